@@ -1,0 +1,60 @@
+# make test   format, lint, types, tests            make demo   convert an example, and prove the result
+# make docs   docs/rules.md from the rules          make goldens   rewrite the fixtures' goldens
+# make rule CODE=AD3xx NAME=what_it_does   a new rule to fill in
+# make bench  speed against other tools             make robustness   convert every Python file there is
+
+PYTHON ?= python3
+VENV ?= .venv
+TORCH ?= torch==2.13.0
+BIN = $(VENV)/bin
+INSTALLED = $(VENV)/installed
+
+.PHONY: test demo docs goldens rule bench robustness clean
+.DEFAULT_GOAL := test
+
+test: $(INSTALLED)
+	@echo "== black"
+	@$(BIN)/black --check --quiet . || { $(BIN)/black --check .; exit 1; }
+	@echo "== ruff"
+	@$(BIN)/ruff check --quiet .
+	@echo "== mypy"
+	@$(BIN)/mypy
+	@echo "== pytest"
+	@$(BIN)/python -m pytest -m "not slow" --session-timeout=2700
+
+$(INSTALLED): pyproject.toml requirements-dev.txt
+	@echo "== making $(VENV) (torch first: a few minutes)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/pip install --quiet --disable-pip-version-check $(TORCH)
+	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation -e .
+	@touch $@
+
+demo: $(INSTALLED)
+	@echo "== 1. examples/train.py trains on one device. What changes for several:"
+	@$(BIN)/autodist convert examples/train.py --diff --quiet
+	@echo "== 2. writing it to examples/train_ddp/"
+	@$(BIN)/autodist convert examples/train.py --output examples/train_ddp/ --force
+	@echo "== 3. running the original in one process and the conversion on 2 ranks, and comparing every step"
+	@$(BIN)/autodist verify examples/train.py examples/train_ddp/train.py --nproc 2 --workdir examples
+
+docs: $(INSTALLED)
+	@$(BIN)/python -m tools.docs
+	@echo "docs/rules.md and README.md are up to date"
+
+goldens: $(INSTALLED)
+	@$(BIN)/python -m pytest tests/test_goldens.py --update
+
+rule: $(INSTALLED)
+	@$(BIN)/python -m tools.new_rule "$(CODE)" "$(NAME)"
+
+bench: $(INSTALLED)
+	@test -x $(VENV)/peers/bin/torchfix || $(PYTHON) -m venv $(VENV)/peers
+	@$(VENV)/peers/bin/pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt
+	@$(BIN)/python -m benchmarks.speed --peers $(VENV)/peers/bin
+
+robustness: $(INSTALLED)
+	@$(BIN)/python -m pytest tests/test_robustness.py -m slow
+
+clean:
+	@rm -rf $(VENV) build dist *.egg-info examples/train_ddp

@@ -1,0 +1,1 @@
+"""Convert single-GPU PyTorch training scripts to distributed ones, and prove the result."""

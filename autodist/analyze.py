@@ -1,0 +1,1135 @@
+"""From a project to its training script: run it in the mind, decide, and run it again with what was decided."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from autodist import catalog, escapes, regions
+from autodist.config import Config
+from autodist.interpreter import SAFE_ON_WRAPPER, Event, Interpreter, Loop, Plan
+from autodist.models import loose_parameters, optimized_by, parts, trained_models, wrap_plan
+from autodist.project import Project
+from autodist.rule import Severity
+from autodist.script import Concern, Epoch, Loader, Model, Reduction, Setup, Site, TrainingScript
+from autodist.source import Source
+from autodist.spread import COUNT, CROSS, LOCAL, ROWS, SUM, Spread
+from autodist.values import (
+    NOTHING,
+    UNKNOWN,
+    Draw,
+    External,
+    Function,
+    Index,
+    Object,
+    Path_,
+    Scope,
+    Stream,
+    Value,
+    Wrapped,
+)
+
+ROUNDS = 6
+KEYS = frozenset(["init_hidden", "initHidden", "init_state", "size", "Size"])
+SHAPES = frozenset(
+    "view reshape randn zeros ones rand full empty expand repeat randint normal init_hidden new_zeros new_ones "
+    "new_full Tensor FloatTensor LongTensor fill_ eye resize_ uniform split chunk new_empty".split()
+)
+
+
+def analyze(project: Project, config: Config) -> TrainingScript:
+    """The semantic model of a project."""
+    facts = catalog.load(config.catalog)
+    first = Interpreter(project, facts, Plan()).run()
+    modules = frozenset(first.promoted)
+    if modules:
+        first = Interpreter(project, facts, Plan(modules=modules)).run()
+    refused = list(_refusals(first))
+    if refused:
+        return TrainingScript(project, first.values, concerns=tuple(refused), distributed=_is_distributed(first))
+    models = trained_models(first, facts)
+    refused = list(_uncovered(first, models))
+    if refused:
+        return TrainingScript(project, first.values, concerns=tuple(refused))
+    trained = {origin.key for origin in _origins(first) if isinstance(origin, Object)}
+    draws = frozenset() if trained else frozenset(id(draw.node) for draw in _batch_draws(first))
+    plan = Plan(sharded=_shard_sites(first, trained), draws=draws, modules=modules)
+    plan = replace(plan, wraps=wrap_plan(models), dropped=frozenset(s.node for m in models for s in m.dropped))
+    second = Interpreter(project, facts, plan).run()
+    batch_sizes = _batch_sizes(second, plan)
+    plan = replace(plan, divided=frozenset(site.node for site in batch_sizes if isinstance(site.node, ast.expr)))
+    run, reductions, leftover = _reduce(project, facts, plan, Interpreter(project, facts, plan).run())
+    return _assemble(project, first, run, models, trained, draws, batch_sizes, reductions, leftover)
+
+
+def _reduce(
+    project: Project, facts: catalog.Catalog, plan: Plan, run: Interpreter
+) -> tuple[Interpreter, list[escapes.Placed], list[escapes.Placed]]:
+    """Make escaping values global until none is left that can be."""
+    reductions: dict[ast.expr, escapes.Placed] = {}
+    leftover: list[escapes.Placed] = []
+    for _ in range(ROUNDS):
+        placed = escapes.placed(escapes.escapes(run, _guarded(run)), run)
+        leftover = [place for place in placed if not _is_reducible(place)]
+        fresh = {p.node: p for p in placed if _is_reducible(p) and p.node not in reductions}
+        fresh = _first(fresh, run)
+        if not fresh:
+            break
+        reductions.update(fresh)
+        settled: dict[ast.stmt, tuple[ast.expr, ...]] = {}
+        for place in reductions.values():
+            if place.after is not None:
+                settled[place.after] = (*settled.get(place.after, ()), place.node)
+        nodes = frozenset(p.node for p in reductions.values() if p.after is None)
+        plan = replace(plan, reduced=nodes, settled=settled)
+        run = Interpreter(project, facts, plan).run()
+    return run, list(reductions.values()), leftover
+
+
+def _first(fresh: dict[ast.expr, escapes.Placed], run: Interpreter) -> dict[ast.expr, escapes.Placed]:
+    """Those that lie upstream of the others: what they make global may leave nothing to do for the rest."""
+    upstream = {
+        node: place
+        for node, place in fresh.items()
+        if place.after is not None or not any(each is node for each in ast.walk(place.event.node))
+    }
+    chosen = upstream or fresh
+    made = {node: escapes.roots(node, run, set()) for node in chosen}
+    return {node: place for node, place in chosen.items() if not made[node] & (chosen.keys() - {node})} or chosen
+
+
+def _guarded(run: Interpreter) -> list[Site]:
+    """The statements that rank 0 alone will run."""
+    prepared, alone = regions.preparations(run)
+    return regions.writes(run, frozenset(site.node for site in (*prepared, *alone)))[0]
+
+
+def _is_reducible(place: escapes.Placed) -> bool:
+    return place.spread.is_reducible or place.spread is ROWS
+
+
+def _uncovered(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
+    """Optimizers that train something whose forward pass was not seen: its gradients would stay each rank's own."""
+    members = {part.key for model in models for each in (model.object, *model.alternatives) for part in parts(each)}
+    stepped = {t for e in run.events if e.kind == "step" for t in e.value.objects("optimizer")}
+    for optimizer in sorted(stepped, key=lambda o: (str(o.source.path), o.node.lineno)):
+        missing = [m for m in optimized_by(optimizer) if not any(part.key in members for part in parts(m))]
+        if missing or not models:
+            message = (
+                "trains a model whose forward pass cannot be followed, so that its gradients could "
+                "not be averaged; convert this part by hand"
+            )
+            yield Concern("AD904", optimizer.source, optimizer.node, message, Severity.REFUSAL)
+            return
+
+
+def _is_distributed(run: Interpreter) -> bool:
+    return any(event.kind == "init_process_group" for event in run.events)
+
+
+# -------------------------------------------------------------------- refusals
+
+
+def _refusals(run: Interpreter) -> Iterator[Concern]:
+    entry = run.project.entry
+    top: ast.AST = entry.tree.body[0] if entry.tree.body else entry.tree
+
+    def refuse(code: str, source: Source, node: ast.AST, message: str) -> Concern:
+        return Concern(code, source, node, message, Severity.REFUSAL)
+
+    for event in run.events:
+        if event.kind == "framework":
+            name = _framework(event, run)
+            yield refuse("AD903", event.source, event.node, _framework_advice(name))
+            return
+    if not run.complete:
+        yield refuse(
+            "AD905", entry, top, "the script is too large to be followed to its end; convert its training part alone"
+        )
+        return
+    backwards = [event for event in run.events if event.kind == "backward"]
+    steps = [event for event in run.events if event.kind == "step"]
+    for event in steps:
+        closure = any(isinstance(t, Function) for t in event.detail.things) or _takes_closure(event)
+        if closure:
+            yield refuse(
+                "AD904",
+                event.source,
+                event.node,
+                (
+                    "optimizer.step(closure) evaluates the loss several times on its own; gradients "
+                    "cannot be averaged between: use an optimizer without a closure, or convert by hand"
+                ),
+            )
+            return
+    if not backwards:
+        yield refuse(
+            "AD901",
+            entry,
+            top,
+            "trains nothing: no loss.backward() is reached from this script"
+            + (" (an environment loop draws no batches)" if _is_environment(run) else ""),
+        )
+        return
+    if not steps:
+        event = backwards[0]
+        yield refuse(
+            "AD904",
+            event.source,
+            event.node,
+            (
+                "gradients are computed but no optimizer steps: parameters that are updated by hand "
+                "cannot be converted; use a torch.optim optimizer"
+            ),
+        )
+        return
+    if _is_environment(run):
+        event = backwards[0]
+        yield refuse(
+            "AD902",
+            event.source,
+            event.node,
+            ("learns from an environment, not from batches of a data set: there is no batch to " "share out"),
+        )
+        return
+    for event in backwards:
+        if event.value.spread is CROSS:
+            yield refuse(
+                "AD906",
+                event.source,
+                event.node,
+                (
+                    "the loss pairs every sample of the batch with every other one (in-batch negatives): "
+                    "a rank sees only its own share, so the loss would change; gather the embeddings by "
+                    "hand"
+                ),
+            )
+            return
+    draws = [] if any(isinstance(origin, Object) for origin in _origins(run)) else _batch_draws(run)
+    moving = _along_sequence(draws)
+    if moving is not None:
+        yield refuse(
+            "AD902",
+            moving.source,
+            moving.node,
+            (
+                "cuts a sequence into pieces that follow each other: the batch axis is another one, "
+                "and cannot be shared out here"
+            ),
+        )
+        return
+    if not any(isinstance(origin, Object) for origin in _origins(run)) and not draws:
+        event = backwards[0]
+        yield refuse(
+            "AD902",
+            event.source,
+            event.node,
+            (
+                "every step trains on all of the data (or on data whose batch axis cannot be seen): "
+                "there is no batch to share out"
+            ),
+        )
+
+
+def _along_sequence(draws: list[Draw]) -> Draw | None:
+    """A slice that steps through a sequence, as in `x = text[i : i + n]; y = text[i + 1 : i + 1 + n]`."""
+    starts: dict[str, set[str]] = {}
+    for draw in draws:
+        if (
+            isinstance(draw.node, ast.Subscript)
+            and isinstance(draw.node.slice, ast.Slice)
+            and draw.node.slice.lower is not None
+        ):
+            lowers = starts.setdefault(ast.dump(draw.node.value), set())
+            lowers.add(ast.dump(draw.node.slice.lower))
+            if len(lowers) > 1:
+                return draw
+    return None
+
+
+def _takes_closure(event: Event) -> bool:
+    return any(isinstance(t, Object) and t.name.endswith(".LBFGS") for t in event.value.things)
+
+
+def _framework(event: Event, run: Interpreter) -> str:
+    for thing in (run.values.get(event.node.func, NOTHING).things if isinstance(event.node, ast.Call) else ()):
+        if isinstance(thing, External):
+            return thing.name
+    return str(event.value.const) if event.value.const is not UNKNOWN else "a framework"
+
+
+def _framework_advice(name: str) -> str:
+    root = name.partition(".")[0]
+    advice = {
+        "pytorch_lightning": 'set strategy="ddp", devices=N and num_nodes on the Trainer',
+        "lightning": 'set strategy="ddp", devices=N and num_nodes on the Trainer (or on Fabric)',
+        "accelerate": "run `accelerate launch --multi_gpu --num_processes N` on it",
+        "deepspeed": "run it with the `deepspeed` launcher",
+        "transformers": "run it with `torchrun --nproc-per-node N`; the Trainer distributes itself",
+        "trl": "run it with `torchrun --nproc-per-node N`; the Trainer distributes itself",
+        "ray": "set num_workers in its ScalingConfig",
+        "horovod": "run it with `horovodrun -np N`",
+    }.get(root, "use its own distributed mode")
+    return f"training is owned by {name}: {advice}"
+
+
+def _is_environment(run: Interpreter) -> bool:
+    names = {
+        t.name for v in run.values.values() for t in v.things if isinstance(t, (External, Object)) and "." in t.name
+    }
+    return any(name.startswith(("gym.", "gymnasium.", "pettingzoo.")) for name in names)
+
+
+# -------------------------------------------------------------------- data
+
+
+def _origins(run: Interpreter) -> list[Object | Draw]:
+    """The loaders and draws whose samples reach a gradient."""
+    found: dict[Object | Draw, None] = {}
+    for event in run.events:
+        if event.kind == "backward":
+            for origin in sorted(event.value.origins, key=lambda o: (o.node.lineno, o.node.col_offset)):
+                found.setdefault(origin)
+    return list(found)
+
+
+def _batch_draws(run: Interpreter) -> list[Draw]:
+    """Draws made anew for each step: in the innermost loop around a backward, or called from there."""
+    loops = {loop.node for event in run.events if event.kind == "backward" for loop in event.loops[-1:]}
+    origins = set(_origins(run))
+    found = []
+    for event in run.events:
+        if event.kind == "draw" and any(loop.node in loops for loop in event.loops[-2:]):
+            found += [t for t in event.value.things if isinstance(t, Draw) and t in origins]
+    # a permutation that is then cut into batches is not itself a batch
+    slices = [draw for draw in found if isinstance(draw.node, ast.Subscript)]
+    return list(dict.fromkeys(slices or found))
+
+
+def _shard_sites(run: Interpreter, trained: set[tuple[int, Path_]]) -> frozenset[tuple[int, Path_]]:
+    """Keys of the loaders to shard: those that train, and what else the same call makes if nothing tells them apart."""
+    keys = set(trained)
+    by_node: dict[ast.AST, list[tuple[Object, Mapping[str, object]]]] = {}
+    for event in run.events:
+        if event.kind == "loader":
+            for thing in event.value.objects("loader"):
+                by_node.setdefault(thing.node, []).append((thing, dict(event.detail.const)))
+    for made in by_node.values():
+        if any(t.key in trained for t, _ in made) and any(t.key not in trained for t, _ in made):
+            if _switch(made, trained) is None:
+                keys |= {t.key for t, _ in made}
+    return frozenset(keys)
+
+
+def _switch(made: list[tuple[Object, Mapping[str, object]]], trained: set[tuple[int, Path_]]) -> str | None:
+    """The expression that is true where a shared call makes a training loader."""
+    training = [dict(names) for thing, names in made if thing.key in trained]
+    others = [dict(names) for thing, names in made if thing.key not in trained]
+    return escapes.distinguishing(training, others)
+
+
+def _loaders(
+    first: Interpreter, run: Interpreter, trained: set[tuple[int, Path_]]
+) -> tuple[list[Loader], list[Concern]]:
+    made: dict[ast.AST, list[tuple[Object, Mapping[str, object]]]] = {}
+    nodes: dict[ast.AST, Source] = {}
+    for event in run.events:
+        if event.kind in ("loader", "make"):
+            for thing in event.value.objects("loader"):
+                if all(thing is not other for other, _ in made.get(thing.node, [])):
+                    names = dict(event.detail.const) if event.kind == "loader" else {}
+                    made.setdefault(thing.node, []).append((thing, names))
+                    nodes[thing.node] = event.source if event.kind == "loader" else thing.source
+    loaders, concerns = [], []
+    for node, found in made.items():
+        ours = [(t, n) for t, n in found if t.key in trained]
+        if not ours:
+            continue
+        mixed = len(ours) < len(found)
+        switch = _switch(found, trained) if mixed else None
+        loader = ours[0][0]
+        source = nodes[node]
+        dataset = loader.argument("dataset", 0) or NOTHING
+        iterable = any("iterable_dataset" in t.roles for t in dataset.things if isinstance(t, Object))
+        loaders.append(
+            Loader(
+                loader,
+                source,
+                loader.node,
+                tuple(_epochs([t for t, _ in ours], run)),
+                all(run.is_sharded(t) for t, _ in ours),
+                mixed,
+                switch,
+                iterable,
+                _has_distributed_sampler(loader),
+            )
+        )
+        if mixed and switch is None:
+            concerns.append(
+                Concern(
+                    "AD201",
+                    source,
+                    node,
+                    (
+                        "makes loaders for training and for evaluation alike: both are sharded, and where a "
+                        "data set does not divide, evaluation counts the samples that pad it twice"
+                    ),
+                    Severity.WARNING,
+                )
+            )
+    return loaders, concerns
+
+
+def _has_distributed_sampler(loader: Object) -> bool:
+    sampler = loader.argument("sampler", 3) or NOTHING
+    return any("distributed_sampler" in thing.roles for thing in sampler.things if isinstance(thing, Object))
+
+
+def _over(value: Value) -> Iterator[Object]:
+    """The loaders that iterating over a value draws from."""
+    for thing in value.things:
+        if isinstance(thing, Stream):
+            yield from _over(thing.over)
+        elif isinstance(thing, Object) and "loader" in thing.roles:
+            yield thing
+        elif isinstance(thing, Object) and "progress" in thing.roles:
+            yield from _over(thing.argument("iterable", 0) or NOTHING)
+
+
+def _epochs(loaders: list[Object], run: Interpreter) -> Iterator[Epoch]:
+    """The statements that start a pass over one of the loaders."""
+    seen: set[ast.stmt] = set()
+    for event in run.events:
+        if event.kind not in ("iterate", "iter") or isinstance(event.node, ast.comprehension):
+            continue
+        if not any(loader in loaders for loader in _over(event.value)):
+            continue
+        statement = event.node if isinstance(event.node, ast.stmt) else event.source.statement(event.node)
+        outer = [loop for loop in event.loops if isinstance(loop.node, (ast.For, ast.While))]
+        name = _loader_name(event, loaders, run)
+        if not outer or statement in seen or name is None:
+            continue
+        if any(isinstance(s, ast.For) and s is statement for s in seen):
+            continue
+        seen.add(statement)
+        yield Epoch(event.source, statement, name, _number(outer, event.scope))
+
+
+def _loader_name(event: Event, loaders: list[Object], run: Interpreter) -> str | None:
+    """An expression that names the loader where a pass over it starts."""
+    start = event.node.iter if isinstance(event.node, (ast.For, ast.AsyncFor)) else event.node
+    for node in ast.walk(start):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and _is_path(node):
+            if _is_loader(run.values.get(node, NOTHING), loaders):
+                return event.source.code(node)
+    scope: Scope | None = event.scope
+    while scope is not None:
+        for name, value in scope.names.items():
+            if _is_loader(value, loaders):
+                return name
+        scope = scope.parent
+    return None
+
+
+def _is_loader(value: Value, loaders: list[Object]) -> bool:
+    """Whether a value is one of the loaders, or another one, and nothing else such as a progress bar over it."""
+    return any(t in loaders for t in value.things) and all(
+        isinstance(t, Object) and "loader" in t.roles for t in value.things
+    )
+
+
+def _is_path(node: ast.AST) -> bool:
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        if isinstance(node, ast.Subscript) and not isinstance(node.slice, (ast.Constant, ast.Name)):
+            return False
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def _number(outer: list[Loop], scope: Scope) -> str | None:
+    """The name, in ``scope``, of the running number of the innermost loop around a pass that has one."""
+    for loop in reversed(outer):
+        if not isinstance(loop.node, ast.For):
+            continue
+        indices = {
+            t
+            for n in ast.walk(loop.node.target)
+            if isinstance(n, ast.Name)
+            for t in loop.scope.names.get(n.id, NOTHING).things
+            if isinstance(t, Index)
+        }
+        inner: Scope | None = scope
+        while inner is not None:
+            for name, value in inner.names.items():
+                if indices & value.things:
+                    return name
+            inner = inner.parent
+    return None
+
+
+# -------------------------------------------------------------------- batch sizes
+
+
+def _batch_sizes(run: Interpreter, plan: Plan) -> list[Site]:
+    """Uses of a training loader's batch size that build or shape tensors in a training step: a rank has its share."""
+    assert plan.sharded is not None
+    names: set[str] = set()
+    for event in run.events:
+        if event.kind == "loader" and any(
+            t.key in plan.sharded and not run.is_sharded(t) for t in event.value.objects("loader")
+        ):
+            assert isinstance(event.node, ast.Call)
+            node = argument(event.node, "batch_size", 1)
+            if isinstance(node, (ast.Name, ast.Attribute)):
+                names.add(_last_name(node))
+    steps = {event.loops[-1].node for event in run.events if event.kind == "backward" and event.loops}
+    return [
+        Site(source, use)
+        for use, source in run.sources.items()
+        if isinstance(use, (ast.Name, ast.Attribute))
+        and isinstance(use.ctx, ast.Load)
+        and _last_name(use) in names
+        and _shapes_tensors(use, source, run, bool(run.loops_of.get(use, set()) & steps))
+    ]
+
+
+def _last_name(node: ast.Name | ast.Attribute) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id
+
+
+def _shapes_tensors(use: ast.expr, source: Source, run: Interpreter, in_step: bool) -> bool:
+    """Whether a use builds a tensor in a training step, or reshapes one that holds this rank's samples."""
+    inner: ast.AST = use
+    for ancestor in source.ancestors(use):
+        if isinstance(ancestor, ast.Call) and inner is not ancestor.func:
+            called = _last_name(ancestor.func) if isinstance(ancestor.func, (ast.Name, ast.Attribute)) else ""
+            base = ancestor.func.value if isinstance(ancestor.func, ast.Attribute) else ancestor.func
+            ours = run.values.get(base, NOTHING).spread in (ROWS, Spread.COLUMNS)
+            return called in SHAPES and (in_step or ours) or called in KEYS and in_step
+        if isinstance(ancestor, ast.Compare):
+            return in_step and any(
+                run.values.get(part, NOTHING).spread is COUNT for part in (ancestor.left, *ancestor.comparators)
+            )
+        if isinstance(ancestor, (ast.stmt, ast.BinOp)):
+            return False
+        inner = ancestor
+    return False
+
+
+def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:
+    """The expression passed as an argument, if the call spells it out."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    if position is not None and position < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args):
+        return call.args[position]
+    return None
+
+
+# -------------------------------------------------------------------- the whole
+
+
+def _assemble(
+    project: Project,
+    first: Interpreter,
+    run: Interpreter,
+    models: list[Model],
+    trained: set[tuple[int, Path_]],
+    draws: frozenset[object],
+    batch_sizes: list[Site],
+    placed: list[escapes.Placed],
+    leftover: list[escapes.Placed],
+) -> TrainingScript:
+    loaders, concerns = _loaders(first, run, trained)
+    prepared, alone = regions.preparations(run)
+    outside = frozenset(site.node for site in (*prepared, *alone))
+    guards, opens = regions.writes(run, outside)
+    guards, opens = regions.opened(guards, opens, {p.node: p.source for p in placed})
+    guarded = {site.node for site in guards}
+    reductions = [
+        Reduction(p.source, p.node, p.spread, _hoist(p, guarded), p.after, p.switch)
+        for p in placed
+        if not p.event.on_one_rank and not _is_distributed(run)
+    ]
+    concerns += _leftover_concerns(leftover, run)
+    concerns += [
+        Concern(
+            "AD601",
+            p.source,
+            p.node,
+            (
+                f"rank 0 reports {p.source.code(p.node)}, which covers only its own samples; reduce it "
+                "over the ranks before this branch"
+            ),
+            Severity.WARNING,
+        )
+        for p in placed
+        if p.event.on_one_rank and not _is_distributed(run)
+    ]
+    concerns += _loss_concerns(run)
+    kinds: dict[str, list[Event]] = {}
+    for event in run.events:
+        kinds.setdefault(event.kind, []).append(event)
+
+    def sites(*names: str) -> tuple[Site, ...]:
+        unique = {e.node: Site(e.source, e.node) for name in names for e in kinds.get(name, []) if not e.on_one_rank}
+        return tuple(sorted(unique.values(), key=lambda s: _at(run, s)))
+
+    unwraps, maybe = _unwraps(run)
+    seeded = frozenset(_seeded(kinds, run))
+    drawn = frozenset(library for e in kinds.get("random", []) for library in _libraries(e, run))
+    script = TrainingScript(
+        project,
+        run.values,
+        distributed=_is_distributed(run),
+        models=tuple(models),
+        loaders=tuple(loaders),
+        draws=tuple(_draw_sites(run, draws)),
+        batch_sizes=tuple(batch_sizes),
+        averaged=tuple(_averaged(run, models)),
+        sums=tuple(_sums(run)),
+        reductions=tuple(reductions),
+        unwraps=tuple(unwraps),
+        maybe_wrapped=maybe,
+        guards=tuple(sorted(guards, key=lambda s: _at(run, s))),
+        opens=tuple(opens),
+        writers=sites("writer"),
+        downloads=tuple(_downloads(prepared, run)),
+        waits=tuple(_waits(run, outside)),
+        prepared_alone=tuple(alone),
+        loads=tuple(_loads(run)),
+        progress=tuple(s for s in sites("progress") if _accepts_disable(s, run)),
+        file_handlers=tuple(s for s in sites("file_handler") if not regions.is_chosen_by_rank(s.node, run)),
+        log_configs=tuple(s for s in sites("log_config") if not regions.is_chosen_by_rank(s.node, run)),
+        uses_logging=bool(kinds.get("log") or kinds.get("log_config")),
+        seeded=seeded,
+        drawn=drawn,
+        diverge=_diverge(run, loaders, draws, models),
+        devices=tuple(_devices(project)),
+        hidden_devices=tuple(_hidden_devices(project)),
+        set_devices=sites("set_device"),
+        concerns=tuple(concerns),
+    )
+    return replace(script, setup=_setup(script, run))
+
+
+def _at(run: Interpreter, site: Site) -> tuple[int, int, int]:
+    return run.project.sources.index(site.source), getattr(site.node, "lineno", 0), getattr(site.node, "col_offset", 0)
+
+
+def _hoist(place: escapes.Placed, guarded: set[ast.AST]) -> ast.stmt | None:
+    """The guarded statement that a reduction must come before."""
+    for node in (place.node, *place.source.ancestors(place.node)):
+        if node in guarded:
+            assert isinstance(node, ast.stmt)
+            return node
+    return None
+
+
+def _leftover_concerns(leftover: list[escapes.Placed], run: Interpreter) -> Iterator[Concern]:
+    for place in leftover:
+        if place.event.kind == "discarded":
+            continue
+        code = place.source.code(place.node)
+        if place.event.kind == "test":
+            if not _decides(place):
+                continue
+            message = (
+                f"decides on {_short(code)}, which differs between ranks: they would part ways here; "
+                "decide on a value that is reduced over the ranks"
+            )
+        else:
+            message = (
+                f"reports {_short(code)}, computed from this rank's samples alone: gather it over the "
+                "ranks, or compute it on rank 0 from all samples"
+            )
+        yield Concern("AD601", place.source, place.node, message, Severity.WARNING)
+
+
+def _short(code: str) -> str:
+    line = " ".join(code.split())
+    return line if len(line) <= 60 else line[:57] + "..."
+
+
+def _decides(place: escapes.Placed) -> bool:
+    """Whether a branch on the value changes what the ranks do together: whether they step, leave or write."""
+    branch = place.source.statement(place.node)
+    inner = [n for n in ast.walk(branch) if isinstance(n, (ast.Break, ast.Continue, ast.Return, ast.Raise))]
+    calls = {n.func.attr for n in ast.walk(branch) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)}
+    return bool(inner) or bool(calls & {"backward", "step", "save"})
+
+
+def _loss_concerns(run: Interpreter) -> Iterator[Concern]:
+    seen: set[ast.AST] = set()
+    for event in run.events:
+        if event.kind != "backward" or event.node in seen:
+            continue
+        seen.add(event.node)
+        if event.value.spread in (LOCAL, ROWS, Spread.COLUMNS):
+            yield Concern(
+                "AD602",
+                event.source,
+                event.node,
+                (
+                    "cannot tell that this loss is a mean over the samples of the batch: gradients are "
+                    "averaged over ranks, which is right for a mean only (a masked or weighted mean "
+                    "differs by how its weights fall on the ranks)"
+                ),
+                Severity.WARNING,
+            )
+    for event in run.events:
+        if event.kind == "forward":
+            continue
+        if event.kind == "make":
+            for thing in event.value.objects("loss"):
+                named = [
+                    n
+                    for n in ("weight", "ignore_index", "pos_weight")
+                    if n in thing.keywords and thing.keywords[n].const is not None
+                ]
+                if (
+                    named
+                    and named != ["pos_weight"]
+                    and thing.node not in seen
+                    and thing.keywords.get("reduction", NOTHING).const not in ("sum", "none")
+                ):
+                    seen.add(thing.node)
+                    yield Concern(
+                        "AD602",
+                        event.source,
+                        thing.node,
+                        (
+                            f"the loss is a mean weighted by {named[0]}: each rank divides by the weights of its "
+                            "own samples, so gradients differ slightly from those of one process"
+                        ),
+                        Severity.WARNING,
+                    )
+
+
+def _sums(run: Interpreter) -> Iterator[Site]:
+    """Losses that are sums over samples: averaging gradients over ranks divides them by the number of ranks."""
+    seen: set[ast.AST] = set()
+    for event in run.events:
+        if event.kind == "backward" and event.value.spread in (SUM, COUNT) and event.node not in seen:
+            seen.add(event.node)
+            assert isinstance(event.node, ast.Call)
+            node = event.node.func.value if isinstance(event.node.func, ast.Attribute) else event.node.args[0]
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr == "scale"
+                and node.args
+            ):
+                node = node.args[0]
+            yield Site(event.source, node)
+
+
+def _averaged(run: Interpreter, models: list[Model]) -> Iterator[tuple[Site, str]]:
+    """Where gradients that no wrapper averages are first used after a backward, and by which optimizer."""
+    members = {part for model in models if model.bypassed for part in parts(model.object)}
+    ours = {
+        thing.key
+        for event in run.events
+        if event.kind == "optimizer"
+        for thing in event.value.objects("optimizer")
+        if loose_parameters(thing, run) or any(part.key in {m.key for m in members} for part in optimized_by(thing))
+    }
+    if not ours or any(model.wrapped for model in models):
+        return
+    pending = False
+    seen: set[ast.AST] = set()
+    events = [e for e in run.events if e.kind in ("backward", "step", "unscale", "clip")]
+    first: dict[ast.AST, tuple[Site, str]] = {}
+    for index, event in enumerate(events):
+        if event.kind == "backward":
+            pending = True
+            continue
+        if not pending or event.kind != "clip" and not any(t.key in ours for t in event.value.objects("optimizer")):
+            continue
+        optimizer = (
+            _optimizer_name(event)
+            if event.kind != "clip"
+            else next(
+                (
+                    name
+                    for later in events[index:]
+                    if later.kind in ("step", "unscale")
+                    for name in [_optimizer_name(later)]
+                    if name
+                ),
+                None,
+            )
+        )
+        if optimizer is None or event.node in seen:
+            pending = event.kind != "step" and pending
+            continue
+        seen.add(event.node)
+        first.setdefault(event.node, (Site(event.source, event.node), optimizer))
+        pending = False
+    yield from first.values()
+
+
+def _optimizer_name(event: Event) -> str | None:
+    """The expression that names the optimizer of a step."""
+    node = event.node
+    if not isinstance(node, ast.Call):
+        return None
+    if isinstance(node.func, ast.Attribute) and node.args and event.kind in ("step", "unscale"):
+        return event.source.code(node.args[0])
+    return event.source.code(node.func.value) if isinstance(node.func, ast.Attribute) else None
+
+
+def _draw_sites(run: Interpreter, draws: frozenset[object]) -> Iterator[Site]:
+    seen: set[ast.AST] = set()
+    for event in run.events:
+        if event.kind == "draw":
+            for thing in event.value.things:
+                if (
+                    isinstance(thing, Draw)
+                    and id(thing.node) in draws
+                    and thing.node not in seen
+                    and not _is_shared(thing, run)
+                ):
+                    seen.add(thing.node)
+                    yield Site(event.source, thing.node)
+
+
+def _unwraps(run: Interpreter) -> tuple[list[Site], frozenset[ast.AST]]:
+    """Expressions that name a wrapped model where the model itself is meant."""
+    found: dict[ast.AST, Site] = {}
+    maybe: set[ast.AST] = set()
+    for node, value in run.values.items():
+        ours = [t for t in value.things if isinstance(t, Wrapped) and t.kind == "planned"]
+        if not ours:
+            continue
+        source = run.sources[node]
+        parent = source.parents.get(node)
+        if _reaches_in(node, parent) or _takes_module(node, parent, run):
+            found[node] = Site(source, node)
+            if any(isinstance(t, Object) and "module" in t.roles for t in value.things):
+                maybe.add(node)
+    return list(found.values()), frozenset(maybe)
+
+
+def _is_shared(draw: Draw, run: Interpreter) -> bool:
+    """Whether the script already takes the rank's share of what it draws."""
+    parent = draw.source.parents.get(draw.node)
+    if not isinstance(parent, ast.Subscript) or not isinstance(parent.slice, ast.Slice) or parent.slice.lower is None:
+        return False
+    return run.values.get(parent.slice.lower, NOTHING).spread is Spread.RANK
+
+
+def _reaches_in(node: ast.AST, parent: ast.AST | None) -> bool:
+    """`model.fc`, `model[0]`, `for layer in model`, `f"{model}"`."""
+    if isinstance(parent, ast.Attribute):
+        return parent.attr not in SAFE_ON_WRAPPER and isinstance(parent.ctx, ast.Load)
+    if isinstance(parent, ast.Subscript):
+        return parent.value is node
+    return (
+        isinstance(parent, (ast.For, ast.comprehension))
+        and parent.iter is node
+        or isinstance(parent, ast.FormattedValue)
+    )
+
+
+def _takes_module(node: ast.AST, parent: ast.AST | None, run: Interpreter) -> bool:
+    """`torch.save(model)`, `copy.deepcopy(model)`, `{"model": model}` mean the model itself."""
+    if isinstance(parent, ast.Call) and node in parent.args:
+        names = {t.name for t in run.values.get(parent.func, NOTHING).things if isinstance(t, External)}
+        return any("summary" in name for name in names) or bool(
+            names
+            & {
+                "builtins.print",
+                "builtins.len",
+                "builtins.str",
+                "torch.save",
+                "copy.deepcopy",
+                "copy.copy",
+                "torch.jit.save",
+                "torch.jit.script",
+                "torch.onnx.export",
+                "torch.jit.trace",
+                "torch.optim.swa_utils.AveragedModel",
+            }
+        )
+    return False
+
+
+def _downloads(prepared: list[Site], run: Interpreter) -> Iterator[tuple[Site, Site]]:
+    """Runs of neighbouring statements that prepare data, each with its first and last."""
+    statements = {site.node: site.source for site in prepared}
+    taken: set[ast.AST] = set()
+    for site in sorted(prepared, key=lambda s: _at(run, s)):
+        if site.node in taken:
+            continue
+        assert isinstance(site.node, ast.stmt)
+        block = site.source.block(site.node)
+        last = index = block.index(site.node)
+        for later in range(index + 1, len(block)):
+            if block[later] in statements:
+                last = later
+            elif not isinstance(block[later], (ast.Assign, ast.AnnAssign)) or later - last > 4:
+                break
+        taken.update(block[index : last + 1])
+        yield site, Site(site.source, block[last])
+
+
+def _waits(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Site]:
+    """Reads of what rank 0 may just have written."""
+    written = [
+        e
+        for e in run.events
+        if e.kind in ("save", "write") or e.kind == "open" and regions.opens_for_writing(e.node, run)
+    ]
+    written = [e for e in written if not regions.within(e, prepared)]
+    seen: set[ast.AST] = set()
+    for event in run.events:
+        if event.kind not in ("load", "read") and not (
+            event.kind == "open" and not regions.opens_for_writing(event.node, run)
+        ):
+            continue
+        if (
+            event.on_one_rank
+            or event.function is not None
+            and event.function.name in ("__getitem__", "__iter__", "forward")
+        ):
+            continue
+        before = [w for w in written if w.order < event.order and not w.on_one_rank and _may_be_same_file(w, event)]
+        if not before or _inside_evaluation(event):
+            continue
+        statement: ast.stmt = event.source.statement(event.node)
+        for ancestor in event.source.ancestors(statement):
+            if isinstance(ancestor, ast.If) and regions.tests_files(ancestor.test):
+                statement = ancestor
+        if statement not in seen:
+            seen.add(statement)
+            yield Site(event.source, statement)
+
+
+def _inside_evaluation(event: Event) -> bool:
+    return event.inside_forward
+
+
+def _may_be_same_file(written: Event, read: Event) -> bool:
+    if read.kind == "load":
+        return written.kind == "save" and not _only_later_in_loop(written, read)
+    ours = {
+        n.value
+        for n in ast.walk(written.node)
+        if isinstance(n, ast.Constant) and isinstance(n.value, str) and "." in n.value
+    }
+    theirs = {
+        n.value
+        for n in ast.walk(read.node)
+        if isinstance(n, ast.Constant) and isinstance(n.value, str) and "." in n.value
+    }
+    names = {n.id for n in ast.walk(written.node) if isinstance(n, ast.Name)} & {
+        n.id
+        for n in ast.walk(read.node)
+        if isinstance(n, ast.Name) and n.id not in ("open", "os", "f", "json", "pickle", "np", "torch")
+    }
+    attributes = {n.attr for n in ast.walk(written.node) if isinstance(n, ast.Attribute)} & {
+        n.attr for n in ast.walk(read.node) if isinstance(n, ast.Attribute)
+    } - {"path", "join", "load", "dump", "save"}
+    return bool(ours & theirs or names or attributes)
+
+
+def _only_later_in_loop(written: Event, read: Event) -> bool:
+    return False
+
+
+def _loads(run: Interpreter) -> Iterator[tuple[Site, str]]:
+    """`torch.load` calls that would put tensors on the device that saved them, and where to put them instead."""
+    seen: set[ast.AST] = set()
+    for event in run.events:
+        if event.kind != "load" or event.node in seen or not isinstance(event.node, ast.Call):
+            continue
+        owner = event.function.owner if event.function is not None else None
+        if isinstance(owner, Object) and "dataset" in owner.roles:
+            continue  # data is made on the CPU
+        seen.add(event.node)
+        if argument(event.node, "map_location", 1) is None:
+            yield Site(event.source, event.node), _device_name(event) or '"cpu"'
+
+
+def _device_name(event: Event) -> str | None:
+    """A variable in reach that holds the device."""
+    scope: Scope | None = event.scope
+    while scope is not None:
+        for name, value in scope.names.items():
+            if any(isinstance(t, Object) and t.name == "torch.device" for t in value.things):
+                return name
+        scope = scope.parent
+    return None
+
+
+def _accepts_disable(site: Site, run: Interpreter) -> bool:
+    """A fallback for tqdm may not know its arguments."""
+    assert isinstance(site.node, ast.Call)
+    for thing in run.values.get(site.node.func, NOTHING).things:
+        if isinstance(thing, Function) and not isinstance(thing.node, ast.Lambda):
+            names = {a.arg for a in (*thing.node.args.args, *thing.node.args.kwonlyargs)}
+            if thing.node.args.kwarg is None and "disable" not in names:
+                return False
+    return True
+
+
+def _seeded(kinds: Mapping[str, list[Event]], run: Interpreter) -> Iterator[str]:
+    """Libraries that the script seeds before it draws from them (a seed drawn at random is none)."""
+    first: dict[str, int] = {}
+    for event in kinds.get("random", []):
+        for library in _libraries(event, run):
+            first.setdefault(library, event.order)
+    for event in kinds.get("seed", []):
+        for library in _libraries(event, run):
+            if event.order < first.get(library, event.order + 1):
+                yield library
+
+
+def _libraries(event: Event, run: Interpreter) -> set[str]:
+    """The libraries whose generator a call seeds or draws from."""
+    if not isinstance(event.node, ast.Call):
+        return {"torch"}
+    names = {t.name for t in run.values.get(event.node.func, NOTHING).things if isinstance(t, External)}
+    return {"cuda" if name.startswith("torch.cuda") else name.partition(".")[0] for name in names} or {"torch"}
+
+
+def _diverge(run: Interpreter, loaders: list[Loader], draws: frozenset[object], models: list[Model]) -> Site | None:
+    """The outermost training loop, if dropout or noise in it should differ between ranks."""
+    if draws or any(model.bypassed for model in models):
+        return None
+    if any(
+        each.object.argument("sampler") or each.object.argument("batch_sampler") or each.iterable for each in loaders
+    ):
+        return None
+    backwards = [e for e in run.events if e.kind == "backward" and e.loops]
+    if not backwards:
+        return None
+    outer = backwards[0].loops[0]
+    if isinstance(outer.node, ast.comprehension):
+        return None
+    start = next((e.order for e in run.events if e.kind == "iterate" and e.node is outer.node), 0)
+    noise = [e for e in run.events if e.kind == "random" and (e.order > start or _is_dropout(e, run))]
+    if any(e.kind in ("seed", "random_split") and e.order > start for e in run.events):
+        return None
+    makes_models = any(e.kind == "optimizer" and e.order > start for e in run.events)
+    return Site(outer.source, outer.node) if noise and not makes_models else None
+
+
+def _is_dropout(event: Event, run: Interpreter) -> bool:
+    if not isinstance(event.node, ast.Call):
+        return False
+    return any(
+        "ropout" in t.name or "Transformer" in t.name or "transforms" in t.name
+        for t in run.values.get(event.node.func, NOTHING).things
+        if isinstance(t, External)
+    )
+
+
+def _devices(project: Project) -> Iterator[Site]:
+    """Spelled-out device numbers: `"cuda:0"`, `.cuda(0)`."""
+    for source in project.sources:
+        if source.text.find("cuda") < 0:
+            continue
+        for node in ast.walk(source.tree):
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and node.value.startswith("cuda:")
+                and node.value[5:].isdigit()
+            ):
+                yield Site(source, node)
+            elif (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr == "cuda"
+                and (node.args or any(k.arg == "device" for k in node.keywords))
+            ):
+                first = node.args[0] if node.args else None
+                if (
+                    isinstance(first, ast.Constant)
+                    and isinstance(first.value, int)
+                    or isinstance(first, (ast.Attribute, ast.Name))
+                    and "gpu" in ast.unparse(first).lower()
+                ):
+                    yield Site(source, node)
+
+
+def _hidden_devices(project: Project) -> Iterator[Site]:
+    """`os.environ["CUDA_VISIBLE_DEVICES"] = ...` hides the other ranks' devices."""
+    for source in project.sources:
+        if "CUDA_VISIBLE_DEVICES" not in source.text:
+            continue
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+                key = node.targets[0].slice
+                if isinstance(key, ast.Constant) and key.value == "CUDA_VISIBLE_DEVICES":
+                    yield Site(source, node)
+
+
+def _setup(script: TrainingScript, run: Interpreter) -> Setup | None:
+    """Before the first statement of the entry script that needs the process group, as late as an expert would."""
+    entry = run.project.entry
+    body = entry.tree.body
+    if not body:
+        return None
+    guard = next((s for s in body if isinstance(s, ast.If) and _is_main_guard(s.test)), None)
+    start = next((s for s in body if not _is_preface(s)), body[-1])
+    needed = [e for e in run.events if e.kind in NEEDS_GROUP and not (e.kind == "make" and not _matters(e))]
+    first = next((s for e in needed for s in [_top_statement(e, entry)] if s is not None), None)
+    define = next((s for s in body if not _is_preface(s) or isinstance(s, (ast.FunctionDef, ast.ClassDef))), start)
+    if guard is not None and (first is None or first is guard or body.index(first) >= body.index(guard)):
+        return Setup(entry, guard.body[0], define)
+    before = first if first is not None else start
+    for statement in body[: body.index(before)]:
+        if (
+            isinstance(statement, (ast.Expr, ast.Assign))
+            and not _is_preface(statement)
+            and _draws_or_prints(statement, run)
+        ):
+            before = statement
+            break
+    return Setup(entry, before, define)
+
+
+NEEDS_GROUP = frozenset(
+    (
+        "seed loader download mkdir save open writer optimizer forward backward move print "
+        "log random set_device progress make"
+    ).split()
+)
+
+
+def _matters(event: Event) -> bool:
+    return any(isinstance(t, Object) and bool(t.roles & {"module", "dataset", "device"}) for t in event.value.things)
+
+
+def _draws_or_prints(statement: ast.stmt, run: Interpreter) -> bool:
+    return False
+
+
+def _top_statement(event: Event, entry: Source) -> ast.stmt | None:
+    """The top-level statement of the entry script that an event happens in."""
+    chain = [(call.node, call.source) for call in event.calls if call.node is not None]
+    for node, source in [*chain, (event.node, event.source)]:
+        if source is entry:
+            top: ast.AST = node
+            for ancestor in entry.ancestors(node):
+                if isinstance(ancestor, ast.Module):
+                    return top if isinstance(top, ast.stmt) else None
+                top = ancestor
+    return None
+
+
+def _is_preface(statement: ast.stmt) -> bool:
+    """Imports, docstrings and definitions."""
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return True
+    if isinstance(statement, ast.Try):
+        return all(_is_preface(s) for s in statement.body)
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def _is_main_guard(test: ast.expr) -> bool:
+    return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"

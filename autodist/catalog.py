@@ -1,0 +1,47 @@
+"""What third-party names do, read from ``rules/catalog/*.toml`` and the user's ``[tool.autodist.catalog]``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+NOTHING: frozenset[str] = frozenset()
+
+
+class Catalog:
+    """Roles by qualified name. A name listed exactly is not looked up among the wildcards."""
+
+    def __init__(self, tables: Sequence[Mapping[str, Sequence[str]]]) -> None:
+        self._roles: dict[str, frozenset[str]] = {}
+        for table in tables:
+            for role, names in table.items():
+                for name in names:
+                    self._roles[name] = self._roles.get(name, NOTHING) | {role}
+
+    def roles(self, name: str) -> frozenset[str]:
+        """What ``name`` does; empty if nothing is known of it."""
+        found = self._roles.get(name)
+        return found if found is not None else self._roles.get(name.rpartition(".")[0] + ".*", NOTHING)
+
+    def has(self, name: str, role: str) -> bool:
+        """Whether ``name`` plays ``role``."""
+        return role in self.roles(name)
+
+
+@cache
+def _shipped() -> tuple[Mapping[str, Sequence[str]], ...]:
+    folder = files("autodist.rules.catalog")
+    entries = sorted((e for e in folder.iterdir() if e.name.endswith(".toml")), key=lambda e: e.name)
+    return tuple(tomllib.loads(e.read_text(encoding="utf-8"))["roles"] for e in entries)
+
+
+def load(extra: Mapping[str, Sequence[str]] | None = None) -> Catalog:
+    """The shipped facts, with the user's own added."""
+    return Catalog([*_shipped(), extra or {}])

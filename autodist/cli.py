@@ -1,0 +1,199 @@
+"""The command line. Nothing that takes time is imported before a file is found that may train something."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from autodist.config import AVAILABLE, BatchSize, Strategy
+from autodist.sniff import may_train
+from autodist.terminal import Terminal
+
+STDIN = Path("-")
+FORMATS = ("text", "json", "github", "sarif", "markdown")
+ARGS = "autodist.args"
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _codes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(code.upper() for value in values for code in value.replace(",", " ").split())
+
+
+def _options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def _counts(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
+    if not all(count.isdecimal() and int(count) for count in value.split(",")):
+        raise click.BadParameter("numbers of processes are wanted, as in 2,4")
+    return tuple(int(count) for count in value.split(","))
+
+
+class ScriptCommand(click.Command):
+    """A command that hands what follows ``--`` to scripts."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the scripts' arguments away before the others are parsed."""
+        end = args.index("--") if "--" in args else len(args)
+        ctx.meta[ARGS] = tuple(args[end + 1 :])
+        return super().parse_args(ctx, args[:end])
+
+
+script_options = _options(
+    click.option("--strategy", type=click.Choice([each.value for each in AVAILABLE]), help="How to distribute."),
+    click.option(
+        "--batch-size", type=click.Choice([each.value for each in BatchSize]), help="What the script's means."
+    ),
+    click.option("--select", metavar="CODES", multiple=True, callback=_codes, help="Run these rules alone."),
+    click.option("--ignore", metavar="CODES", multiple=True, callback=_codes, help="Leave these rules out."),
+    click.option("--output-format", type=click.Choice(FORMATS), default="text", show_default=True),
+    click.option("-q", "--quiet", is_flag=True, help="Print only what a person must look at."),
+    click.option("-v", "--verbose", is_flag=True, help="Print notes too, and the traceback of an error."),
+    click.option("--no-color", is_flag=True, help="No colours; the variable NO_COLOR does the same."),
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="torch-autodist", prog_name="autodist")
+def cli() -> None:
+    """Convert single-GPU PyTorch training scripts to distributed ones, and prove that they train the same model."""
+
+
+@cli.command(cls=ScriptCommand)
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("-o", "--output", metavar="PATH", help="A file; for a script with local modules, a folder.")
+@click.option("-i", "--in-place", is_flag=True, help="Rewrite the script and the local modules that must change.")
+@click.option("--diff", is_flag=True, help="Print a diff, write nothing.")
+@click.option("--check", is_flag=True, help="Write nothing, exit with 1 if anything would change.")
+@click.option("--force", is_flag=True, help="Overwrite an output that exists.")
+@click.option("--verify", is_flag=True, help="Run both versions, and write only if they train the same model.")
+@click.option("--if-training", is_flag=True, help="Skip files that train nothing, as when several files are given.")
+@script_options
+@click.pass_context
+def convert(
+    context: click.Context,
+    /,
+    files: tuple[Path, ...],
+    output: str | None,
+    in_place: bool,
+    diff: bool,
+    check: bool,
+    force: bool,
+    verify: bool,
+    if_training: bool,
+    **options: Any,
+) -> None:
+    """Convert training scripts (- for standard input) and the local modules that they import.
+
+    With --verify, what follows -- goes to both versions.
+    """
+    if sum((output is not None, in_place, diff or check)) > 1:
+        raise click.UsageError("--output, --in-place and --diff or --check exclude each other")
+    if len(files) > 1 and not (in_place or diff or check):
+        raise click.UsageError("several files need --in-place, --diff or --check")
+    if STDIN in files and (in_place or verify or len(files) > 1):
+        raise click.UsageError("standard input stands alone, without --in-place and --verify")
+    if context.meta[ARGS] and not verify:
+        raise click.UsageError("arguments after -- are for the runs of --verify")
+    if_training = if_training or len(files) > 1
+    candidates = _training(files) if if_training else files
+    if not candidates and options["output_format"] == "text":
+        return
+    from autodist.session import Delivery, Session
+
+    session = Session(**_split(options))
+    proof = context.meta[ARGS] if verify else None
+    sys.exit(session.convert(candidates, Delivery(output, in_place, diff, check, force, proof, if_training)))
+
+
+@cli.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@script_options
+def check(files: tuple[Path, ...], **options: Any) -> None:
+    """Find what keeps training scripts from being right on several ranks; files that train nothing are skipped."""
+    candidates = _training(files)
+    if not candidates and options["output_format"] == "text":
+        return
+    from autodist.session import Session
+
+    sys.exit(Session(**_split(options)).check(candidates))
+
+
+@cli.command(cls=ScriptCommand)
+@click.argument("scripts", nargs=-1, required=True, metavar="BEFORE [AFTER] [-- ARGS]", type=click.Path(path_type=Path))
+@click.option("--nproc", metavar="N,...", default="2", show_default=True, callback=_counts, help="Numbers of ranks.")
+@click.option("--steps", type=click.IntRange(min=1), help="End both programs after so many optimizer steps.")
+@click.option("--dtype", type=click.Choice(["float64", "float32"]), default="float64", show_default=True)
+@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds for each run.")
+@click.option("--workdir", type=click.Path(path_type=Path), help="The folder that is copied, where the scripts start.")
+@click.option("--keep", type=click.Path(path_type=Path), help="Keep traces and scratch copies in this folder.")
+@click.option("--report", type=click.Path(path_type=Path), help="Write an HTML report.")
+@click.option("--strategy", type=click.Choice([each.value for each in AVAILABLE]), help="Convert BEFORE to this first.")
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.pass_context
+def verify(context: click.Context, /, scripts: tuple[Path, ...], strategy: str | None, **options: Any) -> None:
+    """Run a script and its conversion, and prove that they train the same model. Without AFTER, BEFORE is converted.
+
+    What follows -- goes to both scripts.
+    """
+    if len(scripts) > 2 or (len(scripts) == 2 and strategy):
+        raise click.UsageError("name the original and the conversion, or the original and --strategy")
+    from autodist.session import Session
+
+    session = Session(Terminal(), "text", {"strategy": strategy and Strategy(strategy)})
+    sys.exit(session.verify(scripts[0], scripts[1] if len(scripts) == 2 else None, args=context.meta[ARGS], **options))
+
+
+@cli.command()
+@click.argument("code", required=False)
+def rule(code: str | None) -> None:
+    """Print the documentation of rule CODE, or a table of all rules."""
+    from autodist import registry
+    from autodist.report import rules
+
+    if code is None:
+        click.echo(rules.table(registry.load().values()))
+        return
+    found = next((each for each in registry.load().values() if code.upper() == each.code or code == each.name), None)
+    if found is None:
+        raise click.UsageError(f"there is no rule {code}; `autodist rule` lists all")
+    click.echo(rules.page(found, registry.examples(found.code)), nl=False)
+
+
+def _training(files: Iterable[Path]) -> tuple[Path, ...]:
+    """The files that may train something, and those that cannot be read, which is said later."""
+    return tuple(path for path in files if path == STDIN or _may_train(path))
+
+
+def _may_train(path: Path) -> bool:
+    try:
+        return may_train(path.read_bytes())
+    except OSError:
+        return True
+
+
+def _split(options: dict[str, Any]) -> dict[str, Any]:
+    """What a session is made of: how to speak, in which format, and the options of the rules."""
+    terminal = Terminal(*(options.pop(name) for name in ("quiet", "verbose", "no_color")))
+    output_format = options.pop("output_format")
+    enums = {"strategy": Strategy, "batch_size": BatchSize}
+    options = {name: enums[name](value) if value and name in enums else value for name, value in options.items()}
+    return {"terminal": terminal, "output_format": output_format, "options": options}
+
+
+def main() -> None:
+    """The command ``autodist``."""
+    try:
+        cli()
+    except Exception as error:  # a defect: the user gets a line, not a traceback
+        Terminal(verbose="--verbose" in sys.argv or "-v" in sys.argv).error(error)
+        sys.exit(2)

@@ -1,0 +1,107 @@
+"""The options of a run: defaults from ``[tool.autodist]`` in pyproject.toml, then what the command line says."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from autodist.errors import AutodistError
+
+
+class Strategy(str, Enum):
+    """How the training is distributed."""
+
+    DDP = "ddp"
+    FSDP = "fsdp"
+
+
+class BatchSize(str, Enum):
+    """What the batch size in the script means: the batch of all ranks together, or that of each rank."""
+
+    GLOBAL = "global"
+    PER_RANK = "per-rank"
+
+
+AVAILABLE = (Strategy.DDP,)
+
+
+@dataclass(frozen=True)
+class Config:
+    """What to convert to, and which rules to run. ``catalog`` holds the user's own facts about libraries."""
+
+    strategy: Strategy = Strategy.DDP
+    batch_size: BatchSize = BatchSize.GLOBAL
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    catalog: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def wants(self, code: str) -> bool:
+        """Whether the rule ``code`` runs. A code may be cut short: ``AD3`` stands for all of AD3xx."""
+        return (not self.select or code.startswith(self.select)) and not code.startswith(self.ignore)
+
+
+def load(folder: Path, options: Mapping[str, Any]) -> Config:
+    """The options of a run on a file in ``folder``. Those that are None or empty come from its pyproject.toml."""
+    return Config(**{**_defaults(folder.absolute()), **{key: value for key, value in options.items() if value}})
+
+
+def _defaults(folder: Path) -> dict[str, Any]:
+    for path in (parent / "pyproject.toml" for parent in (folder, *folder.parents)):
+        try:
+            data = path.read_bytes()
+        except OSError:
+            continue
+        if b"tool.autodist" in data and (table := _table(path, data)) is not None:
+            return {key.replace("-", "_"): _option(path, data, key, value) for key, value in table.items()}
+    return {}
+
+
+def _table(path: Path, data: bytes) -> dict[str, Any] | None:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        table = tomllib.loads(data.decode()).get("tool", {}).get("autodist")
+    except ValueError as error:
+        raise AutodistError(f"is not valid TOML: {error}", path) from None
+    if not isinstance(table, dict | None):
+        raise AutodistError("[tool.autodist] must be a table", path)
+    return table
+
+
+def _option(path: Path, data: bytes, key: str, value: object) -> Any:
+    """The checked value of one option."""
+    match key, value:
+        case ("strategy", str()) if value in AVAILABLE:
+            return Strategy(value)
+        case ("strategy", _):
+            expected = " or ".join(f'"{strategy.value}"' for strategy in AVAILABLE)
+        case ("batch-size", "global" | "per-rank"):
+            return BatchSize(value)
+        case ("batch-size", _):
+            expected = '"global" or "per-rank"'
+        case ("select" | "ignore", list()) if _names(value):
+            return tuple(value)
+        case ("select" | "ignore", _):
+            expected = 'a list of rule codes, as in ["AD301"]'
+        case ("catalog", dict()) if all(_names(names) for names in value.values()):
+            return value
+        case ("catalog", _):
+            expected = 'a table of roles, as in download = ["mylib.fetch"]'
+        case _:
+            raise AutodistError(f"[tool.autodist] has no option {key!r}", path, _line(data, key))
+    raise AutodistError(f"[tool.autodist] {key} must be {expected}", path, _line(data, key))
+
+
+def _names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) and name for name in value)
+
+
+def _line(data: bytes, key: str) -> int | None:
+    lines = data.decode().splitlines()
+    return next((number for number, line in enumerate(lines, 1) if line.lstrip().startswith(key)), None)

@@ -1,0 +1,101 @@
+"""The pipeline: analyse the project, ask every rule, apply all fixes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from traceback import extract_tb
+
+from autodist import edits, registry, suppress
+from autodist.analyze import analyze
+from autodist.config import Config
+from autodist.edits import Edit, EditConflict
+from autodist.errors import AutodistError
+from autodist.project import Project
+from autodist.result import Converted, Result
+from autodist.rule import Applicability, Context, Diagnostic, Finding, Rule, Severity
+from autodist.script import TrainingScript
+from autodist.source import Source
+
+
+class InternalError(AutodistError):
+    """A defect of autodist, met while it worked on a script."""
+
+    def __init__(self, source: Source, where: str, error: Exception) -> None:
+        frame = extract_tb(error.__traceback__)[-1]
+        place = f"{Path(frame.filename).name}:{frame.lineno}"
+        what = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        super().__init__(f"internal error in {where} at {place} ({what}): please report it", source.path)
+
+
+def convert(project: Project, config: Config) -> Result:
+    """The project, converted. Raises AutodistError where two rules want different things of one line."""
+    diagnostics = diagnose(project, config)
+    result = unchanged(project, diagnostics)
+    if result.refused:
+        return result
+    return Result(tuple(_converted(source, diagnostics) for source in project.sources), diagnostics)
+
+
+def unchanged(project: Project, diagnostics: tuple[Diagnostic, ...]) -> Result:
+    """What the rules say, with every file as it is."""
+    return Result(tuple(Converted(source, source.text, source.text) for source in project.sources), diagnostics)
+
+
+def diagnose(project: Project, config: Config) -> tuple[Diagnostic, ...]:
+    """What the rules say about the project, in the order of its files and lines."""
+    rules = registry.selected(config)
+    try:
+        script = analyze(project, config)
+    except AutodistError:
+        raise
+    except Exception as error:
+        raise InternalError(project.entry, "the analysis", error) from error
+    context = Context(config)
+    found = [diagnostic for rule in rules for diagnostic in _ask(rule, script, context, project)]
+    order = {source: index for index, source in enumerate(project.sources)}
+    kept = suppress.kept(found, project.sources)
+    return tuple(sorted(kept, key=lambda each: (order[each.source], each.line, each.column, each.code)))
+
+
+def _ask(rule: Rule, script: TrainingScript, context: Context, project: Project) -> Iterator[Diagnostic]:
+    try:
+        for finding in rule.check(script, context):
+            yield _diagnostic(rule, finding)
+    except AutodistError:
+        raise
+    except Exception as error:
+        raise InternalError(project.entry, f"rule {rule.code}", error) from error
+
+
+def _diagnostic(rule: Rule, finding: Finding) -> Diagnostic:
+    """``finding`` with its place. A fix that is not safe leaves something to look at."""
+    unsafe = finding.fix is not None and finding.fix.applicability is not Applicability.SAFE
+    severity = Severity.WARNING if unsafe and finding.severity is Severity.NOTE else finding.severity
+    line, column = getattr(finding.node, "lineno", 1), getattr(finding.node, "col_offset", 0) + 1
+    return Diagnostic(rule.code, rule.name, finding.source, line, column, finding.message, finding.fix, severity)
+
+
+def _converted(source: Source, diagnostics: Sequence[Diagnostic]) -> Converted:
+    planned: dict[Edit, Diagnostic] = {}
+    for diagnostic in sorted(diagnostics, key=lambda each: each.code):
+        if diagnostic.fix is not None and diagnostic.fix.applicability is not Applicability.DISPLAY:
+            for changed, edit in diagnostic.fix.edits:
+                if changed is source:
+                    planned.setdefault(edit, diagnostic)
+    if not planned:
+        return Converted(source, source.text, source.text)
+    try:
+        after = edits.apply(source, sorted(planned, key=lambda edit: getattr(edit, "order", 0)))
+    except EditConflict as conflict:
+        raise _conflict(source, conflict, planned) from conflict
+    except Exception as error:
+        codes = ", ".join(sorted({diagnostic.code for diagnostic in planned.values()}))
+        raise InternalError(source, f"the edits of {codes}", error) from error
+    return Converted(source, source.text, after)
+
+
+def _conflict(source: Source, conflict: EditConflict, planned: Mapping[Edit, Diagnostic]) -> AutodistError:
+    codes = " and ".join(sorted({planned[conflict.first].code, planned[conflict.second].code}))
+    line = getattr(conflict.first.anchor, "lineno", 1)
+    return AutodistError(f"conflict between {codes}: {conflict.reason}; --ignore one of them", source.path, line)

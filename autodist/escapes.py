@@ -1,0 +1,451 @@
+"""Where values that differ by rank reach the outside: printed, logged, saved, or decided upon.
+
+Each is traced back to the smallest expression whose global value follows from the ranks' values.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from autodist import tensors
+from autodist.interpreter import Event, Interpreter
+from autodist.regions import stands_in
+from autodist.script import Site
+from autodist.source import Source
+from autodist.spread import COUNT, ROWS, SUM, Spread
+from autodist.values import NOTHING, Function, Items, Object, Stream, Table, Value, Wrapped
+
+SINKS = frozenset("format print log tracker schedule test save write file_method step discarded store set_item".split())
+
+
+@dataclass(frozen=True)
+class Escape:
+    """An expression to make global, or (``spread`` is not reducible) one that cannot be."""
+
+    source: Source
+    node: ast.expr
+    spread: Spread
+    event: Event
+
+
+def escapes(run: Interpreter, guards: list[Site]) -> list[Escape]:
+    """Every escape of a run, each expression once, in the order of execution.
+
+    What a guarded statement calls runs on rank 0 alone and cannot communicate: what it is given escapes instead.
+    """
+    found: dict[ast.expr, Escape] = {}
+    guarded = frozenset(site.node for site in guards)
+    inside: dict[ast.AST, bool] = {}
+
+    def is_guarded(source: Source, node: ast.AST) -> bool:
+        if node not in inside:
+            inside[node] = stands_in(source, node, guarded)
+        return inside[node]
+
+    for event in run.events:
+        if event.kind not in SINKS and event.kind != "discarded" or event.inside_forward:
+            continue
+        if any(call.node is not None and is_guarded(call.source, call.node) for call in event.calls):
+            continue
+        if isinstance(event.node, ast.Call) and is_guarded(event.source, event.node):
+            for node in (*event.node.args, *(keyword.value for keyword in event.node.keywords)):
+                for escape in _resolve(node, event.source, event, run, set()):
+                    found.setdefault(escape.node, escape)
+        for node in _exposed(event, run):
+            for escape in _resolve(node, event.source, event, run, set()):
+                found.setdefault(escape.node, escape)
+    return list(found.values())
+
+
+def _exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
+    """The expressions that an event hands to the outside."""
+    node = event.node
+    if event.kind in ("format", "test"):
+        assert isinstance(node, ast.expr)
+        yield node
+    elif event.kind == "store" and isinstance(node, ast.Call):
+        # a list that outlives the step; samples and tensors in it are followed to where they are used
+        yield from (
+            arg for arg in node.args if run.values.get(arg, NOTHING).spread.is_reducible and not _is_tensor(arg, run)
+        )
+    elif event.kind == "set_item":
+        statement = event.source.statement(node)
+        if isinstance(statement, ast.Assign) and run.values.get(statement.value, NOTHING).spread.is_reducible:
+            if not _is_tensor(statement.value, run):
+                yield statement.value
+    elif isinstance(node, ast.Call):
+        if event.kind == "discarded" and not _is_foreign(node, run):
+            return
+        yield from node.args
+        yield from (keyword.value for keyword in node.keywords)
+
+
+def _is_tensor(node: ast.expr, run: Interpreter) -> bool:
+    """Whether a value is still a tensor: it is part of a computation, not a report of it."""
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name not in ("item", "numpy", "tolist", "float", "int", "round", "sum", "mean"):
+            return True
+    return bool(run.values.get(node, NOTHING).models)
+
+
+def _is_foreign(node: ast.Call, run: Interpreter) -> bool:
+    """Whether a call whose result nobody wants goes to an object that nothing is known of: it keeps the values."""
+    if not isinstance(node.func, ast.Attribute):
+        return False
+    things = run.values.get(node.func.value, NOTHING).things
+    return bool(things) and all(isinstance(t, Object) and t.cls is None and not t.roles for t in things)
+
+
+def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen: set[ast.AST]) -> Iterator[Escape]:
+    if node in seen or node in run.plan.reduced or node in run.plan.divided:
+        return
+    seen.add(node)
+    value = run.values.get(node, NOTHING)
+    if isinstance(node, (ast.Starred, ast.FormattedValue)):
+        yield from _resolve(node.value, source, event, run, seen)
+        return
+    if isinstance(node, ast.JoinedStr):
+        for part in node.values:
+            yield from _resolve(part, source, event, run, seen)
+        return
+    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+        for part in node.elts:
+            yield from _resolve(part, source, event, run, seen)
+        return
+    if isinstance(node, ast.Dict):
+        for part in node.values:
+            yield from _resolve(part, source, event, run, seen)
+        return
+    if isinstance(node, ast.IfExp) and value.spread.is_local:
+        yield from _resolve(node.body, source, event, run, seen)
+        yield from _resolve(node.orelse, source, event, run, seen)
+        return
+    origins = _origins_of(node, value, source, run)
+    if origins:
+        for where, made in origins:
+            yield from _resolve(made, where, event, run, seen)
+        return
+    if value.spread.is_reducible:
+        yield from _narrowed(node, source, event, run, seen, value)
+        return
+    if value.spread is ROWS and event.kind != "test" and _rowwise(node, run, set()):
+        yield Escape(source, node, ROWS, event)
+        return
+    if value.spread.is_local:
+        inner = [e for part in _parts(node) for e in _resolve(part, source, event, run, seen)]
+        if not inner and value.spread is not ROWS:
+            inner = [
+                e
+                for where, made in sorted_sites(value)
+                if made is not node and _is_free(made, run)
+                for e in _resolve(made, where, event, run, seen)
+            ]
+        if inner:
+            yield from inner
+        elif not isinstance(node, ast.Call) or event.kind != "test":
+            yield Escape(source, node, value.spread, event)
+    yield from _contained(value, source, event, run, seen)
+
+
+def _is_free(made: ast.expr, run: Interpreter) -> bool:
+    """Whether a value may be reduced where it is computed: no gradient flows through it."""
+    return not run.values.get(made, NOTHING).models
+
+
+def _origins_of(node: ast.expr, value: Value, source: Source, run: Interpreter) -> list[tuple[Source, ast.expr]]:
+    """Where to reduce instead of at ``node``: a name that a loop or comprehension binds takes its values from
+    elsewhere, and a name with several origins may hold a sum in one case and a mean in another."""
+    if not isinstance(node, (ast.Name, ast.Subscript)) or not value.spread.is_local or not value.made:
+        return []
+    if _bound_anywhere(node, source) and not isinstance(node, ast.Name):
+        return [site for site in sorted_sites(value) if _is_free(site[1], run)]
+    sites = sorted_sites(value)
+    if not all(_is_free(made, run) and run.values.get(made, NOTHING).spread.is_reducible for _, made in sites):
+        return []
+    if any(isinstance(where.statement(made), ast.AugAssign) for where, made in sites):
+        return []
+    if isinstance(node, ast.Name) and _bound_by_loop(node, source):
+        return sites
+    return sites if len(sites) > 1 else []
+
+
+def _bound_anywhere(node: ast.expr, source: Source) -> bool:
+    """Whether an expression uses a name that a comprehension around it binds."""
+    return any(isinstance(n, ast.Name) and _bound_by_loop(n, source, comprehensions_only=True) for n in ast.walk(node))
+
+
+def _bound_by_loop(node: ast.Name, source: Source, comprehensions_only: bool = False) -> bool:
+    for ancestor in source.ancestors(node):
+        targets: list[ast.expr] = []
+        if isinstance(ancestor, (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
+            targets = [generator.target for generator in ancestor.generators]
+        elif isinstance(ancestor, ast.For) and not comprehensions_only:
+            targets = [ancestor.target]
+        elif isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        if any(isinstance(n, ast.Name) and n.id == node.id for target in targets for n in ast.walk(target)):
+            return True
+    return False
+
+
+ROWWISE = tensors.KEEPING | frozenset(
+    "softmax log_softmax sigmoid tanh relu exp log argmax round add_ clamp view_as".split()
+)
+
+
+def _rowwise(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
+    """Whether an expression still holds one row for each sample of the rank, so that the ranks' rows can be joined."""
+    if node in seen:
+        return True
+    seen.add(node)
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        return all(_rowwise(made, run, seen) for _, made in run.values.get(node, NOTHING).made)
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.value, ast.Name):
+        return not run.values.get(node.value, NOTHING).made  # a field of what the loader yields
+    if isinstance(node, ast.BinOp):
+        return True
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and run.values.get(node.func.value, NOTHING).spread is ROWS:
+            keeps_rows = node.func.attr in ("view", "reshape") and bool(node.args)
+            keeps_rows = keeps_rows and run.values.get(node.args[0], NOTHING).spread is COUNT
+            return (node.func.attr in ROWWISE or keeps_rows) and _rowwise(node.func.value, run, seen)
+        return any(isinstance(t, (Object, Wrapped)) for t in run.values.get(node.func, NOTHING).things)
+    return isinstance(node, (ast.List, ast.Tuple))
+
+
+def _narrowed(
+    node: ast.expr, source: Source, event: Event, run: Interpreter, seen: set[ast.AST], value: Value
+) -> Iterator[Escape]:
+    """In ``100 * correct / n`` only ``correct`` has to be reduced."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.Mult)) and value.spread is SUM:
+        for part, other in ((node.left, node.right), (node.right, node.left)):
+            if (
+                run.values.get(part, NOTHING).spread is value.spread
+                and not run.values.get(other, NOTHING).spread.is_local
+            ):
+                yield from _narrowed(part, source, event, run, seen, run.values[part])
+                return
+    yield Escape(source, node, value.spread, event)
+
+
+def _parts(node: ast.expr) -> Iterator[ast.expr]:
+    """The operands of a computation. What a comprehension computes per element is not one."""
+    if isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.Lambda)):
+        return
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute):
+            yield node.func.value
+        yield from node.args
+        yield from (keyword.value for keyword in node.keywords)
+    else:
+        yield from (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
+
+
+def _contained(
+    value: Value, source: Source, event: Event, run: Interpreter, seen: set[ast.AST], depth: int = 3
+) -> Iterator[Escape]:
+    """What containers and meters carry out."""
+    if event.kind == "test" or depth == 0:
+        return
+    for thing in sorted((t for t in value.things if isinstance(t, (Items, Table, Object))), key=_place):
+        if isinstance(thing, (Items, Table)):
+            for where, stored in list(thing.stores):
+                yield from _resolve(stored, where, event, run, seen)
+            if not thing.stores:
+                inside = (
+                    [*thing.parts, thing.element]
+                    if isinstance(thing, Items)
+                    else [*thing.entries.values(), thing.element]
+                )
+                for each in inside:
+                    yield from _contained(each, source, event, run, seen, depth - 1)
+        elif thing.cls is not None and not thing.roles & {"module", "optimizer", "loader", "dataset"}:
+            if event.kind in ("print", "format", "log") and run.holds_local(Value(frozenset([thing]))):
+                for where, given in list(thing.inflows):
+                    yield from _resolve(given, where, event, run, seen)
+
+
+def _place(thing: Items | Table | Object | Stream | Function) -> tuple[int, int]:
+    node = getattr(thing, "node", None)
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def sorted_sites(value: Value) -> list[tuple[Source, ast.expr]]:
+    """The expressions that made a value, in the order of the source."""
+    return sorted(value.made, key=lambda site: (str(site[0].path), site[1].lineno, site[1].col_offset))
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A reduction, at an expression or, for accumulators, after a loop."""
+
+    source: Source
+    node: ast.expr
+    spread: Spread
+    after: ast.stmt | None
+    event: Event
+    switch: str | None = None
+
+
+def placed(found: list[Escape], run: Interpreter) -> list[Placed]:
+    """Where to reduce: a name that escapes more than once is reduced where it is bound."""
+    groups: dict[frozenset[tuple[Source, ast.expr]], list[Escape]] = {}
+    result: dict[ast.AST, Placed] = {}
+    for escape in found:
+        value = run.values.get(escape.node, NOTHING)
+        key = (
+            value.made
+            if isinstance(escape.node, (ast.Name, ast.Attribute, ast.Subscript)) and value.made
+            else frozenset([(escape.source, escape.node)])
+        )
+        groups.setdefault(key, []).append(escape)
+    for key, group in groups.items():
+        place = _shared_place(key, group, run) if len(group) > 1 else None
+        if place is not None:
+            result.setdefault(place.node, place)
+            continue
+        for escape in group:
+            result.setdefault(escape.node, Placed(escape.source, escape.node, escape.spread, None, escape.event))
+    return [each for place in result.values() for each in _switched(place, run)]
+
+
+def _switched(place: Placed, run: Interpreter) -> Iterator[Placed]:
+    """A sum that only some runs of the code compute over a share of the samples (the training phase of a loop over
+    phases) is reduced in those alone, where it was accumulated."""
+    if place.spread not in (SUM, COUNT) or place.after is not None:
+        yield place
+        return
+    accumulators = [
+        event
+        for event in run.events
+        if event.kind == "accumulate" and isinstance(event.node, ast.AugAssign) and event.source is place.source
+    ]
+    made = roots(place.node, run, set())
+    ours = [event for event in accumulators if event.node.value in made]  # type: ignore[attr-defined]
+    shared = [event for event in ours if not event.value.spread.is_local]
+    if not shared:
+        yield place
+        return
+    done: set[ast.AST] = set()
+    for event in ours:
+        node = event.node
+        assert isinstance(node, ast.AugAssign)
+        if node in done:
+            continue
+        done.add(node)
+        same = [e for e in ours if e.node is node]
+        switch = distinguishing(
+            [dict(e.detail.const) for e in same if e.value.spread.is_local],
+            [dict(e.detail.const) for e in same if not e.value.spread.is_local],
+        )
+        uses = [Escape(place.source, place.node, place.spread, place.event)]
+        loop = _outermost_loop(event.source, node, uses)
+        if switch is None and isinstance(loop, ast.For):
+            switch = _sampler_test(loop, event.source, run)
+        if switch is None or loop is None:
+            yield Placed(place.source, place.node, Spread.LOCAL, None, place.event)
+        else:
+            yield Placed(event.source, node.target, SUM, loop, place.event, switch)
+
+
+def _sampler_test(loop: ast.For, source: Source, run: Interpreter) -> str | None:
+    """A test of the loader itself, where the same function runs over loaders that are sharded and that are not."""
+    for node in ast.walk(loop.iter):
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            if any(isinstance(t, Object) and "loader" in t.roles for t in run.values.get(node, NOTHING).things):
+                return f"isinstance({source.code(node)}.sampler, DistributedSampler)"
+    return None
+
+
+def roots(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> set[ast.expr]:
+    """The expressions that made what ``node`` is computed from."""
+    if node in seen:
+        return set()
+    seen.add(node)
+    found: set[ast.expr] = set()
+    for each in ast.walk(node):
+        if isinstance(each, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
+            for _, made in run.values.get(each, NOTHING).made:
+                found |= {n for n in ast.walk(made) if isinstance(n, ast.expr)} | roots(made, run, seen)
+    return found
+
+
+def distinguishing(these: list[dict[str, object]], others: list[dict[str, object]]) -> str | None:
+    """An expression over constants in reach that holds in ``these`` contexts and in none of the ``others``."""
+    if not these or not others:
+        return None
+    for name in sorted(these[0]):
+        values = {repr(names.get(name)) for names in these}
+        rest = {repr(names.get(name)) for names in others}
+        if len(values) == 1 and not values & rest and name in others[0]:
+            const = these[0][name]
+            if const is True or const is False:
+                return name if const else f"not {name}"
+            if isinstance(const, str):
+                return f'{name} == "{const}"' if '"' not in const else f"{name} == {const!r}"
+            return f"{name} == {const!r}"
+    return None
+
+
+def _shared_place(key: frozenset[tuple[Source, ast.expr]], group: list[Escape], run: Interpreter) -> Placed | None:
+    if len(key) != 1:
+        return None
+    ((source, made),) = key
+    statement = source.statement(made)
+    first = group[0]
+    spread = run.values.get(made, NOTHING).spread
+    if isinstance(statement, ast.AugAssign) and statement.value is made:
+        loop = _outermost_loop(source, statement, group)
+        if loop is not None and isinstance(statement.target, ast.Name) and first.spread.is_reducible:
+            return Placed(source, statement.target, first.spread, loop, first.event)
+        return None
+    if not isinstance(statement, ast.Assign) or statement.value is not made or not spread.is_reducible:
+        return None
+    block = source.block(statement)
+    uses = [escape.source.statement(escape.node) for escape in group]
+    if all(escape.source is source for escape in group) and not any(
+        use in block or _within(source, use, statement) for use in uses
+    ):
+        return None
+    conditional = [u for u in uses if u not in block]
+    if len(conditional) == len(uses) and _in_loop(source, statement):
+        return None
+    return Placed(source, made, spread, None, first.event)
+
+
+def _within(source: Source, use: ast.stmt, statement: ast.stmt) -> bool:
+    """Whether ``use`` stands in the block of ``statement`` or deeper."""
+    parent = source.parents.get(statement)
+    return any(ancestor is parent for ancestor in source.ancestors(use))
+
+
+def _in_loop(source: Source, node: ast.AST) -> bool:
+    for ancestor in source.ancestors(node):
+        if isinstance(ancestor, (ast.For, ast.While)):
+            return True
+        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+    return False
+
+
+def _outermost_loop(source: Source, statement: ast.stmt, group: list[Escape]) -> ast.stmt | None:
+    """The largest loop around an accumulator that none of its uses stands in."""
+    uses = [escape.node for escape in group]
+    found: ast.stmt | None = None
+    for ancestor in source.ancestors(statement):
+        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            break
+        if isinstance(ancestor, (ast.For, ast.While)):
+            inside = set(map(id, ast.walk(ancestor)))
+            if any(id(use) in inside for use in uses):
+                break
+            found = ancestor
+    return found
+
+
+def reducible(found: list[Placed]) -> Mapping[ast.AST, Placed]:
+    """Those that can be reduced, by expression."""
+    return {place.node: place for place in found if place.spread.is_reducible}

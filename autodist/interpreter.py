@@ -1,0 +1,2375 @@
+"""Run a script in the mind: every statement once or twice, with what variables may hold instead of what they hold.
+
+Functions of the project are entered at each call with the values of that call, so that a helper which makes two
+loaders makes two, and roles flow through parameters, attributes, containers, returns and modules. Nothing of the
+user's code is ever executed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from autodist import tensors
+from autodist.catalog import Catalog
+from autodist.errors import AutodistError
+from autodist.project import Project, absolute
+from autodist.source import Source
+from autodist.spread import (
+    COUNT,
+    CROSS,
+    LOCAL,
+    MEAN,
+    RANK,
+    ROWS,
+    SAME,
+    SUM,
+    WORLD,
+    Spread,
+    add,
+    combine,
+    divide,
+    multiply,
+)
+from autodist.values import (
+    NOTHING,
+    UNKNOWN,
+    Class,
+    Draw,
+    External,
+    Function,
+    Index,
+    Items,
+    LocalModule,
+    Object,
+    Parameters,
+    Path_,
+    Scope,
+    Stream,
+    Table,
+    Thing,
+    Value,
+    Wrapped,
+    constant,
+    of,
+    union,
+)
+
+MAX_DEPTH = 24
+MAX_STEPS = 150_000
+MAX_REPEATS = 24
+MOVES = frozenset("cuda to cpu half float double bfloat16 xpu mps npu".split())
+RETURNS_SELF = MOVES | frozenset("train eval apply requires_grad_ share_memory compile".split())
+# what can be asked of DistributedDataParallel as of the model in it
+SAFE_ON_WRAPPER = frozenset(
+    (
+        "train eval parameters zero_grad requires_grad_ no_sync module forward training apply " "modules join to cuda"
+    ).split()
+)
+GROWS = frozenset("append extend add insert appendleft update".split())
+WRITING = frozenset(
+    "savefig to_csv to_json to_excel to_pickle to_parquet write_text write_bytes unlink save_pretrained write_image "
+    "write_html rmdir touch push_to_hub imsave".split()
+)
+REST = "**"
+TESTING_FILES = frozenset("exists is_file is_dir isfile isdir".split())
+CUTTING = frozenset("detach detach_ item tolist numpy".split())
+FORMATTING = frozenset("format join".split())
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the analysis has decided so far, and the next run of the interpreter takes for granted.
+
+    ``sharded`` and ``draws`` are the keys of loaders and draws that yield this rank's samples (None: all of them),
+    ``wraps`` the statements after which a model is wrapped, with the expression that names it, ``reduced`` the
+    expressions whose value is made global, ``settled`` the
+    loops after which accumulators are, ``divided`` those that become a rank's share of the batch size, ``dropped``
+    the wrappers that go, ``modules`` the calls of unknown libraries that turned out to make a module.
+    """
+
+    sharded: frozenset[tuple[int, Path_]] | None = None
+    draws: frozenset[int] | None = None
+    wraps: Mapping[ast.stmt, tuple[ast.expr, ...]] = field(default_factory=dict)
+    settled: Mapping[ast.stmt, tuple[ast.expr, ...]] = field(default_factory=dict)
+    reduced: frozenset[ast.AST] = frozenset()
+    divided: frozenset[ast.expr] = frozenset()
+    dropped: frozenset[ast.AST] = frozenset()
+    modules: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop that is being run."""
+
+    node: ast.For | ast.While | ast.AsyncFor | ast.comprehension
+    source: Source
+    scope: Scope
+    function: Function | None
+
+
+@dataclass(frozen=True)
+class Call_:
+    """A call that is being run."""
+
+    node: ast.Call | None
+    source: Source
+    scope: Scope
+    function: Function
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that the script does, where, and under which circumstances."""
+
+    kind: str
+    order: int
+    node: ast.AST
+    source: Source
+    value: Value
+    scope: Scope
+    function: Function | None
+    loops: tuple[Loop, ...]
+    calls: tuple[Call_, ...]
+    on_one_rank: bool
+    grad: bool
+    inside_forward: bool
+    detail: Value = NOTHING
+
+
+class _Interrupted(Exception):
+    """The script is too large to be followed to the end."""
+
+
+class Interpreter:
+    """One run over a project. `values` and `events` are what it leaves behind."""
+
+    def __init__(self, project: Project, catalog: Catalog, plan: Plan) -> None:
+        self.project = project
+        self.catalog = catalog
+        self.plan = plan
+        self.values: dict[ast.expr, Value] = {}
+        self.events: list[Event] = []
+        self.sources: dict[ast.AST, Source] = {}
+        self.complete = True
+        self.executed: set[ast.AST] = set()
+        self.promoted: set[int] = set()
+        self.loops_of: dict[ast.expr, set[ast.AST]] = {}
+        self._modules: dict[str, LocalModule] = {}
+        self._loading: set[str] = set()
+        self._memory: dict[tuple[int, Path_], Any] = {}
+        self._repeats: dict[ast.AST, int] = {}
+        self._steps = 0
+        self._loops: list[Loop] = []
+        self._calls: list[Call_] = []
+        self._path: Path_ = ()
+        self._one_rank = 0
+        self._no_grad = 0
+        self._forward = 0
+        self._branch = 0
+        self._again = 0
+        self._results: dict[Any, Value] = {}
+        self._generators: dict[ast.AST, bool] = {}
+        self._quiet: dict[ast.AST, bool] = {}
+        self._returns: list[list[Value]] = []
+        self._yields: list[list[Value]] = []
+        self._roots: dict[ast.AST, Value] = {}
+        self.module = LocalModule(project.entry, Scope(project.entry))
+
+    # ---------------------------------------------------------------- running
+
+    def run(self) -> Interpreter:
+        """Run the entry script, then what nothing in it calls (a launcher or framework may)."""
+        self._modules["__main__"] = self.module
+        try:
+            self.block(self.module.source.tree.body, self.module.scope)
+            trained = any(event.kind in ("backward", "step") for event in self.events)
+            for value in list(self.module.scope.names.values()):
+                for thing in list(value.things):
+                    if isinstance(thing, Function) and thing.node not in self.executed and not trained:
+                        self.call_function(thing, None, [], {}, self.module.scope)
+        except (_Interrupted, RecursionError):
+            self.complete = False
+        return self
+
+    def _tick(self) -> None:
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            raise _Interrupted
+
+    def event(self, kind: str, node: ast.AST, scope: Scope, value: Value = NOTHING, detail: Value = NOTHING) -> None:
+        """Note that ``kind`` happens at ``node``."""
+        function = self._calls[-1].function if self._calls else None
+        self.events.append(
+            Event(
+                kind,
+                len(self.events),
+                node,
+                scope.source,
+                value,
+                scope,
+                function,
+                tuple(self._loops),
+                tuple(self._calls),
+                self._one_rank > 0,
+                self._no_grad == 0,
+                self._forward > 0,
+                detail,
+            )
+        )
+
+    # ---------------------------------------------------------------- statements
+
+    def block(self, body: Iterable[ast.stmt], scope: Scope) -> bool:
+        """Run statements; True if control leaves the block early."""
+        return any(self.statement(statement, scope) for statement in body)
+
+    def statement(self, node: ast.stmt, scope: Scope) -> bool:
+        """Run one statement; True if control leaves the block here."""
+        self._tick()
+        self.executed.add(node)
+        handler = getattr(self, "do_" + type(node).__name__, None)
+        left = bool(handler(node, scope)) if handler is not None else False
+        for target in self.plan.wraps.get(node, ()):
+            self.assign(target, wrapped(self.eval(target, scope), "planned"), scope, None)
+        for accumulator in self.plan.settled.get(node, ()):
+            self.assign(accumulator, NOTHING, scope, None)
+        return left
+
+    def do_Expr(self, node: ast.Expr, scope: Scope) -> None:
+        value = self.eval(node.value, scope)
+        if isinstance(node.value, ast.Call):
+            self.event("discarded", node.value, scope, value)
+
+    def do_Assign(self, node: ast.Assign, scope: Scope) -> None:
+        value = self._made(self.eval(node.value, scope), node.value, scope)
+        if isinstance(node.value, (ast.Call, ast.Await, ast.IfExp)) and self._modules_in(value):
+            self.event("bind", node, scope, value)
+        elif self._modules_in(value):
+            self.event("alias", node, scope, value)
+        for target in node.targets:
+            self.assign(target, value, scope, node.value)
+            if isinstance(target, (ast.Tuple, ast.List)):
+                given = node.value.elts if isinstance(node.value, (ast.Tuple, ast.List)) else []
+                for index, part in enumerate(target.elts):
+                    if index < len(given) and not isinstance(given[index], ast.Call):
+                        continue
+                    bound = self.values.get(part, NOTHING)
+                    if self._modules_in(bound):
+                        self.event("bind_part", part, scope, bound)
+
+    def do_AnnAssign(self, node: ast.AnnAssign, scope: Scope) -> None:
+        if node.value is not None:
+            value = self._made(self.eval(node.value, scope), node.value, scope)
+            if self._modules_in(value):
+                self.event("bind" if isinstance(node.value, ast.Call) else "alias", node, scope, value)
+            self.assign(node.target, value, scope, node.value)
+        elif isinstance(node.target, ast.Name):
+            scope.names.setdefault(node.target.id, NOTHING)
+
+    def do_AugAssign(self, node: ast.AugAssign, scope: Scope) -> None:
+        before = self.eval(node.target, scope)
+        change = self.eval(node.value, scope)
+        if isinstance(node.op, ast.Add) and any(isinstance(t, Items) for t in before.things):
+            self._grow(before, [(change, node.value)], scope, "extend")
+            return
+        spread = self._binary(node.op, before, change)
+        value = Value(
+            before.things if not spread.is_local else frozenset(),
+            spread,
+            before.origins | change.origins,
+            before.models | change.models,
+            made=(before.made | {(scope.source, node.value)}) if spread.is_local else frozenset(),
+        )
+        if node in self.plan.reduced:
+            value = NOTHING
+        if value.origins:
+            self.event("accumulate", node, scope, value, _constants(scope))
+        self.assign(node.target, value, scope, None)
+
+    def do_Return(self, node: ast.Return, scope: Scope) -> bool:
+        if node.value is not None:
+            value = self._made(self.eval(node.value, scope), node.value, scope)
+            if self._returns:
+                self._returns[-1].append(value)
+        elif self._returns:
+            self._returns[-1].append(constant(None))
+        return True
+
+    def do_Raise(self, node: ast.Raise, scope: Scope) -> bool:
+        if node.exc is not None:
+            self.eval(node.exc, scope)
+        return True
+
+    def do_Break(self, node: ast.stmt, scope: Scope) -> bool:
+        self.event("leave", node, scope)
+        return True
+
+    do_Continue = do_Break
+
+    def do_Delete(self, node: ast.Delete, scope: Scope) -> None:
+        return None
+
+    def do_Assert(self, node: ast.Assert, scope: Scope) -> None:
+        self.event("test", node.test, scope, self.eval(node.test, scope))
+        if node.msg is not None:
+            self.eval(node.msg, scope)
+
+    def do_Global(self, node: ast.Global, scope: Scope) -> None:
+        scope.outer.update(node.names)
+
+    def do_Nonlocal(self, node: ast.Nonlocal, scope: Scope) -> None:
+        scope.outer.update(node.names)
+
+    def do_Import(self, node: ast.Import, scope: Scope) -> None:
+        for alias in node.names:
+            if alias.asname:
+                scope.names[alias.asname] = self._module(alias.name, node)
+            else:
+                root = alias.name.partition(".")[0]
+                self._module(alias.name, node)
+                scope.names[root] = self._module(root, node)
+
+    def do_ImportFrom(self, node: ast.ImportFrom, scope: Scope) -> None:
+        own = scope.source.module if scope.source.module != "__main__" else self._entry_package()
+        is_package = scope.source.path.name == "__init__.py"
+        base = absolute(node, own if is_package or scope.source.module == "__main__" else own.rpartition(".")[0])
+        for alias in node.names:
+            if alias.name == "*":
+                scope.names.update(self._star(base, node))
+                continue
+            scope.names[alias.asname or alias.name] = self._member(base, alias.name, node, scope)
+
+    def _entry_package(self) -> str:
+        return ".".join(self.project.entry.path.parent.relative_to(self.project.root).parts)
+
+    def _star(self, base: str, node: ast.stmt) -> dict[str, Value]:
+        module = self._module(base, node)
+        for thing in module.things:
+            if isinstance(thing, LocalModule):
+                return {k: v for k, v in thing.scope.names.items() if not k.startswith("_")}
+        return {}
+
+    def _member(self, base: str, name: str, node: ast.stmt, scope: Scope) -> Value:
+        local = self.project.modules.get(f"{base}.{name}" if base else name)
+        if base in self.project.modules:
+            for thing in self._module(base, node).things:
+                if isinstance(thing, LocalModule) and name in thing.scope.names:
+                    return thing.scope.names[name]
+            if local is None and base in self._loading:
+                message = f"circular import: {name} is not defined yet in {base}, which is still being imported"
+                raise AutodistError(message, scope.source.path, node.lineno)
+        if local is not None:
+            return self._module(f"{base}.{name}" if base else name, node)
+        if base in self.project.modules:
+            return NOTHING
+        return of(External(f"{base}.{name}"))
+
+    def _module(self, name: str, node: ast.AST) -> Value:
+        if name not in self.project.modules:
+            return of(External(name))
+        if name not in self._modules:
+            module = LocalModule(self.project.modules[name], Scope(self.project.modules[name]))
+            self._modules[name] = module
+            self._loading.add(name)
+            outer = self._loops, self._calls, self._branch
+            self._loops, self._calls, self._branch = [], [], 0
+            self.block(module.source.tree.body, module.scope)
+            self._loops, self._calls, self._branch = outer
+            self._loading.discard(name)
+        return of(self._modules[name])
+
+    def do_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
+        function = self._remember(node, lambda: Function(node, scope.source, scope))
+        function.scope = scope
+        for decorator in node.decorator_list:
+            self.eval(decorator, scope)
+        for default in [*node.args.defaults, *node.args.kw_defaults]:
+            if default is not None:
+                self.eval(default, scope)
+        scope.names[node.name] = of(function)
+
+    do_AsyncFunctionDef = do_FunctionDef
+
+    def do_ClassDef(self, node: ast.ClassDef, scope: Scope) -> None:
+        bases: list[Thing] = []
+        roles: set[str] = set()
+        for base in node.bases:
+            for thing in self.eval(base, scope).things:
+                if isinstance(thing, Class):
+                    bases.append(thing)
+                    roles |= thing.roles
+                elif isinstance(thing, External):
+                    roles |= self._class_roles(thing.name)
+        body = Scope(scope.source, scope)
+        made = self._remember(node, lambda: Class(node, scope.source, body, tuple(bases), frozenset(roles)))
+        made.scope = body
+        for decorator in node.decorator_list:
+            self.eval(decorator, scope)
+        self.block(node.body, body)
+        for value in body.names.values():
+            for thing in value.things:
+                if isinstance(thing, Function) and thing.defined_in is None:
+                    thing.defined_in = made
+        scope.names[node.name] = of(made)
+
+    def _class_roles(self, name: str) -> frozenset[str]:
+        """What instances of a class derived from ``name`` are."""
+        if name in ("torch.utils.data.Dataset", "torch.utils.data.dataset.Dataset"):
+            return frozenset(["dataset"])
+        if name in ("torch.optim.Optimizer", "torch.optim.optimizer.Optimizer"):
+            return frozenset(["optimizer"])
+        if name.endswith((".PreTrainedModel", ".MessagePassing", ".ModelMixin")):
+            return frozenset(["module"])
+        roles = self.catalog.roles(name)
+        return roles - {"download"} if "download" in roles else roles
+
+    def do_If(self, node: ast.If, scope: Scope) -> bool:
+        test = self.eval(node.test, scope)
+        self.event("test", node.test, scope, test)
+        decided = truth(test, node.test)
+        if decided is not None:
+            return self.block(node.body if decided else node.orelse, scope)
+        return self._fork([node.body, node.orelse], scope, one_rank=test.spread is RANK)
+
+    def _fork(self, blocks: Sequence[Sequence[ast.stmt]], scope: Scope, one_rank: bool = False) -> bool:
+        """Run alternatives from one state, and join what they leave."""
+        start, ends = dict(scope.names), []
+        self._branch += 1
+        self._one_rank += one_rank
+        for block in blocks:
+            scope.names = dict(start)
+            if not self.block(block, scope):
+                ends.append(scope.names)
+        self._branch -= 1
+        left_on_one_rank = one_rank and len(ends) == 1
+        if not left_on_one_rank:
+            self._one_rank -= one_rank
+        scope.names = joined(ends) if ends else start
+        return not ends
+
+    def do_For(self, node: ast.For | ast.AsyncFor, scope: Scope) -> bool:
+        iterable = self.eval(node.iter, scope)
+        self.event("iterate", node, scope, iterable)
+        loop = Loop(node, scope.source, scope, self._calls[-1].function if self._calls else None)
+        parts = self._unrolled(iterable)
+        self._loops.append(loop)
+        if parts is not None:
+            for part in parts:
+                self.assign(node.target, part.but(firm=True) if part.const is not UNKNOWN else part, scope, None)
+                if self.block(node.body, scope) and len(parts) == 1:
+                    break
+        else:
+            element = self._element(iterable, node)
+            self._repeat(node.body, scope, lambda: self.assign(node.target, element, scope, node.iter))
+        self._loops.pop()
+        self.block(node.orelse, scope)
+        return False
+
+    do_AsyncFor = do_For
+
+    def do_While(self, node: ast.While, scope: Scope) -> bool:
+        test = self.eval(node.test, scope)
+        self.event("test", node.test, scope, test)
+        self._loops.append(Loop(node, scope.source, scope, self._calls[-1].function if self._calls else None))
+        self._repeat(node.body, scope, lambda: None)
+        self.eval(node.test, scope)
+        self._loops.pop()
+        self.block(node.orelse, scope)
+        return False
+
+    def _repeat(self, body: Sequence[ast.stmt], scope: Scope, bind: Callable[[], None]) -> None:
+        """Run a loop body until what it leaves no longer changes, at most twice."""
+        self._branch += 1
+        rounds = 1 if self._again else 2
+        for again in range(rounds):
+            start = dict(scope.names)
+            bind()
+            # loops within have found what they leave when this one runs again
+            self._again += again
+            self.block(body, scope)
+            self._again -= again
+            scope.names = joined([start, scope.names])
+            if scope.names == start:
+                break
+        self._branch -= 1
+
+    def _unrolled(self, iterable: Value) -> list[Value] | None:
+        """The elements of a short literal list of constants, such as the phases of an epoch."""
+        lists = [t for t in iterable.things if isinstance(t, Items)]
+        if len(lists) == 1 and len(iterable.things) == 1 and 0 < len(lists[0].parts) <= 4:
+            parts = lists[0].parts
+            if all(isinstance(p.const, str) or self._modules_in(p) or any(p.objects("loader")) for p in parts):
+                return list(parts)
+            if all(any(isinstance(t, Items) for t in p.things) for p in parts):
+                return list(parts)
+        return None
+
+    def do_With(self, node: ast.With | ast.AsyncWith, scope: Scope) -> bool:
+        quiet = 0
+        for item in node.items:
+            value = self.eval(item.context_expr, scope)
+            names = {thing.name for thing in value.things if isinstance(thing, (External, Object))}
+            quiet += any(self.catalog.has(name, "no_grad") for name in names)
+            if item.optional_vars is not None:
+                self.assign(item.optional_vars, value, scope, item.context_expr)
+        self._no_grad += quiet
+        left = self.block(node.body, scope)
+        self._no_grad -= quiet
+        return left
+
+    do_AsyncWith = do_With
+
+    def do_Try(self, node: ast.Try, scope: Scope) -> bool:
+        left = self.block(node.body, scope)
+        self._branch += 1
+        after = [] if left else [scope.names]
+        start = dict(scope.names)
+        for handler in node.handlers:
+            scope.names = dict(start)
+            if handler.name:
+                scope.names[handler.name] = NOTHING
+            if not self.block(handler.body, scope):
+                after.append(scope.names)
+        self._branch -= 1
+        scope.names = joined(after) if after else start
+        if not left:
+            left = self.block(node.orelse, scope)
+        return self.block(node.finalbody, scope) or not after
+
+    do_TryStar = do_Try
+
+    def do_Match(self, node: ast.Match, scope: Scope) -> bool:
+        self.eval(node.subject, scope)
+        return self._fork([case.body for case in node.cases] + [[]], scope)
+
+    # ---------------------------------------------------------------- names and stores
+
+    def assign(self, target: ast.expr, value: Value, scope: Scope, made: ast.expr | None) -> None:
+        """Bind ``value`` to a name, attribute, item or pattern."""
+        if isinstance(target, ast.Name):
+            home = scope
+            if target.id in scope.outer:
+                home = (scope.parent or scope).find(target.id) or scope.top
+                if self._branch and target.id in home.names:
+                    value = value | home.names[target.id]
+            home.names[target.id] = value
+            self.values[target] = self.values.get(target, NOTHING) | value
+            self.sources[target] = scope.source
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            for index, part in enumerate(target.elts):
+                if isinstance(part, ast.Starred):
+                    self.assign(part.value, self._element(value, part), scope, made)
+                else:
+                    self.assign(part, self._part(value, index, len(target.elts)), scope, made)
+        elif isinstance(target, ast.Starred):
+            self.assign(target.value, value, scope, made)
+        elif isinstance(target, ast.Attribute):
+            self._set_attribute(target, value, scope)
+        elif isinstance(target, ast.Subscript):
+            self._set_item(target, value, scope, made)
+
+    def _set_attribute(self, target: ast.Attribute, value: Value, scope: Scope) -> None:
+        base = self.eval(target.value, scope)
+        if target.attr == "requires_grad":
+            self.event(
+                "freeze", target, scope, Value(frozenset(t.module for t in base.things if isinstance(t, Parameters)))
+            )
+        for thing in base.things:
+            if isinstance(thing, Wrapped):
+                thing = thing.module
+            if isinstance(thing, Object):
+                keep = self._branch or len(base.things) > 1
+                old = thing.attributes.get(target.attr, NOTHING) if keep else NOTHING
+                thing.attributes[target.attr] = old | value
+            elif isinstance(thing, (LocalModule, Class)):
+                thing.scope.names[target.attr] = value
+        self.values[target] = self.values.get(target, NOTHING) | value
+        self.sources[target] = scope.source
+
+    def _set_item(self, target: ast.Subscript, value: Value, scope: Scope, made: ast.expr | None) -> None:
+        base = self.eval(target.value, scope)
+        key = self.eval(target.slice, scope)
+        self.event("set_item", target, scope, value, base)
+        for thing in base.things:
+            if isinstance(thing, Table):
+                if key.const is not UNKNOWN and _hashable(key.const):
+                    thing.entries[key.const] = (
+                        value if not self._branch else thing.entries.get(key.const, NOTHING) | value
+                    )
+                else:
+                    thing.element = thing.element | value
+                if made is not None:
+                    thing.stores.append((scope.source, made))
+            elif isinstance(thing, Items):
+                thing.element = thing.element | value
+                if made is not None:
+                    thing.stores.append((scope.source, made))
+        if value.spread.is_local and isinstance(target.value, ast.Name):
+            holder = scope.find(target.value.id)
+            if holder is not None:
+                old = holder.names[target.value.id]
+                if not old.things and old.spread is SAME:
+                    spread = value.spread if value.spread.is_reducible else LOCAL
+                    holder.names[target.value.id] = old.but(spread=spread, made=value.made, origins=value.origins)
+
+    def _part(self, value: Value, index: int, count: int) -> Value:
+        """What unpacking gives the target at ``index``."""
+        found = NOTHING
+        for thing in value.things:
+            if isinstance(thing, Items) and thing.parts:
+                found = found | (thing.parts[index] if index < len(thing.parts) else thing.element)
+            elif isinstance(thing, Stream):
+                found = found | thing.element
+            else:
+                found = found | self._element(value.but(things=frozenset([thing])), None)
+        if value.spread is Spread.COLUMNS:
+            value = value.but(spread=ROWS)
+        if not value.things:
+            return value.but(const=UNKNOWN, firm=False)
+        if value.spread.is_local:
+            found = found | value.but(things=frozenset(), const=UNKNOWN, firm=False)
+        return found
+
+    def _element(self, value: Value, node: ast.AST | None) -> Value:
+        """What iterating over a value gives."""
+        found = NOTHING
+        for thing in value.things:
+            if isinstance(thing, Items):
+                found = found | union(thing.parts) | thing.element
+            elif isinstance(thing, Stream):
+                found = found | thing.element
+            elif isinstance(thing, Table):
+                keys = [constant(key) for key in thing.entries]
+                found = found | (keys[0] if len(keys) == 1 else NOTHING)
+            elif isinstance(thing, Object) and "loader" in thing.roles:
+                found = found | self._batch(thing)
+            elif isinstance(thing, Object) and "progress" in thing.roles:
+                inner = thing.argument("iterable", 0)
+                if inner is not None:
+                    found = found | self._element(inner, node)
+            elif isinstance(thing, Object) and thing.cls is not None and thing.cls.find("__iter__"):
+                found = found | self._element(self.method(thing, "__iter__", None, [], {}, Scope(thing.source)), node)
+            elif isinstance(thing, Object) and "module" in thing.roles:
+                found = found | union(self._children(thing))
+            elif isinstance(thing, Parameters) or (
+                isinstance(thing, Index) and isinstance(node, (ast.For, ast.comprehension))
+            ):
+                found = found | of(thing)
+        if value.spread is not SAME:
+            spread = ROWS if value.spread is Spread.COLUMNS else value.spread
+            found = found | value.but(things=frozenset(), const=UNKNOWN, firm=False, spread=spread)
+        return found
+
+    def _children(self, thing: Object) -> list[Value]:
+        inner = [value for value in (*thing.args, *thing.attributes.values()) if self._modules_in(value)]
+        containers = [v for value in thing.args for v in self._contents(value)]
+        return [v for v in inner if not any(isinstance(t, Items) for t in v.things)] + containers
+
+    def _contents(self, value: Value) -> list[Value]:
+        found: list[Value] = []
+        for thing in value.things:
+            if isinstance(thing, Items):
+                found += [*thing.parts, thing.element]
+            elif isinstance(thing, Table):
+                found += [*thing.entries.values(), thing.element]
+            elif isinstance(thing, Stream):
+                found.append(thing.element)
+        return found
+
+    def _batch(self, loader: Object) -> Value:
+        """What a loader yields: this rank's samples, if it is sharded."""
+        sharded = self.plan.sharded is None or loader.key in self.plan.sharded or self.is_sharded(loader)
+        return Value(spread=ROWS if sharded else SAME, origins=frozenset([loader]))
+
+    def is_sharded(self, loader: Object) -> bool:
+        """Whether the script itself gives the loader a sampler that shares samples out."""
+        for name in ("sampler", "batch_sampler"):
+            value = loader.argument(name)
+            if value is not None and self._shares_out(value):
+                return True
+        dataset = loader.argument("dataset", 0)
+        return dataset is not None and (dataset.spread in (RANK, ROWS) or self._streams_share(dataset))
+
+    def _streams_share(self, dataset: Value) -> bool:
+        """Whether a stream's class itself picks the samples of its rank."""
+        return any(
+            "iterable_dataset" in thing.roles and self._shares_out(of(thing))
+            for thing in dataset.things
+            if isinstance(thing, Object)
+        )
+
+    def _shares_out(self, value: Value) -> bool:
+        if value.spread is RANK:
+            return True
+        for thing in value.things:
+            if isinstance(thing, Object):
+                if "distributed_sampler" in thing.roles:
+                    return True
+                if any(
+                    inner.spread is RANK or self._shares_out(inner) for inner in (*thing.args, *thing.keywords.values())
+                ):
+                    return True
+                if thing.cls is not None and any(v.spread is RANK for v in thing.attributes.values()):
+                    return True
+                if thing.cls is not None and any(self._mentions_rank(c.node) for c in thing.cls.line()):
+                    return True
+        return False
+
+    def _mentions_rank(self, node: ast.ClassDef) -> bool:
+        return any(isinstance(n, ast.Attribute) and n.attr == "get_rank" for n in ast.walk(node))
+
+    # ---------------------------------------------------------------- expressions
+
+    def eval(self, node: ast.expr, scope: Scope) -> Value:
+        """What an expression may evaluate to."""
+        handler: Callable[[Any, Scope], Value] | None = getattr(self, "of_" + type(node).__name__, None)
+        return self._noted(node, handler(node, scope) if handler is not None else self._other(node, scope), scope)
+
+    def _noted(self, node: ast.expr, value: Value, scope: Scope) -> Value:
+        """Keep what ``node`` evaluated to, and take for granted what is planned for it."""
+        if node in self.plan.reduced:
+            value = Value(value.things if not value.spread.is_local else frozenset(), models=value.models)
+        if node in self.plan.divided:
+            value = value.but(spread=COUNT, const=UNKNOWN)
+        old = self.values.get(node)
+        self.values[node] = value if old is None else old | value
+        self.sources[node] = scope.source
+        return value
+
+    def _other(self, node: ast.expr, scope: Scope) -> Value:
+        values = [self.eval(child, scope) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+        return self._mixed(values)
+
+    def _mixed(self, values: Sequence[Value]) -> Value:
+        spreads = [value.spread for value in values]
+        if not any(spread.is_local for spread in spreads) and any(self.holds_local(value) for value in values):
+            spreads.append(LOCAL)
+        return union(values).computed(combine(spreads))
+
+    def of_Constant(self, node: ast.Constant, scope: Scope) -> Value:
+        return constant(node.value)
+
+    def of_Name(self, node: ast.Name, scope: Scope) -> Value:
+        if node.id == "__name__":
+            return constant(scope.source.module, firm=True)
+        home = scope.find(node.id)
+        if home is None:
+            return of(External(f"builtins.{node.id}"))
+        if self._loops:
+            self.loops_of.setdefault(node, set()).add(self._loops[-1].node)
+        return home.names[node.id]
+
+    def of_Attribute(self, node: ast.Attribute, scope: Scope) -> Value:
+        if self._loops:
+            self.loops_of.setdefault(node, set()).add(self._loops[-1].node)
+        return self._attribute_of(node, self.eval(node.value, scope), scope)
+
+    def _attribute_of(self, node: ast.Attribute, base: Value, scope: Scope) -> Value:
+        found = union(self._attribute(thing, node, base, scope) for thing in base.things)
+        if base.spread in (ROWS, Spread.COLUMNS) and node.attr == "shape":
+            found = found | self._shape(base, node)
+        elif base.spread.is_local and not base.things or base.spread is CROSS:
+            found = found | self._tensor_attribute(node.attr, base)
+        elif base.spread is RANK and not base.things:
+            found = found | base
+        return found
+
+    def _shape(self, base: Value, node: ast.AST) -> Value:
+        """The sizes of a tensor: the first counts this rank's samples."""
+        items = self._remember(node, lambda: Items(node, [], NOTHING), "shape")
+        items.parts = [base.computed(COUNT if base.spread is ROWS else SAME), *[NOTHING] * 7]
+        return of(items)
+
+    def _tensor_attribute(self, name: str, base: Value) -> Value:
+        if name in ("data", "grad"):
+            return base.but(models=frozenset())
+        if name in ("T", "mT", "H"):
+            return base.computed(tensors.operation("t", ast.Call(ast.Name(name), [], []), base.spread, []))
+        if name in ("dtype", "device", "ndim", "requires_grad", "is_cuda"):
+            return NOTHING
+        if name == "loss":
+            return base.computed(MEAN)
+        return base.but(const=UNKNOWN, firm=False)
+
+    def _attribute(self, thing: Thing, node: ast.Attribute, base: Value, scope: Scope) -> Value:
+        name = node.attr
+        if isinstance(thing, Wrapped):
+            return of(thing.module) if name == "module" else self._attribute(thing.module, node, base, scope)
+        if isinstance(thing, External):
+            return of(External(f"{thing.name}.{name}"))
+        if isinstance(thing, LocalModule):
+            if name == "__dict__":
+                return of(Table(node, dict(thing.scope.names), NOTHING))
+            if name in thing.scope.names:
+                return thing.scope.names[name]
+            return (
+                self._module(f"{thing.source.module}.{name}", node)
+                if f"{thing.source.module}.{name}" in self.project.modules
+                else NOTHING
+            )
+        if isinstance(thing, Class):
+            found = thing.find(name)
+            return found[1] if found else NOTHING
+        if isinstance(thing, Object):
+            return self._object_attribute(thing, name, node, scope)
+        if isinstance(thing, Items) and base.spread.is_local:
+            return base.but(things=frozenset())
+        return NOTHING
+
+    def _object_attribute(self, thing: Object, name: str, node: ast.AST, scope: Scope) -> Value:
+        if name in thing.attributes:
+            return thing.attributes[name]
+        if thing.cls is not None:
+            found = thing.cls.find(name)
+            if found is not None:
+                return self._bound(found[1], thing, node, scope)
+        if "loader" in thing.roles:
+            sharded = self.plan.sharded is not None and (thing.key in self.plan.sharded or self.is_sharded(thing))
+            if name == "dataset":
+                return thing.argument("dataset", 0) or NOTHING
+            if name == "batch_size":
+                return (thing.argument("batch_size", 1) or NOTHING).but(spread=COUNT if sharded else SAME)
+            if name in ("sampler", "batch_sampler"):
+                value = thing.argument(name) or NOTHING
+                return value.but(spread=COUNT) if sharded and name == "sampler" else value
+        if "dataset" in thing.roles and name == "dataset":
+            return thing.argument("dataset", 0) or NOTHING
+        if "optimizer" in thing.roles and name == "param_groups":
+            return NOTHING
+        return NOTHING
+
+    def _bound(self, value: Value, owner: Object, node: ast.AST, scope: Scope) -> Value:
+        """Methods of a class, bound to an object; properties, evaluated."""
+        things: set[Thing] = set()
+        result = value.but(things=frozenset())
+        for thing in value.things:
+            if isinstance(thing, Function) and thing.owner is None and not isinstance(thing.node, ast.Lambda):
+                decorators = {_last(d) for d in thing.node.decorator_list}
+                if decorators & {"property", "cached_property"}:
+                    bound = replace(thing, owner=owner)
+                    result = result | self.call_function(bound, None, [], {}, scope)
+                    continue
+                bound_owner = None if "staticmethod" in decorators else owner
+                key = (id(thing.node), id(owner))
+                things.add(self._memory.setdefault(key, replace(thing, owner=bound_owner)))  # type: ignore[arg-type]
+            else:
+                things.add(thing)
+        return result | Value(frozenset(things))
+
+    def of_Subscript(self, node: ast.Subscript, scope: Scope) -> Value:
+        base = self.eval(node.value, scope)
+        key = self.eval(node.slice, scope)
+        found = NOTHING
+        for thing in base.things:
+            if isinstance(thing, Table):
+                if key.const is not UNKNOWN and _hashable(key.const) and key.const in thing.entries:
+                    found = found | thing.entries[key.const]
+                else:
+                    found = found | self._called_alike(thing) | thing.element
+            elif isinstance(thing, Items):
+                if isinstance(key.const, int) and -len(thing.parts) <= key.const < len(thing.parts):
+                    found = found | thing.parts[key.const]
+                elif isinstance(node.slice, ast.Slice):
+                    found = found | of(thing)
+                else:
+                    found = found | union(thing.parts) | thing.element
+            elif isinstance(thing, (Stream, Parameters)):
+                found = found | of(thing)
+            elif isinstance(thing, Object) and "module" in thing.roles:
+                found = found | (union(self._children(thing)) if thing.args else of(thing))
+            elif isinstance(thing, External) and thing.name == "os.environ":
+                if key.const in ("RANK", "LOCAL_RANK", "SLURM_PROCID", "SLURM_LOCALID"):
+                    found = found | Value(spread=RANK)
+                elif key.const in ("WORLD_SIZE",):
+                    found = found | Value(spread=WORLD)
+            elif isinstance(thing, External) and thing.name.endswith(".__dict__"):
+                found = found | of(External(f"{thing.name.removesuffix('.__dict__')}.?"))
+        return found | self._indexed(node, base, key, scope)
+
+    def _called_alike(self, table: Table) -> Value:
+        """What an unknown key may give; of a module's names, what can be called."""
+        if isinstance(table.node, ast.Attribute):
+            things = {t for v in table.entries.values() for t in v.things if isinstance(t, (Class, Function))}
+            return Value(frozenset(things))
+        return union(table.entries.values())
+
+    def _indexed(self, node: ast.Subscript, base: Value, key: Value, scope: Scope) -> Value:
+        """Samples chosen by an index, and slices of what a rank has."""
+        origins, models = base.origins | key.origins, base.models
+        if key.spread is RANK or base.spread is RANK and not base.things:
+            spread = ROWS if isinstance(node.slice, ast.Slice) else RANK
+            return Value(spread=spread, origins=origins, models=models)
+        if isinstance(node.slice, ast.Slice) and self._strided(node.slice, scope):
+            return Value(spread=ROWS, origins=origins, models=models)
+        if not base.spread.is_local and not key.spread.is_local:
+            draw = self._sequential(node, key, scope) if not base.things else None
+            if draw is not None:
+                self.event("draw", node, scope, of(draw))
+                taken = self.plan.draws is not None and id(node) in self.plan.draws
+                return Value(spread=ROWS if taken else SAME, origins=origins | {draw}, models=models)
+            return Value(origins=origins, models=models) if origins or models else NOTHING
+        if base.spread.is_local:
+            first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+            spread = base.spread
+            if isinstance(node.value, ast.Attribute) and node.value.attr == "shape" or _is_size(node.value):
+                spread = (
+                    (COUNT if _number(first) == 0 else SAME)
+                    if base.spread is ROWS
+                    else LOCAL if base.spread.is_local else SAME
+                )
+                return base.computed(spread)
+            if base.spread is Spread.COLUMNS and _number(first) is not None and not isinstance(node.slice, ast.Tuple):
+                spread = ROWS
+            return base.computed(spread)
+        return Value(spread=key.spread, origins=origins, models=models)
+
+    def _strided(self, slice_: ast.Slice, scope: Scope) -> bool:
+        return slice_.lower is not None and self.values.get(slice_.lower, NOTHING).spread is RANK
+
+    def _sequential(self, node: ast.Subscript, key: Value, scope: Scope) -> Draw | None:
+        """A slice that walks over data in steps of a batch: `x[i : i + batch_size]`."""
+        if not isinstance(node.slice, ast.Slice) or node.slice.lower is None or node.slice.upper is None:
+            return None
+        if not isinstance(node.ctx, ast.Load):
+            return None
+        lower = self.values.get(node.slice.lower, NOTHING)
+        walks = any(isinstance(t, Index) and _steps(t.loop) for t in lower.things)
+        computed = isinstance(node.slice.lower, ast.BinOp) and any(
+            isinstance(t, Index)
+            for t in union(
+                self.values.get(n, NOTHING) for n in ast.walk(node.slice.lower) if isinstance(n, ast.Name)
+            ).things
+        )
+        return Draw(node, scope.source, self._path) if walks or computed else None
+
+    def of_Slice(self, node: ast.Slice, scope: Scope) -> Value:
+        parts = [self.eval(part, scope) for part in (node.lower, node.upper, node.step) if part is not None]
+        return self._mixed(parts)
+
+    def of_BinOp(self, node: ast.BinOp, scope: Scope) -> Value:
+        left, right = self.eval(node.left, scope), self.eval(node.right, scope)
+        if isinstance(node.op, ast.Add) and any(isinstance(t, (Items, Stream)) for t in left.things | right.things):
+            both = union([*self._contents(left), *self._contents(right)])
+            items = self._remember(node, lambda: Items(node, [], NOTHING))
+            items.element = items.element | both
+            for value in (left, right):
+                for thing in value.things:
+                    if isinstance(thing, Items) and thing is not items:
+                        items.stores += [s for s in thing.stores if s not in items.stores]
+            return of(items) | Value(frozenset(t for t in left.things | right.things if isinstance(t, Parameters)))
+        if isinstance(node.op, ast.Mod) and (isinstance(left.const, str) or isinstance(node.left, ast.JoinedStr)):
+            if right.spread.is_local or self.holds_local(right):
+                self.event("format", node.right, scope, right)
+                return right.computed(LOCAL)
+            return NOTHING
+        spread = self._binary(node.op, left, right)
+        things: frozenset[Thing] = (
+            frozenset(t for t in left.things | right.things if isinstance(t, Index))
+            if isinstance(node.op, (ast.Add, ast.Sub, ast.Mult))
+            else frozenset()
+        )
+        return Value(things, spread, left.origins | right.origins, left.models | right.models)
+
+    def _binary(self, op: ast.operator, left: Value, right: Value) -> Spread:
+        a, b = left.spread, right.spread
+        if isinstance(op, (ast.Add, ast.Sub)):
+            zero_left = not a.is_local and left.const is not UNKNOWN or left.const == 0
+            return add(a, b, zero_left, right.const == 0)
+        if isinstance(op, ast.Mult):
+            return multiply(a, b)
+        if isinstance(op, (ast.Div, ast.FloorDiv)):
+            return divide(a, b)
+        if isinstance(op, ast.MatMult):
+            return CROSS if {a, b} == {ROWS, Spread.COLUMNS} else combine([a, b])
+        return combine([a, b])
+
+    def of_UnaryOp(self, node: ast.UnaryOp, scope: Scope) -> Value:
+        value = self.eval(node.operand, scope)
+        if isinstance(node.op, ast.Not):
+            decided = truth(value, node.operand)
+            if decided is not None:
+                return constant(not decided, firm=True)
+            return value.computed(combine([value.spread]))
+        if isinstance(node.op, ast.USub) and isinstance(value.const, (int, float)):
+            return constant(-value.const)
+        return value.but(things=frozenset(), const=UNKNOWN, firm=False)
+
+    def of_BoolOp(self, node: ast.BoolOp, scope: Scope) -> Value:
+        values: list[Value] = []
+        stop = isinstance(node.op, ast.Or)
+        for part in node.values:
+            value = self.eval(part, scope)
+            decided = truth(value, part)
+            if decided is stop:
+                return constant(stop, firm=True) if not values else self._mixed(values)
+            if decided is None:
+                values.append(value)
+        if not values:
+            return constant(not stop, firm=True)
+        mixed = self._mixed(values)
+        return mixed.but(things=frozenset().union(*(v.things for v in values))) if stop or len(values) == 1 else mixed
+
+    def of_Compare(self, node: ast.Compare, scope: Scope) -> Value:
+        values = [self.eval(part, scope) for part in (node.left, *node.comparators)]
+        if len(values) == 2:
+            decided = compare(node.ops[0], *values)
+            if decided is not None:
+                return constant(decided, firm=True)
+        if all(value.spread is COUNT for value in values):
+            return NOTHING
+        return self._mixed(values)
+
+    def of_IfExp(self, node: ast.IfExp, scope: Scope) -> Value:
+        test = self.eval(node.test, scope)
+        self.event("test", node.test, scope, test)
+        decided = truth(test, node.test)
+        if decided is not None:
+            return self.eval(node.body if decided else node.orelse, scope)
+        self._one_rank += test.spread is RANK
+        result = self.eval(node.body, scope) | self.eval(node.orelse, scope)
+        self._one_rank -= test.spread is RANK
+        return result.but(spread=RANK) if test.spread is RANK else result
+
+    def of_NamedExpr(self, node: ast.NamedExpr, scope: Scope) -> Value:
+        value = self._made(self.eval(node.value, scope), node.value, scope)
+        self.assign(node.target, value, scope, node.value)
+        return value
+
+    def of_Lambda(self, node: ast.Lambda, scope: Scope) -> Value:
+        return of(self._remember(node, lambda: Function(node, scope.source, scope)))
+
+    def of_JoinedStr(self, node: ast.JoinedStr, scope: Scope) -> Value:
+        values = []
+        for part in node.values:
+            if isinstance(part, ast.FormattedValue):
+                value = self.eval(part.value, scope)
+                self.values[part] = value
+                if part.format_spec is not None:
+                    self.eval(part.format_spec, scope)
+                values.append(value)
+                if value.spread.is_local or self.holds_local(value):
+                    self.event("format", part.value, scope, value)
+        return self._text(values)
+
+    def _text(self, values: Sequence[Value]) -> Value:
+        """A string made of values: what it says of the ranks can no longer be reduced."""
+        mixed = union(values)
+        if any(value.spread is RANK for value in values):
+            return Value(spread=RANK)
+        return mixed.computed(LOCAL) if mixed.spread.is_local else NOTHING
+
+    def of_Tuple(self, node: ast.Tuple | ast.List | ast.Set, scope: Scope) -> Value:
+        items = self._remember(node, lambda: Items(node, [], NOTHING))
+        parts, star = [], NOTHING
+        for part in node.elts:
+            if isinstance(part, ast.Starred):
+                star = star | self._element(self.eval(part.value, scope), part)
+            else:
+                parts.append(self._made(self.eval(part, scope), part, scope))
+        if isinstance(node, ast.List) and items.parts and len(items.parts) == len(parts):
+            items.parts = [a | b for a, b in zip(items.parts, parts, strict=False)]
+        else:
+            items.parts = parts
+        items.element = items.element | star
+        stores = [(scope.source, part) for part in node.elts]
+        items.stores += [store for store in stores if store not in items.stores]
+        return of(items)
+
+    of_List = of_Tuple
+    of_Set = of_Tuple
+
+    def of_Dict(self, node: ast.Dict, scope: Scope) -> Value:
+        table = self._remember(node, lambda: Table(node, {}, NOTHING))
+        for key, part in zip(node.keys, node.values, strict=True):
+            value = self._made(self.eval(part, scope), part, scope)
+            name = self.eval(key, scope).const if key is not None else UNKNOWN
+            if key is None:
+                for thing in value.things:
+                    if isinstance(thing, Table):
+                        table.entries.update(thing.entries)
+                        table.element = table.element | thing.element
+            elif name is not UNKNOWN and _hashable(name):
+                table.entries[name] = value
+            else:
+                table.element = table.element | value
+            if (scope.source, part) not in table.stores:
+                table.stores.append((scope.source, part))
+        return of(table)
+
+    def _comprehension(self, node: Any, scope: Scope, finish: Callable[[Scope], Value], over: list[Value]) -> Value:
+        inner = Scope(scope.source, scope)
+        depth = len(self._loops)
+
+        def run(generators: Sequence[ast.comprehension]) -> Value:
+            if not generators:
+                return finish(inner)
+            first, *rest = generators
+            iterable = self.eval(first.iter, inner)
+            if first is node.generators[0]:
+                over.append(iterable)
+            self.event("iterate", first, scope, iterable)
+            self._loops.append(Loop(first, scope.source, scope, self._calls[-1].function if self._calls else None))
+            parts = self._unrolled(iterable)
+            result = NOTHING
+            for element in parts if parts is not None else [self._element(iterable, first)]:
+                self.assign(first.target, element.but(firm=True) if parts is not None else element, inner, first.iter)
+                for test in first.ifs:
+                    self.event("test", test, inner, self.eval(test, inner))
+                path = self._path
+                if parts is not None:
+                    self._path = (*path, hash(element.const) if element.const is not UNKNOWN else 0)
+                result = result | run(rest)
+                self._path = path
+            self._loops.pop()
+            return result
+
+        value = run(node.generators)
+        del self._loops[depth:]
+        return value
+
+    def of_ListComp(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, scope: Scope) -> Value:
+        items = self._remember(node, lambda: Items(node, [], NOTHING, [(scope.source, node.elt)]))
+
+        def finish(inner: Scope) -> Value:
+            value = self.eval(node.elt, inner)
+            items.element = items.element | value
+            return value
+
+        iterables: list[Value] = []
+        element = self._comprehension(node, scope, finish, iterables)
+        parameters = frozenset(t for t in element.things if isinstance(t, Parameters))
+        over = iterables[0]
+        spread = over.spread if over.spread in (ROWS, Spread.COLUMNS) else SAME
+        sampled = over.origins | element.origins
+        if not element.spread.is_local and not spread.is_local:
+            return Value(frozenset([items]) | parameters, origins=sampled, models=element.models)
+        return Value(frozenset([items]) | parameters, ROWS if spread.is_local else SAME, sampled, element.models)
+
+    of_SetComp = of_ListComp
+    of_GeneratorExp = of_ListComp
+
+    def of_DictComp(self, node: ast.DictComp, scope: Scope) -> Value:
+        table = self._remember(node, lambda: Table(node, {}, NOTHING, [(scope.source, node.value)]))
+
+        def finish(inner: Scope) -> Value:
+            key, value = self.eval(node.key, inner), self.eval(node.value, inner)
+            if key.const is not UNKNOWN and _hashable(key.const):
+                table.entries[key.const] = value
+            else:
+                table.element = table.element | value
+            return NOTHING
+
+        self._comprehension(node, scope, finish, [])
+        return of(table)
+
+    def of_Await(self, node: ast.Await, scope: Scope) -> Value:
+        return self.eval(node.value, scope)
+
+    def of_Yield(self, node: ast.Yield, scope: Scope) -> Value:
+        value = self.eval(node.value, scope) if node.value is not None else NOTHING
+        if self._yields:
+            self._yields[-1].append(value)
+        return NOTHING
+
+    def of_YieldFrom(self, node: ast.YieldFrom, scope: Scope) -> Value:
+        value = self.eval(node.value, scope)
+        self.event("iter", node, scope, value)
+        if self._yields:
+            self._yields[-1].append(self._element(value, node))
+        return NOTHING
+
+    # ---------------------------------------------------------------- calls
+
+    def of_Call(self, node: ast.Call, scope: Scope) -> Value:
+        self._tick()
+        if isinstance(node.func, ast.Attribute) and _is_super(node.func.value):
+            return self._super(node, node.func.attr, scope)
+        base: Value | None = None
+        if isinstance(node.func, ast.Attribute):
+            base = self.eval(node.func.value, scope)
+            callee = self._noted(node.func, self._attribute_of(node.func, base, scope), scope)
+        else:
+            callee = self.eval(node.func, scope)
+        args, keywords = self._arguments(node, scope)
+        results = [self._call(thing, node, args, keywords, scope) for thing in sorted(callee.things, key=_order)]
+        if isinstance(node.func, ast.Attribute) and base is not None:
+            method = self._method(node, node.func.attr, base, args, keywords, scope)
+            if method is not None:
+                results.append(method)
+        if not results:
+            results.append(self._mixed([*([callee] if callee.spread is not SAME else []), *args, *keywords.values()]))
+        return union(results)
+
+    def _arguments(self, node: ast.Call, scope: Scope) -> tuple[list[Value], dict[str, Value]]:
+        args: list[Value] = []
+        for arg in node.args:
+            if isinstance(arg, ast.Starred):
+                value = self.eval(arg.value, scope)
+                lists = [t for t in value.things if isinstance(t, Items) and t.parts]
+                sizes = {len(each.parts) for each in lists}
+                if len(sizes) == 1:
+                    args += [self._part(value, index, 0) for index in range(sizes.pop())]
+                else:
+                    args.append(self._element(value, arg))
+            else:
+                args.append(self._firm(self._made(self.eval(arg, scope), arg, scope), arg))
+        keywords: dict[str, Value] = {}
+        for keyword in node.keywords:
+            value = self.eval(keyword.value, scope)
+            if keyword.arg is not None:
+                keywords[keyword.arg] = self._firm(self._made(value, keyword.value, scope), keyword.value)
+                continue
+            for thing in value.things:
+                if isinstance(thing, Table):
+                    keywords.update(
+                        {k: v for k, v in thing.entries.items() if isinstance(k, str) and k not in keywords}
+                    )
+                    value = value | thing.element
+            if value.spread.is_local or value.origins:
+                keywords[REST] = value.but(things=frozenset(), const=UNKNOWN)
+        return args, keywords
+
+    def _firm(self, value: Value, node: ast.expr) -> Value:
+        """A literal passed to a function decides the branches in it."""
+        return value.but(firm=True) if isinstance(node, ast.Constant) else value
+
+    def _made(self, value: Value, node: ast.expr, scope: Scope) -> Value:
+        """A local value remembers the expression that computed it."""
+        if not value.spread.is_local or isinstance(node, (ast.Name, ast.Attribute)) and value.made:
+            return value
+        return value.but(made=frozenset([(scope.source, node)]))
+
+    def _call(self, thing: Thing, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope) -> Value:
+        if isinstance(thing, Wrapped):
+            return self._module_call(thing, node, args, keywords, scope)
+        if isinstance(thing, Function):
+            return self.call_function(thing, node, args, keywords, scope)
+        if isinstance(thing, Class):
+            return self._instantiate(thing, node, args, keywords, scope)
+        if isinstance(thing, External):
+            return self._external(thing.name, node, args, keywords, scope)
+        if isinstance(thing, Object):
+            if "module" in thing.roles or "loss" in thing.roles or "data_parallel" in thing.roles:
+                return self._module_call(thing, node, args, keywords, scope)
+            if thing.cls is not None and thing.cls.find("__call__"):
+                return self.method(thing, "__call__", node, args, keywords, scope)
+            return self._mixed([*args, *keywords.values()])
+        return NOTHING
+
+    def method(
+        self,
+        owner: Object,
+        name: str,
+        node: ast.Call | None,
+        args: list[Value],
+        keywords: dict[str, Value],
+        scope: Scope,
+    ) -> Value:
+        """Call a method that a class of the project defines."""
+        found = owner.cls.find(name) if owner.cls is not None else None
+        if found is None:
+            return NOTHING
+        bound = self._bound(found[1], owner, owner.node, scope)
+        return union(
+            self.call_function(thing, node, args, keywords, scope)
+            for thing in bound.things
+            if isinstance(thing, Function)
+        )
+
+    def call_function(
+        self, function: Function, node: ast.Call | None, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        """Run a function of the project with these arguments."""
+        definition = function.node
+        active = sum(call.function.node is definition for call in self._calls)
+        self._repeats[definition] = self._repeats.get(definition, 0) + 1
+        if (
+            len(self._calls) >= MAX_DEPTH
+            or active >= 2
+            or self._repeats[definition] > MAX_REPEATS * (1 + 4 * (self._forward > 0))
+        ):
+            return self._mixed([*args, *keywords.values()])
+        self.executed.add(definition)
+        key = self._signature(function, args, keywords)
+        if key is not None and key in self._results and self._repeats[definition] > 2:
+            return self._results[key]
+        inner = Scope(function.source, function.scope)
+        self._bind(function, args, keywords, inner)
+        self._note_inflow(function, node, args, keywords, scope)
+        self._calls.append(Call_(node, scope.source, scope, function))
+        path, self._path = self._path, (*self._path, id(node))[-12:]
+        branch, self._branch = self._branch, self._branch if function.owner is not None and self._branch else 0
+        one_rank = self._one_rank
+        if definition not in self._quiet:
+            self._quiet[definition] = not isinstance(definition, ast.Lambda) and any(
+                self._is_no_grad(d, function.scope) for d in definition.decorator_list
+            )
+        quiet = self._quiet[definition]
+        self._no_grad += quiet
+        self._returns.append([])
+        self._yields.append([])
+        try:
+            if isinstance(definition, ast.Lambda):
+                result = self.eval(definition.body, inner)
+            else:
+                fell_through = not self.block(definition.body, inner)
+                returns = self._returns[-1]
+                result = union(returns) if returns else constant(None)
+                if fell_through and returns and len(returns) == 1 and returns[0].const is None:
+                    result = constant(None)
+            yields = self._yields[-1]
+        finally:
+            self._yields.pop()
+            self._returns.pop()
+            self._no_grad -= quiet
+            self._one_rank = one_rank
+            self._branch = branch
+            self._path = path
+            self._calls.pop()
+        if definition not in self._generators:
+            self._generators[definition] = not isinstance(definition, ast.Lambda) and _is_generator(definition)
+        if yields or self._generators[definition]:
+            element = union(yields)
+            result = Value(frozenset([Stream(element, NOTHING)]), origins=element.origins)
+        if key is not None and self._forward:
+            self._results[key] = result
+        return result
+
+    def _signature(self, function: Function, args: list[Value], keywords: dict[str, Value]) -> Any:
+        """What a forward pass depends on; running it again with the same tells nothing new."""
+        if not self._forward:
+            return None
+        owner = id(function.owner)
+        given = tuple((v.things, v.spread, v.origins, v.models, repr(v.const) if v.firm else "") for v in args)
+        named = tuple(
+            (k, v.things, v.spread, v.origins, v.models, repr(v.const) if v.firm else "") for k, v in keywords.items()
+        )
+        return function.node, owner, given, named, self._no_grad > 0
+
+    def _is_no_grad(self, decorator: ast.expr, scope: Scope) -> bool:
+        node = decorator.func if isinstance(decorator, ast.Call) else decorator
+        things = self.eval(node, scope).things
+        return any(isinstance(t, External) and self.catalog.has(t.name, "no_grad") for t in things)
+
+    def _note_inflow(
+        self, function: Function, node: ast.Call | None, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> None:
+        """Remember which arguments bring local values into an object of the project, a meter for instance."""
+        owner = function.owner
+        if node is None or not isinstance(owner, Object) or "module" in owner.roles:
+            return
+        for expression in [*node.args, *(keyword.value for keyword in node.keywords)]:
+            value = self.values.get(expression, NOTHING)
+            if (value.spread.is_local or self.holds_local(value)) and (scope.source, expression) not in owner.inflows:
+                owner.inflows.append((scope.source, expression))
+
+    def _bind(self, function: Function, args: list[Value], keywords: dict[str, Value], inner: Scope) -> None:
+        spec = function.node.args
+        names = [a.arg for a in (*spec.posonlyargs, *spec.args)]
+        given = list(args)
+        if function.owner is not None and names:
+            given.insert(0, of(function.owner))
+        defaults = dict(zip(reversed(names), reversed(spec.defaults), strict=False))
+        for keyword, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
+            names.append(keyword.arg)
+            if default is not None:
+                defaults[keyword.arg] = default
+        positional = len(names) - len(spec.kwonlyargs)
+        rest = dict(keywords)
+        unknown = rest.pop(REST, NOTHING)
+        for index, name in enumerate(names):
+            if index < len(given) and index < positional:
+                inner.names[name] = given[index]
+            elif name in rest:
+                inner.names[name] = rest.pop(name)
+            elif name in defaults:
+                inner.names[name] = self.eval(defaults[name], function.scope).but(firm=unknown is NOTHING) | unknown
+            else:
+                inner.names[name] = unknown
+        if spec.vararg is not None:
+            inner.names[spec.vararg.arg] = of(Items(spec.vararg, given[positional:], NOTHING))
+        if spec.kwarg is not None:
+            inner.names[spec.kwarg.arg] = of(Table(spec.kwarg, dict(rest), NOTHING))
+
+    def _instantiate(
+        self, cls: Class, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        made = self._remember(node, lambda: Object(cls.node.name, cls.roles, node, scope.source, self._path, cls), cls)
+        made.args, made.keywords = args, keywords
+        if cls.find("__init__"):
+            self.method(made, "__init__", node, args, keywords, scope)
+        else:
+            self._dataclass(cls, made, args, keywords)
+        self.event("make", node, scope, of(made))
+        if "framework" in cls.roles:
+            self.event("framework", node, scope, constant(cls.node.name))
+        return of(made)
+
+    def _dataclass(self, cls: Class, made: Object, args: list[Value], keywords: dict[str, Value]) -> None:
+        fields = [s.target.id for s in cls.node.body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)]
+        made.attributes.update(dict(zip(fields, args, strict=False)))
+        made.attributes.update(keywords)
+
+    def _super(self, node: ast.Call, name: str, scope: Scope) -> Value:
+        args, keywords = self._arguments(node, scope)
+        call = next((c for c in reversed(self._calls) if c.function.owner is not None), None)
+        if call is None or not isinstance(call.function.owner, Object):
+            return NOTHING
+        owner, defined = call.function.owner, call.function.defined_in
+        found = owner.cls.find(name, skip=defined) if owner.cls is not None else None
+        if found is None:
+            if name == "__init__" and owner.roles & {"loader", "optimizer", "sampler"}:
+                owner.args, owner.keywords, owner.node, owner.source = args, keywords, node, scope.source
+                if "optimizer" in owner.roles:
+                    self.event("optimizer", node, scope, of(owner))
+                else:
+                    self.event("make", node, scope, of(owner))
+            return NOTHING
+        bound = self._bound(found[1], owner, node, scope)
+        return union(
+            self.call_function(t, node, args, keywords, scope) for t in bound.things if isinstance(t, Function)
+        )
+
+    def _module_call(
+        self, thing: Wrapped | Object, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        inner = thing.module if isinstance(thing, Wrapped) else thing
+        values = [*args, *keywords.values()]
+        if not isinstance(inner, Object):
+            return self._mixed(values)
+        if "loss" in inner.roles and inner.cls is None:
+            return self._loss(inner.keywords, inner.node, values, inner.keywords)
+        outermost = self._forward == 0
+        if outermost:
+            self.event("forward", node, scope, of(thing), self._mixed(values))
+        self._forward += 1
+        if inner.cls is not None and inner.cls.find("forward"):
+            result = self.method(inner, "forward", node, args, keywords, scope)
+        else:
+            result = self._mixed(values)
+            if inner.args and "module" in inner.roles:
+                self._enter_children(inner, node, args, scope)
+        self._forward -= 1
+        if outermost and self._no_grad == 0:
+            result = self._with_model(result, inner)
+        return result
+
+    def _enter_children(self, module: Object, node: ast.Call, args: list[Value], scope: Scope) -> None:
+        """Run the project's own layers inside a Sequential, for what they draw or write."""
+        for child in self._children(module):
+            for thing in child.things:
+                if isinstance(thing, Object) and thing.cls is not None and thing.cls.find("forward"):
+                    self.method(thing, "forward", node, args, {}, scope)
+
+    def _with_model(self, result: Value, model: Thing, depth: int = 3) -> Value:
+        """A result of a forward pass, and what is in it, with the model in its graph."""
+        for thing in result.things if depth else ():
+            if isinstance(thing, Items):
+                thing.parts = [self._with_model(part, model, depth - 1) for part in thing.parts]
+                thing.element = self._with_model(thing.element, model, depth - 1)
+            elif isinstance(thing, Table):
+                thing.entries = {k: self._with_model(v, model, depth - 1) for k, v in thing.entries.items()}
+        return result.but(models=result.models | {model})
+
+    def _loss(self, options: Mapping[str, Value], call: ast.Call, values: Sequence[Value], _: Any) -> Value:
+        """The spread of a loss of torch, by its reduction."""
+        mixed = self._mixed(values)
+        if mixed.spread not in (ROWS, Spread.COLUMNS):
+            return mixed
+        reduction = options.get("reduction", constant("mean")).const
+        if options.get("size_average", NOTHING).const is False or reduction == "sum":
+            return mixed.computed(SUM)
+        if options.get("reduce", NOTHING).const is False or reduction == "none":
+            return mixed.computed(ROWS)
+        return mixed.computed(MEAN)
+
+    def _external(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        """Call something of a library."""
+        roles = self.catalog.roles(name)
+        values = [*args, *keywords.values()]
+        for role in sorted(roles):
+            handler = getattr(self, "call_" + role, None)
+            if handler is not None:
+                result: Value | None = handler(name, node, args, keywords, scope)
+                if result is not None:
+                    return result
+        for value in values:
+            self._callbacks(value, name, node, scope)
+        if roles & {"print", "log", "write", "save", "tracker", "mkdir", "download", "framework", "load", "exists"}:
+            for role in sorted(roles):
+                self.event(role, node, scope, self._mixed(values))
+        builtin = self._builtin(name, node, args, keywords, scope)
+        if builtin is not None:
+            return builtin
+        roots = name.partition(".")[0]
+        if keywords.get("requires_grad", NOTHING).const is True and "module" not in roles:
+            return of(
+                self._remember(
+                    node, lambda: Object(name, frozenset(["parameter"]), node, scope.source, self._path), "loose"
+                )
+            )
+        made = bool(roles - {"random_draw", "plain_torch", "exists", "load"}) or roots not in (
+            "torch",
+            "numpy",
+            "math",
+            "builtins",
+            "F",
+        )
+        if made and "plain_torch" not in roles:
+            mixed = self._mixed(values)
+            if id(node) in self.plan.modules:
+                roles = roles | {"module"}
+            own = self._remember(node, lambda: Object(name, roles, node, scope.source, self._path), name)
+            own.args, own.keywords = args, keywords
+            self.event("make", node, scope, of(own))
+            return Value(frozenset([own]), mixed.spread if mixed.spread.is_local else SAME, mixed.origins, mixed.models)
+        return self._function(name.rpartition(".")[2], node, args, keywords)
+
+    def _function(self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value]) -> Value:
+        """A function over tensors or numbers."""
+        if name in ("is_tensor", "is_floating_point", "is_complex", "isscalar"):
+            return NOTHING
+        values: list[Value] = []
+        for value in args:
+            inner = (
+                union([value, *self._contents(value)])
+                if any(isinstance(t, (Items, Stream)) for t in value.things)
+                else value
+            )
+            values.append(inner)
+        spreads = [v.spread for v in values]
+        local_keywords = [v for v in keywords.values() if v.spread.is_local]
+        mixed = union([*values, *keywords.values()])
+        if local_keywords and not any(s.is_local for s in spreads):
+            return mixed.computed(combine([v.spread for v in local_keywords]))
+        return mixed.computed(tensors.operation(name, node, None, spreads))
+
+    def _callbacks(self, value: Value, name: str, node: ast.Call, scope: Scope) -> None:
+        """A function handed to a library is called by it some time."""
+        for thing in value.things:
+            if isinstance(thing, Function) and thing.node not in self.executed:
+                first = [Value(spread=RANK)] if self.catalog.has(name, "spawn") else []
+                self.call_function(thing, None, first, {}, scope)
+
+    def call_spawn(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        """`mp.spawn(fn, args=(...))` runs fn(rank, ...)."""
+        rest = keywords.get("args", args[1] if len(args) > 1 else NOTHING)
+        given = next((list(t.parts) for t in rest.things if isinstance(t, Items)), [])
+        self.event("spawn", node, scope)
+        for thing in args[0].things if args else ():
+            if isinstance(thing, Function):
+                self.call_function(thing, node, [Value(spread=RANK), *given], {}, scope)
+        return NOTHING
+
+    def call_rank(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        return Value(spread=RANK)
+
+    def call_world_size(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        return Value(spread=WORLD)
+
+    def call_collective(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        self.event("collective", node, scope)
+        operation = name.rpartition(".")[2]
+        target = node.args[0] if node.args else None
+        if operation in ("all_reduce", "broadcast", "reduce") and isinstance(target, (ast.Name, ast.Attribute)):
+            value = self.eval(target, scope)
+            self.assign(target, Value(value.things, SAME, models=value.models), scope, None)
+        return NOTHING
+
+    def call_init_process_group(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        self.event("init_process_group", node, scope)
+        return NOTHING
+
+    def call_destroy_process_group(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        self.event("destroy_process_group", node, scope)
+        return NOTHING
+
+    def call_set_device(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        self.event("set_device", node, scope, self._mixed(args))
+        return NOTHING
+
+    def call_seed(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        self.event("seed", node, scope, self._mixed(args))
+        return NOTHING
+
+    call_any_seed = call_seed
+
+    def _wrap_call(self, kind: str, node: ast.Call, args: list[Value], scope: Scope) -> Value:
+        inner = args[0] if args else NOTHING
+        if node in self.plan.dropped:
+            return inner
+        self.event("wrap", node, scope, inner, constant(kind))
+        return wrapped(inner, kind)
+
+    def call_ddp(self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope) -> Value:
+        return self._wrap_call("ddp", node, args or list(keywords.values())[:1], scope)
+
+    def call_data_parallel(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        return self._wrap_call("data_parallel", node, args or list(keywords.values())[:1], scope)
+
+    def call_sync_batch_norm(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        self.event("sync_batch_norm", node, scope, args[0] if args else NOTHING)
+        return args[0] if args else NOTHING
+
+    def call_compile(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        value = args[0] if args else NOTHING
+        self.event("compile", node, scope, value)
+        return value
+
+    def call_clip(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        self.event("clip", node, scope, args[0] if args else NOTHING)
+        return NOTHING
+
+    def call_autograd_grad(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        value = union([*args, *keywords.values()])
+        element = Value(spread=ROWS if value.spread.is_local else SAME, origins=value.origins, models=value.models)
+        return of(self._remember(node, lambda: Items(node, [], element))).but(origins=value.origins)
+
+    def call_autograd_backward(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        self.event("backward", node, scope, union([*args, *(v for a in args for v in self._contents(a))]))
+        return NOTHING
+
+    def call_optimizer(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        made = self._remember(
+            node, lambda: Object(name, frozenset(["optimizer"]), node, scope.source, self._path), name
+        )
+        made.args, made.keywords = args, keywords
+        self.event("optimizer", node, scope, of(made))
+        return of(made)
+
+    def call_loader(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        made = self._remember(node, lambda: Object(name, frozenset(["loader"]), node, scope.source, self._path), name)
+        made.args, made.keywords = args, keywords
+        self.event("loader", node, scope, of(made), _constants(scope))
+        return of(made)
+
+    def call_loss_function(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        return self._loss(
+            keywords, node, [*args[:2], *(keywords[k] for k in ("input", "target") if k in keywords)], keywords
+        )
+
+    def call_index_draw(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        if "generator" not in keywords:
+            self.event("random", node, scope)
+        draw = Draw(node, scope.source, self._path)
+        self.event("draw", node, scope, of(draw))
+        taken = self.plan.draws is not None and id(node) in self.plan.draws
+        return Value(spread=ROWS if taken else SAME, origins=frozenset([draw]))
+
+    def call_random_draw(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        if "generator" not in keywords:
+            self.event("random", node, scope, self._mixed(args))
+        if keywords.get("requires_grad", NOTHING).const is True:
+            return of(
+                self._remember(
+                    node, lambda: Object(name, frozenset(["parameter"]), node, scope.source, self._path), "loose"
+                )
+            )
+        sized = [*args, *keywords.values(), *(c for a in args for c in self._contents(a))]
+        if any(v.spread in (COUNT, ROWS) for v in sized):
+            return Value(spread=ROWS, origins=frozenset().union(*(v.origins for v in sized)))
+        return NOTHING
+
+    def call_dropout(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        self.event("random", node, scope)
+        return None
+
+    def call_random_transform(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        self.event("random", node, scope)
+        return None
+
+    def call_random_split(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        self.event("random_split", node, scope)
+        part = Object("torch.utils.data.Subset", frozenset(["dataset"]), node, scope.source, self._path, None, args[:1])
+        return of(self._remember(node, lambda: Items(node, [], of(part))))
+
+    def call_file_handler(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        self.event("file_handler", node, scope)
+        return None
+
+    def call_log_config(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        self.event("log_config", node, scope)
+        return None
+
+    def call_writer(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        self.event("writer", node, scope)
+        return None
+
+    def call_open(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        self.event("open", node, scope, args[0] if args else NOTHING)
+        return of(self._remember(node, lambda: Object(name, frozenset(["file"]), node, scope.source, self._path)))
+
+    def call_progress(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        made = self._remember(node, lambda: Object(name, frozenset(["progress"]), node, scope.source, self._path), name)
+        made.args, made.keywords = args, keywords
+        if name.endswith(("trange", "tnrange")):
+            made.args = [of(Index(node))]
+        self.event("progress", node, scope, of(made))
+        return of(made)
+
+    def _builtin(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        short = name.removeprefix("builtins.").removeprefix("itertools.")
+        first = args[0] if args else NOTHING
+        if short in (
+            "iter",
+            "reversed",
+            "sorted",
+            "islice",
+            "cycle",
+            "copy.copy",
+            "copy.deepcopy",
+            "list",
+            "tuple",
+            "set",
+            "filter",
+        ):
+            if short in ("copy.copy", "copy.deepcopy"):
+                return self._copied(first, node)
+            value = args[1] if short == "filter" and len(args) > 1 else first
+            if short == "filter":
+                self._callbacks(first, "filter", node, scope)
+            return self._listed(short, value, node, scope)
+        if short == "next":
+            return self._element(first, node) if first.things else first
+        if short == "enumerate":
+            parts = [of(Index(node)), self._element(first, node)]
+            return self._stream(node, of(self._remember(node, lambda: Items(node, [], NOTHING), "pair")), parts, first)
+        if short in ("zip", "zip_longest", "product"):
+            parts = [self._element(value, node) for value in args]
+            return self._stream(
+                node, of(self._remember(node, lambda: Items(node, [], NOTHING), "pair")), parts, union(args)
+            )
+        if short in ("range", "count"):
+            return of(Index(node)).but(spread=SAME)
+        if short in ("chain", "chain.from_iterable"):
+            element = union(self._element(value, node) for value in args)
+            if short != "chain":
+                element = self._element(element, node)
+            return Value(
+                frozenset([Stream(element, NOTHING), *(t for t in element.things if isinstance(t, Parameters))])
+            )
+        if short == "map":
+            for thing in first.things:
+                if isinstance(thing, (Function, Object)):
+                    return of(
+                        Stream(self._call(thing, node, [self._element(v, node) for v in args[1:]], {}, scope), NOTHING)
+                    )
+            return of(Stream(self._mixed([self._element(v, node) for v in args[1:]]), NOTHING))
+        if short == "len":
+            return self._length(first)
+        if short in ("sum", "fsum", "math.fsum"):
+            return self._total(first)
+        if short in ("str", "repr", "format"):
+            if any(v.spread.is_local or self.holds_local(v) for v in args) and node.args:
+                self.event("format", node.args[0], scope, first)
+            return self._text(args)
+        if short in ("float", "int", "abs", "bool", "complex"):
+            return (
+                first.but(things=frozenset(), const=UNKNOWN, firm=False)
+                if short != "int"
+                else first.computed(first.spread).but(things=first.things)
+            )
+        if short in (
+            "print",
+            "open",
+            "input",
+            "isinstance",
+            "hasattr",
+            "type",
+            "id",
+            "callable",
+            "dir",
+            "vars",
+            "super",
+        ):
+            if short == "open":
+                return self.call_open(name, node, args, keywords, scope)
+            if short == "print":
+                return NOTHING
+            return NOTHING
+        if short == "getattr" and len(node.args) > 1:
+            wanted = args[1].const
+            if isinstance(wanted, str):
+                fake = ast.Attribute(node.args[0], wanted, ast.Load())
+                return union(self._attribute(t, fake, first, scope) for t in first.things)
+            return union(self._any_of(thing) for thing in first.things)
+        if short in ("globals", "locals"):
+            names = scope.top.names if short == "globals" else scope.names
+            return of(Table(ast.Attribute(node, "__dict__", ast.Load()), dict(names), NOTHING))
+        if short in ("collections.deque", "deque"):
+            items = self._remember(node, lambda: Items(node, [], NOTHING))
+            items.element = items.element | self._element(first, node)
+            return of(items)
+        if short in ("dict", "collections.OrderedDict", "collections.defaultdict", "collections.Counter"):
+            table = self._remember(node, lambda: Table(node, {}, NOTHING))
+            for thing in first.things:
+                if isinstance(thing, Table):
+                    table.entries.update(thing.entries)
+                    table.element = table.element | thing.element
+            if short.endswith("defaultdict"):
+                path, self._path = self._path, (*self._path, 0)
+                table.element = table.element | union(self._call(t, node, [], {}, scope) for t in first.things)
+                self._path = path
+            table.entries.update(keywords)
+            table.stores += [
+                (scope.source, k.value) for k in node.keywords if (scope.source, k.value) not in table.stores
+            ]
+            return of(table)
+        if short in ("min", "max", "round", "pow", "divmod"):
+            return self._mixed(args)
+        if short in ("os.environ.get", "os.getenv"):
+            key = first.const
+            if key in ("RANK", "LOCAL_RANK", "SLURM_PROCID", "SLURM_LOCALID"):
+                return Value(spread=RANK)
+            return Value(spread=WORLD) if key == "WORLD_SIZE" else NOTHING
+        if short in ("functools.partial", "partial"):
+            return first
+        if short in (
+            "torch.stack",
+            "torch.cat",
+            "torch.vstack",
+            "torch.hstack",
+            "numpy.concatenate",
+            "numpy.stack",
+            "torch.nn.utils.rnn.pad_sequence",
+            "numpy.vstack",
+            "numpy.hstack",
+        ):
+            mixed = union([first, *self._contents(first)])
+            spread = (
+                mixed.spread
+                if mixed.spread in (SAME, ROWS, Spread.COLUMNS, RANK, CROSS)
+                else (MEAN if mixed.spread is MEAN else LOCAL)
+            )
+            return mixed.computed(spread)
+        return None
+
+    def _any_of(self, thing: Thing) -> Value:
+        """`getattr(module, name)` with a name that is not known: any of its classes and functions."""
+        if isinstance(thing, External):
+            return of(External(f"{thing.name}.?"))
+        if isinstance(thing, LocalModule):
+            return Value(
+                frozenset(t for v in thing.scope.names.values() for t in v.things if isinstance(t, (Class, Function)))
+            )
+        return NOTHING
+
+    def _copied(self, value: Value, node: ast.Call) -> Value:
+        """A deep copy of a model is another model, with no wrapper around it."""
+        things: set[Thing] = set()
+        for thing in value.things:
+            inner = thing.module if isinstance(thing, Wrapped) else thing
+            if isinstance(inner, Object) and "module" in inner.roles:
+                copy = self._remember(node, partial(replace, inner, node=node, path=self._path), inner.node)
+                copy.attributes = inner.attributes
+                things.add(
+                    Wrapped(copy, thing.kind) if isinstance(thing, Wrapped) and thing.kind != "planned" else copy
+                )
+            else:
+                things.add(thing)
+        return value.but(things=frozenset(things))
+
+    def _listed(self, kind: str, value: Value, node: ast.Call, scope: Scope) -> Value:
+        keep = {
+            t
+            for t in value.things
+            if isinstance(t, (Parameters, Items, Stream, Table)) or kind in ("iter", "cycle", "islice")
+        }
+        if kind in ("list", "tuple", "sorted", "set", "reversed") and not keep:
+            element = self._element(value, node)
+            items = self._remember(node, lambda: Items(node, [], NOTHING))
+            items.element = items.element | element
+            return Value(frozenset([items]), value.spread if value.spread.is_local else SAME, value.origins)
+        if kind in ("iter", "cycle", "islice"):
+            element = self._element(value, node)
+            self.event("iter", node, scope, value)
+            return Value(
+                frozenset([Stream(element, value)]),
+                value.spread if value.spread.is_local else SAME,
+                value.origins | element.origins,
+            )
+        return value.but(things=frozenset(keep), const=UNKNOWN)
+
+    def _stream(self, node: ast.Call, pair: Value, parts: list[Value], over: Value) -> Value:
+        for thing in pair.things:
+            if isinstance(thing, Items):
+                thing.parts = parts
+        return Value(frozenset([Stream(pair, over)]), origins=over.origins)
+
+    def _length(self, value: Value) -> Value:
+        if value.spread is ROWS or value.spread is Spread.COLUMNS:
+            return value.computed(COUNT)
+        for thing in value.things:
+            if isinstance(thing, Items):
+                inner = union([*thing.parts, thing.element])
+                if inner.spread is ROWS:
+                    return inner.computed(COUNT)
+            if isinstance(thing, Object) and "distributed_sampler" in thing.roles:
+                return Value(spread=COUNT)
+        if value.spread is COUNT:
+            return value
+        return NOTHING
+
+    def _total(self, value: Value) -> Value:
+        inner = union([value.but(things=frozenset()), *self._contents(value)])
+        if inner.spread is ROWS:
+            return inner.computed(SUM)
+        return inner.but(const=UNKNOWN, firm=False, things=frozenset())
+
+    # ---------------------------------------------------------------- methods of objects
+
+    def _method(
+        self, node: ast.Call, name: str, base: Value, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        """A method of something that is not an object of the project with that method."""
+        values = [*args, *keywords.values()]
+        results: list[Value] = []
+        for thing in sorted(base.things, key=_order):
+            inner = thing.module if isinstance(thing, Wrapped) else thing
+            if isinstance(inner, (External, Function, Class, LocalModule)):
+                continue
+            if isinstance(inner, Object) and inner.cls is not None and inner.cls.find(name):
+                if "module" in inner.roles and name not in ("forward", "train", "eval"):
+                    self.event("model_method", node, scope, of(thing), self._mixed(values))
+                continue
+            if isinstance(inner, Object) and name in inner.attributes:
+                continue
+            result = self._object_method(thing, inner, node, name, base, args, keywords, scope)
+            if result is not None:
+                results.append(result)
+        if name == "size" and not node.args and not node.keywords and base.spread in (ROWS, Spread.COLUMNS):
+            return self._shape(base, node)
+        if name == "backward" and not any(
+            isinstance(t, Object) and t.cls is not None and t.cls.find(name) for t in base.things
+        ):
+            self._note_backward(node, base, scope)
+            return NOTHING
+        local = any(isinstance(t, Object) and t.cls is not None and t.cls.find(name) for t in base.things)
+        if name in WRITING and not local and not any(isinstance(t, External) for t in base.things):
+            self.event("write", node, scope, self._mixed(values))
+            return NOTHING
+        if name in TESTING_FILES and not local:
+            self.event("exists", node, scope)
+        if name == "open" and not local and not any(isinstance(t, External) for t in base.things):
+            self.event("open", node, scope)
+            return of(
+                self._remember(
+                    node, lambda: Object("builtins.open", frozenset(["file"]), node, scope.source, self._path)
+                )
+            )
+        if name == "mkdir" and not local and not any(isinstance(t, External) for t in base.things):
+            self.event("mkdir", node, scope)
+            return NOTHING
+        literal = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.JoinedStr)
+        if name in FORMATTING and (isinstance(base.const, str) or literal):
+            for expression, value in zip([*node.args, *(k.value for k in node.keywords)], values, strict=False):
+                if value.spread.is_local or self.holds_local(value):
+                    self.event("format", expression, scope, value)
+            return self._text(values)
+        if (
+            (not base.things and (base.spread is not SAME or any(v.spread.is_local for v in values)))
+            or not results
+            and base.spread.is_local
+        ):
+            spread = tensors.operation(name, node, base.spread, [v.spread for v in values])
+            mixed = union([base, *values])
+            if name in ("uniform_", "normal_", "random_", "bernoulli_"):
+                self.event("random", node, scope)
+            cut = name in CUTTING
+            results.append(
+                mixed.computed(spread).but(
+                    made=base.made if name in tensors.KEEPING else frozenset(),
+                    models=frozenset() if cut else mixed.models,
+                )
+            )
+        elif not base.things and (base.origins or base.models):
+            results.append(Value(origins=base.origins, models=frozenset() if name in CUTTING else base.models))
+        return union(results) if results else None
+
+    def _note_backward(self, node: ast.Call, loss: Value, scope: Scope) -> None:
+        """What is differentiated is a number; one that cannot be told apart is taken for a mean, with a warning."""
+        self.event("backward", node, scope, loss)
+        target = node.func.value if isinstance(node.func, ast.Attribute) else node
+        if isinstance(target, ast.Call) and len(target.args) == 1:
+            target = target.args[0]
+        if isinstance(target, ast.Name) and loss.spread in (ROWS, Spread.COLUMNS, LOCAL):
+            self.assign(target, loss.but(spread=MEAN, made=frozenset()), scope, None)
+
+    def _object_method(
+        self,
+        thing: Thing,
+        inner: Thing,
+        node: ast.Call,
+        name: str,
+        base: Value,
+        args: list[Value],
+        keywords: dict[str, Value],
+        scope: Scope,
+    ) -> Value | None:
+        values = [*args, *keywords.values()]
+        if isinstance(inner, (Items, Table, Stream)):
+            return self._container_method(inner, node, name, args, keywords, scope)
+        if isinstance(inner, Parameters):
+            if name == "requires_grad_":
+                self.event("freeze", node, scope, of(inner.module))
+            return of(inner)
+        if not isinstance(inner, Object):
+            return None
+        if name in ("parameters", "named_parameters") and not inner.roles and inner.cls is None:
+            self.promoted.add(id(inner.node))
+        if "module" in inner.roles or isinstance(thing, Wrapped):
+            return self._model_method(thing, inner, node, name, args, keywords, scope)
+        if "loss" in inner.roles and name in RETURNS_SELF:
+            return of(inner)
+        if "optimizer" in inner.roles:
+            if name == "step":
+                for value in args[:1]:
+                    self._callbacks(value, "closure", node, scope)
+                self.event("step", node, scope, of(inner), self._mixed(values))
+            elif name in ("zero_grad", "state_dict", "load_state_dict", "add_param_group"):
+                self.event("optimizer_" + name, node, scope, of(inner), self._mixed(values))
+                if name == "add_param_group":
+                    inner.args.extend(args)
+            return NOTHING
+        if "scaler" in inner.roles:
+            if name == "scale":
+                return args[0] if args else NOTHING
+            if name in ("step", "unscale_"):
+                for optimizer in args[:1]:
+                    self.event(name.rstrip("_"), node, scope, optimizer)
+            return NOTHING
+        if "scheduler" in inner.roles and name == "step":
+            self.event("schedule", node, scope, self._mixed(values))
+            return NOTHING
+        if "progress" in inner.roles:
+            if name in ("set_postfix", "set_description", "set_postfix_str", "write", "set_description_str"):
+                self.event("print", node, scope, self._mixed(values))
+            return NOTHING
+        if "writer" in inner.roles:
+            self.event("tracker", node, scope, self._mixed(values), of(inner))
+            return NOTHING
+        if "logger" in inner.roles:
+            self.event("log", node, scope, self._mixed(values))
+            return NOTHING
+        if "file" in inner.roles:
+            self.event("file_method", node, scope, self._mixed(values), of(inner))
+            return NOTHING
+        if "loader" in inner.roles and name == "__iter__":
+            return self._listed("iter", of(inner), node, scope)
+        if name in ("parse_args", "add_argument", "parse_known_args"):
+            return of(self._remember(node, lambda: Object("arguments", frozenset(), node, scope.source, self._path)))
+        mixed = self._mixed(values)
+        if "dataset" in inner.roles:
+            return of(inner)
+        return mixed if mixed.spread.is_local else NOTHING
+
+    def _model_method(
+        self,
+        thing: Thing,
+        inner: Object,
+        node: ast.Call,
+        name: str,
+        args: list[Value],
+        keywords: dict[str, Value],
+        scope: Scope,
+    ) -> Value:
+        if name in ("parameters", "named_parameters"):
+            return of(Parameters(inner))
+        if name in RETURNS_SELF:
+            if name == "requires_grad_":
+                self.event("freeze", node, scope, of(inner))
+            if name in MOVES or name == "apply":
+                self.event("move", node, scope, of(thing))
+            keeps = name in SAFE_ON_WRAPPER or not isinstance(thing, Wrapped) or thing.kind != "planned"
+            return of(thing if keeps else inner)
+        if name in ("children", "modules", "named_children", "named_modules"):
+            return Value(frozenset([Stream(union(self._children(inner)), NOTHING), Parameters(inner)]))
+        if name in ("forward", "__call__"):
+            return self._module_call(inner if not isinstance(thing, Wrapped) else thing, node, args, keywords, scope)
+        if name in ("state_dict", "load_state_dict", "zero_grad"):
+            self.event("model_" + name, node, scope, of(thing))
+            return of(
+                self._remember(node, lambda: Object("state_dict", frozenset(["state"]), node, scope.source, self._path))
+            )
+        if name in ("append", "add_module", "register_module", "insert", "extend"):
+            inner.args.extend(args)
+            return NOTHING
+        return self._mixed([*args, *keywords.values()])
+
+    def _container_method(
+        self,
+        container: Items | Table | Stream,
+        node: ast.Call,
+        name: str,
+        args: list[Value],
+        keywords: dict[str, Value],
+        scope: Scope,
+    ) -> Value:
+        first = args[0] if args else NOTHING
+        if isinstance(container, Stream):
+            return container.element if name in ("next", "__next__") else NOTHING
+        if isinstance(container, Items):
+            if name in GROWS:
+                self.event("store", node, scope, union(args))
+                pairs = list(zip(args[-1:], node.args[-1:], strict=False))
+                self._grow(of(container), pairs, scope, name)
+                return NOTHING
+            return union([*container.parts, container.element]) if name == "pop" else NOTHING
+        if name == "items":
+            pairs_ = [Items(node, [constant(k), v], NOTHING) for k, v in container.entries.items()]
+            whole = self._remember(node, lambda: Items(node, [], NOTHING))
+            whole.parts = [of(self._remember(node, partial(_itself, p), str(p.parts[0].const))) for p in pairs_]
+            for part, fresh in zip(whole.parts, pairs_, strict=False):
+                for thing in part.things:
+                    if isinstance(thing, Items):
+                        thing.parts = fresh.parts
+            if container.element is not NOTHING:
+                whole.element = of(Items(node, [NOTHING, container.element], NOTHING))
+            return of(whole)
+        if name in ("values",):
+            whole = self._remember(node, lambda: Items(node, [], NOTHING))
+            whole.parts, whole.element = list(container.entries.values()), container.element
+            return of(whole)
+        if name == "setdefault" and len(args) > 1:
+            container.element = container.element | args[1]
+        if name in ("get", "pop", "setdefault"):
+            if first.const is not UNKNOWN and _hashable(first.const) and first.const in container.entries:
+                return container.entries[first.const]
+            return union([*container.entries.values(), container.element, *args[1:]])
+        if name == "update":
+            for thing in first.things:
+                if isinstance(thing, Table):
+                    for key, value in thing.entries.items():
+                        old = container.entries.get(key, NOTHING) if self._branch else NOTHING
+                        container.entries[key] = old | value
+                    container.stores += [store for store in thing.stores if store not in container.stores]
+            container.entries.update(keywords)
+        return NOTHING
+
+    def _grow(self, base: Value, pairs: Sequence[tuple[Value, ast.expr]], scope: Scope, name: str) -> None:
+        for thing in base.things:
+            if isinstance(thing, Items):
+                for value, expression in pairs:
+                    if name in ("extend", "update"):
+                        value = self._element(value, expression) if value.things else value
+                    thing.element = thing.element | value
+                    if (scope.source, expression) not in thing.stores:
+                        thing.stores.append((scope.source, expression))
+
+    # ---------------------------------------------------------------- questions
+
+    def holds_local(self, value: Value, depth: int = 3) -> bool:
+        """Whether a container or object of the project holds something local."""
+        if depth == 0:
+            return False
+        for thing in value.things:
+            inner: list[Value] = []
+            if isinstance(thing, (Items, Table, Stream)):
+                inner = self._contents(of(thing))
+            elif isinstance(thing, Object) and thing.cls is not None and "module" not in thing.roles:
+                inner = list(thing.attributes.values())
+            inner = [each for each in inner if each is not value]
+            if any(each.spread.is_local or self.holds_local(each, depth - 1) for each in inner):
+                return True
+        return False
+
+    def _modules_in(self, value: Value) -> bool:
+        return any(
+            isinstance(t, Wrapped) or isinstance(t, Object) and "module" in t.roles and "loss" not in t.roles
+            for t in value.things
+        )
+
+    def _remember(self, node: ast.AST, make: Callable[[], Any], extra: Any = None) -> Any:
+        """The thing that ``node`` made in this context; running a loop body again makes no second one."""
+        key: Any = (id(node), self._path, extra)
+        if key not in self._memory:
+            self._memory[key] = make()
+        return self._memory[key]
+
+
+def wrapped(value: Value, kind: str = "ddp") -> Value:
+    """``value`` with its modules wrapped."""
+    things: set[Thing] = set()
+    for thing in value.things:
+        if isinstance(thing, Object) and "module" in thing.roles:
+            things.add(Wrapped(thing, kind))
+        elif isinstance(thing, Wrapped) and kind != "data_parallel":
+            things.add(Wrapped(thing.module, kind))
+        else:
+            things.add(thing)
+    return value.but(things=frozenset(things))
+
+
+def _itself(items: Items) -> Items:
+    return items
+
+
+def joined(states: Sequence[dict[str, Value]]) -> dict[str, Value]:
+    """The names of several branches, each with what any of them may have left in it."""
+    result = dict(states[0])
+    for state in states[1:]:
+        for name, value in state.items():
+            old = result.get(name)
+            result[name] = value if old is None else old if old is value else old | value
+    return result
+
+
+def truth(value: Value, node: ast.expr) -> bool | None:
+    """Whether a test is decided: by a literal, or a constant that this call or loop was given."""
+    if isinstance(node, ast.Constant):
+        return bool(node.value)
+    if value.const is not UNKNOWN and value.firm and not value.things:
+        return bool(value.const)
+    return None
+
+
+def compare(op: ast.cmpop, left: Value, right: Value) -> bool | None:
+    """The outcome of a comparison, if it is decided."""
+    if isinstance(op, (ast.Is, ast.IsNot)) and right.const is None:
+        known_not_none = (
+            bool(left.things) and left.const is UNKNOWN and not any(isinstance(t, External) for t in left.things)
+        )
+        if left.const is None and left.firm and not left.things:
+            return isinstance(op, ast.Is)
+        return isinstance(op, ast.IsNot) if known_not_none else None
+    if left.const is UNKNOWN or right.const is UNKNOWN or not (left.firm or right.firm):
+        return None
+    if left.things or right.things:
+        return None
+    try:
+        if isinstance(op, ast.Eq):
+            return bool(left.const == right.const)
+        if isinstance(op, ast.NotEq):
+            return bool(left.const != right.const)
+    except Exception:  # constants of odd types: nothing is decided
+        return None
+    return None
+
+
+def _constants(scope: Scope) -> Value:
+    """What calls and literal loops have bound to constants here."""
+    names: dict[str, Any] = {}
+    inner: Scope | None = scope
+    while inner is not None:
+        for name, value in inner.names.items():
+            if value.firm and value.const is not UNKNOWN and value.const is not None and not value.things:
+                names.setdefault(name, value.const)
+        inner = inner.parent
+    return constant(tuple(sorted(names.items())))
+
+
+def _hashable(value: Any) -> bool:
+    return isinstance(value, (str, int, float, bool, bytes, type(None)))
+
+
+def _number(node: ast.expr) -> int | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) else None
+
+
+def _last(node: ast.expr) -> str:
+    if isinstance(node, ast.Call):
+        node = node.func
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_size(node: ast.expr) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "size"
+        and not node.args
+    )
+
+
+def _is_super(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+
+
+def _steps(loop: ast.AST) -> bool:
+    """`range(0, n, step)`"""
+    return isinstance(loop, ast.Call) and len(loop.args) == 3
+
+
+def _is_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    pending: list[ast.AST] = list(node.body)
+    while pending:
+        current = pending.pop()
+        if isinstance(current, (ast.Yield, ast.YieldFrom)):
+            return True
+        if not isinstance(current, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            pending += ast.iter_child_nodes(current)
+    return False
+
+
+def _order(thing: Thing) -> tuple[str, int, int]:
+    """An order that does not depend on addresses."""
+    if isinstance(thing, Wrapped):
+        return _order(thing.module)
+    node = getattr(thing, "node", None)
+    return (
+        type(thing).__name__ + str(getattr(thing, "name", "")),
+        getattr(node, "lineno", 0),
+        getattr(node, "col_offset", 0),
+    )

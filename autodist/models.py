@@ -1,0 +1,383 @@
+"""Which modules train, and where each becomes a distributed one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+
+from autodist.catalog import Catalog
+from autodist.interpreter import Event, Interpreter
+from autodist.regions import within
+from autodist.script import Model, Site, Wrapping
+from autodist.source import Source
+from autodist.values import Items, Object, Parameters, Stream, Table, Thing, Value, Wrapped
+
+WITHOUT_BATCH_NORM = ("vgg", "alexnet", "vit_", "swin", "squeezenet", "convnext", "maxvit")
+
+
+def optimized_modules(run: Interpreter) -> list[Object]:
+    """The modules whose parameters an optimizer is given."""
+    found: dict[Object, None] = {}
+    for event in run.events:
+        if event.kind == "optimizer":
+            for thing in event.value.objects("optimizer"):
+                found.update(dict.fromkeys(optimized_by(thing)))
+    return list(found)
+
+
+def _parameters(value: Value, depth: int = 6) -> Iterator[Thing]:
+    if depth == 0:
+        return
+    for thing in value.things:
+        if isinstance(thing, Parameters):
+            yield thing.module.module if isinstance(thing.module, Wrapped) else thing.module
+        elif isinstance(thing, Items):
+            for part in (*thing.parts, thing.element):
+                yield from _parameters(part, depth - 1)
+        elif isinstance(thing, Table):
+            for part in (*thing.entries.values(), thing.element):
+                yield from _parameters(part, depth - 1)
+        elif isinstance(thing, Stream):
+            yield from _parameters(thing.element, depth - 1)
+
+
+def optimized_by(optimizer: Object) -> list[Object]:
+    """The modules whose parameters one optimizer is given."""
+    values = (*optimizer.args, *optimizer.keywords.values())
+    return [module for value in values for module in _parameters(value) if isinstance(module, Object)]
+
+
+def loose_parameters(optimizer: Object, run: Interpreter) -> bool:
+    """Whether an optimizer is also given tensors that belong to no module."""
+    inside = {id(v) for module in optimized_modules(run) for part in parts(module) for v in part.attributes.values()}
+    pending = [*optimizer.args, *optimizer.keywords.values()]
+    for _ in range(200):
+        if not pending:
+            break
+        value = pending.pop()
+        for thing in value.things:
+            if isinstance(thing, Object) and "parameter" in thing.roles and id(value) not in inside:
+                return True
+            if isinstance(thing, Items):
+                pending += [*thing.parts, thing.element]
+            elif isinstance(thing, Table):
+                pending += [*thing.entries.values(), thing.element]
+    return False
+
+
+def parts(module: Object) -> list[Object]:
+    """The module and all that it holds."""
+    found: dict[int, Object] = {}
+    pending: list[Value] = [Value(frozenset([module]))]
+    containers: set[int] = set()
+    while pending:
+        for thing in pending.pop().things:
+            if isinstance(thing, Wrapped):
+                thing = thing.module
+            if isinstance(thing, Object) and ("module" in thing.roles or "batch_norm" in thing.roles):
+                if id(thing) not in found:
+                    found[id(thing)] = thing
+                    pending += [*thing.args, *thing.keywords.values(), *thing.attributes.values()]
+            elif isinstance(thing, (Items, Table, Stream)) and id(thing) not in containers:
+                containers.add(id(thing))
+                if isinstance(thing, Items):
+                    pending += [*thing.parts, thing.element]
+                elif isinstance(thing, Table):
+                    pending += [*thing.entries.values(), thing.element]
+                else:
+                    pending.append(thing.element)
+    return list(found.values())
+
+
+def trained_models(run: Interpreter, catalog: Catalog) -> list[Model]:
+    """The outermost modules that gradients flow through and an optimizer steps, in the order of their first use."""
+    optimized = optimized_modules(run)
+    used: dict[Object, None] = {}
+    for event in run.events:
+        if event.kind == "backward":
+            for thing in sorted(event.value.models, key=_place):
+                if isinstance(thing, Object):
+                    used.setdefault(thing)
+    members = {module: parts(module) for module in (*used, *optimized)}
+    trained = [m for m in used if not optimized or any(o in members[m] for o in optimized)]
+    roots: dict[Object, None] = {}
+    passed_by: dict[Object, str] = {}
+    for module in trained:
+        roots.setdefault(module)
+    for module in used:
+        owner = next((o for o in optimized if o is not module and module in members[o] and not _called(o, run)), None)
+        if owner is not None:
+            roots.pop(module, None)
+            roots.setdefault(owner)
+            passed_by[owner] = "its methods are called instead of itself, so that gradients flow past forward()"
+    for module in list(roots):
+        owner = next((o for o in roots if o is not module and module in parts(o)), None)
+        if owner is not None:
+            roots.pop(module)
+            if module in used:
+                passed_by.setdefault(owner, "a part of it is called on its own, so that gradients flow past forward()")
+    return _merged([_model(module, run, catalog, passed_by.get(module)) for module in roots])
+
+
+def _merged(models: list[Model]) -> list[Model]:
+    """One model for each place to wrap at: which of several classes a factory makes is known only when it runs."""
+    found: dict[object, Model] = {}
+    for model in models:
+        key: object = model.object
+        if model.wrapping is not None:
+            key = model.wrapping.statement, ast.dump(model.wrapping.target)
+        other = found.get(key)
+        if other is not None:
+            model = replace(
+                other,
+                bypassed=other.bypassed or model.bypassed,
+                batch_norm=other.batch_norm or model.batch_norm,
+                sometimes_unused=other.sometimes_unused or model.sometimes_unused,
+                alternatives=(*other.alternatives, model.object),
+            )
+        found[key] = model
+    return list(found.values())
+
+
+def _place(thing: Thing) -> tuple[int, int]:
+    node = getattr(thing, "node", None)
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def _called(module: Object, run: Interpreter) -> bool:
+    return any(e.kind == "forward" and e.grad and module in _unwrapped(e.value) for e in run.events)
+
+
+def _unwrapped(value: Value) -> set[Thing]:
+    return {t.module if isinstance(t, Wrapped) else t for t in value.things}
+
+
+def _model(module: Object, run: Interpreter, catalog: Catalog, bypass: str | None) -> Model:
+    members = parts(module)
+    wraps = [
+        e
+        for e in run.events
+        if e.kind == "wrap" and any(t in members or module in parts_of(t) for t in _unwrapped(e.value))
+    ]
+    wrapped = any(e.detail.const == "ddp" for e in wraps) or _averages_by_hand(run)
+    parallel = tuple(Site(e.source, e.node) for e in wraps if e.detail.const == "data_parallel")
+    if bypass is None and not wrapped:
+        bypass = _pattern(module, run) or _changes(module, run)
+    dropped = tuple(site for site in parallel if _is_conditional(site))
+    parallel = tuple(site for site in parallel if site not in dropped)
+    return Model(
+        module,
+        None if wrapped else _after_dropped(dropped, run) or _wrapping(module, run),
+        wrapped,
+        None if wrapped else bypass,
+        any(_has_batch_norm(each) for each in members),
+        _sometimes_unused(module, run),
+        parallel,
+        dropped,
+    )
+
+
+def _is_conditional(site: Site) -> bool:
+    """`if torch.cuda.device_count() > 1: model = nn.DataParallel(model)`"""
+    statement = site.statement
+    parent = site.source.parents.get(statement)
+    bound = isinstance(statement, ast.Assign) and statement.value is site.node
+    return bound and isinstance(parent, ast.If) and not _is_main_guard(parent)
+
+
+def _after_dropped(dropped: tuple[Site, ...], run: Interpreter) -> Wrapping | None:
+    """Where the condition for a dropped wrapper ends."""
+    for site in dropped:
+        statement = site.statement
+        assert isinstance(statement, ast.Assign)
+        return Wrapping(site.source, _after_conditions(site.source, statement, None), statement.targets[0], None)
+    return None
+
+
+def _averages_by_hand(run: Interpreter) -> bool:
+    """Whether the script itself reduces gradients over the ranks."""
+    return any(
+        e.kind == "collective"
+        and isinstance(e.node, ast.Call)
+        and e.node.args
+        and isinstance(e.node.args[0], ast.Attribute)
+        and e.node.args[0].attr == "grad"
+        for e in run.events
+    )
+
+
+def parts_of(thing: Thing) -> list[Object]:
+    """`parts` for anything."""
+    return parts(thing) if isinstance(thing, Object) else []
+
+
+def _has_batch_norm(module: Object) -> bool:
+    if "batch_norm" in module.roles:
+        return True
+    name = module.name.rpartition(".")[2]
+    return module.name.startswith("torchvision.models.") and not name.startswith(WITHOUT_BATCH_NORM)
+
+
+def _pattern(module: Object, run: Interpreter) -> str | None:
+    """Orders of forward and backward passes that DistributedDataParallel does not synchronise."""
+    pending = 0
+    backwards: list[Event] = []
+    for event in run.events:
+        if event.kind == "forward" and event.grad and module in _unwrapped(event.value):
+            pending += 1
+            backwards = []
+        elif event.kind == "backward" and module in event.value.models:
+            if backwards and event.node is not backwards[-1].node:
+                return (
+                    "it goes through backward twice after one forward, which DistributedDataParallel "
+                    "leaves unsynchronised"
+                )
+            backwards.append(event)
+            pending = 0
+        elif event.kind in ("step", "optimizer_zero_grad"):
+            continue
+    return None
+
+
+def _changes(module: Object, run: Interpreter) -> str | None:
+    """Whether parameters are frozen or released during training, which the wrapper does not notice."""
+    start = next((e.order for e in run.events if e.kind == "backward" and module in e.value.models), None)
+    if start is not None and any(e.order > start for e in _freezes(module, run)):
+        return "its parameters are frozen or released during training, which DistributedDataParallel does not notice"
+    return None
+
+
+def _sometimes_unused(module: Object, run: Interpreter) -> bool:
+    """Whether a part that trains is called under a condition within forward."""
+    if module.cls is None:
+        return False
+    found = module.cls.find("forward")
+    if found is None:
+        return False
+    names = {
+        name
+        for name, value in module.attributes.items()
+        if any(isinstance(t, Object) and "module" in t.roles and "loss" not in t.roles for t in value.things)
+    }
+    for thing in found[1].things:
+        node = getattr(thing, "node", None)
+        if node is None:
+            continue
+        for branch in ast.walk(node):
+            if isinstance(branch, ast.If) and not _is_settled(branch.test, module):
+                called = [_called_parts(block, names, run) for block in (branch.body, branch.orelse)]
+                left = any(isinstance(n, (ast.Continue, ast.Return)) for s in branch.body for n in ast.walk(s))
+                if called[0] != called[1] or left and names:
+                    return True
+    return False
+
+
+def _called_parts(block: list[ast.stmt], names: set[str], run: Interpreter) -> set[str]:
+    """The parts of a module that a block calls, by attribute or as the variable of a loop over them."""
+    found = set()
+    for statement in block:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+                found |= {node.attr} & names
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                things = run.values.get(node.func, Value()).things
+                if any(isinstance(t, Object) and "module" in t.roles and "loss" not in t.roles for t in things):
+                    found.add(node.func.id)
+    return found
+
+
+def _is_settled(test: ast.expr, module: Object) -> bool:
+    """Conditions that are the same in every training step: settings of the module, `self.training`, None tests."""
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.IsNot)):
+        return True
+    names = [n for n in ast.walk(test) if isinstance(n, ast.Name)]
+    calls = [n for n in ast.walk(test) if isinstance(n, ast.Call)]
+    return not calls and all(n.id == "self" for n in names)
+
+
+# -------------------------------------------------------------------- wrapping
+
+
+def _wrapping(module: Object, run: Interpreter) -> Wrapping | None:
+    """After the last statement that makes, moves or binds the model before its first use."""
+    use = next((e for e in run.events if e.kind == "forward" and e.grad and module in _unwrapped(e.value)), None)
+    use = use or next((e for e in run.events if e.kind == "backward"), None)
+    first = use.order if use is not None else len(run.events)
+    chosen: Event | None = None
+    alias: Event | None = None
+    for event in run.events:
+        if event.order >= first or event.inside_forward:
+            continue
+        if event.kind in ("bind", "bind_part", "move") and module in _unwrapped(event.value):
+            if event.kind == "move" and not isinstance(event.source.statement(event.node), ast.Expr):
+                continue
+            chosen = event
+        elif event.kind == "alias" and module in _unwrapped(event.value):
+            alias = alias or event
+    placed = chosen or alias
+    if placed is None:
+        return None
+    found = _at(placed, use)
+    frozen = [e for e in _freezes(module, run) if placed.order < e.order < first and e.function == placed.function]
+    if frozen and frozen[-1].source is found.source:  # what is frozen by then, the wrapper leaves alone
+        statement = found.source.statement(frozen[-1].node)
+        loops = [a for a in found.source.ancestors(statement) if isinstance(a, (ast.For, ast.While))]
+        statement = _after_conditions(found.source, loops[-1] if loops else statement, use)
+        if use is None or not within(use, frozenset([statement])):
+            return Wrapping(found.source, statement, found.target, None)
+    return found
+
+
+def _freezes(module: Object, run: Interpreter) -> list[Event]:
+    """Where parameters of a module are frozen or released."""
+    members = parts(module)
+    return [e for e in run.events if e.kind == "freeze" and any(t in members for t in _unwrapped(e.value))]
+
+
+def _at(event: Event, use: Event | None) -> Wrapping:
+    """The place that an event names."""
+    source = event.source
+    if event.kind == "bind_part":
+        assert isinstance(event.node, ast.expr)
+        return Wrapping(source, source.statement(event.node), event.node, None)
+    if event.kind == "move":
+        assert isinstance(event.node, ast.Call) and isinstance(event.node.func, ast.Attribute)
+        target = event.node.func.value
+        while isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
+            target = target.func.value
+        return Wrapping(source, _after_conditions(source, source.statement(event.node), use), target, None)
+    assert isinstance(event.node, (ast.Assign, ast.AnnAssign))
+    target = event.node.targets[-1] if isinstance(event.node, ast.Assign) else event.node.target
+    statement = _after_conditions(source, event.node, use)
+    if statement is not event.node or isinstance(event.node.value, ast.IfExp):
+        return Wrapping(source, statement, target, None)
+    return Wrapping(source, event.node, target, event.node.value)
+
+
+def _after_conditions(source: Source, statement: ast.stmt, use: Event | None) -> ast.stmt:
+    """A model moved `if use_cuda:` is wrapped after that, unless it is also used in there."""
+    parent = source.parents.get(statement)
+    while isinstance(parent, (ast.If, ast.Try)) and not _is_main_guard(parent):
+        if use is not None and within(use, frozenset([parent])):
+            break
+        statement, parent = parent, source.parents.get(parent)
+    return statement
+
+
+def _is_main_guard(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.If)
+        and isinstance(node.test, ast.Compare)
+        and isinstance(node.test.left, ast.Name)
+        and node.test.left.id == "__name__"
+    )
+
+
+def wrap_plan(models: list[Model]) -> dict[ast.stmt, tuple[ast.expr, ...]]:
+    """The wraps that the interpreter takes for granted."""
+    plan: dict[ast.stmt, tuple[ast.expr, ...]] = {}
+    for model in models:
+        if model.wrapping is not None and model.bypassed is None and not model.data_parallel:
+            plan[model.wrapping.statement] = (*plan.get(model.wrapping.statement, ()), model.wrapping.target)
+    return plan

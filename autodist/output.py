@@ -1,0 +1,115 @@
+"""Where converted files go, and writing them: all or none, each in one step."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from autodist.config import Strategy
+from autodist.errors import AutodistError
+from autodist.result import Converted, Result
+from autodist.source import Source
+
+MODE = 0o644
+
+
+@dataclass(frozen=True)
+class Output:
+    """One file to write."""
+
+    source: Source
+    path: Path
+    data: bytes
+
+
+def in_place(result: Result) -> tuple[Output, ...]:
+    """Each file that changed, where it is. A link stays a link: what it points to is written."""
+    return tuple(_output(file, file.source.path.resolve()) for file in result.changed)
+
+
+def beside(result: Result, root: Path, strategy: Strategy) -> tuple[Output, ...]:
+    """``train_ddp.py`` beside ``train.py``, or a folder ``train_ddp/`` where local modules change too."""
+    entry = result.entry.source.path
+    name = f"{entry.stem}_{strategy.value}"
+    if result.changed == (result.entry,):
+        return (_output(result.entry, entry.with_name(name + entry.suffix)),)
+    return _folder(result, root, entry.with_name(name))
+
+
+def at(result: Result, root: Path, target: str) -> tuple[Output, ...]:
+    """What ``--output TARGET`` writes: a file for one script, a folder for a script with local modules."""
+    path = Path(target)
+    is_folder = path.is_dir() or target.endswith(("/", os.sep))
+    if is_folder or (path.suffix != ".py" and len(result.files) > 1):
+        return _folder(result, root, path)
+    if others := [file.source.path.name for file in result.changed if file is not result.entry]:
+        raise AutodistError(f"--output must name a folder, because {', '.join(others)} changes too", path)
+    return (_output(result.entry, path),)
+
+
+def _folder(result: Result, root: Path, folder: Path) -> tuple[Output, ...]:
+    """Every file of the project, with the layout it has below ``root``."""
+    return tuple(_output(file, folder / file.source.path.relative_to(root)) for file in result.files)
+
+
+def _output(file: Converted, path: Path) -> Output:
+    return Output(file.source, path, file.source.encode(file.after))
+
+
+def check(outputs: Iterable[Output], overwrite: bool) -> None:
+    """Raise AutodistError where a file is in the way."""
+    for output in outputs:
+        if output.path.is_dir():
+            raise AutodistError("is a folder: cannot write a file there", output.path)
+        if output.path.exists():
+            if not overwrite:
+                raise AutodistError("already exists: --force overwrites it", output.path)
+            if not output.path.stat().st_mode & 0o222 or not os.access(output.path, os.W_OK):
+                raise AutodistError("is read-only: nothing was written", output.path)
+
+
+def write(outputs: Iterable[Output]) -> None:
+    """Write every file or, where one cannot be made, none. Raises AutodistError."""
+    temporary: dict[Path, Path] = {}
+    try:
+        for output in outputs:
+            with _explained(output.path):
+                output.path.parent.mkdir(parents=True, exist_ok=True)
+                temporary[output.path] = _temporary(output)
+        for path, written in temporary.items():
+            with _explained(path):
+                os.replace(written, path)
+    finally:
+        for written in temporary.values():
+            written.unlink(missing_ok=True)
+
+
+def _temporary(output: Output) -> Path:
+    """The content in a file of its own beside the target, with the mode of the file it was made from."""
+    try:
+        mode = stat.S_IMODE(output.source.path.stat().st_mode)
+    except OSError:  # standard input has no mode
+        mode = MODE
+    descriptor, name = tempfile.mkstemp(prefix=f".{output.path.name}.", dir=output.path.parent)
+    path = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(output.data)
+        path.chmod(mode)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    return path
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise AutodistError(f"cannot be written: {error.strerror}", path) from None

@@ -1,0 +1,111 @@
+"""A training script and the local modules that it imports."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from autodist.errors import AutodistError
+from autodist.source import Source
+
+
+@dataclass(frozen=True, eq=False)
+class Project:
+    """The entry script and, by dotted name, every local module that it reaches."""
+
+    entry: Source
+    modules: Mapping[str, Source]
+    root: Path
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """All files, the entry first."""
+        return (self.entry, *self.modules.values())
+
+    @classmethod
+    def load(cls, entry: Path, stdin: str | bytes | None = None) -> Project:
+        """Read ``entry`` (or take its text from ``stdin``) and what it imports from its own folder.
+
+        Raises AutodistError for a file that cannot be read or parsed, or a local module that is missing.
+        """
+        source = Source.read(entry) if stdin is None else Source.parse(stdin, entry)
+        root = _root(entry, source)
+        roots = [root, *_added_roots(entry, source)]
+        modules: dict[str, Source] = {}
+        pending: list[tuple[Source, str]] = [(source, _package(root, entry))]
+        while pending:
+            importer, package = pending.pop()
+            for name, line, required in _imported(importer, package):
+                found = None if name in modules else next(filter(None, (_find(each, name) for each in roots)), None)
+                if found is not None and found.resolve() != entry.resolve():
+                    modules[name] = Source.read(found, name)
+                    own = name if found.name == "__init__.py" else name.rpartition(".")[0]
+                    pending.append((modules[name], own))
+                elif required and name not in modules and not (root / Path(*name.split("."))).exists():
+                    raise AutodistError(f"imports local module {name}, which cannot be found", importer.path, line)
+        return cls(source, dict(sorted(modules.items())), root)
+
+
+def _root(entry: Path, source: Source) -> Path:
+    """The folder that absolute imports of local modules start from: up out of the package for `-m` scripts."""
+    folder = entry.parent
+    relative = any(isinstance(n, ast.ImportFrom) and n.level for n in ast.walk(source.tree))
+    while relative and (folder / "__init__.py").exists():
+        folder = folder.parent
+    return folder
+
+
+def _added_roots(entry: Path, source: Source) -> list[Path]:
+    """Folders that the script itself puts on its path: `sys.path.append("..")`."""
+    found = []
+    for node in ast.walk(source.tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("append", "insert")
+        ):
+            if ast.unparse(node.func.value) == "sys.path" and node.args and isinstance(node.args[-1], ast.Constant):
+                value = node.args[-1].value
+                folder = entry.parent / value if isinstance(value, str) else None
+                if folder is not None and folder.is_dir():
+                    found.append(folder)
+    return found
+
+
+def _package(root: Path, entry: Path) -> str:
+    return ".".join(entry.parent.relative_to(root).parts)
+
+
+def _find(root: Path, name: str) -> Path | None:
+    base = root.joinpath(*name.split("."))
+    for candidate in (base.with_name(base.name + ".py"), base / "__init__.py"):
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+def _imported(source: Source, package: str) -> Iterator[tuple[str, int, bool]]:
+    """Names of modules that may be local, with their line, and whether they must be (relative imports)."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                parts = alias.name.split(".")
+                yield from ((".".join(parts[: i + 1]), node.lineno, False) for i in range(len(parts)))
+        elif isinstance(node, ast.ImportFrom):
+            base = absolute(node, package)
+            parts = base.split(".") if base else []
+            for i in range(len(parts)):
+                yield ".".join(parts[: i + 1]), node.lineno, node.level > 0 and i == len(parts) - 1
+            for alias in node.names:
+                yield ".".join([*parts, alias.name]), node.lineno, False
+
+
+def absolute(node: ast.ImportFrom, package: str) -> str:
+    """The dotted name that ``from X import`` names, seen from ``package``."""
+    if not node.level:
+        return node.module or ""
+    parts = package.split(".") if package else []
+    parts = parts[: len(parts) - node.level + 1]
+    return ".".join([*parts, *([node.module] if node.module else [])])

@@ -1,0 +1,259 @@
+"""The smallest statements that may run on rank 0 alone."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+
+from autodist.interpreter import TESTING_FILES, Event, Interpreter
+from autodist.script import Site
+from autodist.source import Source
+from autodist.spread import RANK
+from autodist.values import NOTHING, External, Function, Object
+
+GUARDED_WRITERS = ("SummaryWriter", "Visdom", "start_run", "Experiment")
+QUIET = frozenset(["torch.save", "json.dump", "pickle.dump", "yaml.dump", "csv.writer", "csv.DictWriter"])
+
+
+def writes(run: Interpreter, prepared: frozenset[ast.AST]) -> tuple[list[Site], list[Site]]:
+    """What only rank 0 may do: statements to guard, and `open(...)` calls whose file the others must not touch.
+
+    What runs inside the statements ``prepared`` is left out: rank 0 runs them first, and the others find it done.
+    """
+    guards: dict[ast.AST, Site] = {}
+    opens: dict[ast.AST, Site] = {}
+    for event in run.events:
+        if event.on_one_rank or within(event, prepared):
+            continue
+        source, node = event.source, event.node
+        if event.kind == "open":
+            if opens_for_writing(node, run) and not is_chosen_by_rank(node, run):
+                statement = _whole_with(source, node, run)
+                if statement is None:
+                    opens.setdefault(node, Site(source, node))
+                else:
+                    guards.setdefault(statement, Site(source, statement))
+        elif event.kind in ("save", "write", "mkdir", "tracker"):
+            if event.kind == "mkdir" and _may_exist(node) or event.kind == "tracker" and not _needs_guard(event):
+                continue
+            statement = source.statement(node)
+            if isinstance(statement, ast.Expr):
+                statement = _check_then_make(source, statement) if event.kind == "mkdir" else statement
+                guards.setdefault(statement, Site(source, statement))
+    return _outermost(guards.values(), opens), list(opens.values())
+
+
+def opened(guards: list[Site], opens: list[Site], reduced: Mapping[ast.expr, Source]) -> tuple[list[Site], list[Site]]:
+    """Guards, without those around an expression that all ranks must compute in there, since it uses names that are
+    bound in there: their files are opened on all ranks instead, on the null device but for rank 0."""
+    kept, more = [], list(opens)
+    for site in guards:
+        inside = set(ast.walk(site.node))
+        bound = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        needed = [node for node in reduced if node in inside]
+        names = {n.id for node in needed for n in ast.walk(node) if isinstance(n, ast.Name)}
+        if names & bound and isinstance(site.node, ast.With):
+            more += [Site(site.source, item.context_expr) for item in site.node.items]
+        else:
+            kept.append(site)
+    return kept, more
+
+
+def within(event: Event, statements: frozenset[ast.AST]) -> bool:
+    """Whether an event happens in one of the statements, or in what they call."""
+    if not statements:
+        return False
+    chain = [(call.node, call.source) for call in event.calls if call.node is not None]
+    return any(stands_in(source, node, statements) for node, source in [*chain, (event.node, event.source)])
+
+
+def stands_in(source: Source, node: ast.AST, statements: frozenset[ast.AST]) -> bool:
+    """Whether a node is one of the statements, or part of one."""
+    return node in statements or any(ancestor in statements for ancestor in source.ancestors(node))
+
+
+PREPARING = frozenset("download open write save".split())
+TRAINING = frozenset("backward loader optimizer forward step".split())
+
+
+def preparations(run: Interpreter) -> tuple[list[Site], list[Site]]:
+    """Statements that put data on disk before training, the outermost ones that do nothing of the training: those
+    that rank 0 runs first, since they do nothing when the files are there, and those that rank 0 runs alone."""
+    start = next((e.order for e in run.events if e.kind in ("backward", "optimizer")), len(run.events))
+    found: dict[ast.stmt, Site] = {}
+    alone: dict[ast.stmt, Site] = {}
+    happening: dict[tuple[int, ast.AST | None], set[str]] = {}
+    for event in run.events:
+        for depth, call in enumerate(event.calls):
+            happening.setdefault((depth, call.node), set()).add(event.kind)
+    for event in run.events:
+        if event.order >= start or event.kind not in PREPARING or event.on_one_rank or event.inside_forward:
+            continue
+        if event.kind == "open" and not opens_for_writing(event.node, run):
+            continue
+        if event.kind == "download" and not downloads(event.node, run):
+            continue
+        chain = [(call.node, call.source) for call in event.calls if call.node is not None]
+        for depth, (node, source) in enumerate(chain):
+            inside = happening[depth, node]
+            if inside & TRAINING:
+                continue
+            if event.kind == "download" or "exists" in inside:
+                statement = source.statement(node)
+                found.setdefault(statement, Site(source, statement))
+            elif _runs_alone(source.statement(node), node, event.calls[depth].function, inside):
+                alone.setdefault(source.statement(node), Site(source, source.statement(node)))
+            break
+        else:
+            statement = event.source.statement(event.node)
+            outer = _file_test(event.source, statement)
+            if event.kind == "download" or outer is not statement:
+                found.setdefault(outer, Site(event.source, outer))
+    return list(found.values()), [site for node, site in alone.items() if node not in found]
+
+
+def _runs_alone(statement: ast.stmt, call: ast.AST, function: Function, inside: set[str]) -> bool:
+    """Whether a call leaves nothing behind but files."""
+    if not isinstance(statement, ast.Expr) or statement.value is not call or isinstance(function.node, ast.Lambda):
+        return False
+    if inside & {"random", "seed", "collective", "writer", "file_handler", "log_config"}:
+        return False
+    return not any(
+        isinstance(n, (ast.Global, ast.Nonlocal)) or isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
+        for n in ast.walk(function.node)
+    )
+
+
+def downloads(node: ast.AST, run: Interpreter) -> bool:
+    """Whether a call of the catalogue's downloading functions and classes is told to download."""
+    assert isinstance(node, ast.Call)
+    names = {t.name for t in run.values.get(node.func, NOTHING).things if isinstance(t, External)}
+    if any(name.startswith(("torchvision.datasets.", "torchaudio.datasets.")) for name in names):
+        wanted = next((k.value for k in node.keywords if k.arg == "download"), None)
+        return wanted is not None and run.values.get(wanted, NOTHING).const not in (False, None)
+    return True
+
+
+def _file_test(source: Source, statement: ast.stmt) -> ast.stmt:
+    """The `if not os.path.exists(...)` around a statement, or itself."""
+    found = statement
+    for ancestor in source.ancestors(statement):
+        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            break
+        if isinstance(ancestor, ast.If) and tests_files(ancestor.test):
+            found = ancestor
+    return found
+
+
+def tests_files(test: ast.expr) -> bool:
+    """Whether a condition asks for files."""
+    return any(isinstance(n, ast.Attribute) and n.attr in TESTING_FILES for n in ast.walk(test))
+
+
+def _outermost(sites: Iterable[Site], opens: Mapping[ast.AST, Site]) -> list[Site]:
+    """Without those that stand inside another, or write into a file that is already quiet on other ranks."""
+    chosen = {site.node for site in sites}
+    kept = []
+    for site in sites:
+        ancestors = list(site.source.ancestors(site.node))
+        if not any(ancestor in chosen for ancestor in ancestors):
+            kept.append(site)
+    return kept
+
+
+def opens_for_writing(node: ast.AST, run: Interpreter) -> bool:
+    assert isinstance(node, ast.Call)
+    position = 0 if is_method(node, run) else 1
+    mode = node.args[position] if len(node.args) > position else None
+    mode = next((k.value for k in node.keywords if k.arg == "mode"), mode)
+    if mode is None:
+        return False
+    const = run.values.get(mode, NOTHING).const
+    return isinstance(const, str) and bool(set("wax+") & set(const)) or not isinstance(const, str)
+
+
+def is_chosen_by_rank(node: ast.AST, run: Interpreter) -> bool:
+    """Whether the path already depends on the rank."""
+    assert isinstance(node, ast.Call)
+    return any(
+        run.values.get(argument, NOTHING).spread is RANK
+        for argument in (*node.args[:1], *(k.value for k in node.keywords))
+    )
+
+
+def is_method(node: ast.Call, run: Interpreter) -> bool:
+    """`path.open("w")` rather than `open(path, "w")`."""
+    return isinstance(node.func, ast.Attribute) and not any(
+        isinstance(t, External) for t in run.values.get(node.func, NOTHING).things
+    )
+
+
+def _may_exist(node: ast.AST) -> bool:
+    """`os.makedirs(path, exist_ok=True)` may run on all ranks."""
+    assert isinstance(node, ast.Call)
+    return any(
+        k.arg == "exist_ok" and not (isinstance(k.value, ast.Constant) and k.value.value is False)
+        for k in node.keywords
+    )
+
+
+def _needs_guard(event: Event) -> bool:
+    """Methods of a writer that has no quiet mode; functions such as `wandb.log` are quiet after a quiet `init`."""
+    for thing in event.detail.things:
+        if isinstance(thing, Object):
+            return thing.name.endswith(GUARDED_WRITERS)
+    return False
+
+
+def _check_then_make(source: Source, statement: ast.stmt) -> ast.stmt:
+    """`if not os.path.exists(path): os.mkdir(path)` runs on one rank as a whole."""
+    parent = source.parents.get(statement)
+    if isinstance(parent, ast.If) and parent.body == [statement] and not parent.orelse:
+        if tests_files(parent.test):
+            return parent
+    return statement
+
+
+def _whole_with(source: Source, node: ast.AST, run: Interpreter) -> ast.stmt | None:
+    """The `with open(...)` statement, if all that happens in it is writing."""
+    statement = source.statement(node)
+    if not isinstance(statement, ast.With) or not any(item.context_expr is node for item in statement.items):
+        return None
+    if len(statement.items) > 1 or not all(_only_writes(each, run) for each in statement.body):
+        return None
+    if _binds_for_others(source, statement):
+        return None
+    return statement
+
+
+def _binds_for_others(source: Source, statement: ast.stmt) -> bool:
+    """Whether a statement binds names that are also read outside it: then it must run on all ranks."""
+    inside = set(ast.walk(statement))
+    bound = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    home: ast.AST = next(
+        (a for a in source.ancestors(statement) if isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef))), source.tree
+    )
+    bound -= {t.id for item in getattr(statement, "items", ()) for t in [item.optional_vars] if isinstance(t, ast.Name)}
+    return any(
+        isinstance(n, ast.Name) and n.id in bound and isinstance(n.ctx, ast.Load) and n not in inside
+        for n in ast.walk(home)
+    )
+
+
+def _only_writes(statement: ast.stmt, run: Interpreter) -> bool:
+    if isinstance(statement, (ast.For, ast.If)):
+        return all(_only_writes(each, run) for each in (*statement.body, *statement.orelse))
+    calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
+    if isinstance(statement, ast.Assign):
+        return all(_is_quiet(call, run) for call in calls)
+    return isinstance(statement, ast.Expr) and all(_is_quiet(call, run) for call in calls)
+
+
+def _is_quiet(call: ast.Call, run: Interpreter) -> bool:
+    """Whether a call neither communicates nor trains nor draws: it may run on one rank."""
+    things = run.values.get(call.func, NOTHING).things
+    if any(not isinstance(t, External) for t in things):
+        return False
+    return not any(
+        isinstance(t, External) and t.name.startswith(("torch.rand", "random.", "numpy.random")) for t in things
+    )

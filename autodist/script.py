@@ -1,0 +1,160 @@
+"""What a training script is made of, in the field's words. Rules read this, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autodist.project import Project
+from autodist.rule import Severity
+from autodist.source import Source
+from autodist.spread import Spread
+from autodist.values import Object, Value
+
+
+@dataclass(frozen=True)
+class Site:
+    """A node of the script, and the file that it stands in."""
+
+    source: Source
+    node: ast.AST
+
+    @property
+    def statement(self) -> ast.stmt:
+        """The statement that holds it."""
+        return self.source.statement(self.node)
+
+
+@dataclass(frozen=True)
+class Wrapping:
+    """Where a trained model becomes distributed: after ``statement``, under the name ``target``.
+
+    ``inside`` is the expression to wrap where the statement binds the model and nothing else has to happen to it.
+    """
+
+    source: Source
+    statement: ast.stmt
+    target: ast.expr
+    inside: ast.expr | None
+
+
+@dataclass(frozen=True)
+class Model:
+    """A module that an optimizer trains. ``bypassed`` if gradients flow past its ``forward``, or in a pattern that
+    DistributedDataParallel does not synchronise; then gradients are averaged explicitly. ``data_parallel`` wrappers are
+    replaced; those that only several devices would get are
+    ``dropped``. ``alternatives`` are other modules that the same place may hold."""
+
+    object: Object
+    wrapping: Wrapping | None
+    wrapped: bool
+    bypassed: str | None
+    batch_norm: bool
+    sometimes_unused: bool
+    data_parallel: tuple[Site, ...]
+    dropped: tuple[Site, ...] = ()
+    alternatives: tuple[Object, ...] = ()
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """A loop over a training loader: the statement that starts it, the loader there, and the epoch's number."""
+
+    source: Source
+    statement: ast.stmt
+    loader: str
+    number: str | None
+
+
+@dataclass(frozen=True)
+class Loader:
+    """A loader whose samples reach an optimizer. ``mixed`` if the same call also makes loaders that evaluate;
+    ``switch`` is then the expression that tells them apart. ``reshuffles`` if it has a
+    `DistributedSampler`, which wants to know the epoch."""
+
+    object: Object
+    source: Source
+    node: ast.Call
+    epochs: tuple[Epoch, ...]
+    sharded: bool
+    mixed: bool
+    switch: str | None
+    iterable: bool
+    reshuffles: bool
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """An expression whose value must be made global: ``spread`` says how. ``hoist`` is the guarded statement that
+    it has to be computed before; ``after`` the loop after which an accumulator is reduced instead, if
+    ``switch`` holds where the code also runs on data that every rank sees in full."""
+
+    source: Source
+    node: ast.expr
+    spread: Spread
+    hoist: ast.stmt | None = None
+    after: ast.stmt | None = None
+    switch: str | None = None
+
+
+@dataclass(frozen=True)
+class Concern:
+    """Something that a person must know or do."""
+
+    code: str
+    source: Source
+    node: ast.AST
+    message: str
+    severity: Severity
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Where the process group starts: before ``before``. ``define`` is the statement above which functions go."""
+
+    source: Source
+    before: ast.stmt
+    define: ast.stmt
+
+
+@dataclass(frozen=True)
+class TrainingScript:
+    """The semantic model of a script; every part keeps its node and file."""
+
+    project: Project
+    values: Mapping[ast.expr, Value]
+    setup: Setup | None = None
+    distributed: bool = False
+    models: tuple[Model, ...] = ()
+    loaders: tuple[Loader, ...] = ()
+    draws: tuple[Site, ...] = ()
+    batch_sizes: tuple[Site, ...] = ()
+    averaged: tuple[tuple[Site, str], ...] = ()
+    sums: tuple[Site, ...] = ()
+    reductions: tuple[Reduction, ...] = ()
+    unwraps: tuple[Site, ...] = ()
+    maybe_wrapped: frozenset[ast.AST] = frozenset()
+    guards: tuple[Site, ...] = ()
+    opens: tuple[Site, ...] = ()
+    writers: tuple[Site, ...] = ()
+    downloads: tuple[tuple[Site, Site], ...] = ()
+    prepared_alone: tuple[Site, ...] = ()
+    waits: tuple[Site, ...] = ()
+    loads: tuple[tuple[Site, str], ...] = ()
+    progress: tuple[Site, ...] = ()
+    file_handlers: tuple[Site, ...] = ()
+    log_configs: tuple[Site, ...] = ()
+    uses_logging: bool = False
+    seeded: frozenset[str] = frozenset()
+    drawn: frozenset[str] = frozenset()
+    diverge: Site | None = None
+    devices: tuple[Site, ...] = ()
+    hidden_devices: tuple[Site, ...] = ()
+    set_devices: tuple[Site, ...] = ()
+    concerns: tuple[Concern, ...] = ()
+
+    @property
+    def trains(self) -> bool:
+        """Whether there is something to distribute, and nothing stands against it."""
+        return not any(concern.severity is Severity.REFUSAL for concern in self.concerns)

@@ -1,0 +1,199 @@
+"""From files to results: read, convert or check, deliver, report. Whatever goes wrong ends in one line."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from autodist import launch, output, registry
+from autodist.config import Config, load
+from autodist.convert import convert, diagnose, unchanged
+from autodist.errors import AutodistError
+from autodist.output import Output
+from autodist.project import Project
+from autodist.report import Run, counted, github, json, markdown, sarif, text
+from autodist.report import diff as diffs
+from autodist.result import Result
+from autodist.terminal import Terminal
+
+STDIN = Path("-")
+DONE, LOOK, BAD_INPUT = 0, 1, 2
+TRAINS_NOTHING = "AD901"
+Work = Callable[[Project, Config], tuple[Run | None, int]]
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What becomes of a result: files, by default beside the script, or else a diff or a mere check."""
+
+    output: str | None = None
+    in_place: bool = False
+    diff: bool = False
+    check: bool = False
+    force: bool = False
+    proof: tuple[str, ...] | None = None
+    """The arguments of the runs that must agree before anything is written; None asks for no runs."""
+
+    if_training: bool = False
+    """Pass over a script that trains nothing, instead of refusing it."""
+
+    @property
+    def writes(self) -> bool:
+        """Whether files are wanted."""
+        return not (self.diff or self.check)
+
+
+@dataclass(frozen=True)
+class Session:
+    """What holds for all files of one command. ``options`` stand above those of pyproject.toml."""
+
+    terminal: Terminal
+    output_format: str
+    options: Mapping[str, Any]
+
+    def convert(self, files: Iterable[Path], delivery: Delivery) -> int:
+        """Convert each file. Returns the exit code."""
+        runs, status = self._each(files, lambda project, config: self._convert(project, config, delivery))
+        self._document(runs, with_diff=delivery.diff)
+        return status
+
+    def check(self, files: Iterable[Path]) -> int:
+        """Print what the rules find in each file. Returns the exit code."""
+        runs, status = self._each(files, _check)
+        if self.output_format == "text":
+            found = text.listing(runs, self.terminal.verbose)
+            self.terminal.show(found and f"{found}\n")
+            number = sum(len(run.findings) for run in runs)
+            if not self.terminal.quiet:
+                self.terminal.say(f"{counted(number, 'finding')} in {counted(len(runs), 'training script')}")
+        self._document(runs, with_diff=False)
+        return status
+
+    def verify(self, before: Path, after: Path | None, **options: Any) -> int:
+        """Run a script and its conversion, which is made here if it is not given. Returns the exit code."""
+        try:
+            if after is not None:
+                return _compared(before, after, **options)
+            config = load(before.parent, self.options)
+            project = Project.load(before)
+            result = convert(project, config)
+            self.terminal.say(text.summary(Run(config.strategy, result), quiet=False, verbose=False))
+            return _proven(project, result, **options) if result.changed else LOOK
+        except Exception as error:
+            self.terminal.error(error, before)
+            return BAD_INPUT
+
+    def _each(self, files: Iterable[Path], work: Work) -> tuple[list[Run], int]:
+        """Do ``work`` on every file, whatever happens to the others. The worst exit code counts."""
+        runs: list[Run] = []
+        worst = DONE
+        for path in files:
+            try:
+                config = load(Path() if path == STDIN else path.parent, self.options)
+                run, status = work(_read(path), config)
+                runs += [run] if run else []
+            except Exception as error:
+                self.terminal.error(error, path)
+                status = BAD_INPUT
+            worst = max(worst, status)
+        return runs, worst
+
+    def _convert(self, project: Project, config: Config, delivery: Delivery) -> tuple[Run | None, int]:
+        result = convert(project, config)
+        if delivery.if_training and _trains_nothing(result):
+            return None, DONE
+        outputs = _outputs(project, result, config, delivery)
+        output.check(outputs, overwrite=delivery.force or delivery.in_place)
+        kept = delivery.proof is None or not result.changed or self._holds(project, result, delivery.proof)
+        if kept:
+            output.write(outputs)
+        paths = tuple(each.path for each in outputs) if kept else ()
+        script = project.entry.path if delivery.in_place else next(iter(paths), None)
+        run = Run(config.strategy, result, paths, launch.commands(script) if paths and script else ())
+        if self.output_format == "text":
+            self.terminal.show(self._content(project, result, delivery))
+            self.terminal.say(text.summary(run, self.terminal.quiet, self.terminal.verbose))
+        if not kept:
+            self.terminal.say("the conversion does not do what the original does: nothing was written")
+        return run, LOOK if result.needs_person or not kept or (delivery.check and result.changed) else DONE
+
+    def _content(self, project: Project, result: Result, delivery: Delivery) -> str | bytes:
+        """What goes to standard output: the diff, or the code that came from standard input."""
+        if delivery.diff:
+            return diffs.colored(diffs.diff(result)) if sys.stdout.isatty() else diffs.diff(result).encode()
+        if _is_stdin(project) and delivery.writes and not delivery.output and not result.refused:
+            return result.entry.source.encode(result.entry.after)
+        return ""
+
+    def _holds(self, project: Project, result: Result, args: Sequence[str]) -> bool:
+        return _proven(project, result, args=args, stream=sys.stderr) == DONE
+
+    def _document(self, runs: Sequence[Run], with_diff: bool) -> None:
+        """Print the results of all files in a format for programs."""
+        match self.output_format:
+            case "json":
+                self.terminal.show(json.render(runs, with_diff))
+            case "github":
+                self.terminal.show(github.render(runs))
+            case "sarif":
+                self.terminal.show(sarif.render(runs, registry.load()))
+            case "markdown":
+                self.terminal.show(markdown.render(runs))
+
+
+def _read(path: Path) -> Project:
+    if path != STDIN:
+        return Project.load(path)
+    return Project.load(Path("<stdin>"), sys.stdin.buffer.read())
+
+
+def _is_stdin(project: Project) -> bool:
+    return project.entry.path == Path("<stdin>")
+
+
+def _proven(project: Project, result: Result, **options: Any) -> int:
+    """Compare the project with its conversion, made in a scratch folder. Returns the exit code."""
+    with tempfile.TemporaryDirectory(prefix="autodist-") as folder:
+        outputs = output.at(result, project.root, f"{folder}/")
+        output.write(outputs)
+        return _compared(project.entry.path, outputs[0].path, **options)
+
+
+def _compared(before: Path, after: Path, **options: Any) -> int:
+    if find_spec("torch") is None:
+        raise AutodistError("verification runs the scripts and needs torch: pip install 'torch-autodist[verify]'")
+    from autodist.verify import verify_command
+
+    return verify_command(before, after, **options)
+
+
+def _check(project: Project, config: Config) -> tuple[Run | None, int]:
+    result = unchanged(project, diagnose(project, config))
+    if _trains_nothing(result):
+        return None, DONE
+    run = Run(config.strategy, result)
+    return run, LOOK if run.findings else DONE
+
+
+def _trains_nothing(result: Result) -> bool:
+    return any(diagnostic.code == TRAINS_NOTHING for diagnostic in result.diagnostics)
+
+
+def _outputs(project: Project, result: Result, config: Config, delivery: Delivery) -> tuple[Output, ...]:
+    """The files to write; none for what does not change or cannot be converted."""
+    if not delivery.writes or not result.changed:
+        return ()
+    if delivery.in_place:
+        return output.in_place(result)
+    if delivery.output is not None:
+        return output.at(result, project.root, delivery.output)
+    if not _is_stdin(project):
+        return output.beside(result, project.root, config.strategy)
+    if others := ", ".join(str(file.source.path) for file in result.changed if file is not result.entry):
+        raise AutodistError(f"{others} must change too: name a folder with --output", project.entry.path)
+    return ()

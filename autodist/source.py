@@ -1,0 +1,122 @@
+"""One parsed file: its text exactly as stored, its syntax tree, and where every node stands."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from autodist.errors import AutodistError
+
+BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """One file. Compared by identity, as the nodes of its tree are.
+
+    ``text`` keeps the file's own line endings; ``tree`` is the standard library's syntax tree, because
+    understanding a script needs no whitespace. The lossless tree that edits act on is made in `edits`, and only
+    for files that change.
+    """
+
+    path: Path
+    module: str
+    text: str
+    encoding: str
+    bom: bool
+    tree: ast.Module
+
+    @classmethod
+    def read(cls, path: Path, module: str = "__main__") -> Source:
+        """Read and parse ``path``. Raises AutodistError with file and line."""
+        try:
+            data = path.read_bytes()
+        except IsADirectoryError:
+            raise AutodistError("is a folder: name the training script in it", path) from None
+        except FileNotFoundError:
+            raise AutodistError("no such file", path) from None
+        except OSError as error:
+            raise AutodistError(f"cannot be read: {error.strerror}", path) from None
+        return cls.parse(data, path, module)
+
+    @classmethod
+    def parse(cls, data: bytes | str, path: Path = Path("<stdin>"), module: str = "__main__") -> Source:
+        """Parse source text or the bytes of a file. Raises AutodistError with file and line."""
+        if isinstance(data, str):
+            data = data.encode()
+        if b"\0" in data:
+            raise AutodistError("is a binary file, not Python source", path)
+        try:
+            encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+            text = data.removeprefix(BOM).decode("utf-8" if encoding == "utf-8-sig" else encoding)
+        except (SyntaxError, LookupError) as error:
+            raise AutodistError(f"unknown encoding: {error}", path, 1) from None
+        except UnicodeDecodeError as error:
+            line = data[: error.start].count(b"\n") + 1
+            raise AutodistError(f"is not valid {error.encoding}: declare its encoding in line 1", path, line) from None
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                tree = ast.parse(text)
+        except SyntaxError as error:
+            hint = " (Python 2? convert it to Python 3 first)" if _looks_like_python_2(text) else ""
+            raise AutodistError(f"does not parse: {error.msg}{hint}", path, error.lineno) from None
+        except (RecursionError, MemoryError):
+            raise AutodistError("is nested too deeply to parse", path) from None
+        except ValueError as error:
+            raise AutodistError(f"does not parse: {error}", path) from None
+        return cls(path, module, text, encoding.removesuffix("-sig"), data.startswith(BOM), tree)
+
+    def encode(self, text: str) -> bytes:
+        """``text`` as bytes in the file's own encoding, with its byte order mark if it had one."""
+        return (BOM if self.bom else b"") + text.encode(self.encoding)
+
+    @cached_property
+    def parents(self) -> Mapping[ast.AST, ast.AST]:
+        """The parent of every node but the module."""
+        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes around ``node``, innermost first."""
+        parents = self.parents
+        while node in parents:
+            node = parents[node]
+            yield node
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The innermost statement that is or contains ``node``."""
+        while not isinstance(node, ast.stmt):
+            node = self.parents[node]
+        return node
+
+    def block(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The statement list that holds ``statement``."""
+        parent = self.parents[statement]
+        for _, value in ast.iter_fields(parent):
+            if isinstance(value, list) and any(item is statement for item in value):
+                return value
+        raise LookupError("statement outside any block")
+
+    @cached_property
+    def _lines(self) -> list[bytes]:
+        return [line.encode() for line in re.split(r"(?<=\n)|(?<=\r)(?!\n)", self.text)]
+
+    def code(self, node: ast.expr | ast.stmt) -> str:
+        """The source text of ``node``, without surrounding parentheses."""
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        first, last = node.lineno - 1, node.end_lineno - 1
+        if first == last:
+            return self._lines[first][node.col_offset : node.end_col_offset].decode()
+        lines = [self._lines[first][node.col_offset :], *self._lines[first + 1 : last]]
+        return b"".join([*lines, self._lines[last][: node.end_col_offset]]).decode()
+
+
+def _looks_like_python_2(text: str) -> bool:
+    return re.search(r"^\s*(print\s+[\"'\w]|exec\s+[\"'\w]|except\s+\w+\s*,|raise\s+\w+\s*,)", text, re.M) is not None

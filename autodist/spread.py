@@ -1,0 +1,114 @@
+"""How a value relates over the ranks, and what arithmetic makes of it.
+
+The ranks read different samples, so what they compute from them differs; how it differs decides what a printed or
+compared number must become. As in physics, quantities are intensive (a mean) or extensive (a sum): the global
+value of the first is the mean over ranks, that of the second the sum.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Spread(Enum):
+    """What the ranks' values have to do with the global one."""
+
+    SAME = "equal on all ranks"
+    WORLD = "the number of ranks"
+    RANK = "meant to differ by rank"
+    ROWS = "this rank's samples, along the first axis"
+    COLUMNS = "this rank's samples, along a later axis"
+    MEAN = "a mean over this rank's samples"
+    SUM = "a sum over this rank's samples"
+    COUNT = "the number of this rank's samples, equal on all ranks"
+    RATE = "divided by the number of this rank's samples"
+    CROSS = "pairs every sample of this rank with every other one"
+    LOCAL = "computed from this rank's samples in no simple way"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it was computed from this rank's samples."""
+        return self not in (Spread.SAME, Spread.WORLD, Spread.RANK)
+
+    @property
+    def is_reducible(self) -> bool:
+        """Whether the global value follows from the ranks' values, as a number does."""
+        return self in (Spread.MEAN, Spread.SUM, Spread.COUNT)
+
+
+SAME, WORLD, RANK = Spread.SAME, Spread.WORLD, Spread.RANK
+ROWS, COLUMNS, CROSS, LOCAL = Spread.ROWS, Spread.COLUMNS, Spread.CROSS, Spread.LOCAL
+MEAN, SUM, COUNT, RATE = Spread.MEAN, Spread.SUM, Spread.COUNT, Spread.RATE
+
+
+def join(a: Spread, b: Spread) -> Spread:
+    """The spread of a variable that has one or the other; SAME is the start of an accumulator."""
+    if a is b or b is SAME or b is WORLD:
+        return a
+    if a is SAME or a is WORLD:
+        return b
+    for strong in (RANK, CROSS, ROWS, COLUMNS):
+        if strong in (a, b):
+            return strong
+    return SUM if {a, b} == {SUM, COUNT} else LOCAL
+
+
+def combine(spreads: list[Spread]) -> Spread:
+    """The spread of what an unknown function makes of its arguments."""
+    local = [s for s in spreads if s not in (SAME, WORLD)]
+    if not local:
+        return SAME
+    for strong in (RANK, CROSS, ROWS, COLUMNS):
+        if strong in local:
+            return strong
+    return LOCAL
+
+
+def add(a: Spread, b: Spread, a_is_zero: bool = False, b_is_zero: bool = False) -> Spread:
+    """The spread of ``x + y`` and ``x - y``."""
+    a, b = (SAME if s is WORLD else s for s in (a, b))
+    if a is b or b_is_zero:
+        return a
+    if a_is_zero:
+        return b
+    if {a, b} == {SUM, COUNT}:
+        return SUM
+    if {a, b} == {SAME, MEAN}:
+        return MEAN
+    return combine([a, b])
+
+
+def multiply(a: Spread, b: Spread) -> Spread:
+    """The spread of ``x * y``."""
+    pair = {a, b}
+    if pair == {COUNT, WORLD}:
+        return SAME
+    if pair == {SUM, WORLD}:
+        return MEAN
+    if pair == {MEAN, COUNT}:
+        return SUM
+    if pair == {SUM, RATE}:
+        return MEAN
+    if pair == {COUNT, RATE}:
+        return SAME
+    a, b = (SAME if s is WORLD else s for s in (a, b))
+    if SAME in (a, b):
+        return b if a is SAME else a
+    return combine([a, b])
+
+
+def divide(a: Spread, b: Spread) -> Spread:
+    """The spread of ``x / y`` and ``x // y``."""
+    if b is WORLD:
+        return {SAME: COUNT, SUM: MEAN}.get(a, a)
+    if a is WORLD:
+        a = SAME
+    if b is SAME:
+        return a
+    if (a, b) == (SAME, COUNT):
+        return RATE
+    if (a, b) == (SUM, COUNT):
+        return MEAN
+    if (a, b) == (COUNT, COUNT):
+        return SAME
+    return combine([a, b]) if a is not SAME or b not in (COUNT, MEAN, SUM) else LOCAL

@@ -1,0 +1,122 @@
+"""What tensor operations make of the axis that the ranks share out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread, add, combine, divide, multiply
+
+# Methods and functions after which a value says the same as before, in another form or place.
+KEEPING = frozenset(
+    "item cpu cuda to detach detach_ float double half long int bool numpy tolist clone data type requires_grad_ "
+    "contiguous type_as byte bfloat16 mul mul_ div div_ neg squeeze float32 asarray array as_tensor tensor from_numpy "
+    "FloatTensor LongTensor asscalar astype Variable scale".split()
+)
+MEANS = frozenset("mean nanmean average".split())
+SUMS = frozenset("sum nansum count_nonzero".split())
+COUNTS = frozenset("numel nelement __len__".split())
+EXTREMES = frozenset(
+    "max min amax amin argmax argmin topk sort argsort any all norm std var prod median mode logsumexp".split()
+)
+ARITHMETIC: dict[str, Callable[[Spread, Spread], Spread]] = {
+    "mul": multiply,
+    "mul_": multiply,
+    "div": divide,
+    "div_": divide,
+    "add": add,
+    "add_": add,
+    "sub": add,
+    "sub_": add,
+}
+PRODUCTS = frozenset("mm matmul cdist addmm".split())
+
+
+def axis(call: ast.Call, position: int) -> int | bool | None:
+    """The axis a reduction names: an index, None for all axes, False for one that cannot be read."""
+    node: ast.expr | None = call.args[position] if len(call.args) > position else None
+    for keyword in call.keywords:
+        if keyword.arg in ("dim", "axis"):
+            node = keyword.value
+    if node is None:
+        return None
+    if isinstance(node, (ast.Tuple, ast.List)):
+        axes = [_index(each) for each in node.elts]
+        return 0 if 0 in axes else (axes[0] if axes and axes[0] is not None else False)
+    if isinstance(node, ast.Constant) and node.value is None:
+        return None
+    found = _index(node)
+    return False if found is None else found
+
+
+def _index(node: ast.expr) -> int | None:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+        return -node.operand.value if isinstance(node.operand.value, int) else None
+    if isinstance(node, ast.Constant) and isinstance(node.value, int) and not isinstance(node.value, bool):
+        return node.value
+    return None
+
+
+def reduced(name: str, call: ast.Call, position: int, spread: Spread) -> Spread:
+    """The spread of ``mean``, ``sum`` and their like over a tensor with ``spread``."""
+    if spread in (MEAN, SUM, COUNT, SAME, LOCAL, CROSS):
+        return spread
+    over = axis(call, position)
+    if spread is COLUMNS:
+        return COLUMNS if over is not None and over != 1 else (MEAN if name in MEANS else SUM)
+    if over is None or over == 0:
+        return MEAN if name in MEANS else SUM
+    return ROWS
+
+
+def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Spread]) -> Spread:
+    """The spread of a tensor operation, as a method of ``base`` or as a function (``base`` is None)."""
+    spreads = arguments if base is None else [base, *arguments]
+    first = spreads[0] if spreads else SAME
+    position = 1 if base is None else 0
+    others = [each for each in spreads[1:] if each.is_local]
+    if name in ARITHMETIC and len(spreads) == 2:
+        return ARITHMETIC[name](first, spreads[1])
+    if name in ("reshape", "view", "flatten", "ravel") and first is COLUMNS and axis(call, position) in (None, -1):
+        return ROWS
+    if name in MEANS or name in SUMS:
+        return reduced(name, call, position, first)
+    if name in COUNTS:
+        return COUNT if first in (ROWS, COLUMNS) else (LOCAL if first.is_local else SAME)
+    if name in EXTREMES and first is ROWS and not others and axis(call, position) in (None, 0):
+        return LOCAL
+    if name == "size" and first in (ROWS, COLUMNS):
+        over = axis(call, position)
+        return COUNT if over == (0 if first is ROWS else 1) else (SAME if over is not None else LOCAL)
+    if name in ("size", "dim", "ndimension", "is_floating_point", "get_device", "element_size"):
+        return SAME
+    if name in ("t", "T", "transpose", "permute", "swapaxes", "movedim"):
+        return _turned(call, position, first, name)
+    if name == "unsqueeze" and axis(call, position) == 0 and first is ROWS:
+        return COLUMNS
+    if name in PRODUCTS and {ROWS, COLUMNS} <= set(spreads):
+        return CROSS
+    if name == "cdist" and spreads[:2] == [ROWS, ROWS]:
+        return CROSS
+    if name == "item" and first in (ROWS, COLUMNS):
+        return LOCAL
+    if name in KEEPING and not others:
+        return first
+    return combine(spreads)
+
+
+def _turned(call: ast.Call, position: int, spread: Spread, name: str) -> Spread:
+    if spread not in (ROWS, COLUMNS):
+        return spread
+    if name in ("t", "T"):
+        return COLUMNS if spread is ROWS else ROWS
+    axes = [_index(each) for each in call.args[position:]]
+    if len(axes) == 1 and isinstance(call.args[position], (ast.Tuple, ast.List)):
+        axes = [_index(each) for each in call.args[position].elts]  # type: ignore[attr-defined]
+    if name == "permute":
+        return (
+            spread if not axes or axes[0] == 0 else (COLUMNS if spread is ROWS else (ROWS if axes[0] == 1 else COLUMNS))
+        )
+    if 0 not in axes:
+        return spread
+    return COLUMNS if spread is ROWS else ROWS

@@ -1,0 +1,46 @@
+"""Speaking to the user: diagnostics to standard error, content to standard output."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from autodist.errors import AutodistError
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """How much to say, and in which colours."""
+
+    quiet: bool = False
+    verbose: bool = False
+    no_color: bool = False
+
+    @property
+    def color(self) -> bool | None:
+        """False for no colours, None for colours where a terminal shows them."""
+        return False if self.no_color or os.environ.get("NO_COLOR") else None
+
+    def say(self, text: str) -> None:
+        """Print to standard error, unless there is nothing to say."""
+        if text:
+            click.echo(text, err=True, color=self.color)
+
+    def show(self, content: str | bytes) -> None:
+        """Print content to standard output, as it is."""
+        if content:
+            click.echo(content, nl=False, color=self.color)
+
+    def error(self, error: Exception, path: Path | None = None) -> None:
+        """One line for an error; before it its traceback, if that is wanted."""
+        if self.verbose:
+            import traceback
+
+            self.say("".join(traceback.format_exception(error)).rstrip())
+        if not isinstance(error, AutodistError):
+            what = f"{type(error).__name__}: {error}".splitlines()[0]
+            error = AutodistError(f"internal error ({what}): please report it with the output of --verbose", path)
+        self.say(f"error: {error}")

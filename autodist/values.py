@@ -1,0 +1,272 @@
+"""What a variable may hold, as far as reading the source tells."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from autodist.source import Source
+from autodist.spread import SAME, Spread, join
+
+Path_ = tuple[int, ...]
+
+
+class Unknown:
+    """No constant is known; compares equal to nothing else."""
+
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+
+UNKNOWN = Unknown()
+
+
+@dataclass(frozen=True)
+class External:
+    """A module, class, function or attribute of a library, by qualified name."""
+
+    name: str
+
+
+@dataclass(eq=False)
+class Scope:
+    """Names and what they hold; ``parent`` is the scope around it."""
+
+    source: Source
+    parent: Scope | None = None
+    names: dict[str, Value] = field(default_factory=dict)
+    outer: set[str] = field(default_factory=set)
+
+    @property
+    def top(self) -> Scope:
+        """The module's scope."""
+        scope = self
+        while scope.parent is not None:
+            scope = scope.parent
+        return scope
+
+    def find(self, name: str) -> Scope | None:
+        """The scope that holds ``name``, seen from here."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope
+            scope = scope.parent
+        return None
+
+
+@dataclass(eq=False)
+class LocalModule:
+    """A file of the project."""
+
+    source: Source
+    scope: Scope
+
+
+@dataclass(eq=False)
+class Function:
+    """A function or lambda of the project, with the object it is bound to."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    source: Source
+    scope: Scope
+    owner: Thing | None = None
+    defined_in: Class | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in the source."""
+        return "<lambda>" if isinstance(self.node, ast.Lambda) else self.node.name
+
+
+@dataclass(eq=False)
+class Class:
+    """A class of the project. ``roles`` are those of the library classes that it derives from."""
+
+    node: ast.ClassDef
+    source: Source
+    scope: Scope
+    bases: tuple[Thing, ...]
+    roles: frozenset[str]
+
+    def find(self, name: str, skip: Class | None = None) -> tuple[Class, Value] | None:
+        """The class in its line that defines ``name``; with ``skip``, only those that come after it."""
+        line = list(self.line())
+        if skip is not None:
+            line = line[line.index(skip) + 1 :] if skip in line else line
+        return next(((each, each.scope.names[name]) for each in line if name in each.scope.names), None)
+
+    def line(self) -> Iterator[Class]:
+        """The class and those of the project that it derives from."""
+        yield self
+        for base in self.bases:
+            if isinstance(base, Class):
+                yield from base.line()
+
+
+@dataclass(eq=False)
+class Object:
+    """What a call made: an instance of a class of the project (``cls``), or of a library (``name``)."""
+
+    name: str
+    roles: frozenset[str]
+    node: ast.Call
+    source: Source
+    path: Path_
+    cls: Class | None = None
+    args: list[Value] = field(default_factory=list)
+    keywords: dict[str, Value] = field(default_factory=dict)
+    attributes: dict[str, Value] = field(default_factory=dict)
+    inflows: list[tuple[Source, ast.expr]] = field(default_factory=list)
+
+    @property
+    def key(self) -> tuple[int, Path_]:
+        """What tells it from other objects in every run of the analysis."""
+        return id(self.node), self.path
+
+    def argument(self, name: str, position: int | None = None) -> Value | None:
+        """The value of an argument, by name or position."""
+        if name in self.keywords:
+            return self.keywords[name]
+        return self.args[position] if position is not None and position < len(self.args) else None
+
+
+@dataclass(eq=False)
+class Items:
+    """A list, tuple or set. ``parts`` while positions are known, ``element`` for what is anywhere in it."""
+
+    node: ast.AST
+    parts: list[Value]
+    element: Value
+    stores: list[tuple[Source, ast.expr]] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Table:
+    """A dict. ``entries`` by constant key, ``element`` for values under unknown keys."""
+
+    node: ast.AST
+    entries: dict[Any, Value]
+    element: Value
+    stores: list[tuple[Source, ast.expr]] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Stream:
+    """An iterator; ``over`` are the loaders that it draws from."""
+
+    element: Value
+    over: Value
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The parameters of a module, or some of them."""
+
+    module: Thing
+
+
+@dataclass(frozen=True)
+class Index:
+    """The running number of a loop."""
+
+    loop: ast.AST
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Indices that the script chooses its batches with: drawn at random, or a slice of the data."""
+
+    node: ast.expr
+    source: Source
+    path: Path_
+
+
+@dataclass(frozen=True)
+class Wrapped:
+    """A module in DistributedDataParallel or DataParallel."""
+
+    module: Thing
+    kind: str
+
+
+Thing = (
+    External | LocalModule | Function | Class | Object | Items | Table | Stream | Parameters | Index | Draw | Wrapped
+)
+
+
+@dataclass(frozen=True)
+class Value:
+    """What an expression may evaluate to.
+
+    ``origins`` are the loaders and draws that its samples come from, ``models`` the modules in its graph,
+    ``made`` the expressions that computed it. A constant is ``firm`` if it is bound by a call or a loop over
+    literals, so that a branch on it is decided; a module's settings are not.
+    """
+
+    things: frozenset[Thing] = frozenset()
+    spread: Spread = SAME
+    origins: frozenset[Object | Draw] = frozenset()
+    models: frozenset[Thing] = frozenset()
+    const: Any = UNKNOWN
+    firm: bool = False
+    made: frozenset[tuple[Source, ast.expr]] = frozenset()
+
+    def __or__(self, other: Value) -> Value:
+        if self is other or other is NOTHING:
+            return self
+        if self is NOTHING:
+            return other
+        if self.things >= other.things and self.made >= other.made and self.origins >= other.origins:
+            if (
+                self.spread is other.spread
+                and self.models >= other.models
+                and self.const is other.const
+                and self.firm == other.firm
+            ):
+                return self
+        same = type(self.const) is type(other.const) and self.const == other.const
+        return Value(
+            self.things | other.things,
+            join(self.spread, other.spread),
+            self.origins | other.origins,
+            self.models | other.models,
+            self.const if same else UNKNOWN,
+            self.firm and other.firm,
+            self.made | other.made,
+        )
+
+    def but(self, **changes: Any) -> Value:
+        """A copy with some fields changed."""
+        return replace(self, **changes)
+
+    def computed(self, spread: Spread) -> Value:
+        """What a computation with that spread keeps of this value."""
+        return Value(spread=spread, origins=self.origins, models=self.models)
+
+    def objects(self, role: str) -> Iterator[Object]:
+        """The objects among its things that play ``role``."""
+        return (each for each in self.things if isinstance(each, Object) and role in each.roles)
+
+
+NOTHING = Value()
+
+
+def union(values: Iterable[Value]) -> Value:
+    """What one of several values may be."""
+    result = NOTHING
+    for value in values:
+        result = result | value
+    return result
+
+
+def constant(value: Any, firm: bool = False) -> Value:
+    """A literal."""
+    return Value(const=value, firm=firm)
+
+
+def of(thing: Thing) -> Value:
+    """The value that is just ``thing``."""
+    return Value(frozenset([thing]))

@@ -1,0 +1,93 @@
+"""What several rules write: the functions that a converted script defines, and the names in them."""
+
+from __future__ import annotations
+
+import ast
+
+from autodist.edits import AddImport, Edit, InsertBefore
+from autodist.rule import Context
+from autodist.script import TrainingScript
+from autodist.source import Source
+
+Planned = tuple[tuple[Source, Edit], ...]
+
+
+def dist(context: Context, source: Source) -> tuple[str, Planned]:
+    """The local name of `torch.distributed`, and the import it needs."""
+    name, edits = context.imports(source).module("torch.distributed", "dist")
+    return name, planned(source, *edits)
+
+
+def imported(context: Context, source: Source, module: str, alias: str | None = None) -> tuple[str, Planned]:
+    """The local name of a module, and the import it needs."""
+    name, edits = context.imports(source).module(module, alias or module)
+    return name, planned(source, *edits)
+
+
+def member(context: Context, source: Source, module: str, name: str, alias: str | None = None) -> tuple[str, Planned]:
+    """The local name of something in a module, and the import it needs."""
+    local, edits = context.imports(source).name(module, name, alias)
+    return local, planned(source, *edits)
+
+
+def planned(source: Source, *edits: Edit) -> Planned:
+    """Edits of one file."""
+    return tuple((source, edit) for edit in edits)
+
+
+def defined(script: TrainingScript, source: Source, code: str) -> Planned:
+    """The definition ``code``, above the first definition or statement of ``source``."""
+    return planned(source, InsertBefore(_first(script, source), code))
+
+
+def _first(script: TrainingScript, source: Source) -> ast.stmt:
+    if script.setup is not None and script.setup.source is source:
+        return script.setup.define
+    body = source.tree.body
+    return next((s for s in body if not _is_preface(s)), body[-1])
+
+
+def _is_preface(statement: ast.stmt) -> bool:
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return True
+    if isinstance(statement, ast.Try):
+        return all(_is_preface(inner) for inner in statement.body)
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def simple(node: ast.expr) -> bool:
+    """Whether writing an expression twice costs nothing."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        if isinstance(node, ast.Subscript) and not isinstance(node.slice, (ast.Name, ast.Constant)):
+            return False
+        node = node.value
+    return isinstance(node, (ast.Name, ast.Constant))
+
+
+def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:
+    """The expression passed as an argument, if the call spells it out."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    if position is not None and position < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args):
+        return call.args[position]
+    return None
+
+
+def divisible(size: str, d: str) -> str:
+    """The line that stops the script where a batch cannot be shared out evenly."""
+    return f'assert {size} % {d}.get_world_size() == 0, "the batch must divide by the number of ranks"\n'
+
+
+__all__ = [
+    "AddImport",
+    "Planned",
+    "argument",
+    "defined",
+    "dist",
+    "divisible",
+    "imported",
+    "member",
+    "planned",
+    "simple",
+]

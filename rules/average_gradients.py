@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autodist.edits import InsertAfter, InsertBefore
+from autodist.rule import Context, Example, Finding, Fix, Severity, Strategy, rule
+from autodist.script import TrainingScript
+
+from ._preamble import defined, dist, planned
+
+EXAMPLES = [
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+
+        class Autoencoder(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.down = nn.Linear(4, 2)
+                self.up = nn.Linear(2, 4)
+
+            def encode(self, x):
+                return torch.relu(self.down(x))
+
+            def decode(self, code):
+                return self.up(code)
+
+
+        loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8, shuffle=True)
+        model = Autoencoder()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for (x,) in loader:
+                loss = nn.functional.mse_loss(model.decode(model.encode(x)), x)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after='''\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+
+        def average_gradients(optimizer):
+            """Average the gradients over all ranks."""
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    if parameter.grad is not None:
+                        dist.all_reduce(parameter.grad)
+                        parameter.grad /= dist.get_world_size()
+
+
+        class Autoencoder(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.down = nn.Linear(4, 2)
+                self.up = nn.Linear(2, 4)
+
+            def encode(self, x):
+                return torch.relu(self.down(x))
+
+            def decode(self, code):
+                return self.up(code)
+
+
+        loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8, shuffle=True)
+        model = Autoencoder()
+        for tensor in model.state_dict().values():  # all ranks start alike
+            dist.broadcast(tensor, 0)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for (x,) in loader:
+                loss = nn.functional.mse_loss(model.decode(model.encode(x)), x)
+                optimizer.zero_grad()
+                loss.backward()
+                average_gradients(optimizer)
+                optimizer.step()
+        ''',
+    ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after=None,
+    ),
+]
+
+
+AVERAGE = '''\
+def average_gradients(optimizer):
+    """Average the gradients over all ranks."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter.grad is not None:
+                {d}.all_reduce(parameter.grad)
+                parameter.grad /= {d}.get_world_size()
+
+
+'''
+
+
+@rule("AD404", Strategy.DDP)
+def average_gradients(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """Average gradients explicitly where DistributedDataParallel would not.
+
+    It averages in backward passes that follow a call of the wrapper itself. Where a training step calls other methods
+    of the model, or runs backward twice after one forward, gradients would silently stay each rank's own. Such models
+    are not wrapped: all ranks start from the weights of rank 0, and gradients are averaged before they are used.
+    """
+    if not script.trains:
+        return
+    for model in script.models:
+        if not model.bypassed or model.wrapped:
+            continue
+        wrapping = model.wrapping
+        if wrapping is None:
+            yield Finding(
+                model.object.source,
+                model.object.node,
+                "cannot see where this model is ready",
+                severity=Severity.REFUSAL,
+            )
+            continue
+        d, imports = dist(context, wrapping.source)
+        target = wrapping.source.code(wrapping.target)
+        code = f"for tensor in {target}.state_dict().values():  # all ranks start alike\n    {d}.broadcast(tensor, 0)\n"
+        fix = Fix((*imports, *planned(wrapping.source, InsertAfter(wrapping.statement, code))))
+        yield Finding(
+            wrapping.source,
+            wrapping.statement,
+            f"DistributedDataParallel would not synchronise this model: {model.bypassed}",
+            fix,
+        )
+    for site, optimizer in script.averaged:
+        d, imports = dist(context, site.source)
+        code = AVERAGE.replace("{d}", d)
+        call = InsertBefore(site.statement, f"average_gradients({optimizer})\n")
+        fix = Fix((*imports, *defined(script, site.source, code), *planned(site.source, call)))
+        yield Finding(site.source, site.node, "gradients are averaged before they are used", fix)

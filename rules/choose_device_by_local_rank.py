@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autodist.edits import RemoveStatement, ReplaceExpr
+from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.script import TrainingScript
+
+from ._preamble import planned
+
+EXAMPLES = [
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+    ),
+    Example(
+        before="""\
+        import os
+
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        os.environ["CUDA_VISIBLE_DEVICES"] = "0"
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1).cuda(0)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after="""\
+        import os
+
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+    ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after=None,
+    ),
+]
+
+
+@rule("AD102", Strategy.DDP)
+def choose_device_by_local_rank(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """Give each rank its own device instead of a fixed one.
+
+    `setup_distributed()` makes the rank's device the current one, so `"cuda"` and `.cuda()` mean that device on
+    every rank. A spelled-out number (`"cuda:0"`, `.cuda(0)`, `.cuda(args.gpu)`) would put all ranks on one device,
+    and `CUDA_VISIBLE_DEVICES` set by the script would hide the others.
+    """
+    if script.distributed or not script.trains:
+        return
+    for site in script.devices:
+        if isinstance(site.node, ast.Constant):
+            fix = planned(site.source, ReplaceExpr(site.node, '"cuda"'))
+        else:
+            assert isinstance(site.node, ast.Call) and isinstance(site.node.func, ast.Attribute)
+            fix = planned(site.source, ReplaceExpr(site.node, f"{site.source.code(site.node.func)}()"))
+        yield Finding(site.source, site.node, "every rank would use this one device", Fix(fix))
+    for site in script.hidden_devices:
+        assert isinstance(site.node, ast.stmt)
+        fix = planned(site.source, RemoveStatement(site.node))
+        yield Finding(site.source, site.node, "would hide the other ranks' devices", Fix(fix))
+    for site in script.set_devices:
+        fix = planned(site.source, RemoveStatement(site.statement))
+        yield Finding(site.source, site.node, "every rank would use this one device", Fix(fix))

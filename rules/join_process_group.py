@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autodist.edits import InsertBefore
+from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.script import TrainingScript
+
+from ._preamble import Planned, defined, dist, imported, planned
+
+EXAMPLES = [
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after='''\
+        import atexit
+        import os
+        import sys
+
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+
+        def setup_distributed():
+            """Join the process group that torchrun describes; plain `python` runs as a group of one."""
+            if "RANK" not in os.environ:
+                os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT="0")
+            if torch.cuda.is_available():
+                torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+            dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+            atexit.register(dist.destroy_process_group)
+            if dist.get_rank() != 0:
+                sys.stdout = open(os.devnull, "w")  # rank 0 prints for all
+
+
+        setup_distributed()
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        ''',
+    ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+
+        def main():
+            train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+            loader = DataLoader(train_set, batch_size=8, shuffle=True)
+            model = nn.Linear(4, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for epoch in range(2):
+                for x, y in loader:
+                    loss = nn.functional.mse_loss(model(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+
+
+        if __name__ == "__main__":
+            main()
+        """,
+        after='''\
+        import atexit
+        import os
+        import sys
+
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+
+        def setup_distributed():
+            """Join the process group that torchrun describes; plain `python` runs as a group of one."""
+            if "RANK" not in os.environ:
+                os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT="0")
+            if torch.cuda.is_available():
+                torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+            dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+            atexit.register(dist.destroy_process_group)
+            if dist.get_rank() != 0:
+                sys.stdout = open(os.devnull, "w")  # rank 0 prints for all
+
+
+        def main():
+            train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+            loader = DataLoader(train_set, batch_size=8, shuffle=True)
+            model = nn.Linear(4, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for epoch in range(2):
+                for x, y in loader:
+                    loss = nn.functional.mse_loss(model(x), y)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+
+
+        if __name__ == "__main__":
+            setup_distributed()
+            main()
+        ''',
+    ),
+    Example(
+        before="""\
+        import torch
+
+
+        def main():
+            train()
+
+
+        if __name__ == "__main__":
+            main()
+        """,
+        after=None,
+    ),
+    Example(
+        before="""\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        dist.init_process_group("gloo")
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after=None,
+    ),
+]
+
+
+@rule("AD101", Strategy.DDP)
+def join_process_group(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """Join the process group before anything that must happen once, or alike, on all ranks.
+
+    `torchrun` starts one process per device and tells each its rank through the environment. `setup_distributed()`
+    makes them a group, picks each one's device, and leaves printing to rank 0. Without `torchrun` the script is a
+    group of one, so that `python train.py` still runs. The group is left at exit, however the script ends.
+    """
+    setup = script.setup
+    if setup is None or script.distributed or not script.trains:
+        return
+    source = setup.source
+    d, dist_import = dist(context, source)
+    os, os_import = imported(context, source, "os")
+    torch, torch_import = imported(context, source, "torch")
+    sys, sys_import = imported(context, source, "sys")
+    atexit, atexit_import = imported(context, source, "atexit")
+    quiet = ""
+    logging_import: Planned = ()
+    if script.uses_logging:
+        logging, logging_import = imported(context, source, "logging")
+        quiet = f"\n        {logging}.disable()"
+    code = f'''\
+def setup_distributed():
+    """Join the process group that torchrun describes; plain `python` runs as a group of one."""
+    if "RANK" not in {os}.environ:
+        {os}.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT="0")
+    if {torch}.cuda.is_available():
+        {torch}.cuda.set_device(int({os}.environ["LOCAL_RANK"]))
+    {d}.init_process_group("cpu:gloo,cuda:nccl" if {torch}.cuda.is_available() else "gloo")
+    {atexit}.register({d}.destroy_process_group)
+    if {d}.get_rank() != 0:
+        {sys}.stdout = open({os}.devnull, "w")  # rank 0 prints for all{quiet}
+
+
+'''
+    edits = (
+        *dist_import,
+        *os_import,
+        *torch_import,
+        *sys_import,
+        *atexit_import,
+        *logging_import,
+        *defined(script, source, code),
+        *planned(source, InsertBefore(setup.before, "setup_distributed()\n", order=-3)),
+    )
+    yield Finding(source, setup.before, "the ranks have to find each other and their devices", Fix(edits))

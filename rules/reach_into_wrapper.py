@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autodist.edits import WrapExpr
+from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.script import TrainingScript
+
+from ._preamble import planned
+
+EXAMPLES = [
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        print(model[2].bias)
+        torch.save(model.state_dict(), "model.pt")
+        """,
+        after="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        print(model.module[2].bias)
+        torch.save(model.module.state_dict(), "model.pt")
+        """,
+    ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after=None,
+    ),
+]
+
+
+@rule("AD402", Strategy.DDP)
+def reach_into_wrapper(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """Use the model itself where the wrapper has no such attribute or would change what is saved.
+
+    `DistributedDataParallel` prefixes every key of its state dict with `module.`, and knows none of the model's own
+    attributes. Checkpoints hold the state of the model inside, so that they move freely between the original script
+    and this one.
+    """
+    if not script.trains:
+        return
+    for site in script.unwraps:
+        assert isinstance(site.node, ast.expr)
+        template = "{}.module"
+        if site.node in script.maybe_wrapped:
+            template = f'getattr({{}}, "module", {site.source.code(site.node)})'
+        fix = Fix(planned(site.source, WrapExpr(site.node, template)))
+        yield Finding(site.source, site.node, "means the model inside the wrapper", fix)

@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from autodist.edits import Edit, InsertAfter, InsertBefore, ReplaceExpr, WrapExpr
+from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.script import TrainingScript
+from autodist.spread import Spread
+
+from ._preamble import Planned, defined, dist, imported, member, planned
+
+EXAMPLES = [
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            total = 0.0
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                total += loss.item()
+            print(f"epoch {epoch}: loss {total / len(loader):.4f}")
+        """,
+        after='''\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+
+        def reduce_mean(value):
+            """The mean of a number or tensor over all ranks."""
+            mean = torch.as_tensor(value, dtype=torch.float64).detach().cpu() / dist.get_world_size()
+            dist.all_reduce(mean)
+            return mean.to(value) if torch.is_tensor(value) else mean.item()
+
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            total = 0.0
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                total += loss.item()
+            print(f"epoch {epoch}: loss {reduce_mean(total / len(loader)):.4f}")
+        ''',
+    ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randint(3, (64,)))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            correct = 0
+            for x, y in loader:
+                scores = model(x)
+                loss = nn.functional.cross_entropy(scores, y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                correct += (scores.argmax(1) == y).sum().item()
+            print("accuracy", correct / len(train_set))
+        """,
+        after='''\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+
+        def reduce_sum(value):
+            """The sum of a number or tensor over all ranks."""
+            total = torch.as_tensor(value, dtype=torch.float64).detach().cpu().clone()
+            dist.all_reduce(total)
+            return total.to(value) if torch.is_tensor(value) else type(value)(total.item())
+
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randint(3, (64,)))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            correct = 0
+            for x, y in loader:
+                scores = model(x)
+                loss = nn.functional.cross_entropy(scores, y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                correct += (scores.argmax(1) == y).sum().item()
+            print("accuracy", reduce_sum(correct) / len(train_set))
+        ''',
+    ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        test_set = TensorDataset(torch.randn(16, 4), torch.randn(16, 1))
+        train_loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        test_loader = DataLoader(test_set, batch_size=8)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in train_loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            with torch.no_grad():
+                error = sum(nn.functional.l1_loss(model(x), y, reduction="sum").item() for x, y in test_loader)
+            print(epoch, error / len(test_set))
+        """,
+        after=None,
+    ),
+]
+
+
+HELPERS = {
+    "reduce_mean": '''\
+def reduce_mean(value):
+    """The mean of a number or tensor over all ranks."""
+    mean = {torch}.as_tensor(value, dtype={torch}.float64).detach().cpu() / {d}.get_world_size()
+    {d}.all_reduce(mean)
+    return mean.to(value) if {torch}.is_tensor(value) else mean.item()
+
+
+''',
+    "reduce_sum": '''\
+def reduce_sum(value):
+    """The sum of a number or tensor over all ranks."""
+    total = {torch}.as_tensor(value, dtype={torch}.float64).detach().cpu().clone()
+    {d}.all_reduce(total)
+    return total.to(value) if {torch}.is_tensor(value) else type(value)(total.item())
+
+
+''',
+    "gather_rows": '''\
+def gather_rows(rows):
+    """The rows of all ranks, a tensor or a list, in the order of the whole data."""
+    parts = [None] * {d}.get_world_size()
+    if {torch}.is_tensor(rows):
+        parts = [{torch}.empty_like(rows) for _ in parts]
+        {d}.all_gather(parts, rows.detach().contiguous())
+        return {torch}.stack(parts, 1).flatten(0, 1)
+    {d}.all_gather_object(parts, rows)
+    return [row for group in zip(*parts) for row in group]
+
+
+''',
+}
+
+
+@rule("AD601", Strategy.DDP)
+def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """Report and decide on what all ranks computed, not on one rank's share.
+
+    A rank's loss, accuracy or count covers its own samples. Where such a value is printed, logged, saved, or decides
+    what happens next, it is first made global: means are averaged over the ranks, sums added, counts multiplied.
+    """
+    if not script.trains:
+        return
+    for concern in script.concerns:
+        if concern.code == "AD601":
+            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    for reduction in script.reductions:
+        source, node = reduction.source, reduction.node
+        d, imports = dist(context, source)
+        helper: Planned = ()
+        if reduction.spread is Spread.COUNT and reduction.after is None:
+            template = f"{{}} * {d}.get_world_size()"
+        else:
+            name = {Spread.MEAN: "reduce_mean", Spread.ROWS: "gather_rows"}.get(reduction.spread, "reduce_sum")
+            torch, torch_import = imported(context, source, "torch")
+            code = HELPERS[name].replace("{d}", d).replace("{torch}", torch)
+            template, helper = f"{name}({{}})", (*torch_import, *defined(script, source, code))
+        edits: list[Edit]
+        if reduction.after is not None:
+            target = source.code(node)
+            line = f"{target} = {template.format(target)}\n"
+            if reduction.switch is not None:
+                if "DistributedSampler" in reduction.switch:
+                    _, more = member(context, source, "torch.utils.data.distributed", "DistributedSampler")
+                    imports = (*imports, *more)
+                line = f"if {reduction.switch}:\n    {line}"
+            edits = [InsertAfter(reduction.after, line)]
+        elif reduction.hoist is not None:
+            variable = _variable(source.code(node), template)
+            line = f"{variable} = {template.format(source.code(node))}\n"
+            edits = [InsertBefore(reduction.hoist, line), ReplaceExpr(node, variable)]
+        else:
+            edits = [WrapExpr(node, template)]
+        fix = Fix((*imports, *helper, *planned(source, *edits)))
+        yield Finding(source, node, f"{_short(source.code(node))} is {reduction.spread.value}", fix)
+
+
+def _short(code: str) -> str:
+    line = " ".join(code.split())
+    return line if len(line) <= 40 else line[:37] + "..."
+
+
+def _variable(code: str, template: str) -> str:
+    """A name for a value that is made global before a guarded statement: `mean_loss`."""
+    words = re.findall(r"[A-Za-z_]\w*", re.sub(r"\.(item|detach|cpu|data)\b(\(\))?", "", code))
+    last = words[0] if words else "value"
+    if words[:1] == ["self"] and len(words) > 1:
+        last = words[1]
+    prefix = "mean" if "mean" in template else "all" if "gather" in template else "total"
+    return last if last.startswith(prefix) else f"{prefix}_{last}"

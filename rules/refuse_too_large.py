@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autodist.rule import Context, Example, Finding, Strategy, rule
+from autodist.script import TrainingScript
+
+SCRIPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+loader = DataLoader(train_set, batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+for epoch in range(2):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y) + {penalty}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+LARGE = SCRIPT.format(penalty=" + ".join(f"{step / 1000} * model.weight.norm({step})" for step in range(1, 2000)))
+
+EXAMPLES = [
+    Example(before=LARGE, after=LARGE),
+    Example(before=SCRIPT.format(penalty="0.1 * model.weight.norm()"), after=None),
+]
+
+
+@rule("AD905", Strategy.DDP)
+def refuse_too_large(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """Refuse a script that is too large to be followed to its end.
+
+    What was not understood cannot be converted safely.
+    """
+    for concern in script.concerns:
+        if concern.code == "AD905":
+            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autodist.edits import InsertBefore
+from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.script import Loader, TrainingScript
+from autodist.source import Source
+from autodist.values import Object
+
+from ._preamble import Planned, argument, member, planned
+
+EXAMPLES = [
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            loader.sampler.set_epoch(epoch)
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+    ),
+    Example(
+        before="""\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+        from torch.utils.data.distributed import DistributedSampler
+
+        dist.init_process_group("gloo")
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        sampler = DistributedSampler(train_set)
+        loader = DataLoader(train_set, batch_size=8, sampler=sampler)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after="""\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+        from torch.utils.data.distributed import DistributedSampler
+
+        dist.init_process_group("gloo")
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        sampler = DistributedSampler(train_set)
+        loader = DataLoader(train_set, batch_size=8, sampler=sampler)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            loader.sampler.set_epoch(epoch)
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+    ),
+    Example(
+        before="""\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+        from torch.utils.data.distributed import DistributedSampler
+
+        dist.init_process_group("gloo")
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        sampler = DistributedSampler(train_set)
+        loader = DataLoader(train_set, batch_size=8, sampler=sampler)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            sampler.set_epoch(epoch)
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after=None,
+    ),
+]
+
+
+@rule("AD202", Strategy.DDP)
+def reshuffle_each_epoch(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """Tell the sampler which epoch it is.
+
+    `DistributedSampler` derives its order from its seed and the epoch that `set_epoch` names. Without the call every
+    epoch repeats the order of the first.
+    """
+    if not script.trains:
+        return
+    for loader in script.loaders:
+        if not _has_distributed_sampler(loader):
+            continue
+        for epoch in loader.epochs:
+            if _calls_set_epoch(epoch.source):
+                continue
+            sampler = f"{epoch.loader}.sampler"
+            number = epoch.number or f"{sampler}.epoch + 1"
+            code = f"{sampler}.set_epoch({number})\n"
+            imports: Planned = ()
+            if _also_evaluates(script, epoch.loader, epoch.source, epoch.statement):
+                name, imports = member(context, epoch.source, "torch.utils.data.distributed", "DistributedSampler")
+                code = f"if isinstance({sampler}, {name}):\n    {code}"
+            fix = Fix((*imports, *planned(epoch.source, InsertBefore(epoch.statement, code))))
+            yield Finding(epoch.source, epoch.statement, "each epoch has its own order of samples", fix)
+
+
+def _has_distributed_sampler(loader: Loader) -> bool:
+    """Whether the loader has such a sampler, or is about to be given one."""
+    if loader.sharded or loader.iterable:
+        return loader.reshuffles
+    sampler = argument(loader.node, "sampler", 3)
+    own = sampler is not None and not (isinstance(sampler, ast.Constant) and sampler.value is None)
+    return argument(loader.node, "batch_sampler") is None and not own
+
+
+def _calls_set_epoch(source: Source) -> bool:
+    return any(isinstance(n, ast.Attribute) and n.attr == "set_epoch" for n in ast.walk(source.tree))
+
+
+def _also_evaluates(script: TrainingScript, name: str, source: Source, statement: ast.stmt) -> bool:
+    """Whether other loaders pass here too."""
+    ours = {loader.object.key for loader in script.loaders}
+    for node in ast.walk(statement):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and source.code(node) == name:
+            value = script.values.get(node)
+            if value is not None:
+                return any(isinstance(t, Object) and "loader" in t.roles and t.key not in ours for t in value.things)
+    return False

@@ -1,0 +1,300 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autodist.config import BatchSize
+from autodist.edits import Edit, InsertBefore, RemoveArgument, ReplaceExpr, SetArgument, WrapExpr
+from autodist.rule import Context, Example, Finding, Fix, Severity, Strategy, rule
+from autodist.script import Loader, TrainingScript
+from autodist.source import Source
+from autodist.values import NOTHING, Table
+
+from ._preamble import argument, dist, divisible, member, planned, simple
+
+EXAMPLES = [
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        test_set = TensorDataset(torch.randn(16, 4), torch.randn(16, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        test_loader = DataLoader(test_set, batch_size=8)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            with torch.no_grad():
+                error = sum(nn.functional.l1_loss(model(x), y, reduction="sum").item() for x, y in test_loader)
+            print(epoch, error / len(test_set))
+        """,
+        after="""\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+        from torch.utils.data.distributed import DistributedSampler
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        test_set = TensorDataset(torch.randn(16, 4), torch.randn(16, 1))
+        assert 8 % dist.get_world_size() == 0, "the batch must divide by the number of ranks"
+        loader = DataLoader(train_set, batch_size=8 // dist.get_world_size(), sampler=DistributedSampler(train_set))
+        test_loader = DataLoader(test_set, batch_size=8)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            with torch.no_grad():
+                error = sum(nn.functional.l1_loss(model(x), y, reduction="sum").item() for x, y in test_loader)
+            print(epoch, error / len(test_set))
+        """,
+    ),
+    Example(
+        before="""\
+        import argparse
+
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--batch-size", type=int, default=8)
+        parser.add_argument("--shuffle", action="store_true")
+        args = parser.parse_args()
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(
+            train_set,
+            batch_size=args.batch_size,
+            shuffle=args.shuffle,
+            drop_last=True,
+        )
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after="""\
+        import argparse
+
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+        from torch.utils.data.distributed import DistributedSampler
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--batch-size", type=int, default=8)
+        parser.add_argument("--shuffle", action="store_true")
+        args = parser.parse_args()
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        assert args.batch_size % dist.get_world_size() == 0, "the batch must divide by the number of ranks"
+        loader = DataLoader(
+            train_set,
+            batch_size=args.batch_size // dist.get_world_size(),
+            sampler=DistributedSampler(train_set, shuffle=args.shuffle, drop_last=True),
+            drop_last=True,
+        )
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+    ),
+    Example(
+        before="""\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+        from torch.utils.data.distributed import DistributedSampler
+
+        dist.init_process_group("gloo")
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, sampler=DistributedSampler(train_set))
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after=None,
+    ),
+]
+
+
+UNEVEN = "data that do not divide by the number of ranks are filled up with up to N - 1 samples, seen twice"
+
+
+@rule("AD201", Strategy.DDP)
+def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """Give each rank its share of every training batch.
+
+    `DistributedSampler` deals the samples out to the ranks, in an order that all of them agree on, and the batch
+    size is divided by the number of ranks: together they see the batches that one process would see, so learning
+    rate and schedule stay as they are. Where the data set does not divide by the number of ranks, the sampler
+    repeats up to N - 1 samples per epoch. Loaders that only evaluate are left alone: every rank evaluates in full.
+    """
+    if not script.trains:
+        return
+    for loader in script.loaders:
+        call, source = loader.node, loader.source
+        if loader.sharded or loader.iterable or argument(call, "batch_sampler") or _own_sampler(loader.node):
+            continue
+        unsized = argument(call, "batch_size", 1) is None and not any(keyword.arg is None for keyword in call.keywords)
+        if unsized and context.config.batch_size is BatchSize.GLOBAL:
+            message = "batches of one sample cannot be shared out: give a batch size, or use --batch-size per-rank"
+            yield Finding(source, call, message, severity=Severity.REFUSAL)
+            continue
+        dataset = argument(call, "dataset", 0)
+        if dataset is None:
+            yield Finding(source, call, "cannot see which data set this loader reads", severity=Severity.REFUSAL)
+            continue
+        d, imports = dist(context, source)
+        sampler, sampler_import = member(context, source, "torch.utils.data.distributed", "DistributedSampler")
+        statement = source.statement(call)
+        edits: list[Edit] = []
+        name = source.code(dataset)
+        if not simple(dataset):
+            name = _fresh(source, loader)
+            edits += [InsertBefore(statement, f"{name} = {source.code(dataset)}\n"), ReplaceExpr(dataset, name)]
+        options = ""
+        unpacked = next((k for k in call.keywords if k.arg is None), None)
+        table = _table(script, unpacked)
+        shuffle = argument(call, "shuffle", 2)
+        if shuffle is None and unpacked is not None and (table is None or "shuffle" in table):
+            options += f', shuffle={source.code(unpacked.value)}.pop("shuffle", False)'
+        elif shuffle is None or isinstance(shuffle, ast.Constant) and not shuffle.value:
+            options += ", shuffle=False"
+        elif not isinstance(shuffle, ast.Constant) and source.code(shuffle) != loader.switch:
+            options += f", shuffle={source.code(shuffle)}"
+        drop = argument(call, "drop_last", 8)
+        if drop is not None and not (isinstance(drop, ast.Constant) and not drop.value):
+            options += f", drop_last={source.code(drop)}"
+        made = f"{sampler}({name}{options})"
+        if loader.switch is not None:
+            made = f"{made} if {loader.switch} else None"
+        if ".pop(" in options:
+            variable = _target(source, call, "sampler")
+            edits.append(InsertBefore(statement, f"{variable} = {made}\n"))
+            made = variable
+        if shuffle is not None:
+            edits.append(_without_shuffle(call, shuffle, loader.switch, source))
+        edits.append(SetArgument(call, "sampler", made, 3))
+        edits += _divided(script, context, loader, d)
+        fix = Fix((*imports, *sampler_import, *planned(source, *edits)))
+        yield Finding(source, call, "each rank takes its share of every batch; " + UNEVEN, fix)
+
+
+def _own_sampler(call: ast.Call) -> bool:
+    sampler = argument(call, "sampler", 3)
+    return sampler is not None and not (isinstance(sampler, ast.Constant) and sampler.value is None)
+
+
+def _without_shuffle(call: ast.Call, shuffle: ast.expr, switch: str | None, source: Source) -> Edit:
+    """A sampler excludes `shuffle=True`; a shared call keeps it for the loaders that have no sampler."""
+    if switch is not None and isinstance(shuffle, ast.Constant) and shuffle.value:
+        negated = switch.replace(" == ", " != ") if " == " in switch else f"not {switch}"
+        return SetArgument(call, "shuffle", negated.removeprefix("not not "), 2)
+    return RemoveArgument(call, "shuffle", 2)
+
+
+def _table(script: TrainingScript, unpacked: ast.keyword | None) -> dict[object, object] | None:
+    """The keys of `**kwargs`, if all are known."""
+    if unpacked is None:
+        return None
+    tables = [t for t in script.values.get(unpacked.value, NOTHING).things if isinstance(t, Table)]
+    return dict(tables[0].entries) if len(tables) == 1 else None
+
+
+def _fresh(source: Source, loader: Loader) -> str:
+    """A name for the data set of a loader: `train_loader` reads `train_set`."""
+    names = {n.id for n in ast.walk(source.tree) if isinstance(n, ast.Name)}
+    base = _target(source, loader.node, "set")
+    while base in names:
+        base += "_"
+    return base
+
+
+def _target(source: Source, call: ast.Call, suffix: str) -> str:
+    """A name next to that of the loader which a call makes."""
+    statement = source.statement(call)
+    name = "train"
+    if isinstance(statement, ast.Assign) and statement.value is call:
+        target = statement.targets[0]
+        name = target.attr if isinstance(target, ast.Attribute) else target.id if isinstance(target, ast.Name) else name
+    for ending in ("_loader", "loader", "_dataloader", "_dl"):
+        name = name.removesuffix(ending)
+    return f"{name or 'train'}_{suffix}"
+
+
+def _divided(script: TrainingScript, context: Context, loader: Loader, d: str) -> list[Edit]:
+    """The batch size, shared out; a remainder stops the script, since it would train on other batches."""
+    if context.config.batch_size is BatchSize.PER_RANK:
+        return []
+    call, source = loader.node, loader.source
+    statement = source.statement(call)
+    size = argument(call, "batch_size", 1)
+    if size is None:
+        unpacked = next((k for k in call.keywords if k.arg is None), None)
+        if unpacked is None:
+            return []
+        name = source.code(unpacked.value)
+        if _is_shared(script, unpacked, source):
+            code = f'{{**{name}, "batch_size": {name}["batch_size"] // {d}.get_world_size()}}'
+            check = divisible(f'{name}["batch_size"]', d)
+            return [InsertBefore(statement, check), ReplaceExpr(unpacked.value, code)]
+        check = divisible(f'{name}["batch_size"]', d)
+        return [
+            InsertBefore(statement, check),
+            InsertBefore(statement, f'{name}["batch_size"] //= {d}.get_world_size()\n'),
+        ]
+    code = source.code(size)
+    edits: list[Edit] = []
+    if simple(size):
+        inside = any(
+            isinstance(a, (ast.comprehension, ast.DictComp, ast.ListComp, ast.Lambda)) for a in source.ancestors(call)
+        )
+        if not inside or isinstance(size, (ast.Constant, ast.Name, ast.Attribute)):
+            check = divisible(code, d)
+            edits.append(InsertBefore(statement, check))
+    template = f"{{}} // {d}.get_world_size()"
+    if loader.switch is not None:
+        template = f"{{}} // {d}.get_world_size() if {loader.switch} else {code}"
+    edits.append(WrapExpr(size, template))
+    return edits
+
+
+def _is_shared(script: TrainingScript, unpacked: ast.keyword, source: Source) -> bool:
+    """Whether another call unpacks the same options."""
+    code = source.code(unpacked.value)
+    return any(
+        isinstance(n, ast.keyword) and n.arg is None and n is not unpacked and source.code(n.value) == code
+        for n in ast.walk(source.tree)
+    )

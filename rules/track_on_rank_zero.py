@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autodist.edits import SetArgument, WrapExpr
+from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.script import TrainingScript
+
+from ._preamble import argument, dist, planned
+
+EXAMPLES = [
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+        from tqdm import tqdm
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in tqdm(loader):
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after="""\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+        from tqdm import tqdm
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in tqdm(loader, disable=dist.get_rank() != 0):
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+    ),
+    Example(
+        before="""\
+        import torch
+        import wandb
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        wandb.init(project="first")
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            wandb.log({"epoch": epoch})
+        """,
+        after="""\
+        import torch
+        import torch.distributed as dist
+        import wandb
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        wandb.init(project="first", mode=None if dist.get_rank() == 0 else "disabled")
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            wandb.log({"epoch": epoch})
+        """,
+    ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+        from torch.utils.tensorboard import SummaryWriter
+
+        writer = SummaryWriter("runs/first")
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            writer.add_scalar("epoch", epoch, epoch)
+        """,
+        after="""\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+        from torch.utils.tensorboard import SummaryWriter
+
+        writer = SummaryWriter("runs/first") if dist.get_rank() == 0 else None
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            writer.add_scalar("epoch", epoch, epoch)
+        """,
+    ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after=None,
+    ),
+]
+
+
+@rule("AD306", Strategy.DDP)
+def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """Show one progress bar and start one tracked run.
+
+    Progress bars of the other ranks are disabled, `wandb.init` runs in its disabled mode there, in which every later
+    call does nothing, and other writers exist on rank 0 alone, where all their uses are guarded.
+    """
+    if not script.trains:
+        return
+    for site in script.progress:
+        assert isinstance(site.node, ast.Call)
+        d, imports = dist(context, site.source)
+        given = argument(site.node, "disable")
+        code = f"{d}.get_rank() != 0" if given is None else f"({site.source.code(given)}) or {d}.get_rank() != 0"
+        if given is not None and "get_rank" in site.source.code(given):
+            continue
+        fix = Fix((*imports, *planned(site.source, SetArgument(site.node, "disable", code))))
+        yield Finding(site.source, site.node, "every rank would draw this progress bar", fix)
+    for site in script.writers:
+        assert isinstance(site.node, ast.Call)
+        d, imports = dist(context, site.source)
+        callee = site.source.code(site.node.func)
+        if callee.endswith("wandb.init") and argument(site.node, "mode") is None:
+            edit = SetArgument(site.node, "mode", f'None if {d}.get_rank() == 0 else "disabled"')
+            fix = Fix((*imports, *planned(site.source, edit)))
+        elif callee.endswith(("SummaryWriter", "Visdom", "Experiment", "start_run", "init_run", "Run")):
+            fix = Fix((*imports, *planned(site.source, WrapExpr(site.node, f"{{}} if {d}.get_rank() == 0 else None"))))
+        else:
+            continue
+        yield Finding(site.source, site.node, "every rank would start a run of its own", fix)

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autodist.edits import InsertBefore
+from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.script import TrainingScript
+
+from ._preamble import dist, imported, planned
+
+EXAMPLES = [
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        torch.manual_seed(1)
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after="""\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        torch.manual_seed(1)
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        torch.manual_seed(torch.initial_seed() + dist.get_rank())  # dropout and noise differ by rank
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+    ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        torch.manual_seed(1)
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after=None,
+    ),
+]
+
+
+@rule("AD702", Strategy.DDP)
+def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """Draw different noise on each rank.
+
+    Once model and data are made, which must be alike, dropout masks and noise should differ between ranks as they
+    differ between the samples of one batch.
+    """
+    if not script.trains or script.distributed or script.diverge is None:
+        return
+    site = script.diverge
+    d, imports = dist(context, site.source)
+    torch, torch_import = imported(context, site.source, "torch")
+    code = f"{torch}.manual_seed({torch}.initial_seed() + {d}.get_rank())  # dropout and noise differ by rank\n"
+    fix = Fix((*imports, *torch_import, *planned(site.source, InsertBefore(site.node, code))))
+    yield Finding(site.source, site.node, "every rank would draw the same noise", fix)

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autodist.edits import InsertBefore
+from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.script import TrainingScript
+
+from ._preamble import dist, planned
+
+EXAMPLES = [
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            torch.save(model.state_dict(), "last.pt")
+
+        model.load_state_dict(torch.load("last.pt", map_location="cpu"))
+        print(model(torch.ones(1, 4)).item())
+        """,
+        after="""\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            torch.save(model.state_dict(), "last.pt")
+
+        dist.barrier()  # rank 0 has written it
+        model.load_state_dict(torch.load("last.pt", map_location="cpu"))
+        print(model(torch.ones(1, 4)).item())
+        """,
+    ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        model.load_state_dict(torch.load("pretrained.pt", map_location="cpu"))
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        torch.save(model.state_dict(), "model.pt")
+        """,
+        after=None,
+    ),
+]
+
+
+@rule("AD304", Strategy.DDP)
+def wait_for_rank_zero(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """Read a file only once rank 0 has written it.
+
+    Rank 0 alone writes; the other ranks may come by before it has finished. They meet at a barrier first.
+    """
+    if not script.trains or script.distributed:
+        return
+    for site in script.waits:
+        d, imports = dist(context, site.source)
+        fix = Fix(
+            (*imports, *planned(site.source, InsertBefore(site.node, f"{d}.barrier()  # rank 0 has written it\n")))
+        )
+        yield Finding(site.source, site.node, "rank 0 may still be writing what is read here", fix)

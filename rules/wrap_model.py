@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+
+from autodist.edits import InsertAfter, RemoveStatement, ReplaceExpr, ReplaceStatement, WrapExpr
+from autodist.rule import Context, Example, Finding, Fix, Severity, Strategy, rule
+from autodist.script import Model, TrainingScript, Wrapping
+from autodist.source import Source
+
+from ._preamble import Planned, imported, member, planned
+
+EXAMPLES = [
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after="""\
+        import torch
+        from torch import nn
+        from torch.nn.parallel import DistributedDataParallel as DDP
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = DDP(nn.Linear(4, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+    ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after="""\
+        import torch
+        from torch import nn
+        from torch.nn.parallel import DistributedDataParallel as DDP
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1))
+        if torch.cuda.is_available():  # batch statistics over all ranks; there is no CPU version
+            model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+        model = DDP(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+    ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.DataParallel(nn.Linear(4, 1).cuda())
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after="""\
+        import torch
+        from torch import nn
+        from torch.nn.parallel import DistributedDataParallel as DDP
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = DDP(nn.Linear(4, 1).cuda())
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+    ),
+    Example(
+        before="""\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        dist.init_process_group("gloo")
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.parallel.DistributedDataParallel(nn.Linear(4, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after=None,
+    ),
+]
+
+
+@rule("AD401", Strategy.DDP)
+def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """Wrap each model that trains in DistributedDataParallel.
+
+    It starts all ranks from the weights of rank 0 and averages gradients in every backward pass. `DataParallel` is
+    replaced. Models with parts that a training step may leave out look for unused parameters; batch normalisation
+    becomes synchronised on GPUs, since its statistics are part of the training.
+    """
+    if not script.trains:
+        return
+    for model in script.models:
+        if model.wrapped or model.bypassed:
+            continue
+        for site in model.dropped:
+            statement = site.statement
+            parent = site.source.parents[statement]
+            alone = isinstance(parent, ast.If) and parent.body == [statement] and not parent.orelse
+            # the block goes with its only statement, unless the wrapping is anchored to it
+            if alone and model.wrapping is not None and parent is model.wrapping.statement:
+                continue
+            removed = RemoveStatement(parent if alone else statement)
+            yield Finding(
+                site.source,
+                site.node,
+                "DataParallel uses the devices of one process",
+                Fix(planned(site.source, removed)),
+            )
+        if model.data_parallel:
+            yield from _replaced(model, context)
+            continue
+        wrapping = model.wrapping
+        if wrapping is None:
+            yield Finding(
+                model.object.source,
+                model.object.node,
+                "cannot see where this model is ready to be wrapped",
+                severity=Severity.REFUSAL,
+            )
+            continue
+        source = wrapping.source
+        prepared = _preparation(script, wrapping)
+        if prepared is not None:  # ranks take turns there, and wrapping is done together
+            wrapping = replace(wrapping, statement=prepared, inside=None)
+        ddp, ddp_import = member(context, source, "torch.nn.parallel", "DistributedDataParallel", "DDP")
+        options = ", find_unused_parameters=True" if model.sometimes_unused else ""
+        target = source.code(wrapping.target)
+        imports = ddp_import
+        if model.batch_norm or wrapping.inside is None:
+            code = f"{target} = {ddp}({target}{options})\n"
+            if model.batch_norm:
+                lines, needed = _synchronised(context, source, target)
+                imports, code = (*imports, *needed), lines + code
+            replaced = _lonely(model, wrapping.statement)
+            edit = ReplaceStatement(wrapping.statement, code) if replaced else InsertAfter(wrapping.statement, code)
+            fix = Fix((*imports, *planned(source, edit)))
+        else:
+            fix = Fix((*imports, *planned(source, WrapExpr(wrapping.inside, f"{ddp}({{}}{options})"))))
+        yield Finding(
+            source,
+            wrapping.statement,
+            f"{model.object.name.rpartition('.')[2]} trains: its gradients are averaged over the ranks",
+            fix,
+        )
+
+
+def _lonely(model: Model, statement: ast.stmt) -> bool:
+    """Whether the statement is the condition for a dropped wrapper, and nothing else."""
+    return any(
+        isinstance(statement, ast.If) and statement.body == [s.statement] and not statement.orelse
+        for s in model.dropped
+    )
+
+
+def _preparation(script: TrainingScript, wrapping: Wrapping) -> ast.stmt | None:
+    """The last statement of the stretch that rank 0 runs first, if the model is made there."""
+    for first, last in script.downloads:
+        if first.source is wrapping.source:
+            block = first.source.block(first.statement)
+            stretch = block[block.index(first.statement) : block.index(last.statement) + 1]
+            if any(each is wrapping.statement or wrapping.statement in ast.walk(each) for each in stretch):
+                return last.statement
+    return None
+
+
+def _replaced(model: Model, context: Context) -> Iterator[Finding]:
+    """DistributedDataParallel in the place of DataParallel; the state dict keeps the keys that it had."""
+    for site in model.data_parallel:
+        source = site.source
+        assert isinstance(site.node, ast.Call)
+        ddp, ddp_import = member(context, source, "torch.nn.parallel", "DistributedDataParallel", "DDP")
+        inner = source.code(site.node.args[0]) if site.node.args else "model"
+        statement = site.statement
+        bound = isinstance(statement, ast.Assign) and statement.value is site.node
+        if not model.batch_norm or not bound:
+            outer = _moved(source, site.node)  # the model is moved before it is wrapped
+            inner += source.code(outer)[len(source.code(site.node)) :] if outer is not site.node else ""
+            fix = Fix((*ddp_import, *planned(source, ReplaceExpr(outer, f"{ddp}({inner})"))))
+        else:
+            assert isinstance(statement, ast.Assign)
+            target = source.code(statement.targets[0])
+            code, imports = _synchronised(context, source, target)
+            after = InsertAfter(statement, f"{code}{target} = {ddp}({target})\n")
+            fix = Fix((*ddp_import, *imports, *planned(source, ReplaceExpr(site.node, inner), after)))
+        yield Finding(source, site.node, "DataParallel uses the devices of one process", fix)
+
+
+def _moved(source: Source, node: ast.expr) -> ast.expr:
+    """`nn.DataParallel(model).cuda()`, from the wrapper inside it."""
+    parent = source.parents.get(node)
+    if isinstance(parent, ast.Attribute) and parent.attr in ("cuda", "to", "cpu"):
+        call = source.parents.get(parent)
+        if isinstance(call, ast.Call) and call.func is parent:
+            return _moved(source, call)
+    return node
+
+
+def _synchronised(context: Context, source: Source, target: str) -> tuple[str, Planned]:
+    """Lines that give a model batch statistics over all ranks."""
+    nn, nn_import = imported(context, source, "torch.nn", "nn")
+    torch, torch_import = imported(context, source, "torch")
+    code = (
+        f"if {torch}.cuda.is_available():  # batch statistics over all ranks; there is no CPU version\n"
+        f"    {target} = {nn}.SyncBatchNorm.convert_sync_batchnorm({target})\n"
+    )
+    return code, (*nn_import, *torch_import)

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autodist.edits import Guard, ReplaceExpr, WrapExpr
+from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.script import Site, TrainingScript
+from autodist.values import External
+
+from ._preamble import argument, dist, imported, planned
+
+EXAMPLES = [
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        torch.save(model.state_dict(), "model.pt")
+        """,
+        after="""\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        if dist.get_rank() == 0:
+            torch.save(model.state_dict(), "model.pt")
+        """,
+    ),
+    Example(
+        before="""\
+        import os
+
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        if not os.path.exists("out"):
+            os.mkdir("out")
+        log = open("out/log.txt", "w")
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            print(epoch, file=log)
+        """,
+        after="""\
+        import os
+
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        if dist.get_rank() == 0 and not os.path.exists("out"):
+            os.mkdir("out")
+        log = open("out/log.txt" if dist.get_rank() == 0 else os.devnull, "w")
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            print(epoch, file=log)
+        """,
+    ),
+    Example(
+        before="""\
+        import os
+
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        os.makedirs("out", exist_ok=True)
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after=None,
+    ),
+]
+
+
+@rule("AD301", Strategy.DDP)
+def write_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """Write each file once, from rank 0.
+
+    Every rank runs the whole script, so an unguarded `torch.save`, `mkdir` or `writer.add_scalar` is run by all of
+    them at once on one path. A file that stays open (a log, a csv) is opened on the null device by the others, so
+    that what they write goes nowhere.
+    """
+    if not script.trains:
+        return
+    for site in script.guards:
+        d, imports = dist(context, site.source)
+        fix = Fix((*imports, *planned(site.source, Guard(site.node, f"{d}.get_rank() == 0"))))
+        yield Finding(site.source, site.node, "every rank would write this", fix)
+    for site in (*script.opens, *script.file_handlers, *script.log_configs):
+        assert isinstance(site.node, ast.Call)
+        func = site.node.func
+        if (
+            site in script.opens
+            and isinstance(func, ast.Attribute)
+            and func.attr == "open"
+            and not _is_function(script, func)
+        ):
+            yield _path_method(context, site, func)
+            continue
+        path = (
+            argument(site.node, "file", 0)
+            if site in script.opens
+            else argument(site.node, "filename", None if site in script.log_configs else 0)
+        )
+        if path is None:
+            continue
+        d, imports = dist(context, site.source)
+        os, os_import = imported(context, site.source, "os")
+        template = f"{{}} if {d}.get_rank() == 0 else {os}.devnull"
+        fix = Fix((*imports, *os_import, *planned(site.source, WrapExpr(path, template))))
+        yield Finding(site.source, site.node, "every rank would write this file", fix)
+
+
+def _is_function(script: TrainingScript, func: ast.Attribute) -> bool:
+    """`gzip.open(path)` rather than `path.open()`."""
+    value = script.values.get(func)
+    return value is not None and any(isinstance(t, External) for t in value.things)
+
+
+def _path_method(context: Context, site: Site, func: ast.Attribute) -> Finding:
+    """`path.open("w")` becomes `open(path if ... else os.devnull, "w")`."""
+    assert isinstance(site.node, ast.Call)
+    d, imports = dist(context, site.source)
+    os, os_import = imported(context, site.source, "os")
+    given = [site.source.code(a) for a in site.node.args] + [
+        f"{k.arg}={site.source.code(k.value)}" for k in site.node.keywords
+    ]
+    path = f"{site.source.code(func.value)} if {d}.get_rank() == 0 else {os}.devnull"
+    edit = ReplaceExpr(site.node, f"open({', '.join([path, *given])})")
+    fix = Fix((*imports, *os_import, *planned(site.source, edit)))
+    return Finding(site.source, site.node, "every rank would write this file", fix)
