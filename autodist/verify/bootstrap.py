@@ -1,0 +1,206 @@
+"""Runs one unmodified script under the probes. This is the user's process: standard library and torch only.
+
+The process never returns to its caller. It leaves by ``os._exit`` once the trace is complete, because the teardown of
+gloo groups hangs or aborts for right scripts too.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import faulthandler
+import gc
+import io
+import logging
+import os
+import signal
+import sys
+import time
+import traceback
+import types
+from pathlib import Path
+from typing import NoReturn
+
+from autodist.verify.plan import ProcessPlan
+from autodist.verify.probes import ProbeContext
+from autodist.verify.probes.batchnorm import BatchNormProbe
+from autodist.verify.probes.clock import ClockProbe
+from autodist.verify.probes.data import DataProbe
+from autodist.verify.probes.digest import Digester
+from autodist.verify.probes.files import FilesProbe
+from autodist.verify.probes.group import GroupProbe
+from autodist.verify.probes.precision import PrecisionProbe
+from autodist.verify.probes.randomness import RandomnessProbe
+from autodist.verify.probes.streams import RandomStreams
+from autodist.verify.probes.training import TrainingProbe
+from autodist.verify.replay import Replay
+from autodist.verify.trace import TraceWriter
+
+PARENT_DEATH_SIGNAL = 1
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent dies, however that happens."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
+
+class Bootstrap:
+    """One script in one process."""
+
+    def __init__(self, plan: ProcessPlan) -> None:
+        self._plan = plan
+        self._stacks = open(plan.record("stacks"), "w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
+        self._trace = TraceWriter(plan.record("trace"), plan.root)
+        self._files: FilesProbe | None = None
+        self._stopped = False
+
+    def run(self) -> NoReturn:
+        """Install the probes, run the script, leave."""
+        plan = self._plan
+        faulthandler.enable(self._stacks)
+        faulthandler.register(signal.SIGUSR1, file=self._stacks, all_threads=True)
+        os.environ.update(plan.env)
+        os.chdir(plan.cwd)
+        self._open_output()
+        self._install()
+        code = 0
+        error: BaseException | None = None
+        try:
+            self._execute()
+        except SystemExit as ending:
+            code = self._exit_code(ending)
+            error = ending if code else None
+        except BaseException as failure:
+            traceback.print_exc()
+            code, error = 1, failure
+        self._leave(code, error)
+
+    def _open_output(self) -> None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
+        sys.stdout = open(1, "w", buffering=1, encoding="utf-8", closefd=False)  # noqa: SIM115
+        errors = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+        sys.stderr = errors
+        sys.__dict__.update(__stdout__=sys.stdout, __stderr__=sys.stderr)
+
+    def _install(self) -> None:
+        import torch
+
+        plan = self._plan
+        torch.set_num_threads(1)
+        if plan.device == "cpu":
+            hide_accelerators()
+        streams = RandomStreams(plan.seed)
+        replay = Replay.read(Path(plan.replay)) if plan.replay else None
+        context = ProbeContext(plan, self._trace, streams, replay)
+        digester = Digester()
+        self._trace.emit("start", role=plan.role, rank=plan.rank, world=plan.world, torch=torch.__version__)
+        # an unseeded script starts differently on every rank, as in real life; the original starts as rank 0 does
+        streams.reseed("start", plan.rank)
+        streams.start_from(replay.seeds if replay is not None else {})
+        RandomnessProbe(context).install()
+        PrecisionProbe(context).install()
+        DataProbe(context).install()
+        TrainingProbe(context, digester, self._stop_after_steps).install()
+        BatchNormProbe(context).install()
+        GroupProbe(context).install()
+        self._files = FilesProbe(context, digester)
+        self._files.install()
+        ClockProbe(context).install()
+
+    def _execute(self) -> None:
+        """As ``python script.py args`` does: the script is the real ``__main__``."""
+        plan = self._plan
+        sys.argv = [plan.script, *plan.args]
+        sys.path[0:0] = [os.path.dirname(plan.script)]
+        main = types.ModuleType("__main__")
+        main.__dict__.update(__file__=plan.script, __builtins__=__builtins__)
+        sys.modules["__main__"] = main
+        code = compile(Path(plan.script).read_bytes(), plan.script, "exec", dont_inherit=True)
+        exec(code, main.__dict__)
+
+    @staticmethod
+    def _exit_code(ending: SystemExit) -> int:
+        if ending.code is None:
+            return 0
+        if isinstance(ending.code, int):
+            return ending.code
+        print(ending.code, file=sys.stderr)
+        return 1
+
+    def _stop_after_steps(self) -> NoReturn:
+        self._stopped = True
+        self._leave(0, None)
+
+    def _leave(self, code: int, error: BaseException | None) -> NoReturn:
+        if self._files is not None:
+            self._files.stop()
+        if not self._stopped and error is None:
+            atexit._run_exitfuncs()
+        logging.shutdown()
+        flush_open_files()
+        self._trace.muted = False
+        self._trace.emit(
+            "end",
+            code=code,
+            error=type(error).__name__ if error is not None else None,
+            message=str(error)[:2000] if error is not None else "",
+            site=self._site_of(error),
+            traceback="".join(traceback.format_exception(error))[-6000:] if error is not None else "",
+            stopped=self._stopped,
+            time=time.monotonic(),
+        )
+        self._trace.flush()
+        self._plan.record("ended").touch()
+        if code == 0:
+            self._wait_for_others()
+        os._exit(code)
+
+    def _site_of(self, error: BaseException | None) -> str:
+        if error is None:
+            return ""
+        lines = [
+            frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(self._plan.root)
+        ]
+        if not lines:
+            return "?"
+        return f"{os.path.relpath(lines[-1].filename, self._plan.root)}:{lines[-1].lineno}"
+
+    def _wait_for_others(self) -> None:
+        """A rank that left would break the connections of those that still need it, and hide who waits for whom."""
+        if self._plan.role == "original":
+            return
+        others = [Path(self._plan.records) / f"rank{rank}.ended" for rank in range(self._plan.world)]
+        while not all(path.exists() for path in others):
+            time.sleep(0.01)
+
+
+def hide_accelerators() -> None:
+    """The run is to be on CPU, whatever the script does to ``CUDA_VISIBLE_DEVICES``."""
+    import torch
+
+    torch.cuda.is_available = lambda: False
+    torch.cuda.device_count = lambda: 0
+    if hasattr(torch, "accelerator"):
+        torch.accelerator.is_available = lambda *args, **kwargs: False
+
+
+def flush_open_files() -> None:
+    """Write out what the script left in the buffers of files it never closed."""
+    for each in gc.get_objects():
+        if issubclass(type(each), (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)):
+            try:
+                if not each.closed:
+                    each.flush()
+            except (OSError, ValueError):
+                continue
+
+
+def main() -> NoReturn:
+    """``python -m autodist.verify.bootstrap PLAN``: one process that was not forked."""
+    die_with_parent()
+    Bootstrap(ProcessPlan.from_json(Path(sys.argv[1]).read_text(encoding="utf-8"))).run()
+
+
+if __name__ == "__main__":
+    main()

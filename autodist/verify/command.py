@@ -1,0 +1,96 @@
+"""``autodist verify``: the command line around ``verify``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Literal, TextIO
+
+from autodist.errors import AutodistError
+from autodist.verify.page import write_page
+from autodist.verify.plan import Device, Dtype
+from autodist.verify.progress import progress_for_terminal
+from autodist.verify.proof import verify
+from autodist.verify.verdict import Verdict, WorldVerdict
+
+INTERRUPTED = 130
+
+
+def verify_command(
+    before: Path,
+    after: Path,
+    args: Sequence[str] = (),
+    *,
+    nproc: Sequence[int] = (2,),
+    steps: int | None = None,
+    dtype: Dtype = "float64",
+    device: Device | Literal["auto"] = "auto",
+    timeout: float = 600.0,
+    env: Mapping[str, str] | None = None,
+    workdir: Path | None = None,
+    keep: Path | None = None,
+    output_format: str = "text",
+    report: Path | None = None,
+    stream: TextIO | None = None,
+) -> int:
+    """Verify, say what came out, and return the exit code: 0 equal, 1 not, 2 bad usage."""
+    stream = stream or sys.stdout
+    try:
+        verdict = verify(
+            before,
+            after,
+            nproc,
+            args,
+            steps=steps,
+            dtype=dtype,
+            device=device,
+            timeout=timeout,
+            env=env,
+            workdir=workdir,
+            keep=keep,
+            progress=progress_for_terminal(),
+        )
+    except AutodistError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted, all processes of the verification are gone", file=sys.stderr)
+        return INTERRUPTED
+    if report is not None:
+        write_page(verdict, report)
+    stream.write(as_json(verdict) if output_format == "json" else as_text(verdict))
+    return verdict.exit_code
+
+
+def as_json(verdict: Verdict) -> str:
+    """Everything, for programs."""
+    content = asdict(verdict)
+    content["outcome"] = verdict.outcome.value
+    return json.dumps(content, indent=2) + "\n"
+
+
+def as_text(verdict: Verdict) -> str:
+    """What a person wants to know, worst first."""
+    return "".join(world_text(world) for world in verdict.worlds)
+
+
+def world_text(world: WorldVerdict) -> str:
+    """One number of ranks."""
+    lines = [f"{world.outcome.value.upper()} on {world.nproc} ranks in {world.dtype}: {world.reason}"]
+    if world.deviations and world.tolerance is not None:
+        lines.append(
+            f"  largest relative deviation over {world.steps} steps: "
+            f"loss {world.largest('loss'):.1e} (tolerance {world.tolerance.loss:.0e}), "
+            f"gradient {world.largest('gradient'):.1e} ({world.tolerance.gradient:.0e}), "
+            f"parameters {world.largest('parameters'):.1e} ({world.tolerance.parameters:.0e})"
+        )
+    if world.cause is not None:
+        lines.append(f"  likely cause: {world.cause}")
+    lines += [f"  {'step ' + str(each.step) + ' ' if each.step is not None else ''}{each}" for each in world.findings]
+    lines += [f"  note: {each}" for each in world.notes]
+    if world.seconds:
+        lines.append("  " + ", ".join(f"{name} {seconds:.1f} s" for name, seconds in world.seconds.items()))
+    return "\n".join(lines) + "\n"

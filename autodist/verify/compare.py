@@ -1,0 +1,362 @@
+"""Optimizer steps of the ranks against those of the original: loss, gradients, parameters, learning rate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from autodist.verify.trace import Digest, Group, RunTrace, Step
+from autodist.verify.verdict import Deviation, Finding, Tolerance
+
+SHARD = 4
+"""Position of the mark of a shard in a digest."""
+HISTORY = 10
+CALM_STEPS = 3
+GROWTH = 30.0
+"""Rounding may grow by so much within ``HISTORY`` steps after so many calm ones; a fault appears at once."""
+SENSITIVITY = 30.0
+"""Parameters that are apart by rounding may put losses and gradients apart by so many times more."""
+
+TOLERANCES = {
+    "float64": Tolerance(
+        loss=1e-9, gradient=1e-9, parameters=1e-7, printed=1e-7, small_gradient=1e-3, small_parameter=0.0, growth=1e-3
+    ),
+    "float32": Tolerance(
+        loss=1e-3, gradient=1e-2, parameters=1e-1, printed=5e-3, small_gradient=1.0, small_parameter=1.0, growth=1e-1
+    ),
+}
+
+
+@dataclass
+class StepComparison:
+    """All steps of one pair of runs."""
+
+    deviations: list[Deviation] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    first: int | None = None
+    """The first step with a finding."""
+    rows: int | None = None
+    """Rows of the original's batch, as far as it is known that the ranks share them."""
+    undivided: dict[str, set[tuple[float, ...]]] = field(default_factory=dict)
+    """What models got as a whole on every rank, by call."""
+    recent: dict[str, list[float]] = field(default_factory=dict)
+    """The last deviations of each quantity, to tell rounding that grows from a fault that appears."""
+    grown: float = 0.0
+    """The largest deviation that is explained by rounding that grew beyond the tolerance."""
+    gaps: dict[int, float] = field(default_factory=dict)
+    """How far the parameters of each optimizer were apart before this step."""
+    diverged: bool = False
+    """Rounding has grown so far that later values cannot be compared."""
+
+    def exceeds(self, step: int, quantity: str, deviation: float, tolerance: float, growth: float) -> bool:
+        """More than the tolerance, and not the slow growth of rounding in a training that amplifies it."""
+        if self.diverged:
+            return False
+        history = self.recent.setdefault(quantity, [])
+        usual = max(history[-HISTORY:], default=0.0)
+        history.append(deviation)
+        if deviation <= tolerance:
+            return False
+        calm = len(history) > CALM_STEPS and max(history[:CALM_STEPS]) <= tolerance / 10
+        grows = calm and deviation <= GROWTH * usual
+        if not grows and deviation > SENSITIVITY * max(self.gaps.values(), default=0.0):
+            return True
+        self.grown = max(self.grown, deviation)
+        if deviation > growth:
+            self.diverged = True
+            message = f"rounding has grown to {deviation:.0e} from step to step: nothing can be said about later steps"
+            self.add(step, "rounding", message, None)
+        return False
+
+    def add(self, step: int, kind: str, message: str, site: str | None, ratio: float | None = None) -> None:
+        """Note a deviation, once a kind."""
+        if self.first is None or step < self.first:
+            self.first = step
+        if not any(finding.kind == kind for finding in self.findings):
+            self.findings.append(Finding(kind, message, site, step, ratio=ratio))
+
+
+def distance(first: Digest, second: Digest) -> float:
+    """An estimate of the norm of the difference of two tensors."""
+    squares = [(a - b) ** 2 for a, b in zip(first[1:4], second[1:4], strict=True)]
+    return max(math.sqrt(sum(squares) / len(squares)), abs(first[0] - second[0]))
+
+
+def assembled(parts: Sequence[Digest | None]) -> Digest | None:
+    """The digest of the whole tensor: one rank's copy of it, or the sum of the shards."""
+    present = [part for part in parts if part is not None]
+    if not present:
+        return None
+    if len(present[0]) <= SHARD:
+        return present[0]
+    columns = list(zip(*present, strict=True))
+    return [math.sqrt(sum(norm**2 for norm in columns[0])), *(sum(column) for column in columns[1:4])]
+
+
+def spread(parts: Sequence[Digest | None], floor: float) -> float:
+    """How far the copies of one tensor are apart between ranks; shards have no copies."""
+    present = [part for part in parts if part is not None]
+    if not present or len(present[0]) > SHARD:
+        return 0.0
+    scale = max(max(part[0] for part in present), floor, 1e-300)
+    apart = max(distance(present[0], part) for part in present) / scale
+    return apart if len(present) == len(parts) else max(apart, 1.0 if max(part[0] for part in present) > floor else 0.0)
+
+
+def whole_norm(groups: Sequence[Group]) -> float:
+    """The norm of all gradients of an optimizer together."""
+    return math.sqrt(sum(each[0] ** 2 for group in groups for each in group.gradients if each is not None))
+
+
+def whole_norm_of_parameters(groups: Sequence[Group]) -> float:
+    """The norm of all parameters of an optimizer together."""
+    return math.sqrt(sum(each[0] ** 2 for group in groups for each in group.parameters if each is not None))
+
+
+def compare_steps(original: RunTrace, ranks: Sequence[RunTrace], tolerance: Tolerance) -> StepComparison:
+    """Go through the steps of all processes side by side."""
+    result = StepComparison()
+    counts = [len(rank.steps) for rank in ranks]
+    if len(set(counts)) > 1:
+        result.add(
+            min(counts), "steps-per-rank", f"the ranks take different numbers of optimizer steps: {counts}", None
+        )
+    elif counts[0] != len(original.steps):
+        message = f"the ranks take {counts[0]} optimizer steps, the original {len(original.steps)}"
+        result.add(min(counts[0], len(original.steps)), "step-count", message, None)
+    compare_initial(original, ranks, tolerance, result)
+    compare_rows(original, ranks, result)
+    scale = 0.0
+    for number in range(min(*counts, len(original.steps))):
+        step, converted = original.steps[number], [rank.steps[number] for rank in ranks]
+        if any(each.optimizer != step.optimizer for each in converted):
+            message = "the optimizers step in another order than in the original"
+            result.add(number, "step-order", message, converted[0].site)
+            break
+        if any(shape_of(each) != shape_of(step) for each in converted):
+            message = (
+                f"the optimizer's groups hold {shape_of(converted[0])} parameters, the original's {shape_of(step)}"
+            )
+            result.add(number, "optimizer-parameters", message, converted[0].site)
+            break
+        scale = max(scale, *(abs(loss) for loss in step.losses), 0.0)
+        compare_step(number, step, converted, tolerance, scale, result)
+    return result
+
+
+def shape_of(step: Step) -> list[int]:
+    """How many parameters each group has."""
+    return [len(group.parameters) for group in step.groups]
+
+
+def compare_initial(
+    original: RunTrace, ranks: Sequence[RunTrace], tolerance: Tolerance, result: StepComparison
+) -> None:
+    """The parameters before the first step of each optimizer."""
+    for number, step in enumerate(original.steps):
+        if step.initial is None:
+            continue
+        steps = [rank.steps[number] for rank in ranks if number < len(rank.steps)]
+        if (
+            len(steps) < len(ranks)
+            or any(each.initial is None for each in steps)
+            or shape_of(step) != shape_of(steps[0])
+        ):
+            continue
+        apart = away = 0.0
+        for index, group in enumerate(step.initial):
+            copies = [each.initial[index] for each in steps if each.initial is not None]
+            for position, expected in enumerate(group):
+                parts = [copy[position] for copy in copies]
+                apart = max(apart, spread(parts, 0.0))
+                whole = assembled(parts)
+                if expected is not None and whole is not None:
+                    away = max(away, distance(whole, expected) / max(expected[0], 1e-12))
+        if apart > tolerance.loss:
+            message = f"the ranks begin training with different parameters (relative {apart:.1e})"
+            result.add(number, "initial-parameters-differ-between-ranks", message, steps[0].site)
+        elif away > tolerance.loss:
+            message = f"training begins with other parameters than in the original (relative {away:.1e})"
+            result.add(number, "initial-parameters", message, steps[0].site)
+
+
+def compare_step(
+    number: int, step: Step, converted: Sequence[Step], tolerance: Tolerance, scale: float, result: StepComparison
+) -> None:
+    """One step: what led to it, what it did."""
+    first = converted[0]
+    result.rows = divided_rows(step, converted) or result.rows
+    compare_calls(number, step, converted, result)
+    original_loss, converted_loss, loss = compare_loss(number, step, converted, tolerance, scale, result)
+    floor = tolerance.small_gradient * whole_norm(step.groups)
+    share = tolerance.small_parameter * whole_norm_of_parameters(step.groups)
+    gradient = parameters = apart_gradient = apart_parameters = 0.0
+    lost: list[str] = []
+    worst = ""
+    for index, group in enumerate(step.groups):
+        groups = [each.groups[index] for each in converted]
+        compare_settings(number, group, groups, first.site, result)
+        for position, expected in enumerate(group.gradients):
+            name = f"parameter {position} of group {index}"
+            parts = [each.gradients[position] for each in groups]
+            apart_gradient = max(apart_gradient, spread(parts, floor))
+            whole = assembled(parts)
+            if (whole is None) != (expected is None):
+                present = whole if whole is not None else expected
+                if present is not None and present[0] > floor * 1e-6:
+                    lost.append(name)
+            if whole is not None and expected is not None:
+                away = distance(whole, expected) / max(expected[0], floor, 1e-30)
+                if away > gradient:
+                    gradient, worst = away, name
+            copies = [each.parameters[position] for each in groups]
+            apart_parameters = max(apart_parameters, spread(copies, 0.0))
+            after, goal = assembled(copies), group.parameters[position]
+            if after is not None and goal is not None:
+                parameters = max(parameters, distance(after, goal) / max(goal[0], share, 1e-8))
+    result.deviations.append(
+        Deviation(number, loss, gradient, parameters, original_loss, converted_loss, step.optimizer)
+    )
+    if apart_gradient > tolerance.gradient:
+        message = f"the ranks step with different gradients (relative {apart_gradient:.1e})"
+        result.add(number, "gradients-differ-between-ranks", message, first.site)
+    if apart_parameters > tolerance.gradient:
+        message = f"the ranks hold different parameters after the step (relative {apart_parameters:.1e})"
+        result.add(number, "parameters-differ-between-ranks", message, first.site)
+    if lost:
+        message = f"{len(lost)} parameters have a gradient in one of the two programs only, first {lost[0]}"
+        result.add(number, "gradient-missing", message, first.site)
+    if result.exceeds(
+        number, f"gradient of optimizer {step.optimizer}", gradient, tolerance.gradient, tolerance.growth
+    ):
+        ratio = gradient_ratio(step, converted)
+        message = f"the gradient deviates from the original's (relative {gradient:.1e}, {worst}"
+        message += f", {ratio:.4g} times as long)" if ratio is not None else ")"
+        result.add(number, "gradient", message, first.site, ratio)
+    if result.exceeds(
+        number, f"parameters of optimizer {step.optimizer}", parameters, tolerance.parameters, tolerance.growth
+    ):
+        message = f"the parameters deviate from the original's after the step (relative {parameters:.1e})"
+        result.add(number, "parameters", message, first.site)
+    result.gaps[step.optimizer] = parameters
+
+
+def gradient_ratio(step: Step, converted: Sequence[Step]) -> float | None:
+    """How much longer the gradient is, where it has the same direction: a factor points to scaling."""
+    pairs = [
+        (assembled([each.groups[index].gradients[position] for each in converted]), expected)
+        for index, group in enumerate(step.groups)
+        for position, expected in enumerate(group.gradients)
+    ]
+    known = [(whole, expected) for whole, expected in pairs if whole is not None and expected is not None]
+    original_norm = math.sqrt(sum(expected[0] ** 2 for _, expected in known))
+    if not original_norm:
+        return None
+    ratio = math.sqrt(sum(whole[0] ** 2 for whole, _ in known)) / original_norm
+    scaled = math.sqrt(
+        sum(
+            sum((a - ratio * b) ** 2 for a, b in zip(whole[1:4], expected[1:4], strict=True))
+            for whole, expected in known
+        )
+    )
+    return ratio if scaled <= 1e-6 * ratio * original_norm and abs(ratio - 1) > 1e-6 else None
+
+
+def compare_loss(
+    number: int, step: Step, converted: Sequence[Step], tolerance: Tolerance, scale: float, result: StepComparison
+) -> tuple[float, float, float]:
+    """The mean of the ranks' losses against the original's, for every backward pass before the step."""
+    first = converted[0]
+    counts = [len(each.losses) for each in converted]
+    original_loss = sum(step.losses)
+    if any(count != len(step.losses) for count in counts):
+        message = f"backward runs {counts} times on the ranks before the step, {len(step.losses)} times in the original"
+        result.add(number, "backward-count", message, first.site)
+        return original_loss, math.nan, math.inf
+    means = [sum(each.losses[at] for each in converted) / len(converted) for at in range(len(step.losses))]
+    away = 0.0
+    for at, (mean, expected) in enumerate(zip(means, step.losses, strict=True)):
+        relative = abs(mean - expected) / max(abs(expected), 1e-3 * scale, 1e-12)
+        if mean == expected or (math.isnan(mean) and math.isnan(expected)):
+            relative = 0.0
+        relative = relative if math.isfinite(relative) else math.inf
+        away = max(away, relative)
+        if result.exceeds(
+            number, f"loss {at} of optimizer {step.optimizer}", relative, tolerance.loss, tolerance.growth
+        ):
+            message = (
+                f"the mean loss of the ranks is {mean:.9g}, the original's {expected:.9g} (relative {relative:.1e})"
+            )
+            result.add(number, "loss", message, first.backward_sites[at], mean / expected if expected else None)
+    return original_loss, sum(means), away
+
+
+def compare_settings(number: int, group: Group, groups: Sequence[Group], site: str, result: StepComparison) -> None:
+    """Learning rate, weight decay, momentum and whatever else the optimizer's group holds."""
+    for name, expected in group.settings.items():
+        values = [each.settings.get(name, math.nan) for each in groups]
+        if any(differs(value, values[0]) for value in values):
+            kind = "learning-rate-differs-between-ranks" if name == "lr" else "settings-differ-between-ranks"
+            result.add(number, kind, f"{name} is {values} on the ranks", site)
+        elif differs(values[0], expected):
+            kind = "learning-rate" if name == "lr" else "optimizer-settings"
+            ratio = values[0] / expected if expected else None
+            result.add(number, kind, f"{name} is {values[0]:.9g}, the original's {expected:.9g}", site, ratio)
+
+
+def differs(first: float, second: float) -> bool:
+    """Beyond rounding."""
+    if math.isnan(first) and math.isnan(second):
+        return False
+    return not math.isclose(first, second, rel_tol=1e-9, abs_tol=1e-15)
+
+
+def compare_calls(number: int, step: Step, converted: Sequence[Step], result: StepComparison) -> None:
+    """Models must see the whole batch once: not the whole of it on every rank."""
+    names = [each.module for each in step.forwards]
+    batch = result.rows
+    if batch is None or any([each.module for each in other.forwards] != names for other in converted):
+        return
+    for at, forward in enumerate(step.forwards):
+        shapes = [each.forwards[at].shape for each in converted]
+        if not (forward.shape and forward.shape[0] == batch and all(shape == forward.shape for shape in shapes)):
+            continue
+        inputs = result.undivided.setdefault(f"{at} {forward.module}", set())
+        inputs.add(tuple(forward.digest or ()))
+        if len(inputs) > 1:  # the same input every time is no batch: samples are drawn from it to be looked at
+            message = f"{forward.module} gets {batch} rows on every rank, as many as in the original"
+            result.add(number, "rows-not-divided", message, converted[0].site)
+            return
+
+
+def divided_rows(step: Step, converted: Sequence[Step]) -> int | None:
+    """Rows of the batch of the original, where some model call shows that the ranks share them."""
+    if any(len(other.forwards) != len(step.forwards) for other in converted):
+        return None
+    for at, forward in enumerate(step.forwards):
+        shapes = [each.forwards[at].shape for each in converted]
+        if (
+            forward.shape
+            and shapes[0] != forward.shape
+            and sum(shape[0] for shape in shapes if shape) == forward.shape[0]
+        ):
+            return forward.shape[0]
+    return None
+
+
+def compare_rows(original: RunTrace, ranks: Sequence[RunTrace], result: StepComparison) -> None:
+    """Where no loader tells what is read: ranks whose models see the same rows in all steps share no work.
+
+    Random inputs are the same on all ranks under the probes, so that a single step proves nothing.
+    """
+    if len(ranks) < 2 or any(step.batches for step in ranks[0].steps) or not ranks[0].steps:
+        return
+    for number in range(min(len(rank.steps) for rank in ranks)):
+        calls = [rank.steps[number].forwards for rank in ranks]
+        if not calls[0] or any(len(each) != len(calls[0]) for each in calls):
+            return
+        if any(call.digest != calls[0][at].digest for each in calls for at, call in enumerate(each)):
+            return
+    message = "every rank trains on the same rows: the batches that the script makes itself are not divided"
+    result.add(0, "rows-replicated", message, ranks[0].steps[0].backward_sites[0] if ranks[0].steps[0].losses else None)

@@ -1,0 +1,158 @@
+"""The HTML report: one file that needs no network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from autodist.verify.charts import Line, line_chart, sample_chart
+from autodist.verify.verdict import Finding, Outcome, Verdict, WorldVerdict
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1d2430; --soft: #5d6878; --line: #d8dde5; --paper: #fff; --box: #f5f7fa;
+  --good: #2c7a4b; --bad: #b3352f; --unsure: #9a6a10; --one: #2f6fb0; --two: #d9822b; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e4e8ee; --soft: #9aa5b5; --line: #353d49; --paper: #14181e;
+  --box: #1c222b; --good: #63c08a; --bad: #ef7d76; --unsure: #e0b052; } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 0 auto;
+  max-width: 62rem; padding: 1.5rem; }
+h1 { font-size: 1.3rem; margin: 0 0 .3rem; } h2 { font-size: 1.05rem; margin: 2rem 0 .4rem; }
+h3 { font-size: .95rem; margin: 1.2rem 0 .3rem; color: var(--soft); }
+code { font: 13px ui-monospace, monospace; overflow-wrap: anywhere; } .soft { color: var(--soft); }
+.verdict { border-left: 5px solid; background: var(--box); padding: .7rem 1rem; margin: .8rem 0; }
+.good { border-color: var(--good); } .bad { border-color: var(--bad); } .unsure { border-color: var(--unsure); }
+.verdict b { text-transform: uppercase; letter-spacing: .03em; }
+table { border-collapse: collapse; width: 100%; font-size: 14px; }
+th, td { text-align: left; padding: .3rem .6rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
+td code { white-space: nowrap; } th { color: var(--soft); font-weight: 500; }
+td.number, th.number { text-align: right; white-space: nowrap; }
+svg { width: 100%; height: auto; background: var(--box); }
+.grid { stroke: var(--line); stroke-width: 1; } .level { stroke: var(--soft); stroke-dasharray: 2 3; }
+.label { fill: var(--soft); font-size: 11px; } .legend { margin: .2rem 0 0; font-size: 13px; color: var(--soft); }
+.legend span { margin-right: 1.2rem; } .legend i { display: inline-block; width: 14px; height: 3px; margin-right: .4rem;
+  vertical-align: middle; } .empty { color: var(--soft); font-style: italic; }
+details summary { cursor: pointer; color: var(--soft); }
+"""
+COLOURS = {Outcome.EQUAL: "good", Outcome.EQUAL_UNTIL: "bad", Outcome.DIFFERS: "bad", Outcome.NOT_COMPARABLE: "unsure"}
+MOST_PASSES = 4
+
+
+def write_page(verdict: Verdict, path: Path) -> None:
+    """Store the report."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page(verdict), encoding="utf-8")
+
+
+def page(verdict: Verdict) -> str:
+    """The whole document."""
+    before, after = Path(verdict.before).name, Path(verdict.after).name
+    body = "".join(world_section(world) for world in verdict.worlds)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(after)}: {escape(verdict.outcome.value)}</title><style>{STYLE}</style></head><body>"
+        f"<h1>Does <code>{escape(after)}</code> train the same model as <code>{escape(before)}</code>?</h1>"
+        f'<p class="soft"><code>{escape(verdict.before)}</code><br><code>{escape(verdict.after)}</code></p>'
+        f"{body}</body></html>\n"
+    )
+
+
+def world_section(world: WorldVerdict) -> str:
+    """One number of ranks."""
+    parts = [
+        f"<h2>{world.nproc} ranks, {escape(world.dtype)}</h2>",
+        f'<div class="verdict {COLOURS[world.outcome]}"><b>{escape(world.outcome.value)}</b>: {escape(world.reason)}',
+    ]
+    if world.cause is not None:
+        site = f" <code>{escape(world.cause.site)}</code>" if world.cause.site else ""
+        parts.append(
+            f"<br>Likely cause: {escape(world.cause.name)} [{escape(world.cause.rule)}], "
+            f"{escape(world.cause.hint)}{site}"
+        )
+    parts.append("</div>")
+    parts.append(finding_table("Findings", world.findings))
+    parts.append(finding_table("Notes", world.notes))
+    if world.deviations:
+        parts += [agreement_table(world), *charts(world)]
+    parts += [samples(world), writers(world)]
+    if world.seconds:
+        took = ", ".join(f"{escape(name)} {seconds:.1f} s" for name, seconds in world.seconds.items())
+        parts.append(f'<p class="soft">{took}</p>')
+    return "".join(parts)
+
+
+def finding_table(title: str, findings: Sequence[Finding]) -> str:
+    """Findings or notes, one a row."""
+    if not findings:
+        return ""
+    rows = "".join(
+        f"<tr><td>{escape(each.kind)}</td><td>{escape(each.message)}</td>"
+        f"<td><code>{escape(each.site or '')}</code></td>"
+        f'<td class="number">{"" if each.step is None else each.step}</td><td>{escape(each.rule or "")}</td></tr>'
+        for each in findings
+    )
+    head = '<tr><th>kind</th><th>what</th><th>line</th><th class="number">step</th><th>rule</th></tr>'
+    return f"<h3>{title}</h3><table>{head}{rows}</table>"
+
+
+def agreement_table(world: WorldVerdict) -> str:
+    """The largest deviations beside what is tolerated."""
+    if world.tolerance is None:
+        return ""
+    rows = "".join(
+        f'<tr><td>{name}</td><td class="number">{world.largest(name):.1e}</td>'
+        f'<td class="number">{getattr(world.tolerance, name):.0e}</td></tr>'
+        for name in ("loss", "gradient", "parameters")
+    )
+    head = (
+        f'<tr><th>over {world.steps} steps</th><th class="number">largest relative deviation</th>'
+        '<th class="number">tolerance</th></tr>'
+    )
+    return f"<h3>Agreement</h3><table>{head}{rows}</table>"
+
+
+def charts(world: WorldVerdict) -> list[str]:
+    """Losses of both runs for each optimizer, and the deviations."""
+    parts = []
+    optimizers = sorted({each.optimizer for each in world.deviations})
+    for optimizer in optimizers:
+        own = [each for each in world.deviations if each.optimizer == optimizer]
+        name = f" of optimizer {optimizer}" if len(optimizers) > 1 else ""
+        lines = [
+            Line("original", [each.original_loss for each in own], "var(--one)"),
+            Line(f"{world.nproc} ranks", [each.converted_loss for each in own], "var(--two)", dashed=True),
+        ]
+        parts.append(f"<h3>Loss before each step{name}</h3>{line_chart(lines)}")
+    lines = [
+        Line("loss", [each.loss for each in world.deviations], "var(--one)"),
+        Line("gradient", [each.gradient for each in world.deviations], "var(--two)"),
+        Line("parameters", [each.parameters for each in world.deviations], "#3f9d5d"),
+    ]
+    levels = [] if world.tolerance is None else [("tolerance of loss and gradient", world.tolerance.gradient)]
+    parts.append(f"<h3>Relative deviation of each step</h3>{line_chart(lines, logarithmic=True, levels=levels)}")
+    return parts
+
+
+def samples(world: WorldVerdict) -> str:
+    """Which rank read which sample, in the first passes over the loaders."""
+    passes = world.details.get("samples", {})
+    names = world.details.get("loaders", {})
+    parts: list[str] = []
+    for key, batches in list(passes.items())[:MOST_PASSES]:
+        loader, _, number = str(key).partition("/")
+        title = escape(f"{names.get(int(loader), 'loader ' + loader)}, pass {number}")
+        opened = " open" if not parts else ""
+        parts.append(f"<details{opened}><summary>{title}</summary>{sample_chart(batches)}</details>")
+    return "<h3>Which rank read which sample</h3>" + "".join(parts) if parts else ""
+
+
+def writers(world: WorldVerdict) -> str:
+    """The files that each rank wrote."""
+    files = world.details.get("writers", {})
+    if not files:
+        return ""
+    rows = "".join(
+        f"<tr><td><code>{escape(path)}</code></td><td>{', '.join(f'rank {rank}' for rank in ranks)}</td></tr>"
+        for path, ranks in files.items()
+    )
+    return f"<h3>Files written</h3><table><tr><th>path</th><th>by</th></tr>{rows}</table>"

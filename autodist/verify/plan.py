@@ -1,0 +1,61 @@
+"""What one process of a run is told before it starts. Read inside the user's process: standard library only."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+Role = Literal["original", "conversion"]
+Dtype = Literal["float64", "float32"]
+Device = Literal["cpu", "cuda"]
+
+
+@dataclass(frozen=True)
+class ProcessPlan:
+    """One process: which script, as what, where, and under which steering."""
+
+    role: Role
+    rank: int
+    world: int
+    script: str
+    args: tuple[str, ...]
+    root: str
+    """The scratch copy of the working folder; files written below it belong to the run."""
+    cwd: str
+    """Where the script starts, somewhere below ``root``."""
+    records: str
+    """Folder for the trace, the stacks and the captured output, outside ``root``."""
+    dtype: Dtype = "float64"
+    device: Device = "cpu"
+    steps: int | None = None
+    seed: int = 20240229
+    replay: str | None = None
+    """What the ranks read, for the original to read again; see ``replay.py``."""
+    shared_draws: tuple[str, ...] = ()
+    """Draws that look as if they followed the batch, and do not: all ranks draw the same numbers there."""
+    global_batchnorm: bool = False
+    """The conversion asks for SyncBatchNorm somewhere, which torch has on accelerators only."""
+    env: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The stem of every file this process leaves in ``records``."""
+        return "original" if self.role == "original" else f"rank{self.rank}"
+
+    def record(self, suffix: str) -> Path:
+        """A file of this process in ``records``, such as its trace."""
+        return Path(self.records) / f"{self.name}.{suffix}"
+
+    def to_json(self) -> str:
+        """One line that ``from_json`` reads in the other process."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> ProcessPlan:
+        """The plan that the launching process wrote."""
+        fields = json.loads(text)
+        fields["args"] = tuple(fields["args"])
+        fields["shared_draws"] = tuple(fields["shared_draws"])
+        return cls(**fields)

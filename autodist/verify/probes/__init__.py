@@ -1,0 +1,48 @@
+"""What is installed in the user's process to watch and steer it. Imports the standard library and torch only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from autodist.verify.plan import ProcessPlan
+from autodist.verify.probes.streams import RandomStreams
+from autodist.verify.replay import Replay
+from autodist.verify.trace import TraceWriter
+
+
+@dataclass
+class ProbeContext:
+    """What the probes of one process share."""
+
+    plan: ProcessPlan
+    trace: TraceWriter
+    streams: RandomStreams
+    replay: Replay | None = None
+    inside_sample: bool = False
+    """A dataset is computing one sample: draws are keyed by that sample and need no further care."""
+    batch_rows: dict[int, int] = field(default_factory=dict)
+    """Samples in the last batch of each loader that is in use."""
+    forward_rows: int | None = None
+    """Rows that a training model was given last, where no loader made the batch."""
+    steps: int = 0
+    probing: bool = False
+    """A probe is at work; its own random draws and file accesses are not the script's."""
+    loaders: int = 0
+    wrapped: set[int] = field(default_factory=set)
+    """Identities of parameters whose gradients a wrapper reduces."""
+
+    def fetched(self, loader: int, count: int) -> None:
+        """A loader has given a batch of ``count`` samples."""
+        self.batch_rows.pop(loader, None)
+        self.batch_rows[loader] = count
+
+    def rows(self) -> list[int]:
+        """Sizes that a batch has at this moment, the latest first."""
+        if self.batch_rows:
+            return list(reversed(self.batch_rows.values()))
+        return [] if self.forward_rows is None else [self.forward_rows]
+
+    @property
+    def distributed(self) -> bool:
+        """One of the ranks of the conversion, rather than the original."""
+        return self.plan.role == "conversion"

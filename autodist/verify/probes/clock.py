@@ -1,0 +1,78 @@
+"""A clock that both programs read alike, so that printed durations and time stamps do not count as differences.
+
+Only calls from the user's own code see it. It advances with optimizer steps; a script that waits in a loop for time to
+pass gets real time again after a while.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import time
+import timeit
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autodist.verify.probes import ProbeContext
+
+BASE = {"time": 1_700_000_000.0, "perf_counter": 1_000.0, "monotonic": 1_000.0, "process_time": 10.0}
+STEP_SECONDS = 0.25
+PATIENCE = 2_000
+"""Calls without a step in between after which the clock follows real time."""
+
+
+class ClockProbe:
+    """Patches the functions of ``time`` for callers in the scratch folder."""
+
+    def __init__(self, context: ProbeContext) -> None:
+        self._context = context
+        self._calls = 0
+        self._at_step = 0
+
+    def install(self) -> None:
+        """Replace the clocks."""
+        for name, base in BASE.items():
+            plain = getattr(time, name)
+            patched = self._clock(plain, base)
+            setattr(time, name, patched)
+            if timeit.default_timer is plain:
+                timeit.default_timer = patched
+        for name in ("localtime", "gmtime", "ctime"):
+            setattr(time, name, self._of_now(getattr(time, name)))
+        plain_format = time.strftime
+
+        @functools.wraps(plain_format)
+        def strftime(format: str, *moment: Any) -> str:
+            if not moment and self._from_script():
+                moment = (time.gmtime(BASE["time"]),)
+            return plain_format(format, *moment)
+
+        time.strftime = strftime
+
+    def _from_script(self) -> bool:
+        return sys._getframe(2).f_code.co_filename.startswith(self._context.plan.root)
+
+    def _clock(self, plain: Callable[[], float], base: float) -> Callable[[], float]:
+        start = plain()
+
+        @functools.wraps(plain)
+        def clock() -> float:
+            if not self._from_script():
+                return plain()
+            steps = self._context.steps
+            self._calls = self._calls + 1 if steps == self._at_step else 0
+            self._at_step = steps
+            waited = plain() - start if self._calls > PATIENCE else 0.0
+            return base + steps * STEP_SECONDS + waited
+
+        return clock
+
+    def _of_now(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(plain)
+        def moment(seconds: float | None = None) -> Any:
+            if seconds is None and self._from_script():
+                seconds = BASE["time"]
+            return plain(seconds)
+
+        return moment

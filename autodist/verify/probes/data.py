@@ -1,0 +1,400 @@
+"""Which samples a process reads, each computed the same way wherever it is read, and steering of the original."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import pickle
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.utils.data as torch_data
+from torch.utils.data import dataloader as torch_dataloader
+
+from autodist.verify.trace import PassKey
+
+if TYPE_CHECKING:
+    from autodist.verify.probes import ProbeContext
+
+IN_PROCESS = {
+    "num_workers": 0,
+    "prefetch_factor": None,
+    "persistent_workers": False,
+    "pin_memory": False,
+    "timeout": 0,
+    "multiprocessing_context": None,
+}
+"""Loading happens in the process itself: workers would keep samples and their seeds out of sight."""
+LOOKAHEAD = 20_000
+"""Items of a stream that the original reads ahead to find those the ranks read."""
+
+
+def content_key(item: Any) -> str:
+    """Identity of a streamed item: items of an IterableDataset have no index."""
+    digest = hashlib.blake2b(digest_size=8)
+
+    def add(value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            add((str(value.dtype), tuple(value.shape)))
+            digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        elif isinstance(value, dict):
+            for key in value:
+                add(key)
+                add(value[key])
+        elif isinstance(value, (list, tuple)):
+            digest.update(f"{len(value)}".encode())
+            for each in value:
+                add(each)
+        elif hasattr(value, "tobytes"):
+            digest.update(value.tobytes())
+        elif isinstance(value, (str, int, float, bool, bytes)) or value is None:
+            digest.update(repr(value).encode())
+        else:
+            try:
+                digest.update(pickle.dumps(value))
+            except Exception:
+                digest.update(type(value).__qualname__.encode())
+
+    add(item)
+    return digest.hexdigest()
+
+
+def plain_index(index: Any) -> Any:
+    """An index as JSON can hold it: NumPy and tensor integers become plain ones."""
+    if isinstance(index, (str, int)):
+        return index
+    if isinstance(index, (list, tuple)):
+        return [plain_index(each) for each in index]
+    try:
+        return int(index)
+    except (TypeError, ValueError):
+        return repr(index)
+
+
+def identity(dataset: Any, index: Any) -> Any:
+    """The sample behind nested Subsets, so that splits and shards of one data set can be compared."""
+    while isinstance(dataset, torch_data.Subset) and isinstance(index, int):
+        index = plain_index(dataset.indices[index])
+        dataset = dataset.dataset
+    return index
+
+
+def innermost_dataset(dataset: Any) -> Any:
+    """The data set behind any wrappers, to recognise it where a conversion adds one."""
+    seen = 0
+    while isinstance(getattr(dataset, "dataset", None), torch_data.Dataset) and seen < 20:
+        dataset, seen = dataset.dataset, seen + 1
+    return dataset
+
+
+def size_of(dataset: Any) -> int | None:
+    """The number of samples where the data set knows it."""
+    try:
+        return len(dataset)
+    except Exception:
+        return None
+
+
+@dataclass
+class OpenPass:
+    """One iteration over a loader while it runs."""
+
+    loader: int
+    number: int
+    dataset: Any
+    taken: int = 0
+    replay: list[list[Any]] | None = None
+    located: dict[Any, int] | None = None
+    buffer: list[tuple[str, Any]] = field(default_factory=list)
+    ended: bool = False
+    stream_started: bool = False
+
+    @property
+    def key(self) -> PassKey:
+        return self.loader, self.number
+
+    def locate(self, sample: Any) -> Any:
+        """The index of ``sample`` in the data set of this loader, None where it has no such sample."""
+        if not isinstance(self.dataset, torch_data.Subset):
+            return None if isinstance(sample, int) and sample >= (size_of(self.dataset) or sample + 1) else sample
+        if self.located is None:
+            self.located = {identity(self.dataset, index): index for index in range(len(self.dataset))}
+        return self.located.get(sample)
+
+
+class DataProbe:
+    """Patches torch's DataLoader: records what is read, seeds each sample, and steers the original."""
+
+    def __init__(self, context: ProbeContext) -> None:
+        self._context = context
+        self._numbers: dict[int, int] = {}
+        self._passes: dict[int, int] = {}
+        self._unmatched = list(enumerate(context.replay.datasets)) if context.replay else []
+        self._kept: list[Any] = []
+
+    def install(self) -> None:
+        """Patch the construction of loaders and their iteration in the process."""
+        self._patch_construction()
+        iteration: Any = torch_dataloader._SingleProcessDataLoaderIter
+        plain_start, plain_next = iteration.__init__, iteration._next_data
+
+        @functools.wraps(plain_start)
+        def start(this: Any, loader: Any) -> None:
+            self._context.streams.take_up()
+            plain_start(this, loader)
+            this._autodist_pass = self._open(loader)
+
+        @functools.wraps(plain_next)
+        def following(this: Any) -> Any:
+            record = getattr(this, "_autodist_pass", None)
+            return plain_next(this) if record is None else self._next(this, record)
+
+        iteration.__init__ = start
+        iteration._next_data = following
+
+    def _patch_construction(self) -> None:
+        loader_class: Any = torch_data.DataLoader
+        plain = loader_class.__init__
+        signature = inspect.signature(plain)
+
+        @functools.wraps(plain)
+        def construct(this: Any, *args: Any, **kwargs: Any) -> None:
+            bound = signature.bind(this, *args, **kwargs)
+            for name, value in IN_PROCESS.items():
+                if name in bound.arguments:
+                    bound.arguments[name] = value
+            plain(*bound.args, **bound.kwargs)
+            self._register(this)
+
+        loader_class.__init__ = construct
+
+    # loaders and passes
+
+    def _register(self, loader: Any) -> None:
+        context = self._context
+        context.probing = True
+        try:
+            name = type(innermost_dataset(loader.dataset)).__qualname__
+            number = self._match(name)
+            context.loaders += 1
+            self._numbers[id(loader)] = number
+            self._kept.append(loader)
+            sampler = getattr(loader, "sampler", None)
+            batch_sampler = getattr(loader, "batch_sampler", None)
+            batch_size = loader.batch_size
+            if batch_size is None:
+                batch_size = getattr(batch_sampler, "batch_size", None)
+            context.trace.emit(
+                "loader",
+                number=number,
+                dataset=name,
+                samples=size_of(loader.dataset),
+                batch_size=batch_size if isinstance(batch_size, int) else None,
+                sampler=type(sampler).__name__,
+                shuffled=isinstance(sampler, torch_data.RandomSampler) or bool(getattr(sampler, "shuffle", False)),
+                drop_last=bool(getattr(loader, "drop_last", False) or getattr(batch_sampler, "drop_last", False)),
+                length=None,
+                site=context.trace.site(),
+            )
+        finally:
+            context.probing = False
+
+    def _match(self, dataset: str) -> int:
+        """The number that the corresponding loader of the conversion has; loaders are matched in order of creation."""
+        if self._context.replay is None:
+            return self._context.loaders
+        found = next((entry for entry in self._unmatched if entry[1] == dataset), None)
+        if found is None and self._unmatched:
+            found = self._unmatched[0]
+        if found is None:
+            return len(self._context.replay.datasets) + self._context.loaders
+        self._unmatched.remove(found)
+        return found[0]
+
+    def _open(self, loader: Any) -> OpenPass | None:
+        number = self._numbers.get(id(loader))
+        if number is None:
+            return None
+        context = self._context
+        count = self._passes.get(number, 0)
+        self._passes[number] = count + 1
+        record = OpenPass(number, count, loader.dataset)
+        if context.replay is not None:
+            record.replay = context.replay.passes.get(record.key)
+            if record.replay is not None and record.key not in context.replay.training:
+                batches = size_of(getattr(loader, "_index_sampler", None))
+                record.replay = record.replay if batches == len(record.replay) else None
+        context.trace.emit("pass", loader=number, number=count, site=context.trace.site())
+        return record
+
+    # one batch
+
+    def _next(self, iteration: Any, record: OpenPass) -> Any:
+        context = self._context
+        streams = context.streams
+        fetcher = iteration._dataset_fetcher
+        streams.take_up()
+        try:
+            before = streams.fingerprints() if record.taken == 0 else {}
+            natural = iteration._next_index()
+            after = streams.fingerprints() if record.taken == 0 else {}
+            drawn = [before[library] for library in before if after[library] != before[library]]
+            if drawn:
+                context.trace.emit("sampler-draws", loader=record.loader, number=record.number, stream=" ".join(drawn))
+            streams.put_aside()
+            if isinstance(record.dataset, torch_data.IterableDataset):
+                data = self._stream_batch(fetcher, record, natural)
+            else:
+                data = self._batch(fetcher, record, natural)
+        except StopIteration:
+            streams.put_aside()
+            context.trace.emit("exhausted", loader=record.loader, number=record.number)
+            context.batch_rows.pop(record.loader, None)
+            streams.reseed("end", *record.key)
+            raise
+        record.taken += 1
+        streams.reseed("step", *record.key, record.taken)
+        return as_float64(data) if context.plan.dtype == "float64" else data
+
+    def _batch(self, fetcher: Any, record: OpenPass, natural: Any) -> Any:
+        context = self._context
+        several = isinstance(natural, (list, tuple)) and (fetcher.auto_collation or len(natural) > 0)
+        wanted = natural
+        steered = False
+        if record.replay is not None and record.taken < len(record.replay):
+            located = [record.locate(sample) for sample in record.replay[record.taken]]
+            if None not in located:
+                wanted = located if several else located[0]
+                steered = True
+            else:
+                context.trace.emit(
+                    "note",
+                    topic="foreign",
+                    message=f"{located.count(None)} samples of batch {record.taken} are not in this data set",
+                    loader=record.loader,
+                    site=context.trace.site(),
+                )
+        indices = list(wanted) if several else [wanted]
+        if fetcher.auto_collation:
+            samples: Any = [self._sample(fetcher.dataset, record, index) for index in indices]
+        else:
+            samples = self._sample(fetcher.dataset, record, wanted)
+        context.fetched(record.loader, len(indices))
+        self._emit_batch(record, indices, list(natural) if several else [natural], steered)
+        context.streams.reseed("collate", *record.key, record.taken)
+        return fetcher.collate_fn(samples)
+
+    def _sample(self, dataset: Any, record: OpenPass, index: Any) -> Any:
+        context = self._context
+        context.streams.reseed("sample", *record.key, identity(dataset, plain_index(index)))
+        context.inside_sample = True
+        try:
+            return dataset[index]
+        finally:
+            context.inside_sample = False
+
+    def _emit_batch(self, record: OpenPass, indices: list[Any], natural: list[Any], steered: bool) -> None:
+        context = self._context
+        fields: dict[str, Any] = {
+            "samples": [identity(record.dataset, plain_index(index)) for index in indices],
+        }
+        if not context.distributed:
+            fields["natural"] = [identity(record.dataset, plain_index(index)) for index in natural]
+            fields["steered"] = steered
+        context.trace.emit("batch", loader=record.loader, number=record.number, **fields)
+
+    # streams of an IterableDataset
+
+    def _stream_batch(self, fetcher: Any, record: OpenPass, natural: Any) -> Any:
+        """One batch of a stream. The original looks ahead for the items that the ranks read."""
+        context = self._context
+        pulled: list[str] = []
+        if not record.stream_started:
+            context.streams.reseed("stream", *record.key)
+            record.stream_started = True
+        count = len(natural) if fetcher.auto_collation else 1
+        wanted = (
+            record.replay[record.taken] if record.replay is not None and record.taken < len(record.replay) else None
+        )
+        while not record.ended and (
+            len(record.buffer) < count
+            or (wanted is not None and len(record.buffer) < LOOKAHEAD and not self._buffered(record, wanted))
+        ):
+            self._pull(fetcher, record, pulled)
+        if not record.buffer or (fetcher.drop_last and len(record.buffer) < count and wanted is None):
+            raise StopIteration
+        taken = record.buffer[:count]
+        steered = wanted is not None and self._buffered(record, wanted)
+        if steered and wanted is not None:
+            left = list(record.buffer)
+            taken = []
+            for key in wanted:
+                found = next(entry for entry in left if entry[0] == key)
+                left.remove(found)
+                taken.append(found)
+            record.buffer = left
+        else:
+            record.buffer = record.buffer[count:]
+            if wanted is not None:
+                context.trace.emit(
+                    "note",
+                    topic="stream",
+                    message=f"the ranks read items in batch {record.taken} that the original's stream does not give",
+                    loader=record.loader,
+                    site=context.trace.site(),
+                )
+        context.fetched(record.loader, len(taken))
+        fields: dict[str, Any] = {"samples": [key for key, _ in taken]}
+        if not context.distributed:
+            fields |= {"natural": pulled, "steered": steered}
+        context.trace.emit("batch", loader=record.loader, number=record.number, **fields)
+        context.streams.reseed("collate", *record.key, record.taken)
+        items = [item for _, item in taken]
+        return fetcher.collate_fn(items if fetcher.auto_collation else items[0])
+
+    @staticmethod
+    def _buffered(record: OpenPass, wanted: list[str]) -> bool:
+        available = [key for key, _ in record.buffer]
+        return all(available.count(key) >= wanted.count(key) for key in set(wanted))
+
+    def _pull(self, fetcher: Any, record: OpenPass, pulled: list[str]) -> None:
+        self._context.inside_sample = True
+        try:
+            item = next(fetcher.dataset_iter)
+        except StopIteration:
+            record.ended = True
+            return
+        finally:
+            self._context.inside_sample = False
+        key = content_key(item)
+        pulled.append(key)
+        record.buffer.append((key, item))
+
+
+def as_float64(data: Any) -> Any:
+    """The batch with every floating-point tensor in float64."""
+    if isinstance(data, torch.Tensor):
+        return data.double() if data.is_floating_point() else data
+    if isinstance(data, dict):
+        converted = {key: as_float64(value) for key, value in data.items()}
+        return converted if type(data) is dict else _rebuilt(data, converted)
+    if isinstance(data, tuple):
+        return type(data)(*map(as_float64, data)) if hasattr(data, "_fields") else type(data)(map(as_float64, data))
+    if isinstance(data, list):
+        return [as_float64(value) for value in data]
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is not None and isinstance(data, numpy.ndarray) and data.dtype.kind == "f":
+        return data.astype(numpy.float64)
+    if callable(getattr(data, "apply", None)) and type(data).__module__.startswith("torch_geometric"):
+        return data.apply(as_float64)
+    return data
+
+
+def _rebuilt(data: Any, content: dict[Any, Any]) -> Any:
+    try:
+        return type(data)(content)
+    except Exception:
+        return data

@@ -1,0 +1,200 @@
+"""Files and folders that the script writes, what it saves, and protection of the user's own files.
+
+Large inputs are linked into the scratch folder rather than copied. A link is broken just before anything is written
+through it, so that the user's file stays as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from autodist.verify.probes.digest import Digester
+
+if TYPE_CHECKING:
+    from autodist.verify.probes import ProbeContext
+
+FOLDER_EVENTS = {
+    "os.mkdir": "mkdir",
+    "os.remove": "remove",
+    "os.rmdir": "remove",
+    "os.rename": "rename",
+    "shutil.rmtree": "remove",
+}
+NOT_OURS = ("/dev/", "/proc/", "/sys/")
+DELAYS = 2
+DELAY_SECONDS = 0.25
+"""Rank 0 is slow with its first folders and with what it writes before training: who does not wait stumbles here."""
+LARGEST_SAVE = 100_000
+"""Entries of one saved object that are looked at."""
+
+
+class FilesProbe:
+    """Listens to the interpreter's audit events, and patches ``torch.save``, which writes in C++."""
+
+    def __init__(self, context: ProbeContext, digester: Digester) -> None:
+        self._context = context
+        self._digester = digester
+        self._active = False
+        slow = context.distributed and context.plan.rank == 0 and context.plan.world > 1
+        self._delays = {"mkdir": DELAYS, "early": DELAYS} if slow else {}
+
+    def install(self) -> None:
+        """Start listening; audit hooks cannot be removed, ``stop`` silences this one."""
+        self._active = True
+        sys.addaudithook(self._audit)
+        plain = torch.save
+
+        @functools.wraps(plain)
+        def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
+            self._record_save(obj, f)
+            return plain(obj, f, *args, **kwargs)
+
+        torch.save = save
+
+    def stop(self) -> None:
+        """What happens from now on is not the script's doing."""
+        self._active = False
+
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not self._active or self._context.probing or event not in ("open", *FOLDER_EVENTS):
+            return
+        path = arguments[0]
+        if not isinstance(path, (str, bytes, os.PathLike)):
+            return
+        if event == "open" and not self._writes(arguments[1], arguments[2]):
+            return
+        self._context.probing = True
+        try:
+            self._record("open" if event == "open" else FOLDER_EVENTS[event], os.fsdecode(path), arguments)
+        finally:
+            self._context.probing = False
+
+    @staticmethod
+    def _writes(mode: Any, flags: Any) -> bool:
+        if isinstance(mode, str):
+            return any(letter in mode for letter in "wax+")
+        return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR))
+
+    def _record(self, action: str, path: str, arguments: tuple[Any, ...]) -> None:
+        full = os.path.abspath(path)
+        if full.startswith((*NOT_OURS, self._context.plan.records)) or "__pycache__" in full:
+            return
+        if action == "mkdir":
+            if os.path.isdir(full):
+                return
+            action = "mkdir" if tolerates_existing() else "mkdir-new"
+        self._break_links(full)
+        kind = "mkdir" if action.startswith("mkdir") else "early" if self._context.steps == 0 else "late"
+        if self._delays.get(kind, 0):
+            self._delays[kind] -= 1
+            time.sleep(DELAY_SECONDS)
+        self._context.trace.emit(
+            "write",
+            action=action,
+            path=self._shown(full),
+            site=self._context.trace.site(),
+            step=self._context.steps,
+        )
+        if action == "rename" and len(arguments) > 1:
+            self._record("open", os.fsdecode(arguments[1]), ())
+
+    def _shown(self, full: str) -> str:
+        root = self._context.plan.root
+        return os.path.relpath(full, root) if full.startswith(root + os.sep) else full
+
+    def _break_links(self, full: str) -> None:
+        """Turn every link on the way to ``full``, below the scratch folder, into a copy of its own."""
+        root = self._context.plan.root
+        if not full.startswith(root + os.sep):
+            return
+        way = root
+        for part in os.path.relpath(full, root).split(os.sep):
+            way = os.path.join(way, part)
+            if not os.path.islink(way):
+                continue
+            target = os.path.realpath(way)
+            if target.startswith(root + os.sep):
+                return
+            if os.path.isdir(target):
+                unlink_folder(way, target)
+            elif os.path.exists(target):
+                copy = f"{way}.{os.getpid()}.copy"
+                shutil.copy2(target, copy)
+                os.replace(copy, way)
+
+    def _record_save(self, obj: Any, f: Any) -> None:
+        context = self._context
+        path = f if isinstance(f, (str, os.PathLike)) else getattr(f, "name", None)
+        if context.probing:
+            return
+        context.probing = True
+        try:
+            shown = "?" if not isinstance(path, (str, os.PathLike)) else self._shown(os.path.abspath(os.fspath(path)))
+            if isinstance(f, (str, os.PathLike)):
+                self._record("open", os.fspath(f), ())
+            with torch.no_grad():
+                content = describe(obj, self._digester)
+            context.trace.emit("save", path=shown, site=context.trace.site(), step=context.steps, content=content)
+        finally:
+            context.probing = False
+
+
+def tolerates_existing() -> bool:
+    """The folder is being made by a function that was told ``exist_ok=True``."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name in ("makedirs", "mkdir") and frame.f_locals.get("exist_ok"):
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
+
+def unlink_folder(link: str, target: str) -> None:
+    """Replace the link to a folder by a folder of links to its entries."""
+    fresh = f"{link}.{os.getpid()}.links"
+    os.mkdir(fresh)
+    for entry in os.scandir(target):
+        os.symlink(entry.path, os.path.join(fresh, entry.name))
+    try:
+        os.unlink(link)
+        os.rename(fresh, link)
+    except OSError:
+        shutil.rmtree(fresh, ignore_errors=True)  # another rank was faster
+
+
+def describe(obj: Any, digester: Digester) -> dict[str, Any]:
+    """A saved object as paths of keys with digests of tensors, numbers, texts and type names."""
+    described: dict[str, Any] = {}
+
+    def walk(value: Any, path: str) -> None:
+        if len(described) >= LARGEST_SAVE:
+            return
+        if isinstance(value, torch.nn.Module):
+            described[path + "/class"] = type(value).__qualname__
+            walk(value.state_dict(), path)
+        elif isinstance(value, torch.Tensor):
+            kind = type(value).__name__ if type(value) not in (torch.Tensor, torch.nn.Parameter) else "Tensor"
+            digest = digester.all([value])[0] if value.numel() else None
+            described[path] = {"type": kind, "shape": list(value.shape), "dtype": str(value.dtype), "digest": digest}
+        elif isinstance(value, dict):
+            for key, each in value.items():
+                walk(each, f"{path}/{key}")
+        elif isinstance(value, (list, tuple)):
+            for at, each in enumerate(value):
+                walk(each, f"{path}/{at}")
+        elif isinstance(value, (int, float, str, bool)) or value is None:
+            described[path] = value
+        elif hasattr(value, "item") and getattr(value, "size", 2) == 1:
+            described[path] = value.item()
+        else:
+            described[path] = {"type": type(value).__qualname__}
+
+    walk(obj, "")
+    return described

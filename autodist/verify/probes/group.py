@@ -1,0 +1,131 @@
+"""The process group: when it is made, what is wrapped, and a teardown that cannot hang.
+
+Freeing DDP after ``destroy_process_group`` hangs or aborts with gloo in torch 2.13, also for right scripts. So the
+group stays until the process leaves, and the process leaves by ``os._exit``.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+if TYPE_CHECKING:
+    from autodist.verify.probes import ProbeContext
+
+
+COLLECTIVES = (
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_gather_object",
+    "all_reduce",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "broadcast",
+    "broadcast_object_list",
+    "gather",
+    "gather_object",
+    "monitored_barrier",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "scatter",
+    "scatter_object_list",
+)
+
+
+class GroupProbe:
+    """Installed on every process; the original of a pair has no group and is not affected."""
+
+    def __init__(self, context: ProbeContext) -> None:
+        self._context = context
+        self._kept: list[Any] = []
+        self._depth = 0
+
+    def install(self) -> None:
+        """Patch setup, teardown and wrapping."""
+        if not dist.is_available():
+            return
+        self._patch_setup()
+        self._patch_teardown()
+        self._patch_wrapper()
+        for name in COLLECTIVES:
+            if hasattr(dist, name):
+                self._patch_collective(name)
+
+    def _patch_collective(self, name: str) -> None:
+        """Write down each collective before it is entered: where ranks part, one of them does not come back."""
+        plain = getattr(dist, name)
+
+        @functools.wraps(plain)
+        def collective(*args: Any, **kwargs: Any) -> Any:
+            trace = self._context.trace
+            if self._depth == 0 and not self._context.probing:
+                trace.emit("collective", name=name, site=trace.site())
+                trace.flush()
+            self._depth += 1
+            try:
+                return plain(*args, **kwargs)
+            finally:
+                self._depth -= 1
+
+        setattr(dist, name, collective)
+        setattr(dist.distributed_c10d, name, collective)
+
+    def _patch_setup(self) -> None:
+        plain = dist.init_process_group
+
+        @functools.wraps(plain)
+        def init(*args: Any, **kwargs: Any) -> None:
+            self._context.trace.emit("group", site=self._context.trace.site())
+            plain(*args, **kwargs)
+
+        dist.init_process_group = init
+        dist.distributed_c10d.init_process_group = init
+
+    def _patch_teardown(self) -> None:
+        def destroy(group: Any = None) -> None:
+            self._context.trace.emit("note", topic="destroyed", message="", site=self._context.trace.site())
+
+        dist.destroy_process_group = destroy
+        dist.distributed_c10d.destroy_process_group = destroy
+
+    def _patch_wrapper(self) -> None:
+        wrapper: Any = torch.nn.parallel.DistributedDataParallel
+        plain = wrapper.__init__
+
+        @functools.wraps(plain)
+        def construct(this: Any, module: Any, *args: Any, **kwargs: Any) -> None:
+            plain(this, module, *args, **kwargs)
+            self._kept.append(this)
+            self._context.wrapped.update(id(parameter) for parameter in module.parameters())
+            self._context.trace.emit(
+                "wrap",
+                module=type(module).__qualname__,
+                parameters=sum(parameter.requires_grad for parameter in module.parameters()),
+                site=self._context.trace.site(),
+            )
+
+        wrapper.__init__ = construct
+        plain_load = wrapper.load_state_dict
+
+        @functools.wraps(plain_load)
+        def load_state_dict(this: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
+            if state and not any(str(key).startswith("module.") for key in state):
+                message = "a wrapped model loads a checkpoint without the prefix 'module.'"
+                self._context.trace.emit("note", topic="wrapped-load", message=message, site=self._context.trace.site())
+            return plain_load(this, state, *args, **kwargs)
+
+        wrapper.load_state_dict = load_state_dict
+        plain_forward = wrapper.forward
+
+        @functools.wraps(plain_forward)
+        def forward(this: Any, *args: Any, **kwargs: Any) -> Any:
+            if torch.is_grad_enabled() and this.training:
+                self._context.trace.emit("wrapped-call", reduces=bool(this.require_backward_grad_sync))
+            return plain_forward(this, *args, **kwargs)
+
+        wrapper.forward = forward

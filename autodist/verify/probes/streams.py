@@ -1,0 +1,92 @@
+"""The random number streams of the process, and how they are keyed to samples and batches.
+
+Two programs that divide a batch differently draw different amounts of random numbers, so their global generators drift
+apart although both are right. Steps therefore draw from a stream that is keyed to the batch they train on, samples from
+one that is keyed to the sample, and the script's own stream (samplers, splits, initialisation) is put aside meanwhile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import sys
+from typing import Any
+
+import torch
+
+
+def key_seed(*key: object) -> int:
+    """A seed that depends on the key alone, not on the process or its hash seed."""
+    return int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=7).digest(), "big")
+
+
+class RandomStreams:
+    """The state of torch's, Python's and NumPy's global generators."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._aside: dict[str, Any] | None = None
+
+    @staticmethod
+    def _numpy() -> Any:
+        numpy = sys.modules.get("numpy")
+        return getattr(numpy, "random", None)
+
+    def reseed(self, *key: object) -> None:
+        """Start the stream that belongs to ``key``, the same in every process."""
+        seed = key_seed(self._seed, *key)
+        torch.default_generator.manual_seed(seed)
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            torch.cuda.manual_seed_all(seed)
+        random.Random.seed(random._inst, seed)
+        numpy_random = self._numpy()
+        if numpy_random is not None:
+            numpy_random.mtrand._rand.seed(seed & 0xFFFFFFFF)
+
+    def start_from(self, seeds: dict[str, int]) -> None:
+        """Begin as a script that seeds these libraries first thing."""
+        if "torch" in seeds:
+            torch.default_generator.manual_seed(seeds["torch"])
+        if "python" in seeds:
+            random.seed(seeds["python"])
+        numpy_random = self._numpy()
+        if "numpy" in seeds and numpy_random is not None:
+            numpy_random.mtrand._rand.seed(seeds["numpy"])
+
+    def put_aside(self) -> None:
+        """Keep the script's own stream; what follows draws from keyed streams."""
+        numpy_random = self._numpy()
+        self._aside = {
+            "torch": torch.default_generator.get_state(),
+            "python": random.getstate(),
+            "numpy": numpy_random.mtrand._rand.get_state(legacy=False) if numpy_random is not None else None,
+        }
+
+    def fingerprints(self) -> dict[str, str]:
+        """What the script's own streams will give next, in short, for each library."""
+        states = {
+            "torch": torch.default_generator.get_state().numpy().tobytes(),
+            "python": repr(random.getstate()).encode(),
+        }
+        numpy_random = self._numpy()
+        if numpy_random is not None:
+            states["numpy"] = repr(numpy_random.mtrand._rand.get_state(legacy=False)["state"]).encode()
+        return {library: hashlib.blake2b(state, digest_size=8).hexdigest() for library, state in states.items()}
+
+    def take_up(self) -> None:
+        """Go on with the script's own stream where it was put aside."""
+        if self._aside is None:
+            return
+        kept, self._aside = self._aside, None
+        if kept.get("torch") is not None:
+            torch.default_generator.set_state(kept["torch"])
+        if kept.get("python") is not None:
+            random.setstate(kept["python"])
+        numpy_random = self._numpy()
+        if kept.get("numpy") is not None and numpy_random is not None:
+            numpy_random.mtrand._rand.set_state(kept["numpy"])
+
+    def forget(self, library: str) -> None:
+        """The script seeds ``library`` itself: that is its own stream from now on."""
+        if self._aside is not None:
+            self._aside[library] = None

@@ -1,0 +1,206 @@
+"""Losses, gradients, parameters and learning rates, at every optimizer step."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn.modules import module as torch_module
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.optim import optimizer as torch_optimizer
+
+from autodist.verify.probes.digest import Digester
+
+if TYPE_CHECKING:
+    from autodist.verify.probes import ProbeContext
+
+CLIPPING = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "clip_grad_norm")
+
+
+class TrainingProbe:
+    """Hooks every optimizer, every backward pass, clipping and the outermost module calls."""
+
+    def __init__(self, context: ProbeContext, digester: Digester, stop: Callable[[], None]) -> None:
+        self._context = context
+        self._digester = digester
+        self._stop = stop
+        self._optimizers: dict[int, int] = {}
+        self._kept: list[Any] = []
+        self._unclipped: dict[int, list[float] | None] = {}
+        self._seen_modules: set[int] = set()
+        self._step_depth = 0
+        self._backward_depth = 0
+        self._call_depth = 0
+
+    def install(self) -> None:
+        """Register torch's global hooks and patch the entry points that have none."""
+        torch_optimizer.register_optimizer_step_pre_hook(self._before_step)
+        torch_optimizer.register_optimizer_step_post_hook(self._after_step)
+        self._patch_backward()
+        for name in CLIPPING:
+            if hasattr(torch.nn.utils, name):
+                self._patch_clipping(name)
+        self._patch_calls()
+
+    def _patch_backward(self) -> None:
+        plain = torch.autograd.backward
+
+        @functools.wraps(plain)
+        def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:
+            if self._backward_depth == 0:
+                self._record_loss(tensors, grad_tensors)
+            self._backward_depth += 1
+            try:
+                plain(tensors, grad_tensors, *args, **kwargs)
+            finally:
+                self._backward_depth -= 1
+
+        torch.autograd.backward = backward
+
+    def _record_loss(self, tensors: Any, gradients: Any) -> None:
+        roots = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+        weights = [gradients] if gradients is None or isinstance(gradients, torch.Tensor) else list(gradients)
+        weights += [None] * (len(roots) - len(weights))
+        with torch.no_grad():
+            loss = sum(
+                float((root.detach() if weight is None else root.detach() * weight).double().sum())
+                for root, weight in zip(roots, weights, strict=False)
+            )
+        self._context.trace.emit("backward", loss=loss, site=self._context.trace.site())
+
+    def _patch_clipping(self, name: str) -> None:
+        plain = getattr(torch.nn.utils, name)
+
+        @functools.wraps(plain)
+        def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+            clipped = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+            self._keep_unclipped(clipped)
+            return plain(clipped, *args, **kwargs)
+
+        setattr(torch.nn.utils, name, clip)
+        if hasattr(torch.nn.utils.clip_grad, name):
+            setattr(torch.nn.utils.clip_grad, name, clip)
+
+    def _keep_unclipped(self, parameters: list[Any]) -> None:
+        fresh = [parameter for parameter in parameters if id(parameter) not in self._unclipped]
+        with torch.no_grad():
+            digests = self._digester.all(parameter.grad for parameter in fresh)
+        self._unclipped.update({id(parameter): digest for parameter, digest in zip(fresh, digests, strict=True)})
+
+    def _patch_calls(self) -> None:
+        """Record the input shape of outermost calls of modules that train; torch's hooks would see every submodule."""
+        plain: Any = torch_module.Module.__call__
+
+        def call(this: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._call_depth == 0:
+                if torch.is_grad_enabled() and this.training:
+                    self._record_call(this, args, kwargs)
+                elif not torch.is_grad_enabled() and not this.training:
+                    self._context.trace.emit("evaluation")
+            self._call_depth += 1
+            try:
+                return plain(this, *args, **kwargs)
+            finally:
+                self._call_depth -= 1
+
+        torch_module.Module.__call__ = call  # type: ignore[method-assign]
+
+    def _record_call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        value = next((each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor)), None)
+        if value is None or not any(parameter.requires_grad for parameter in module.parameters()):
+            return
+        if isinstance(module, torch.nn.parallel.DistributedDataParallel):
+            module = module.module
+        context = self._context
+        context.probing = True
+        try:
+            with torch.no_grad():
+                digest = self._digester.all([value])[0] if value.numel() else None
+        finally:
+            context.probing = False
+        name = type(module).__qualname__
+        if not context.batch_rows and value.dim():
+            context.forward_rows = value.shape[0]
+        context.trace.emit("forward", module=name, shape=list(value.shape), digest=digest)
+        if context.distributed and context.plan.world > 1 and id(module) not in self._seen_modules:
+            self._seen_modules.add(id(module))
+            self._kept.append(module)
+            self._report_batchnorm(module)
+
+    def _report_batchnorm(self, module: Any) -> None:
+        """Statistics of a part of the batch are the reason for many a difference."""
+        own = [each for each in module.modules() if isinstance(each, _BatchNorm) and each.training]
+        if any(not isinstance(each, torch.nn.SyncBatchNorm) and "forward" not in each.__dict__ for each in own):
+            self._context.trace.emit(
+                "note",
+                topic="batchnorm-per-rank",
+                message=f"{type(module).__qualname__} takes BatchNorm statistics over each rank's part of the batch",
+                site=self._context.trace.site(),
+            )
+
+    # optimizer steps
+
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self._step_depth += 1
+        if self._step_depth > 1:
+            return
+        self._context.probing = True
+        try:
+            first = id(optimizer) not in self._optimizers
+            number = self._optimizers.setdefault(id(optimizer), len(self._optimizers))
+            groups = []
+            with torch.no_grad():
+                for group in optimizer.param_groups:
+                    gradients = self._digester.all(
+                        None if id(parameter) in self._unclipped else parameter.grad for parameter in group["params"]
+                    )
+                    gradients = [
+                        self._unclipped.get(id(parameter), digest)
+                        for parameter, digest in zip(group["params"], gradients, strict=True)
+                    ]
+                    settings = {
+                        key: float(value)
+                        for key, value in group.items()
+                        if isinstance(value, (int, float)) or (isinstance(value, torch.Tensor) and value.numel() == 1)
+                    }
+                    groups.append({"settings": settings, "gradients": gradients})
+                self._pending: dict[str, Any] = {
+                    "optimizer": number,
+                    "site": self._context.trace.site(),
+                    "groups": groups,
+                }
+                self._pending["unwrapped"] = self._unwrapped(optimizer)
+                if first:
+                    self._kept.append(optimizer)
+                    self._pending["initial"] = [self._digester.all(group["params"]) for group in optimizer.param_groups]
+        finally:
+            self._context.probing = False
+
+    def _unwrapped(self, optimizer: Any) -> int:
+        return sum(
+            parameter.grad is not None
+            and id(parameter) not in self._context.wrapped
+            and not hasattr(parameter, "placements")
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+        )
+
+    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self._step_depth -= 1
+        if self._step_depth > 0:
+            return
+        self._context.probing = True
+        try:
+            with torch.no_grad():
+                for group, recorded in zip(optimizer.param_groups, self._pending["groups"], strict=True):
+                    recorded["parameters"] = self._digester.all(group["params"])
+        finally:
+            self._context.probing = False
+        self._unclipped.clear()
+        self._context.trace.emit("step", **self._pending)
+        self._context.trace.flush()
+        self._context.steps += 1
+        if self._context.plan.steps is not None and self._context.steps >= self._context.plan.steps:
+            self._stop()

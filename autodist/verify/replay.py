@@ -1,0 +1,126 @@
+"""What the original replays: the samples the ranks read, and the shapes of the random numbers they drew.
+
+The conversion runs first, as it is. Then the original reads, step by step, the union of what the ranks read. This
+module is written by the launching process and read inside the user's process, so it needs the standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autodist.verify.trace import Draw, Pass, PassKey, RunTrace
+
+
+@dataclass(frozen=True)
+class RankDraws:
+    """One call of a random function as all ranks made it."""
+
+    shapes: list[list[int]]
+    distinct: bool
+    """The ranks drew different numbers."""
+    site: str
+
+
+@dataclass
+class Replay:
+    """The steering of the original."""
+
+    world: int
+    datasets: list[str] = field(default_factory=list)
+    """The dataset class of each loader of the conversion, to find the loader that corresponds."""
+    passes: dict[PassKey, list[list[Any]]] = field(default_factory=dict)
+    seeds: dict[str, int] = field(default_factory=dict)
+    """What the conversion seeds, by library: the original begins with the same, as if it were seeded."""
+    training: set[PassKey] = field(default_factory=set)
+    """Passes that train; others are only replayed where their batches correspond one to one."""
+    draws: dict[str, list[RankDraws]] = field(default_factory=dict)
+    """For the seed of a draw what the ranks drew, as often as it occurred with different shapes."""
+
+    def write(self, path: Path) -> None:
+        """Store for the process of the original."""
+        content = {
+            "world": self.world,
+            "datasets": self.datasets,
+            "passes": [[*key, batches] for key, batches in self.passes.items()],
+            "seeds": self.seeds,
+            "training": sorted(self.training),
+            "draws": {seed: [asdict(drawn) for drawn in several] for seed, several in self.draws.items()},
+        }
+        path.write_text(json.dumps(content), encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Replay:
+        """The steering that ``write`` stored."""
+        content = json.loads(path.read_text(encoding="utf-8"))
+        passes = {(loader, number): batches for loader, number, batches in content["passes"]}
+        training = {(loader, number) for loader, number in content["training"]}
+        draws = {seed: [RankDraws(**drawn) for drawn in several] for seed, several in content["draws"].items()}
+        return cls(content["world"], content["datasets"], passes, content["seeds"], training, draws)
+
+
+def replicated(passes: Sequence[Pass]) -> bool:
+    """Every rank read the same batches in the same order."""
+    return all(each.batches == passes[0].batches for each in passes)
+
+
+def union(passes: Sequence[Pass]) -> list[list[Any]]:
+    """Batch by batch what the ranks read together, in turns: a sampler deals its indices out one by one."""
+    count = max(len(each.batches) for each in passes)
+    batches = [[each.batches[at] if at < len(each.batches) else [] for each in passes] for at in range(count)]
+    return [[parts[rank][row] for row, rank in in_turns([len(part) for part in parts])] for parts in batches]
+
+
+def in_turns(sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """Row and rank of every row of a whole batch whose rows were dealt out to ranks that hold ``sizes`` of them."""
+    return [(row, rank) for row in range(max(sizes, default=0)) for rank, size in enumerate(sizes) if row < size]
+
+
+def hashable(sample: Any) -> Any:
+    """Samples are indices, texts, or lists of them; sets need them hashable."""
+    return tuple(hashable(each) for each in sample) if isinstance(sample, list) else sample
+
+
+def build_replay(ranks: Sequence[RunTrace]) -> Replay:
+    """Merge what the ranks read and drew.
+
+    A pass that every rank reads in full is replayed as one of them. Evaluation is only steered where nothing was read
+    twice: the original must be free to show that a padded evaluation prints other numbers.
+    """
+    replay = Replay(len(ranks), [loader.dataset for loader in ranks[0].loaders], seeds=ranks[0].seeds)
+    for key, first in ranks[0].passes.items():
+        found = [rank.passes[key] for rank in ranks if key in rank.passes]
+        if len(found) < len(ranks):
+            continue
+        trains = any(each.trains for each in found)
+        together = first.batches if replicated(found) else union(found)
+        samples = [hashable(sample) for batch in together for sample in batch]
+        if trains or len(set(samples)) == len(samples):
+            replay.passes[key] = together
+        if trains:
+            replay.training.add(key)
+    replay.draws = merged_draws(ranks)
+    return replay
+
+
+def merged_draws(ranks: Sequence[RunTrace]) -> dict[str, list[RankDraws]]:
+    """By seed, the draws that all ranks made."""
+    by_seed: dict[str, list[list[Draw]]] = {}
+    for rank in ranks:
+        own: dict[str, list[Draw]] = {}
+        for draw in rank.draws:
+            own.setdefault(draw.seed, []).append(draw)
+        for seed, several in own.items():
+            by_seed.setdefault(seed, []).append(several)
+    merged: dict[str, list[RankDraws]] = {}
+    for seed, per_rank in by_seed.items():
+        if len(per_rank) < len(ranks):
+            continue
+        for together in zip(*per_rank, strict=False):
+            drawn = RankDraws([draw.shape for draw in together], together[-1].distinct, together[-1].site)
+            if drawn not in merged.setdefault(seed, []):
+                merged[seed].append(drawn)
+    return merged

@@ -1,0 +1,100 @@
+"""The scratch copy of a working folder, in which one run reads and writes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SKIPPED = frozenset(
+    {".git", ".hg", ".svn", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", "node_modules"}
+)
+LARGEST_COPY = 1 << 20
+"""Larger files are linked."""
+MOST_BYTES = 64 << 20
+MOST_ENTRIES = 20_000
+"""Beyond these totals the rest is linked."""
+
+
+@dataclass
+class Scratch:
+    """One copy: what was in it at first, to know later what the run added."""
+
+    root: Path
+    excluded: Path | None = None
+    """The folder of the verification itself, which may lie in the working folder."""
+    linked: list[Path] = field(default_factory=list)
+    _initial: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _bytes: int = 0
+    _entries: int = 0
+
+    def fill(self, source: Path) -> None:
+        """Copy code and small files; link large files and folders of data."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        self._copy_folder(source, self.root)
+
+    def overlay(self, source: Path, target: Path) -> None:
+        """Put the Python files around a converted script in the place of the original's."""
+        for path in sorted(source.iterdir()):
+            goal = target / path.name
+            if path.is_dir():
+                if path.name not in SKIPPED and (goal.is_dir() or (path / "__init__.py").exists()):
+                    goal.mkdir(exist_ok=True)
+                    self.overlay(path, goal)
+            elif path.suffix == ".py":
+                goal.unlink(missing_ok=True)
+                shutil.copy2(path, goal)
+
+    def seal(self) -> None:
+        """Everything is in place; what changes from now on is the run's doing."""
+        self._initial = self._state()
+
+    def changed(self) -> dict[str, Path]:
+        """Files that the run created or changed, by their path below the scratch folder."""
+        return {name: self.root / name for name, state in self._state().items() if self._initial.get(name) != state}
+
+    def _state(self) -> dict[str, tuple[int, int]]:
+        state: dict[str, tuple[int, int]] = {}
+        for folder, names, files in os.walk(self.root):
+            names[:] = [
+                name for name in names if name not in SKIPPED and not os.path.islink(os.path.join(folder, name))
+            ]
+            for name in files:
+                path = os.path.join(folder, name)
+                if os.path.islink(path) or name.endswith(".pyc"):
+                    continue
+                found = os.stat(path)
+                state[os.path.relpath(path, self.root)] = (found.st_size, found.st_mtime_ns)
+        return state
+
+    def _copy_folder(self, source: Path, target: Path) -> None:
+        with os.scandir(source) as entries:
+            for entry in sorted(entries, key=lambda each: each.name):
+                if entry.name in SKIPPED or Path(entry.path) == self.excluded:
+                    continue
+                self._copy_entry(entry, target / entry.name)
+
+    def _copy_entry(self, entry: os.DirEntry[str], goal: Path) -> None:
+        self._entries += 1
+        path = Path(entry.path)
+        try:
+            if entry.is_dir():
+                if self._entries > MOST_ENTRIES or entry.is_symlink() or (path / "pyvenv.cfg").exists():
+                    self._link(path, goal)
+                else:
+                    goal.mkdir()
+                    self._copy_folder(path, goal)
+            elif entry.is_file():
+                size = entry.stat().st_size
+                if self._entries > MOST_ENTRIES or size > LARGEST_COPY or self._bytes + size > MOST_BYTES:
+                    self._link(path, goal)
+                else:
+                    self._bytes += size
+                    shutil.copy2(path, goal)
+        except PermissionError:
+            return
+
+    def _link(self, path: Path, goal: Path) -> None:
+        goal.symlink_to(path.resolve())
+        self.linked.append(path)

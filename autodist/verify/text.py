@@ -1,0 +1,77 @@
+"""Text with numbers in it, compared as a reader would: words must be equal, numbers nearly so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+NUMBER = re.compile(r"(?<![A-Za-z_])[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?)|\b(?:nan|inf)\b")
+ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
+MOMENT = re.compile(
+    r"\d{4}-\d\d-\d\d[T _]\d\d[:\-]\d\d([:\-]\d\d)?(\.\d+)?|\b\d\d?:\d\d:\d\d(\.\d+)?\b|\b\d{4}-\d\d-\d\d\b"
+)
+DURATION = re.compile(
+    r"(\d+(?:\.\d+)?)(\s*)(ms|µs|us|it/s|s/it|samples/s(?:ec)?|img/s|secs?|seconds?|mins?|minutes?|hours?|s|sec\.)\b"
+)
+BAR = re.compile(r"[\r\x1b]|\d+%\|")
+
+
+def normal(line: str) -> str:
+    """Without what differs between two runs of the same program: moments, durations, addresses."""
+    return DURATION.sub(r"#\2\3", MOMENT.sub("#time", ADDRESS.sub("#address", line))).rstrip()
+
+
+def last_place(text: str) -> float:
+    """The value of one unit in the last printed place, 0 for integers."""
+    mantissa, _, exponent = text.lower().partition("e")
+    if "." not in mantissa and not exponent:
+        return 0.0
+    decimals = len(mantissa.partition(".")[2])
+    return float(10.0 ** (int(exponent or 0) - decimals))
+
+
+def numbers_agree(first: str, second: str, tolerance: float) -> bool:
+    """Equal up to the tolerance, or by one in a last place that is small beside the number."""
+    if first == second:
+        return True
+    left, right = float(first), float(second)
+    if left != left or right != right:
+        return left != left and right != right
+    difference, scale = abs(left - right), max(abs(left), abs(right))
+    if difference <= tolerance * scale:
+        return True
+    place = max(last_place(first), last_place(second))
+    if place == 0.0:
+        return False
+    return difference <= 1.01 * place and (place <= 2e-4 * scale or scale <= 10 * tolerance)
+
+
+def lines_agree(first: str, second: str, tolerance: float) -> bool:
+    """The same words, and numbers that agree."""
+    first, second = normal(first), normal(second)
+    if first == second:
+        return True
+    if NUMBER.sub("#", first).split() != NUMBER.sub("#", second).split():
+        return False
+    return all(
+        numbers_agree(left, right, tolerance)
+        for left, right in zip(NUMBER.findall(first), NUMBER.findall(second), strict=True)
+    )
+
+
+def first_difference(
+    original: Sequence[str], converted: Sequence[str], tolerance: float
+) -> tuple[int, str | None, str | None] | None:
+    """The first line that differs, with what each side has there."""
+    for at, (left, right) in enumerate(zip(original, converted, strict=False)):
+        if not lines_agree(left, right, tolerance):
+            return at, left, right
+    if len(original) == len(converted):
+        return None
+    at = min(len(original), len(converted))
+    return at, (original[at] if at < len(original) else None), (converted[at] if at < len(converted) else None)
+
+
+def printed_lines(text: str) -> list[str]:
+    """Lines that were printed, without blank ones and progress bars."""
+    return [line for line in text.splitlines() if line.strip() and not BAR.search(line)]

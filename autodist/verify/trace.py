@@ -1,0 +1,291 @@
+"""The trace: what one process did, one JSON event a line, in the order it happened.
+
+Events hold numbers and text only, never tensors: a parameter is kept as its norm and three projections on fixed random
+directions, which is enough to tell two tensors apart and to say how far apart they are. So traces stay small over
+thousands of steps, survive a crash up to the last line, and are compared without importing torch.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+Digest = list[float]
+"""Norm and three projections of one tensor."""
+PassKey = tuple[int, int]
+"""Which loader, and the how-manieth iteration over it."""
+
+
+class TraceWriter:
+    """Appends events to the trace of this process."""
+
+    def __init__(self, path: Path, root: str) -> None:
+        self._file: IO[str] = open(path, "w", encoding="utf-8")  # noqa: SIM115
+        self._root = root
+        self.muted = False
+
+    def emit(self, kind: str, **fields: Any) -> None:
+        """Write one event; what JSON does not know is written as text."""
+        if not self.muted:
+            self._file.write(json.dumps({"kind": kind, **fields}, default=str) + "\n")
+
+    def flush(self) -> None:
+        """Make every event so far survive the death of this process."""
+        self._file.flush()
+
+    def site(self) -> str:
+        """The innermost line of the user's own code, as ``train.py:42``."""
+        frame = sys._getframe(1)
+        while frame is not None:
+            name = frame.f_code.co_filename
+            if name.startswith(self._root):
+                return f"{name[len(self._root) :].lstrip('/')}:{frame.f_lineno}"
+            frame = frame.f_back  # type: ignore[assignment]
+        return "?"
+
+
+@dataclass
+class Loader:
+    """One DataLoader, in order of creation."""
+
+    number: int
+    dataset: str
+    samples: int | None
+    batch_size: int | None
+    sampler: str
+    shuffled: bool
+    drop_last: bool
+    length: int | None
+    site: str
+
+
+@dataclass
+class Pass:
+    """One iteration over a loader."""
+
+    loader: int
+    number: int
+    site: str
+    batches: list[list[Any]] = field(default_factory=list)
+    """The samples that were read, batch by batch."""
+    natural: list[list[Any]] = field(default_factory=list)
+    """What the original would have read without steering."""
+    steered: bool = False
+    trains: bool = False
+    exhausted: bool = False
+    stream: str | None = None
+    """The state of the global generators, where the sampler draws from them."""
+
+    @property
+    def key(self) -> PassKey:
+        return self.loader, self.number
+
+    @property
+    def samples(self) -> list[Any]:
+        """Everything read, in order."""
+        return [sample for batch in self.batches for sample in batch]
+
+    @property
+    def natural_samples(self) -> list[Any]:
+        """Everything the original reads on its own, in order."""
+        return [sample for batch in self.natural for sample in batch]
+
+
+@dataclass
+class Group:
+    """The parameters of one optimizer group before and after a step."""
+
+    settings: dict[str, float]
+    gradients: list[Digest | None]
+    parameters: list[Digest | None]
+
+
+@dataclass
+class Forward:
+    """The first tensor that an outermost module call was given."""
+
+    module: str
+    shape: list[int]
+    digest: Digest | None
+
+
+@dataclass
+class Step:
+    """One call of ``optimizer.step()`` with everything that led to it."""
+
+    optimizer: int
+    site: str
+    groups: list[Group]
+    losses: list[float]
+    backward_sites: list[str]
+    batches: list[tuple[int, int, int]]
+    forwards: list[Forward]
+    wrapped_calls: list[bool]
+    """Calls through a wrapper, each with whether it reduces gradients; ``no_sync`` does not."""
+    initial: list[list[Digest | None]] | None
+    """Parameters before the first step of this optimizer."""
+    unwrapped: int
+    """Trained parameters that no wrapper reduces."""
+
+
+@dataclass
+class Write:
+    """A change to the file system."""
+
+    action: str
+    path: str
+    site: str
+    step: int
+
+
+@dataclass
+class Save:
+    """What ``torch.save`` was given, flattened."""
+
+    path: str
+    site: str
+    step: int
+    content: dict[str, Any]
+
+
+@dataclass
+class Draw:
+    """One call of a random function whose shape may follow the batch."""
+
+    seed: str
+    function: str
+    shape: list[int]
+    site: str
+    distinct: bool
+    """This rank drew its own numbers, taking the tensor for a part of the batch."""
+
+
+@dataclass
+class End:
+    """How the script ended; absent when the process was killed."""
+
+    code: int
+    error: str | None
+    message: str
+    site: str
+    traceback: str
+    stopped: bool = False
+    """Ended by us after the requested number of steps."""
+    time: float = 0.0
+
+
+@dataclass
+class RunTrace:
+    """Everything one process did."""
+
+    name: str
+    started: dict[str, Any] = field(default_factory=dict)
+    loaders: list[Loader] = field(default_factory=list)
+    passes: dict[PassKey, Pass] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    writes: list[Write] = field(default_factory=list)
+    saves: list[Save] = field(default_factory=list)
+    draws: list[Draw] = field(default_factory=list)
+    seeds: dict[str, int] = field(default_factory=dict)
+    """By library the first seed that the script set itself, before it drew anything."""
+    wraps: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[dict[str, Any]] = field(default_factory=list)
+    collectives: list[tuple[str, str]] = field(default_factory=list)
+    """Name and line of each collective that the script calls itself."""
+    end: End | None = None
+
+
+def events(path: Path) -> Iterator[dict[str, Any]]:
+    """The events of a trace; a last line cut short by a kill is dropped."""
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            if line.endswith("\n"):
+                yield json.loads(line)
+
+
+def read_trace(path: Path) -> RunTrace:
+    """Put the events of one process back together."""
+    run = RunTrace(path.stem)
+    if not path.exists():
+        return run
+    losses: list[float] = []
+    backward_sites: list[str] = []
+    batches: list[tuple[int, int, int]] = []
+    forwards: list[Forward] = []
+    wrapped_calls: list[bool] = []
+    recent: dict[PassKey, Pass] = {}
+    latest: PassKey | None = None
+    for event in events(path):
+        kind = event.pop("kind")
+        if kind == "start":
+            run.started = event
+        elif kind == "loader":
+            run.loaders.append(Loader(**event))
+        elif kind == "length":
+            run.loaders[event["loader"]].length = event["length"]
+        elif kind == "pass":
+            entry = Pass(**event)
+            run.passes[entry.key] = entry
+        elif kind == "batch":
+            entry = run.passes[event["loader"], event["number"]]
+            batches.append((*entry.key, len(entry.batches)))
+            entry.batches.append(event["samples"])
+            entry.natural.append(event.get("natural", event["samples"]))
+            entry.steered = entry.steered or event.get("steered", False)
+            recent[entry.key] = entry
+            latest = entry.key
+        elif kind == "sampler-draws":
+            run.passes[event["loader"], event["number"]].stream = event["stream"]
+        elif kind == "exhausted":
+            entry = run.passes[event["loader"], event["number"]]
+            entry.exhausted = True
+            recent.pop(entry.key, None)
+        elif kind == "backward":
+            losses.append(event["loss"])
+            backward_sites.append(event["site"])
+            for entry in recent.values():
+                entry.trains = True
+        elif kind == "evaluation" and latest is not None:
+            recent.pop(latest, None)
+        elif kind == "forward":
+            forwards.append(Forward(**event))
+        elif kind == "wrapped-call":
+            wrapped_calls.append(event["reduces"])
+        elif kind == "step":
+            groups = [Group(**group) for group in event["groups"]]
+            run.steps.append(
+                Step(
+                    event["optimizer"],
+                    event["site"],
+                    groups,
+                    losses,
+                    backward_sites,
+                    batches,
+                    forwards,
+                    wrapped_calls,
+                    event.get("initial"),
+                    event.get("unwrapped", 0),
+                )
+            )
+            losses, backward_sites, batches, forwards, wrapped_calls, recent = [], [], [], [], [], {}
+        elif kind == "write":
+            run.writes.append(Write(**event))
+        elif kind == "save":
+            run.saves.append(Save(**event))
+        elif kind == "draw":
+            run.draws.append(Draw(**event))
+        elif kind == "seed":
+            run.seeds.setdefault(event["library"], event["value"])
+        elif kind == "wrap":
+            run.wraps.append(event)
+        elif kind == "note":
+            run.notes.append(event)
+        elif kind == "collective":
+            run.collectives.append((event["name"], event["site"]))
+        elif kind == "end":
+            run.end = End(**event)
+    return run

@@ -1,0 +1,129 @@
+"""Wrong conversions that ``autodist verify`` must reject: how many it does, and how often it names the mistake.
+
+    python -m benchmarks.verify_faults [--nproc 2] [--dtype float64] [NAME...]
+
+Each fault of ``fixtures/faults/faults.toml`` is a right conversion with one mistake, made by replacing text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autodist.verify import Outcome, Verdict, verify
+from autodist.verify.launch import Zygote
+from autodist.verify.plan import Dtype
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FAULTS = Path(__file__).resolve().parent.parent / "fixtures" / "faults"
+NAMED_SHARE = 0.9
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One mistake in one conversion."""
+
+    name: str
+    pair: str
+    cause: str
+    replace: tuple[tuple[str, str], ...]
+    before: tuple[tuple[str, str], ...]
+
+    @contextmanager
+    def scripts(self) -> Iterator[tuple[Path, Path]]:
+        """The original and the wrong conversion, in a folder of their own."""
+        with tempfile.TemporaryDirectory(prefix="autodist-fault-") as folder:
+            paths = []
+            for name, edits in (("before.py", self.before), ("after.py", (*self.before, *self.replace))):
+                text = (FAULTS / "pairs" / self.pair / name).read_text(encoding="utf-8")
+                for old, new in edits:
+                    if old not in text:
+                        raise ValueError(f"fault {self.name!r}: {name} of {self.pair} has no {old!r}")
+                    text = text.replace(old, new)
+                paths.append(Path(folder) / name)
+                paths[-1].write_text(text, encoding="utf-8")
+            yield paths[0], paths[1]
+
+
+def read_faults() -> list[Fault]:
+    """The table of faults."""
+    table: dict[str, list[dict[str, Any]]] = tomllib.loads((FAULTS / "faults.toml").read_text(encoding="utf-8"))
+
+    def edits(entry: dict[str, Any], key: str) -> tuple[tuple[str, str], ...]:
+        return tuple((old, new) for old, new in entry.get(key, []))
+
+    return [
+        Fault(entry["name"], entry["pair"], entry["cause"], edits(entry, "replace"), edits(entry, "before"))
+        for entry in table["fault"]
+    ]
+
+
+@contextmanager
+def shared_zygote() -> Iterator[Zygote | None]:
+    """One process with torch for all verifications, where the system can fork."""
+    if sys.platform != "linux":
+        yield None
+        return
+    folder = Path(tempfile.mkdtemp(prefix="autodist-benchmark-"))
+    try:
+        with Zygote([], {}, folder / "zygote.log") as zygote:
+            yield zygote
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def check(fault: Fault, zygote: Zygote | None, nproc: int = 2, dtype: Dtype = "float64") -> Verdict:
+    """Verify one wrong conversion."""
+    with fault.scripts() as (before, after):
+        return verify(before, after, [nproc], dtype=dtype, workdir=before.parent, timeout=60, zygote=zygote)
+
+
+def detected(verdict: Verdict) -> bool:
+    """Rejected for a reason, rather than for want of a comparison."""
+    return verdict.outcome in (Outcome.DIFFERS, Outcome.EQUAL_UNTIL)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run all faults, print one line each and the totals."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="faults whose name contains one of these")
+    parser.add_argument("--nproc", type=int, default=2)
+    parser.add_argument("--dtype", choices=("float64", "float32"), default="float64")
+    options = parser.parse_args(arguments)
+    faults = [f for f in read_faults() if not options.names or any(name in f.name for name in options.names)]
+    found = named = 0
+    started = time.monotonic()
+    with shared_zygote() as zygote:
+        for fault in faults:
+            begun = time.monotonic()
+            verdict = check(fault, zygote, options.nproc, options.dtype)
+            cause = verdict.cause.name if verdict.cause is not None else "-"
+            found += detected(verdict)
+            named += detected(verdict) and cause == fault.cause
+            mark = "ok   " if detected(verdict) and cause == fault.cause else "cause" if detected(verdict) else "MISS "
+            wanted = "" if cause == fault.cause else f" (wanted {fault.cause})"
+            seconds = time.monotonic() - begun
+            print(f"{mark} {seconds:5.1f} s  {fault.name:48} {verdict.outcome.value:20} {cause}{wanted}", flush=True)
+            if options.names:
+                print("\n".join(f"        {finding}" for finding in (*verdict.findings, *verdict.notes)))
+    print(
+        f"{found} of {len(faults)} wrong conversions detected, {named} with the right cause, "
+        f"in {time.monotonic() - started:.0f} s"
+    )
+    return 0 if found == len(faults) and named >= NAMED_SHARE * len(faults) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,219 @@
+"""The pieces: layouts of batches, digests, traces, scratch copies, stacks, explanations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from autodist.verify.compare import TOLERANCES, StepComparison, assembled, distance, gradient_ratio, spread
+from autodist.verify.explain import CAUSES, KINDS, guarded
+from autodist.verify.outputs import compare_content, stable
+from autodist.verify.plan import ProcessPlan
+from autodist.verify.replay import Replay, build_replay, in_turns, union
+from autodist.verify.scratch import Scratch
+from autodist.verify.stall import position_in
+from autodist.verify.trace import Pass, RunTrace, TraceWriter, read_trace
+from autodist.verify.verdict import Outcome, Verdict
+
+torch = pytest.importorskip("torch")
+
+from autodist.verify.probes.batchnorm import guards_conversion  # noqa: E402
+from autodist.verify.probes.data import as_float64, content_key, identity  # noqa: E402
+from autodist.verify.probes.digest import Digester  # noqa: E402
+from autodist.verify.probes.randomness import Layout, batch_dimension  # noqa: E402
+
+
+def test_layouts_put_rows_back_where_the_original_has_them() -> None:
+    whole = torch.arange(24).reshape(6, 4)
+    for batches in ([], [6], [3], [5, 3]):
+        layout = Layout([3, 3], batches)
+        parts = [layout.take(whole, 0, rank) for rank in range(2)]
+        assert torch.equal(layout.join(parts, 0), whole)
+    assert Layout([3, 3], [6]).positions == [[0, 2, 4], [1, 3, 5]]
+    assert Layout([3, 2], []).positions == [[0, 2, 4], [1, 3]]
+    assert Layout([4, 4], [4]).positions == [[0, 1, 4, 5], [2, 3, 6, 7]], "two rows of one sample stay together"
+
+
+def test_ranks_take_turns() -> None:
+    assert in_turns([2, 1]) == [(0, 0), (0, 1), (1, 0)]
+    passes = [Pass(0, 0, "", [[1, 3], [5]]), Pass(0, 0, "", [[2, 4], [6]])]
+    assert union(passes) == [[1, 2, 3, 4], [5, 6]]
+
+
+def test_the_batch_dimension_is_the_one_that_adds_up() -> None:
+    assert batch_dimension([8, 3], [[4, 3], [4, 3]]) == 0
+    assert batch_dimension([5, 8], [[5, 5], [5, 3]]) == 1
+    assert batch_dimension([8, 3], [[8, 3], [8, 3]]) is None
+    assert batch_dimension([8], [[4, 1], [4, 1]]) is None
+
+
+def test_digests_measure_distance_and_add_up() -> None:
+    digester = Digester()
+    first = torch.randn(40, 30, dtype=torch.float64)
+    second = first + 1e-6 * torch.randn(40, 30, dtype=torch.float64)
+    one, two, none = digester.all([first, second, None])
+    assert none is None and one is not None and two is not None
+    assert one[0] == pytest.approx(first.norm().item())
+    expected = (first - second).norm().item()
+    assert expected / 20 < distance(one, two) < expected * 5
+    small = digester.all([torch.ones(5)])[0]
+    assert small == Digester().all([torch.ones(5)])[0], "directions must not depend on what was asked before"
+
+
+def test_shards_are_assembled_and_have_no_copies() -> None:
+    parts: list[list[float] | None] = [[3.0, 1.0, 2.0, 3.0, 1.0], [4.0, 1.0, 1.0, 1.0, 1.0]]
+    assert assembled(parts) == [5.0, 2.0, 3.0, 4.0]
+    assert spread(parts, 0.0) == 0.0
+    assert spread([[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.5]], 0.0) > 0.2
+    assert assembled([None, None]) is None
+
+
+def test_items_of_a_stream_are_known_by_their_content() -> None:
+    item = {"x": torch.ones(3), "y": (1, "a")}
+    assert content_key(item) == content_key({"x": torch.ones(3), "y": (1, "a")})
+    assert content_key(item) != content_key({"x": torch.ones(3), "y": (2, "a")})
+    assert content_key(torch.ones(2)) != content_key(torch.ones(2, dtype=torch.float64))
+
+
+def test_samples_keep_their_identity_through_subsets() -> None:
+    dataset = torch.utils.data.TensorDataset(torch.arange(10))
+    half = torch.utils.data.Subset(dataset, [9, 7, 5, 3])
+    assert identity(torch.utils.data.Subset(half, [1, 2]), 1) == 5
+
+
+def test_batches_become_float64() -> None:
+    batch = as_float64({"x": torch.ones(2), "y": [torch.ones(2, dtype=torch.int64)], "z": (torch.ones(1).half(),)})
+    assert batch["x"].dtype == torch.float64
+    assert batch["y"][0].dtype == torch.int64
+    assert batch["z"][0].dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("if torch.cuda.is_available():\n    m = nn.SyncBatchNorm.convert_sync_batchnorm(m)\n", True),
+        ("if torch.cuda.is_available():\n    m = m.cuda()\n", False),
+        ("if torch.cuda.is_available():\n    m = convert_sync_batchnorm(m)\n    m.cuda()\n", False),
+        ("m = convert_sync_batchnorm(m) if torch.cuda.is_available() else m\n", True),
+        ("d = 'cuda' if torch.cuda.is_available() else 'cpu'\n", False),
+    ],
+)
+def test_only_the_question_before_a_conversion_is_answered(source: str, expected: bool) -> None:
+    assert guards_conversion(source, 1) is expected
+
+
+def test_a_trace_survives_a_cut(tmp_path: Path) -> None:
+    path = tmp_path / "rank0.trace"
+    writer = TraceWriter(path, str(tmp_path))
+    writer.emit("pass", loader=0, number=0, site="a.py:1")
+    writer.emit("batch", loader=0, number=0, samples=[3, 4])
+    writer.emit("backward", loss=0.5, site="a.py:2")
+    group = {"settings": {"lr": 0.1}, "gradients": [None], "parameters": [[1.0, 0.0, 0.0, 0.0]]}
+    writer.emit("step", optimizer=0, site="a.py:3", groups=[group])
+    writer.flush()
+    with path.open("a") as file:
+        file.write('{"kind": "batch", "loa')
+    run = read_trace(path)
+    assert run.passes[0, 0].trains
+    assert run.steps[0].losses == [0.5]
+    assert run.steps[0].batches == [(0, 0, 0)]
+    assert run.end is None
+
+
+def test_plans_and_replays_travel(tmp_path: Path) -> None:
+    plan = ProcessPlan("conversion", 1, 2, "a.py", ("x",), "/r", "/r", "/t", shared_draws=("randn a.py:1",))
+    assert ProcessPlan.from_json(plan.to_json()) == plan
+    replay = Replay(2, ["Data"], {(0, 1): [[1, 2]]}, {"torch": 3}, {(0, 1)})
+    replay.write(tmp_path / "replay.json")
+    assert Replay.read(tmp_path / "replay.json") == replay
+    assert build_replay([RunTrace("rank0"), RunTrace("rank1")]).passes == {}
+
+
+def test_scratch_copies_hold_links_to_large_files(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "data").mkdir(parents=True)
+    (source / "data" / "big.bin").write_bytes(b"0" * (2 << 20))
+    (source / "train.py").write_text("")
+    (source / "__pycache__").mkdir()
+    scratch = Scratch(tmp_path / "copy")
+    scratch.fill(source)
+    scratch.seal()
+    assert (scratch.root / "data" / "big.bin").is_symlink()
+    assert not (scratch.root / "train.py").is_symlink()
+    assert not (scratch.root / "__pycache__").exists()
+    (scratch.root / "out.txt").write_text("new")
+    assert list(scratch.changed()) == ["out.txt"]
+
+
+STACKS = """Thread 0x00007f (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 1 in wait
+
+Current thread 0x00007e (most recent call first):
+  File "/lib/torch/distributed/distributed_c10d.py", line 4000 in barrier
+  File "/lib/torch/distributed/c10d_logger.py", line 83 in wrapper
+  File "/lib/autodist/verify/probes/group.py", line 70 in collective
+  File "/scratch/pkg/train.py", line 88 in main
+  File "/scratch/run.py", line 3 in <module>
+  File "/lib/autodist/verify/bootstrap.py", line 130 in _execute
+"""
+
+
+def test_stacks_say_where_a_rank_waits() -> None:
+    position = position_in(STACKS, "/scratch")
+    assert position is not None
+    assert str(position) == "waits in barrier at pkg/train.py:88"
+    working = STACKS.replace("torch/distributed/distributed_c10d.py", "x.py").replace("in barrier", "in load")
+    working = working.replace("torch/distributed/c10d_logger.py", "y.py")
+    assert "is at pkg/train.py:88 in main" in str(position_in(working, "/scratch"))
+    assert position_in("nothing", "/scratch") is None
+
+
+def test_guards_are_recognised(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(
+        "if rank == 0:\n    a()\nb()\nfor x in y if get_rank() == 0 else []:\n    c()\nif loss > 1:\n    d()\n"
+    )
+    assert [guarded(path, line) for line in (2, 3, 5, 7)] == [True, False, True, False]
+
+
+def test_every_cause_has_advice_and_every_kind_a_cause() -> None:
+    assert set(KINDS.values()) <= set(CAUSES)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("runs/20240105-101112/model.pt", "runs/20260229-235959/model.pt"),
+        ("runs/2024-01-05_10-11-12/a.txt", "runs/2026-02-28_23-59-59/a.txt"),
+        ("runs/Nov21_07-21-14_host/events.out.tfevents.1763.a.1", "runs/Dec01_17-00-00_b/events.out.tfevents.1.c.2"),
+    ],
+)
+def test_paths_without_their_date(first: str, second: str) -> None:
+    assert stable(first) == stable(second)
+
+
+def test_file_contents(tmp_path: Path) -> None:
+    left, right = tmp_path / "a.json", tmp_path / "b.json"
+    left.write_text(json.dumps({"loss": [0.1, 0.2], "name": "x"}))
+    right.write_text(json.dumps({"loss": [0.1, 0.2 + 1e-12], "name": "x"}))
+    assert compare_content(left, right, TOLERANCES["float64"]) is None
+    right.write_text(json.dumps({"loss": [0.1, 0.3], "name": "x"}))
+    assert "/loss/1" in (compare_content(left, right, TOLERANCES["float64"]) or "")
+
+
+def test_findings_keep_the_first_step() -> None:
+    result = StepComparison()
+    result.add(4, "loss", "later", None)
+    result.add(2, "gradient", "earlier", None)
+    result.add(5, "loss", "again", None)
+    assert result.first == 2
+    assert [finding.kind for finding in result.findings] == ["loss", "gradient"]
+    assert gradient_ratio.__doc__
+
+
+def test_nothing_compared_is_not_equal() -> None:
+    verdict = Verdict("a.py", "b.py", ())
+    assert verdict.outcome is Outcome.NOT_COMPARABLE
+    assert verdict.exit_code == 1

@@ -1,0 +1,187 @@
+"""What a verification promises besides the verdict: isolation, honesty, speed, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from autodist.errors import AutodistError
+from autodist.verify import Outcome, verify, verify_command
+from autodist.verify.launch import Zygote
+from verify.conftest import ROOT, edit
+
+HEADER = "import torch\n"
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    """Every file with its content."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_working_folder_stays_as_it_is(pair: Path, zygote: Zygote | None) -> None:
+    (pair / "history.json").write_text("[]")
+    (pair / "big.bin").write_bytes(b"0" * (2 << 20))
+    for name in ("before.py", "after.py"):
+        edit(
+            pair / name,
+            "    best, history = 0.0, []",
+            '    open("big.bin", "ab").write(b"1")\n    best, history = 0.0, []',
+        )
+    edit(pair / "after.py", '    open("big.bin"', '    if dist.get_rank() == 0:\n        open("big.bin"')
+    before = files_below(pair)
+    verdict = verify(pair / "before.py", pair / "after.py", [2], workdir=pair, timeout=100, zygote=zygote)
+    assert verdict.equal, verdict.findings
+    assert files_below(pair) == before
+
+
+def test_arguments_and_steps(pair: Path, zygote: Zygote | None) -> None:
+    verdict = verify(
+        pair / "before.py",
+        pair / "after.py",
+        [2],
+        ["--batch-size", "12", "--lr", "0.01"],
+        steps=5,
+        workdir=pair,
+        timeout=100,
+        zygote=zygote,
+    )
+    assert verdict.equal, verdict.findings
+    assert verdict.worlds[0].steps == 5
+    assert any(note.kind == "stopped" for note in verdict.notes)
+
+
+def test_a_conversion_may_lie_in_a_folder_of_its_own(pair: Path, zygote: Zygote | None) -> None:
+    for name in ("before", "after"):
+        folder = pair / name
+        folder.mkdir()
+        edit(pair / f"{name}.py", "import argparse\n", "import argparse\nfrom settings import NAME\n")
+        (pair / f"{name}.py").rename(folder / "train.py")
+        (folder / "settings.py").write_text(f"NAME = {name!r}\n")
+    edit(
+        pair / "after" / "train.py",
+        "    setup_distributed()\n    torch",
+        '    assert NAME == "after"\n    setup_distributed()\n    torch',
+    )
+    verdict = verify(pair / "before" / "train.py", pair / "after" / "train.py", [2], timeout=100, zygote=zygote)
+    assert verdict.equal, verdict.findings
+
+
+def test_without_optimizer_steps_nothing_is_equal(tmp_path: Path, zygote: Zygote | None) -> None:
+    for name in ("before.py", "after.py"):
+        (tmp_path / name).write_text(HEADER + "print(torch.ones(2).sum().item())\n")
+    verdict = verify(tmp_path / "before.py", tmp_path / "after.py", [2], workdir=tmp_path, zygote=zygote)
+    assert verdict.outcome is Outcome.NOT_COMPARABLE
+    assert "no optimizer step" in verdict.worlds[0].reason
+    assert verdict.exit_code == 1
+
+
+def test_an_original_that_fails_is_said_to_fail(pair: Path, zygote: Zygote | None) -> None:
+    edit(pair / "before.py", "    best, history = 0.0, []", '    raise RuntimeError("no data")')
+    verdict = verify(pair / "before.py", pair / "after.py", [2], workdir=pair, timeout=100, zygote=zygote)
+    assert verdict.outcome is Outcome.NOT_COMPARABLE
+    assert "no data" in verdict.worlds[0].reason
+
+
+def test_a_crash_names_the_rank_and_the_line(pair: Path, zygote: Zygote | None) -> None:
+    edit(
+        pair / "after.py",
+        "        scheduler.step(val_loss)",
+        '        assert dist.get_rank() != 1 or epoch < 1, "bad rank"',
+    )
+    verdict = verify(pair / "before.py", pair / "after.py", [2], workdir=pair, timeout=100, zygote=zygote)
+    crash = next(finding for finding in verdict.findings if finding.kind == "crash")
+    assert verdict.outcome is Outcome.DIFFERS
+    assert "rank 1 fails: AssertionError: bad rank" in crash.message
+    line = 1 + (pair / "after.py").read_text().splitlines().index(
+        '        assert dist.get_rank() != 1 or epoch < 1, "bad rank"'
+    )
+    assert crash.site == f"after.py:{line}"
+
+
+def test_a_hang_is_explained_within_seconds(pair: Path, zygote: Zygote | None) -> None:
+    edit(pair / "after.py", "    dist.destroy_process_group()", "    if dist.get_rank() == 0:\n        dist.barrier()")
+    started = time.monotonic()
+    verdict = verify(pair / "before.py", pair / "after.py", [2], workdir=pair, timeout=100, zygote=zygote)
+    assert time.monotonic() - started < 30
+    hang = next(finding for finding in verdict.findings if finding.kind == "hang")
+    assert "rank 0 waits in barrier at after.py:" in hang.message
+    assert "rank 1 has finished" in hang.message
+    assert verdict.cause is not None and verdict.cause.name == "collective-on-all-ranks"
+
+
+def test_what_takes_too_long_is_not_called_different(pair: Path, zygote: Zygote | None) -> None:
+    edit(
+        pair / "after.py",
+        "        history.append",
+        "        while epoch == 1:\n            pass\n        history.append",
+    )
+    verdict = verify(pair / "before.py", pair / "after.py", [2], workdir=pair, timeout=6, zygote=zygote)
+    assert verdict.outcome is Outcome.NOT_COMPARABLE
+    assert "still running after 6 s" in verdict.worlds[0].reason
+
+
+def test_without_fork(pair: Path) -> None:
+    verdict = verify(pair / "before.py", pair / "after.py", [2], steps=3, workdir=pair, timeout=100, fork=False)
+    assert verdict.equal, verdict.findings
+
+
+def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verify_command(tmp_path / "none.py", tmp_path / "none.py") == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    (tmp_path / "a.py").write_text("")
+    with pytest.raises(AutodistError):
+        verify(tmp_path / "a.py", tmp_path / "a.py", [0])
+
+
+def test_json_output(pair: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = verify_command(pair / "before.py", pair / "after.py", steps=2, workdir=pair, output_format="json")
+    content = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert content["outcome"] == "equal"
+    assert content["worlds"][0]["steps"] == 2
+
+
+def processes_named(text: str) -> list[int]:
+    """Running processes whose command line or working folder mentions ``text``."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes().decode(errors="replace") + str((entry / "cwd").resolve())
+            except OSError:
+                continue
+            if text in line:
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_when_the_command_is_ended(pair: Path, end: signal.Signals) -> None:
+    edit(
+        pair / "after.py",
+        "        history.append",
+        "        while True:\n            time.sleep(0.1)\n        history.append",
+    )
+    keep = pair / "kept"
+    command = [sys.executable, "-m", "autodist.verify", "before.py", "after.py", "--keep", str(keep)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, cwd=pair, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not any(keep.rglob("rank1.trace")):
+            time.sleep(0.1)
+        time.sleep(1.0)
+        assert len(processes_named(str(keep))) >= 2
+        process.send_signal(end)
+        process.wait(timeout=20)
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and processes_named(str(keep)):
+        time.sleep(0.1)
+    assert not processes_named(str(keep))
