@@ -1,0 +1,55 @@
+"""What tests share: running the command, and the option that rewrites goldens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click.testing
+import pytest
+
+from autodist.cli import cli
+
+ROOT = Path(__file__).parent.parent
+Autodist = Callable[..., click.testing.Result]
+
+SCRIPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+torch.save(model.state_dict(), "model.pt")  # keep me
+"""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--update`` rewrites the goldens instead of comparing with them."""
+    parser.addoption("--update", action="store_true", help="rewrite fixtures/*/ddp from what the converter writes now")
+
+
+@pytest.fixture
+def autodist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Autodist:
+    """Run the command in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str | Path, stdin: str | bytes | None = None) -> click.testing.Result:
+        return click.testing.CliRunner().invoke(cli, [str(argument) for argument in arguments], input=stdin)
+
+    return run
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    """A small training script, ``train.py`` in the folder where the command runs."""
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    return path

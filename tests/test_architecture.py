@@ -1,0 +1,127 @@
+"""The layers of the design: imports go down only."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+PACKAGE, RULES = ROOT / "autodist", ROOT / "rules"
+
+LAYERS = """
+    __main__
+    cli
+    session
+    report | output | terminal | verify
+    convert | launch
+    registry | suppress
+    analyze
+    escapes | models
+    regions
+    interpreter
+    result
+    script
+    rule
+    imports
+    edits & lossless
+    values
+    tensors
+    spread
+    catalog | project
+    source
+    config
+    errors | sniff
+"""
+"""From the top. ``|`` separates modules that do not know each other, ``&`` two halves of one. A package is one name."""
+
+FOR_RULES = {"rule", "script", "config", "edits", "imports", "values", "spread", "source"}
+"""What a rule may import of autodist: what describes a script, and what describes a change."""
+
+IN_THE_USERS_PROCESS = ("bootstrap", "trace", "plan", "probes")
+"""The modules of ``verify`` that run inside the user's program, where only the standard library and torch are sure."""
+
+
+def imports(path: Path) -> Iterator[tuple[str, int]]:
+    """Every module that a file imports when it runs, wherever the import stands, with its line."""
+    pending: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = "autodist.rules." if node.level else ""
+            assert node.module and not (node.level and path.parent != RULES), f"{path}:{node.lineno}: a relative import"
+            yield from ((f"{package}{node.module}.{alias.name}", node.lineno) for alias in node.names)
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            pending += node.orelse
+        else:
+            pending += ast.iter_child_nodes(node)
+
+
+def own(path: Path) -> Iterator[tuple[str, int]]:
+    """The modules of autodist that a file imports, by their name below ``autodist``."""
+    for name, line in imports(path):
+        package, _, rest = name.partition(".")
+        if package == "autodist" and rest:
+            yield rest.partition(".")[0], line
+
+
+def ranks() -> dict[str, int]:
+    """How deep each module stands."""
+    lines = [line.split() for line in LAYERS.strip().splitlines()]
+    return {name: depth for depth, line in enumerate(lines) for name in line if name.isidentifier()}
+
+
+def name_of(path: Path) -> str:
+    """The module or package directly below ``autodist`` that holds a file."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if name_of(path) != "__init__")
+RULE_FILES = sorted(RULES.glob("*.py"))
+
+
+def test_every_module_has_its_layer() -> None:
+    assert {name_of(path) for path in FILES} == set(ranks())
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_imports_go_down(path: Path) -> None:
+    depth, me = ranks(), name_of(path)
+    for other, line in own(path):
+        twin = f"{me} & {other}\n" in LAYERS or f"{other} & {me}\n" in LAYERS
+        assert twin or other == me or depth[other] > depth[me], f"{path}:{line}: imports {other} from below or beside"
+
+
+@pytest.mark.parametrize("path", RULE_FILES, ids=lambda path: path.name)
+def test_rules_know_neither_the_machinery_nor_each_other(path: Path) -> None:
+    found = {name for name, _ in own(path)}
+    assert found <= FOR_RULES | {"rules"}, found - FOR_RULES
+    shared = {name for name, _ in imports(path) if name.startswith("autodist.rules.")}
+    assert all(name.split(".")[2].startswith("_") for name in shared), "rules share only what begins with _"
+
+
+@pytest.mark.parametrize("name", IN_THE_USERS_PROCESS)
+def test_probes_import_the_standard_library_and_torch_alone(name: str) -> None:
+    folder = PACKAGE / "verify"
+    files = [folder / f"{name}.py"] if (folder / f"{name}.py").exists() else sorted((folder / name).glob("*.py"))
+    assert files
+    for path in files:
+        for module, line in imports(path):
+            top = module.partition(".")[0]
+            known = top in sys.stdlib_module_names or top == "torch" or module.startswith("autodist.verify")
+            assert known, f"{path}:{line}: imports {module}"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if name_of(path) != "verify"], ids=lambda path: path.name)
+def test_converting_needs_no_torch(path: Path) -> None:
+    assert not [name for name, _ in imports(path) if name.partition(".")[0] in ("torch", "rich", "black")]
+
+
+@pytest.mark.parametrize("path", [*FILES, *RULE_FILES], ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_is_python_3_10(path: Path) -> None:
+    ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 10))

@@ -1,0 +1,89 @@
+"""The fixtures convert to exactly their goldens. ``pytest --update`` rewrites those."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT
+
+from autodist.config import AVAILABLE, Config, Strategy
+from autodist.convert import convert
+from autodist.project import Project
+from autodist.result import Result
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+CASES = sorted(path.parent for path in (ROOT / "fixtures").glob("*/fixture.toml"))
+MATRIX = [pytest.param(case, strategy, id=f"{case.name}-{strategy.value}") for case in CASES for strategy in AVAILABLE]
+
+
+def converted(folder: Path, entry: str, strategy: Strategy) -> Result:
+    """The result of converting the script in a folder."""
+    return convert(Project.load(folder / entry), Config(strategy))
+
+
+def content(result: Result, folder: Path) -> dict[str, bytes]:
+    """What the golden folder must hold: every file of the project, unless refused, and what the rules say."""
+    files = (
+        {}
+        if result.refused
+        else {file.source.path.relative_to(folder).as_posix(): file.source.encode(file.after) for file in result.files}
+    )
+    return {**files, "diagnostics.txt": lines(result).encode()}
+
+
+def settings(case: Path) -> dict[str, Any]:
+    """What fixture.toml says."""
+    return tomllib.loads((case / "fixture.toml").read_text(encoding="utf-8"))
+
+
+def lines(result: Result) -> str:
+    """What the rules say, one line each, as golden text. Reasons belong to the goldens: a reader sees them."""
+    return "".join(
+        f"{each.source.path.name}:{each.line}: {each.severity.value}: {each.code} {each.message}\n"
+        for each in result.diagnostics
+    )
+
+
+@pytest.mark.parametrize(("case", "strategy"), MATRIX)
+def test_golden(case: Path, strategy: Strategy, request: pytest.FixtureRequest) -> None:
+    result = converted(case / "before", settings(case)["entry"], strategy)
+    files = content(result, case / "before")
+    golden = case / strategy.value
+    if request.config.getoption("--update"):
+        shutil.rmtree(golden, ignore_errors=True)
+        for name, data in files.items():
+            (golden / name).parent.mkdir(parents=True, exist_ok=True)
+            (golden / name).write_bytes(data)
+    found = [path for path in golden.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    assert {path.relative_to(golden).as_posix(): path.read_bytes() for path in found} == files
+
+
+@pytest.mark.parametrize(("case", "strategy"), MATRIX)
+def test_outcome(case: Path, strategy: Strategy) -> None:
+    """A fixture is converted, or left to a person: refused, converted with a warning, or already distributed."""
+    fixture = settings(case)
+    result = converted(case / "before", fixture["entry"], strategy)
+    outcome = "equal" if result.changed and not result.needs_person else "refused"
+    assert outcome in (fixture["expect"], *fixture.get("accept", [])), lines(result)
+
+
+@pytest.mark.parametrize(("case", "strategy"), MATRIX)
+def test_converting_twice_changes_nothing(case: Path, strategy: Strategy) -> None:
+    entry = settings(case)["entry"]
+    if (case / strategy.value / entry).exists():
+        result = converted(case / strategy.value, entry, strategy)
+        assert not result.changed, lines(result)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "fixtures").glob("*/ddp/**/*.py")), ids=lambda path: path.parts[-3])
+def test_golden_is_python_3_10(path: Path) -> None:
+    ast.parse(path.read_bytes(), feature_version=(3, 10))

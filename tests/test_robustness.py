@@ -1,0 +1,101 @@
+"""No Python file makes the command crash: it converts, refuses or says in one line what is wrong."""
+
+from __future__ import annotations
+
+import ast
+import random
+import signal
+import sysconfig
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from autodist.config import Config
+from autodist.convert import InternalError, convert
+from autodist.errors import AutodistError
+from autodist.project import Project
+from autodist.source import Source
+
+FOLDERS = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib")]
+SAMPLE = 300
+SECONDS = 20
+"""CPU time for one file. Who waits longer than this for a hook takes it for dead."""
+
+
+def python_files() -> list[Path]:
+    """Every Python file of this installation: site-packages, the standard library and its tests."""
+    return sorted({path for folder in FOLDERS for path in folder.rglob("*.py")})
+
+
+def _too_long(*_: object) -> None:
+    raise TimeoutError("takes too long")
+
+
+def failure(path: Path, data: bytes) -> str | None:
+    """What is wrong with autodist, not with the file."""
+    signal.signal(signal.SIGVTALRM, _too_long)
+    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+    try:
+        result = convert(Project(Source.parse(data, path), {}, path.parent), Config())
+        for file in result.changed:
+            ast.parse(file.after)
+    except InternalError as error:
+        return str(error)
+    except AutodistError as error:
+        return str(error) if "conflict" in error.message else None
+    except Exception as error:
+        return f"{path}: {type(error).__name__}: {error}"
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    return None
+
+
+def failures(files: list[Path]) -> list[str]:
+    """What goes wrong with any of these files."""
+    return [wrong for path in files if (wrong := failure(path, path.read_bytes())) is not None]
+
+
+def mutant(path: Path, number: int) -> bytes:
+    """A training script with a few statements gone, as people have them halfway through their work."""
+    choose = random.Random(f"{path.parts[-3:]} {number}")
+    tree = ast.parse(path.read_bytes())
+    blocks = [b for node in ast.walk(tree) for b in (getattr(node, "body", None), getattr(node, "orelse", None)) if b]
+    for _ in range(choose.randint(1, 3)):
+        block = choose.choice([block for block in blocks if isinstance(block, list)])
+        block[choose.randrange(len(block))] = ast.Pass()
+    return ast.unparse(ast.fix_missing_locations(tree)).encode()
+
+
+def test_sample() -> None:
+    files = python_files()
+    chosen = random.Random(20261121).sample(files, min(SAMPLE, len(files)))
+    assert failures(chosen) == []
+
+
+def test_files_that_train() -> None:
+    files = [path for path in python_files() if path.stat().st_size < 60_000 and b".backward()" in path.read_bytes()]
+    assert failures(files[:SAMPLE]) == []
+
+
+def mutants(each: int) -> list[str]:
+    """What goes wrong with ``each`` mutants of every fixture."""
+    paths = sorted((ROOT / "fixtures").glob("*/before/**/*.py"))
+    found = ((path, number, failure(path, mutant(path, number))) for path in paths for number in range(each))
+    return [f"{path} mutant {number}: {wrong}" for path, number, wrong in found if wrong is not None]
+
+
+def test_mutated_scripts() -> None:
+    assert mutants(each=2) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_many_mutated_scripts() -> None:
+    assert mutants(each=40) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_every_file() -> None:
+    assert failures(python_files()) == []
