@@ -552,6 +552,7 @@ def _assemble(
         for p in placed
         if not p.event.on_one_rank and not _is_distributed(run)
     ]
+    concerns += _import_time_concerns(run, loaders, [*guards, *opens], models)
     concerns += _leftover_concerns(leftover, run)
     concerns += [
         Concern(
@@ -625,6 +626,21 @@ def _hoist(place: escapes.Placed, guarded: set[ast.AST]) -> ast.stmt | None:
             assert isinstance(node, ast.stmt)
             return node
     return None
+
+
+def _import_time_concerns(
+    run: Interpreter, loaders: list[Loader], sites: list[Site], models: list[Model]
+) -> Iterator[Concern]:
+    """What needs the process group but happens while a module is imported, before the script can join it."""
+    changed = {loader.node for loader in loaders if not loader.sharded} | {site.node for site in sites}
+    changed |= {model.wrapping.statement for model in models if model.wrapping is not None and not model.wrapped}
+    for event in run.events:
+        if event.calls or event.source is run.project.entry or _is_distributed(run):
+            continue
+        if event.node in changed or any(ancestor in changed for ancestor in event.source.ancestors(event.node)):
+            message = "runs while this module is imported, before the process group exists: move it into a function"
+            yield Concern("AD905", event.source, event.node, message, Severity.REFUSAL)
+            return
 
 
 def _leftover_concerns(leftover: list[escapes.Placed], run: Interpreter) -> Iterator[Concern]:

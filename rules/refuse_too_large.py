@@ -34,7 +34,8 @@ EXAMPLES = [
 def refuse_too_large(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Refuse a script that is too large to be followed to its end.
 
-    What was not understood cannot be converted safely.
+    What was not understood cannot be converted safely. The same holds for a module that makes loaders or models while
+    it is imported: that is before the ranks can find each other.
     """
     for concern in script.concerns:
         if concern.code == "AD905":
