@@ -1,6 +1,7 @@
 # make test   format, lint, types, tests            make demo   convert an example, and prove the result
 # make docs   docs/rules.md from the rules          make goldens   rewrite the fixtures' goldens
 # make rule CODE=AD3xx NAME=what_it_does   a new rule to fill in
+# make fixtures  run every fixture at all its world sizes
 # make bench  speed against other tools             make robustness   convert every Python file there is
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ TORCH ?= torch==2.13.0
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/installed
 
-.PHONY: test demo docs goldens rule bench robustness clean
+.PHONY: test demo docs goldens fixtures rule bench robustness clean
 .DEFAULT_GOAL := test
 
 test: $(INSTALLED)
@@ -20,7 +21,7 @@ test: $(INSTALLED)
 	@echo "== mypy"
 	@$(BIN)/mypy
 	@echo "== pytest"
-	@$(BIN)/python -m pytest -m "not slow" --session-timeout=2700
+	@$(BIN)/python -m pytest -m "not slow" --session-timeout=3600
 
 $(INSTALLED): pyproject.toml requirements-dev.txt
 	@echo "== making $(VENV) (torch first: a few minutes)"
@@ -44,6 +45,9 @@ docs: $(INSTALLED)
 
 goldens: $(INSTALLED)
 	@$(BIN)/python -m pytest tests/test_goldens.py --update
+
+fixtures: $(INSTALLED)
+	@$(BIN)/python -m pytest tests/test_fixtures_run.py -m "slow or not slow"
 
 rule: $(INSTALLED)
 	@$(BIN)/python -m tools.new_rule "$(CODE)" "$(NAME)"

@@ -1,6 +1,6 @@
 """Right conversions that ``autodist verify`` must call equal: how often it does.
 
-    python -m benchmarks.verify_false_alarms [--nproc 2,4] [--dtype float64,float32] [--runs 10] [NAME...]
+    python -m benchmarks.verify_false_alarms [--nproc 2,3,4] [--dtype float64,float32] [--runs 10] [NAME...]
 
 Takes the pairs of ``fixtures/faults/pairs``, and every ``fixtures/<case>`` that has a golden and expects to be equal.
 """
@@ -33,6 +33,7 @@ class Case:
     before: Path
     after: Path
     args: tuple[str, ...] = ()
+    nproc: tuple[int, ...] = (2, 4)
 
 
 def cases() -> Iterator[Case]:
@@ -43,18 +44,18 @@ def cases() -> Iterator[Case]:
         fixture = tomllib.loads(path.read_text(encoding="utf-8"))
         before, after = (path.parent / folder / fixture["entry"] for folder in ("before", "ddp"))
         if fixture.get("expect") == "equal" and after.exists():
-            yield Case(path.parent.name, before, after, tuple(fixture.get("args", ())))
+            yield Case(path.parent.name, before, after, tuple(fixture.get("args", ())), tuple(fixture["nproc"]))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run all cases, print one line each and the totals."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="cases whose name contains one of these")
-    parser.add_argument("--nproc", default="2,4")
+    parser.add_argument("--nproc", help="numbers of ranks, by default those of each fixture")
     parser.add_argument("--dtype", default="float64,float32")
     parser.add_argument("--runs", type=int, default=1)
     options = parser.parse_args(arguments)
-    nproc = [int(count) for count in options.nproc.split(",")]
+    nproc = [int(count) for count in options.nproc.split(",")] if options.nproc else None
     chosen = [case for case in cases() if not options.names or any(name in case.name for name in options.names)]
     runs = alarms = 0
     started = time.monotonic()
@@ -65,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     verdict = verify(
                         case.before,
                         case.after,
-                        nproc,
+                        nproc or case.nproc,
                         case.args,
                         dtype=dtype,
                         workdir=case.before.parent,

@@ -13,11 +13,11 @@ from autodist.config import Strategy
 
 
 def runs() -> list[object]:
-    """One run for each fixture that converts, at each of its world sizes."""
+    """One run for each fixture that converts, at each of its world sizes; `make test` leaves out all but the first."""
     return [
-        pytest.param(case, nproc, id=f"{case.name}-{nproc}")
+        pytest.param(case, nproc, id=f"{case.name}-{nproc}", marks=[pytest.mark.slow] if index else [])
         for case in CASES
-        for nproc in settings(case)["nproc"]
+        for index, nproc in enumerate(settings(case)["nproc"])
         if settings(case)["expect"] == "equal" and settings(case).get("run", True)
     ]
 
