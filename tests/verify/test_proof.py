@@ -173,7 +173,15 @@ def test_nothing_is_left_when_the_command_is_ended(pair: Path, end: signal.Signa
     keep = pair / "kept"
     command = [sys.executable, "-m", "autodist.verify", "before.py", "after.py", "--keep", str(keep)]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, cwd=pair, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        command,
+        cwd=pair,
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        # a test run in the background of a shell ignores SIGINT, and would hand that on
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
+    ) as process:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and not any(keep.rglob("rank1.trace")):
             time.sleep(0.1)
