@@ -29,6 +29,7 @@ from autodist.verify.probes.data import DataProbe
 from autodist.verify.probes.digest import Digester
 from autodist.verify.probes.files import FilesProbe
 from autodist.verify.probes.group import GroupProbe
+from autodist.verify.probes.logs import LogProbe
 from autodist.verify.probes.precision import PrecisionProbe
 from autodist.verify.probes.randomness import RandomnessProbe
 from autodist.verify.probes.streams import RandomStreams
@@ -37,6 +38,9 @@ from autodist.verify.replay import Replay
 from autodist.verify.trace import TraceWriter
 
 PARENT_DEATH_SIGNAL = 1
+ADDED_PATH = "AUTODIST_ADDED_PATH"
+"""Names the folder that the launching process added to the import path, where that was necessary."""
+START_FOLDER = os.getcwd()
 
 
 def die_with_parent() -> None:
@@ -107,11 +111,13 @@ class Bootstrap:
         self._files = FilesProbe(context, digester)
         self._files.install()
         ClockProbe(context).install()
+        LogProbe(context).install()
 
     def _execute(self) -> None:
         """As ``python script.py args`` does: the script is the real ``__main__``."""
         plan = self._plan
         sys.argv = [plan.script, *plan.args]
+        forget_import_path()
         sys.path[0:0] = [os.path.dirname(plan.script)]
         main = types.ModuleType("__main__")
         main.__dict__.update(__file__=plan.script, __builtins__=__builtins__)
@@ -173,6 +179,19 @@ class Bootstrap:
         others = [Path(self._plan.records) / f"rank{rank}.ended" for rank in range(self._plan.world)]
         while not all(path.exists() for path in others):
             time.sleep(0.01)
+
+
+def forget_import_path() -> None:
+    """The script finds what it would find without us: neither the folder we were started in nor our own."""
+    if sys.path and sys.path[0] in ("", START_FOLDER):
+        del sys.path[0]
+    added = os.environ.pop(ADDED_PATH, "")
+    if added in sys.path:
+        sys.path.remove(added)
+    rest = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != added]
+    os.environ["PYTHONPATH"] = os.pathsep.join(rest)
+    if not rest:
+        del os.environ["PYTHONPATH"]
 
 
 def hide_accelerators() -> None:

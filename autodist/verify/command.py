@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import Any, Literal, TextIO
 
 from autodist.errors import AutodistError
 from autodist.verify.page import write_page
@@ -69,7 +70,16 @@ def as_json(verdict: Verdict) -> str:
     """Everything, for programs."""
     content = asdict(verdict)
     content["outcome"] = verdict.outcome.value
-    return json.dumps(content, indent=2) + "\n"
+    return json.dumps(standard(content), indent=2) + "\n"
+
+
+def standard(value: Any) -> Any:
+    """Without the infinities and the NaN that JSON does not know: they become texts."""
+    if isinstance(value, dict):
+        return {key: standard(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [standard(each) for each in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def as_text(verdict: Verdict) -> str:

@@ -6,6 +6,7 @@ import json
 import os
 import select
 import signal
+import site
 import socket
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from autodist.errors import AutodistError
 from autodist.verify.plan import ProcessPlan
 from autodist.verify.stall import StallWatch
 
+ADDED_PATH = "AUTODIST_ADDED_PATH"
+"""As in ``bootstrap.py``, which may not be imported here: it loads torch."""
 POLL_SECONDS = 0.03
 START_SECONDS = 120.0
 GRACE_SECONDS = 1.5
@@ -43,9 +46,11 @@ class Process(Protocol):
 def environment(env: dict[str, str]) -> dict[str, str]:
     """What every process of a verification finds: one thread each, no compiler, the package importable."""
     package = str(Path(autodist.__file__).resolve().parent.parent)
+    added = {} if package in site_folders() else {ADDED_PATH: package}
     inherited = {key: value for key, value in os.environ.items() if key not in RENDEZVOUS}
-    paths = [package, *filter(None, inherited.get("PYTHONPATH", "").split(os.pathsep))]
+    paths = [*added.values(), *filter(None, inherited.get("PYTHONPATH", "").split(os.pathsep))]
     fixed = {
+        **added,
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join(paths),
@@ -60,6 +65,11 @@ def environment(env: dict[str, str]) -> dict[str, str]:
     if Path("/sys/class/net/lo").exists():
         fixed["GLOO_SOCKET_IFNAME"] = "lo"
     return {**inherited, **fixed, **env}
+
+
+def site_folders() -> set[str]:
+    """Where Python finds installed packages by itself."""
+    return {str(Path(path).resolve()) for path in (*site.getsitepackages(), site.getusersitepackages())}
 
 
 RENDEZVOUS = frozenset(

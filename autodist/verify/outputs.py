@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from autodist.verify.compare import distance
-from autodist.verify.text import first_difference, lines_agree, printed_lines
+from autodist.verify.contents import content_difference, shortened, understood, value_difference
+from autodist.verify.text import first_difference, printed_lines
 from autodist.verify.trace import RunTrace, Save
 from autodist.verify.verdict import Finding, Tolerance
 
-TEXT_SUFFIXES = frozenset({".txt", ".csv", ".tsv", ".log", ".md", ".yaml", ".yml", ".toml", ".json", ".jsonl", ".html"})
-DIGITS = re.compile(r"\d+")
 VARYING = re.compile(
     r"(?:19|20)\d\d[-_.]?[01]\d[-_.]?[0-3]\d(?:[-_T .]?[0-2]\d[-_:.h]?[0-5]\d(?:[-_:.m]?[0-5]\d)?)?"
     r"|[0-2]\d[-_:][0-5]\d[-_:][0-5]\d|\d{9,}|events\.out\.tfevents\.[^/]*|[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d_[^/]*"
@@ -24,31 +20,35 @@ VARYING = re.compile(
 
 def compare_printed(original: str, ranks: Sequence[str], tolerance: Tolerance) -> list[Finding]:
     """Rank 0 prints what the original prints, the others nothing."""
+    return compare_lines("prints", printed_lines(original), [printed_lines(text) for text in ranks], tolerance)
+
+
+def compare_logs(original: RunTrace, ranks: Sequence[RunTrace], tolerance: Tolerance) -> list[Finding]:
+    """The same for what is logged to the terminal."""
+    return compare_lines("logs", original.logs, [rank.logs for rank in ranks], tolerance)
+
+
+def compare_lines(
+    verb: str, original: Sequence[str], ranks: Sequence[Sequence[str]], tolerance: Tolerance
+) -> list[Finding]:
+    """Lines of rank 0 against those of the original, and none of the others."""
     findings = []
-    talkative = [rank for rank, text in enumerate(ranks) if rank and printed_lines(text)]
+    talkative = [rank for rank, lines in enumerate(ranks) if rank and lines]
     if talkative:
-        line = printed_lines(ranks[talkative[0]])[0]
-        who = f"rank {talkative[0]} prints" if len(talkative) == 1 else f"ranks {talkative} print"
-        findings.append(Finding("printed-on-other-ranks", f"{who}, first: {shortened(line)}"))
-    difference = first_difference(printed_lines(original), printed_lines(ranks[0]), tolerance.printed)
+        who = f"rank {talkative[0]} {verb}" if len(talkative) == 1 else f"ranks {talkative} {verb.rstrip('s')}"
+        findings.append(Finding("printed-on-other-ranks", f"{who}, first: {shortened(ranks[talkative[0]][0])}"))
+    difference = first_difference(original, ranks[0], tolerance.printed)
     if difference is not None:
         at, expected, found = difference
         if expected is None:
-            message = f"rank 0 prints more than the original, first: {shortened(found)}"
-            findings.append(Finding("printed-more", message))
+            findings.append(Finding("printed-more", f"rank 0 {verb} more than the original, first: {shortened(found)}"))
         elif found is None:
-            message = f"rank 0 prints less than the original, first missing: {shortened(expected)}"
+            message = f"rank 0 {verb} less than the original, first missing: {shortened(expected)}"
             findings.append(Finding("printed-less", message))
         else:
-            message = f"line {at + 1}: rank 0 prints {shortened(found)}, the original {shortened(expected)}"
+            message = f"line {at + 1}: rank 0 {verb} {shortened(found)}, the original {shortened(expected)}"
             findings.append(Finding("printed-differs", message))
     return findings
-
-
-def shortened(line: str | None) -> str:
-    """A line for a message."""
-    text = (line or "").strip()
-    return repr(text if len(text) <= 100 else text[:97] + "...")
 
 
 def stable(path: str) -> str:
@@ -62,8 +62,9 @@ def compare_files(
     original_files: Mapping[str, Path],
     files: Mapping[str, Path],
     tolerance: Tolerance,
-) -> list[Finding]:
-    """The same files, each written by one rank, with the same content."""
+) -> tuple[list[Finding], list[Finding]]:
+    """Findings and notes: the same files, each written by one rank, with the same content."""
+    notes: list[Finding] = []
     findings = compare_writers(ranks)
     findings += compare_saves(original, ranks, tolerance)
     expected, found = {stable(path): path for path in original_files}, {stable(path): path for path in files}
@@ -73,11 +74,20 @@ def compare_files(
     for path in sorted(found.keys() - expected.keys()):
         findings.append(Finding("file-extra", f"{found[path]} is not written by the original", sites.get(path)))
     saved = {stable(save.path) for save in original.saves}
+    unknown = []
     for path in sorted((expected.keys() & found.keys()) - saved):
-        message = compare_content(original_files[expected[path]], files[found[path]], tolerance)
+        left, right = original_files[expected[path]], files[found[path]]
+        if not understood(left):
+            unknown += [found[path]] if left.read_bytes() != right.read_bytes() else []
+            continue
+        roots = str(left)[: -len(expected[path]) - 1], str(right)[: -len(found[path]) - 1]
+        message = content_difference(left, right, roots, tolerance)
         if message is not None:
             findings.append(Finding("file-content", f"{found[path]}: {message}", sites.get(path)))
-    return findings
+    if unknown:
+        message = f"{', '.join(unknown[:5])}: the bytes differ, in a format that is not understood"
+        notes.append(Finding("not-compared", message))
+    return findings, notes
 
 
 def compare_writers(ranks: Sequence[RunTrace]) -> list[Finding]:
@@ -135,77 +145,6 @@ def compare_save(save: Save, expected: Save, tolerance: Tolerance) -> Finding | 
             message = f"{save.path}{': ' if key else ''}{key.lstrip('/')} {difference}"
             return Finding("saved-values", message, save.site, save.step)
     return None
-
-
-def value_difference(found: Any, expected: Any, tolerance: Tolerance) -> str | None:
-    """How two entries of a checkpoint differ."""
-    if isinstance(expected, dict) and isinstance(found, dict):
-        for name in ("type", "shape", "dtype"):
-            if found.get(name) != expected.get(name):
-                return f"has {name} {found.get(name)} instead of {expected.get(name)}"
-        left, right = found.get("digest"), expected.get("digest")
-        if left is None or right is None:
-            return None
-        away = distance(left, right) / max(right[0], 1e-8)
-        allowed = max(tolerance.parameters, tolerance.printed)
-        return f"deviates (relative {away:.1e})" if not away <= allowed and left != right else None
-    if isinstance(expected, float) and isinstance(found, (int, float)):
-        scale = max(abs(expected), abs(found), 1e-12)
-        return (
-            None
-            if abs(found - expected) <= tolerance.printed * scale or found == expected
-            else f"is {found}, not {expected}"
-        )
-    if isinstance(expected, str) and isinstance(found, str):
-        return (
-            None
-            if lines_agree(expected, found, tolerance.printed)
-            else f"is {shortened(found)}, not {shortened(expected)}"
-        )
-    return None if found == expected else f"is {found}, not {expected}"
-
-
-def compare_content(expected: Path, found: Path, tolerance: Tolerance) -> str | None:
-    """How two files differ; formats that are not understood are not compared."""
-    suffix = expected.suffix.lower()
-    if suffix == ".json":
-        try:
-            left, right = (json.loads(path.read_text(encoding="utf-8")) for path in (expected, found))
-        except ValueError:
-            return None
-        return tree_difference(left, right, tolerance)
-    if suffix in TEXT_SUFFIXES or suffix == "":
-        try:
-            left_lines, right_lines = (path.read_text(encoding="utf-8").splitlines() for path in (expected, found))
-        except UnicodeDecodeError:
-            return None
-        difference = first_difference(left_lines, right_lines, tolerance.printed)
-        if difference is None:
-            return None
-        at, wanted, got = difference
-        if len(left_lines) != len(right_lines):
-            return f"has {len(right_lines)} lines instead of {len(left_lines)}"
-        return f"line {at + 1} is {shortened(got)}, the original's {shortened(wanted)}"
-    return None
-
-
-def tree_difference(expected: Any, found: Any, tolerance: Tolerance, path: str = "") -> str | None:
-    """The first difference of two JSON values."""
-    if isinstance(expected, dict) and isinstance(found, dict):
-        if expected.keys() != found.keys():
-            return f"keys differ{' at ' + path if path else ''}: {sorted(expected.keys() ^ found.keys())[:3]}"
-        pairs = [(f"{path}/{key}", expected[key], found[key]) for key in expected]
-    elif isinstance(expected, list) and isinstance(found, list):
-        if len(expected) != len(found):
-            return f"{path or 'the list'} has {len(found)} entries instead of {len(expected)}"
-        pairs = [(f"{path}/{at}", left, right) for at, (left, right) in enumerate(zip(expected, found, strict=True))]
-    else:
-        difference = value_difference(found, expected, tolerance)
-        return None if difference is None else f"{path or 'the value'} {difference}"
-    return next(
-        (text for where, left, right in pairs if (text := tree_difference(left, right, tolerance, where)) is not None),
-        None,
-    )
 
 
 def compare_folders(original: RunTrace, ranks: Sequence[RunTrace]) -> list[Finding]:

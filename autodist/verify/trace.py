@@ -79,6 +79,8 @@ class Pass:
     exhausted: bool = False
     stream: str | None = None
     """The state of the global generators, where the sampler draws from them."""
+    noise: str | None = None
+    """The state of torch's generator, from which steps draw their noise."""
 
     @property
     def key(self) -> PassKey:
@@ -193,6 +195,8 @@ class RunTrace:
     seeds: dict[str, int] = field(default_factory=dict)
     """By library the first seed that the script set itself, before it drew anything."""
     wraps: list[dict[str, Any]] = field(default_factory=list)
+    logs: list[str] = field(default_factory=list)
+    """Messages that the script logs to the terminal."""
     notes: list[dict[str, Any]] = field(default_factory=list)
     collectives: list[tuple[str, str]] = field(default_factory=list)
     """Name and line of each collective that the script calls itself."""
@@ -284,6 +288,8 @@ def read_trace(path: Path) -> RunTrace:
             run.wraps.append(event)
         elif kind == "note":
             run.notes.append(event)
+        elif kind == "log":
+            run.logs.append(event["message"])
         elif kind == "collective":
             run.collectives.append((event["name"], event["site"]))
         elif kind == "end":

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from autodist.verify.compare import TOLERANCES, StepComparison, assembled, distance, gradient_ratio, spread
+from autodist.verify.contents import content_difference, understood
 from autodist.verify.explain import CAUSES, KINDS, guarded
-from autodist.verify.outputs import compare_content, stable
+from autodist.verify.outputs import stable
 from autodist.verify.plan import ProcessPlan
 from autodist.verify.replay import Replay, build_replay, in_turns, union
 from autodist.verify.scratch import Scratch
@@ -198,9 +199,14 @@ def test_file_contents(tmp_path: Path) -> None:
     left, right = tmp_path / "a.json", tmp_path / "b.json"
     left.write_text(json.dumps({"loss": [0.1, 0.2], "name": "x"}))
     right.write_text(json.dumps({"loss": [0.1, 0.2 + 1e-12], "name": "x"}))
-    assert compare_content(left, right, TOLERANCES["float64"]) is None
+    roots = str(tmp_path), str(tmp_path)
+    assert content_difference(left, right, roots, TOLERANCES["float64"]) is None
     right.write_text(json.dumps({"loss": [0.1, 0.3], "name": "x"}))
-    assert "/loss/1" in (compare_content(left, right, TOLERANCES["float64"]) or "")
+    assert "/loss/1" in (content_difference(left, right, roots, TOLERANCES["float64"]) or "")
+    (tmp_path / "a.txt").write_text(f"saved to {tmp_path}/x\n")
+    (tmp_path / "b.txt").write_text("saved to ./x\n")
+    assert content_difference(tmp_path / "a.txt", tmp_path / "b.txt", roots, TOLERANCES["float64"]) is None
+    assert not understood(tmp_path / "plot.png")
 
 
 def test_findings_keep_the_first_step() -> None:

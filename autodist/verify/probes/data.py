@@ -227,7 +227,8 @@ class DataProbe:
             if record.replay is not None and record.key not in context.replay.training:
                 batches = size_of(getattr(loader, "_index_sampler", None))
                 record.replay = record.replay if batches == len(record.replay) else None
-        context.trace.emit("pass", loader=number, number=count, site=context.trace.site())
+        noise = context.streams.fingerprints()["torch"] if context.distributed else None
+        context.trace.emit("pass", loader=number, number=count, site=context.trace.site(), noise=noise)
         return record
 
     # one batch

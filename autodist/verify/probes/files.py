@@ -140,7 +140,7 @@ class FilesProbe:
             if isinstance(f, (str, os.PathLike)):
                 self._record("open", os.fspath(f), ())
             with torch.no_grad():
-                content = describe(obj, self._digester)
+                content = describe(obj, self._digester, context.plan.root)
             context.trace.emit("save", path=shown, site=context.trace.site(), step=context.steps, content=content)
         finally:
             context.probing = False
@@ -169,7 +169,7 @@ def unlink_folder(link: str, target: str) -> None:
         shutil.rmtree(fresh, ignore_errors=True)  # another rank was faster
 
 
-def describe(obj: Any, digester: Digester) -> dict[str, Any]:
+def describe(obj: Any, digester: Digester, root: str) -> dict[str, Any]:
     """A saved object as paths of keys with digests of tensors, numbers, texts and type names."""
     described: dict[str, Any] = {}
 
@@ -189,7 +189,9 @@ def describe(obj: Any, digester: Digester) -> dict[str, Any]:
         elif isinstance(value, (list, tuple)):
             for at, each in enumerate(value):
                 walk(each, f"{path}/{at}")
-        elif isinstance(value, (int, float, str, bool)) or value is None:
+        elif isinstance(value, str):
+            described[path] = value.replace(root, ".")
+        elif isinstance(value, (int, float, bool)) or value is None:
             described[path] = value
         elif hasattr(value, "item") and getattr(value, "size", 2) == 1:
             described[path] = value.item()

@@ -1,0 +1,209 @@
+"""From two runs to a verdict."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from autodist.verify.compare import SHARD, TOLERANCES, StepComparison, compare_steps
+from autodist.verify.explain import CONSEQUENCES, Evidence, explain, with_rules
+from autodist.verify.outputs import compare_files, compare_folders, compare_logs, compare_printed
+from autodist.verify.plan import Device
+from autodist.verify.runs import Run, Setting
+from autodist.verify.samples import compare_samples
+from autodist.verify.trace import RunTrace
+from autodist.verify.verdict import Finding, Outcome, WorldVerdict
+
+OLDEST_FOR_SHARDS = (2, 9)
+MISMATCH = re.compile(r"collective mismatch|mismatch between collectives|Received data size")
+SHOWN_PASSES, SHOWN_BATCHES = 4, 60
+"""What reports draw of the samples that were read."""
+IN_THE_WAKE = frozenset(
+    {"steps-per-rank", "step-count", "batches-per-rank", "batch-count", "passes-per-rank", "pass-count"}
+)
+"""Findings that follow when a run does not come to its end."""
+FOR_EXPLANATIONS = frozenset({"destroyed", "batchnorm-per-rank", "shared-draw", "wrapped-load"})
+"""Notes of the probes that are no news to a reader."""
+
+
+def conclude(setting: Setting, world: int, conversion: Run, original: Run) -> WorldVerdict:
+    """Compare the traces."""
+    tolerance = TOLERANCES[setting.dtype]
+    base = WorldVerdict(world, setting.dtype, Outcome.NOT_COMPARABLE, "", tolerance=tolerance)
+    source = original.traces[0]
+    ranks = conversion.traces
+    failures = run_failures(conversion)
+    if not original.result.timed_out and (source.end is None or source.end.code != 0):
+        return original_failed(base, original, failures)
+    if not source.steps:
+        reason = "no optimizer step was seen in the original: there is nothing to compare"
+        return replace(base, reason=reason, findings=tuple(with_rules(failures)))
+    if not failures and not any(rank.steps for rank in ranks):
+        reason = "no optimizer step was seen in the conversion: there is nothing to compare"
+        return replace(base, reason=reason)
+    steps = compare_steps(source, ranks, tolerance)
+    sample_findings, notes = compare_samples(source, ranks)
+    slow = next((run for run in (conversion, original) if run.result.timed_out), None)
+    if failures or slow is not None:
+        seen = [finding for finding in (*steps.findings, *sample_findings) if finding.kind not in IN_THE_WAKE]
+        findings = [*failures, *seen]
+    else:
+        seen, output_notes = output_findings(setting, conversion, original, steps)
+        findings = [*sample_findings, *steps.findings, *seen]
+        notes += output_notes
+    notes += noise_note(ranks) + probe_notes(source, ranks) + extent_notes(source, steps)
+    if unsound := too_old_for_shards(source, ranks, setting.device):
+        return replace(base, reason=unsound)
+    base = replace(
+        base,
+        findings=tuple(with_rules(findings)),
+        cause=explain(Evidence(findings, source, ranks, conversion.scratch.root)) if findings else None,
+        notes=tuple(notes),
+        steps=len(steps.deviations),
+        deviations=tuple(steps.deviations),
+        step=steps.first,
+        details=details(source, ranks),
+    )
+    if not findings and slow is not None:
+        which = "conversion" if slow is conversion else "original"
+        reason = f"the {which} was still running after {setting.timeout:g} s: " + "; ".join(slow.result.states)
+        return replace(
+            base, reason=f"{reason}; {base.steps} optimizer steps agree so far, --steps limits the comparison"
+        )
+    if not findings:
+        notes = [note for note in notes if note.kind != "draw"]
+        base = replace(base, notes=tuple(notes))
+        return replace(base, outcome=Outcome.EQUAL, reason=f"{len(steps.deviations)} optimizer steps agree")
+    causes = [finding for finding in findings if finding.kind not in CONSEQUENCES]
+    if steps.first and not failures and causes and all(finding.step is not None for finding in causes):
+        first = min(causes, key=lambda finding: finding.step or 0)
+        reason = f"equal until step {steps.first}: {first.message}"
+        return replace(base, outcome=Outcome.EQUAL_UNTIL, reason=reason)
+    return replace(base, outcome=Outcome.DIFFERS, reason=findings[0].message)
+
+
+def too_old_for_shards(source: RunTrace, ranks: Sequence[RunTrace], device: Device) -> str | None:
+    """FSDP2 on CPU sums gradients instead of averaging them before torch 2.9: its runs say nothing about the script."""
+    sharded = any(
+        digest is not None and len(digest) > SHARD
+        for rank in ranks
+        for step in rank.steps[:1]
+        for group in step.groups
+        for digest in group.parameters
+    )
+    version = str(source.started.get("torch", ""))
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    if sharded and device == "cpu" and numbers < OLDEST_FOR_SHARDS:
+        return f"FSDP2 is wrong on CPU in torch {version}: verify with torch 2.9 or later"
+    return None
+
+
+def original_failed(base: WorldVerdict, original: Run, failures: Sequence[Finding]) -> WorldVerdict:
+    """Without the original there is nothing to compare with."""
+    end = original.traces[0].end
+    if end is None:
+        finding = Finding("original-crash", f"the original was killed: {last_line(original.errors[0])}")
+    else:
+        finding = Finding("original-crash", f"the original fails: {end.error}: {end.message}", end.site)
+    return replace(base, reason=finding.message, findings=(finding, *with_rules(failures)))
+
+
+def last_line(text: str) -> str:
+    """The last line that says something."""
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    return lines[-1].strip()[:300] if lines else "no message"
+
+
+def run_failures(conversion: Run) -> list[Finding]:
+    """Crashes and hangs of the ranks. One failure is enough: the others fail in its wake."""
+    result, ranks = conversion.result, conversion.traces
+    step = min(len(rank.steps) for rank in ranks)
+    if result.hung:
+        site = next((state.rpartition(" at ")[2] for state in result.states if " waits in " in state), None)
+        return [Finding("hang", "; ".join(result.states), site, step)]
+    failed = [rank for rank, code in enumerate(result.codes) if code not in (None, 0)]
+    if not failed:
+        return []
+    ends = {rank: ranks[rank].end for rank in failed}
+    first = min(failed, key=lambda rank: (ends[rank] is not None, getattr(ends[rank], "time", 0.0)))
+    end = ends[first]
+    if end is None:
+        place = conversion.died_at[first]
+        message = f"rank {first} dies with code {result.codes[first]}: {last_line(conversion.errors[first])}"
+        if MISMATCH.search(conversion.errors[first]):
+            message = f"the ranks call different collectives: rank {first} {place or 'dies'}"
+            others = [f"rank {rank} is at {end.site}" for rank, end in ends.items() if end is not None]
+            return [Finding("mismatch", "; ".join([message, *others]), place.site if place else None, step)]
+        return [Finding("crash", message, place.site if place else None, step)]
+    message = f"rank {first} fails: {end.error}: {end.message}"
+    return [Finding("crash", message, end.site, step)]
+
+
+def output_findings(
+    setting: Setting, conversion: Run, original: Run, steps: StepComparison
+) -> tuple[list[Finding], list[Finding]]:
+    """Findings and notes on what a user sees, as exactly as the steps agree."""
+    tolerance = TOLERANCES[setting.dtype]
+    if steps.grown:
+        allowed = math.inf if steps.diverged else 30 * steps.grown
+        printed, parameters = max(tolerance.printed, allowed), max(tolerance.parameters, allowed)
+        tolerance = replace(tolerance, printed=printed, parameters=parameters)
+    source, ranks = original.traces[0], conversion.traces
+    findings = compare_printed(original.printed[0], conversion.printed, tolerance)
+    findings += compare_logs(source, ranks, tolerance)
+    findings += compare_folders(source, ranks)
+    files = original.scratch.changed(), conversion.scratch.changed()
+    in_files, notes = compare_files(source, ranks, *files, tolerance)
+    return findings + in_files, notes
+
+
+def extent_notes(source: RunTrace, steps: StepComparison) -> list[Finding]:
+    """How far the comparison reaches."""
+    notes = []
+    if steps.grown and not steps.diverged:
+        message = f"rounding grew from step to step, up to {steps.grown:.0e}: the training amplifies it"
+        notes.append(Finding("rounding", message))
+    if source.end is not None and source.end.stopped:
+        message = f"compared up to step {len(source.steps)}; what the scripts do after it was not run"
+        notes.append(Finding("stopped", message))
+    return notes
+
+
+def noise_note(ranks: Sequence[RunTrace]) -> list[Finding]:
+    """Ranks whose generators are in the same state drop out the same units and draw the same noise."""
+    if len(ranks) < 2 or not any(draw.distinct for draw in ranks[0].draws):
+        return []
+    for key, first in ranks[0].passes.items():
+        states = {rank.passes[key].noise if key in rank.passes else None for rank in ranks}
+        if first.trains:
+            message = "the generators of all ranks are in the same state: dropout and noise repeat on every rank"
+            return [Finding("noise-alike", message, first.site)] if len(states) == 1 and None not in states else []
+    return []
+
+
+def probe_notes(source: RunTrace, ranks: Sequence[RunTrace]) -> list[Finding]:
+    """What the probes had to say, once each."""
+    seen: dict[tuple[str, str], Finding] = {}
+    for run in (source, *ranks):
+        for note in run.notes:
+            if note["topic"] not in FOR_EXPLANATIONS:
+                seen.setdefault((note["topic"], note["site"]), Finding(note["topic"], note["message"], note["site"]))
+    return list(seen.values())
+
+
+def details(source: RunTrace, ranks: Sequence[RunTrace]) -> dict[str, object]:
+    """What reports draw besides the curves."""
+    shown = [key for key in source.passes if all(key in rank.passes for rank in ranks)][:SHOWN_PASSES]
+    return {
+        "samples": {
+            f"{loader}/{number}": [rank.passes[loader, number].batches[:SHOWN_BATCHES] for rank in ranks]
+            for loader, number in shown
+        },
+        "writers": {
+            path: sorted(number for number, rank in enumerate(ranks) if any(each.path == path for each in rank.writes))
+            for path in sorted({write.path for rank in ranks for write in rank.writes if write.action == "open"})
+        },
+        "loaders": {loader.number: f"{loader.dataset} at {loader.site}" for loader in ranks[0].loaders},
+    }

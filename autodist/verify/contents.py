@@ -1,0 +1,116 @@
+"""What is in the files that two runs wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from autodist.verify.compare import distance
+from autodist.verify.text import first_difference, lines_agree
+from autodist.verify.verdict import Tolerance
+
+TEXT_SUFFIXES = frozenset({".txt", ".csv", ".tsv", ".log", ".md", ".yaml", ".yml", ".toml", ".json", ".jsonl", ".html"})
+ARRAY_SUFFIXES = frozenset({".npy", ".npz"})
+
+
+def shortened(line: str | None) -> str:
+    """A line for a message."""
+    text = (line or "").strip()
+    return repr(text if len(text) <= 100 else text[:97] + "...")
+
+
+def understood(path: Path) -> bool:
+    """The content of such files is compared; others may differ by a time stamp alone."""
+    return path.suffix.lower() in TEXT_SUFFIXES | ARRAY_SUFFIXES | {""}
+
+
+def content_difference(expected: Path, found: Path, roots: tuple[str, str], tolerance: Tolerance) -> str | None:
+    """How two files differ; ``roots`` are the scratch folders, whose names may stand in texts."""
+    if expected.suffix.lower() in ARRAY_SUFFIXES:
+        return array_difference(expected, found, tolerance)
+    try:
+        left, right = (
+            path.read_text(encoding="utf-8").replace(root, ".")
+            for path, root in zip((expected, found), roots, strict=True)
+        )
+    except UnicodeDecodeError:
+        return None
+    if expected.suffix.lower() == ".json":
+        try:
+            return tree_difference(json.loads(left), json.loads(right), tolerance)
+        except ValueError:
+            pass
+    return lines_difference(left.splitlines(), right.splitlines(), tolerance)
+
+
+def lines_difference(expected: list[str], found: list[str], tolerance: Tolerance) -> str | None:
+    """The first line that differs."""
+    difference = first_difference(expected, found, tolerance.printed)
+    if difference is None:
+        return None
+    at, wanted, got = difference
+    if len(expected) != len(found):
+        return f"has {len(found)} lines instead of {len(expected)}"
+    return f"line {at + 1} is {shortened(got)}, the original's {shortened(wanted)}"
+
+
+def array_difference(expected: Path, found: Path, tolerance: Tolerance) -> str | None:
+    """The first array of NumPy files that differs."""
+    try:
+        import numpy
+
+        left, right = (numpy.load(path, allow_pickle=False) for path in (expected, found))
+    except (ImportError, ValueError, OSError):
+        return None
+    pairs = {"array": (left, right)} if expected.suffix.lower() == ".npy" else {}
+    if not pairs:
+        if set(left.files) != set(right.files):
+            return f"holds the arrays {sorted(right.files)} instead of {sorted(left.files)}"
+        pairs = {name: (left[name], right[name]) for name in left.files}
+    for name, (one, other) in pairs.items():
+        if one.shape != other.shape:
+            return f"{name} has shape {other.shape} instead of {one.shape}"
+        exact = one.dtype.kind not in "fc"
+        if not (numpy.array_equal(one, other) if exact else numpy.allclose(one, other, tolerance.printed, 1e-12)):
+            return f"{name} deviates"
+    return None
+
+
+def value_difference(found: Any, expected: Any, tolerance: Tolerance) -> str | None:
+    """How two entries of a checkpoint or a JSON file differ."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        for name in ("type", "shape", "dtype"):
+            if found.get(name) != expected.get(name):
+                return f"has {name} {found.get(name)} instead of {expected.get(name)}"
+        left, right = found.get("digest"), expected.get("digest")
+        if left is None or right is None:
+            return None
+        away = distance(left, right) / max(right[0], 1e-8)
+        allowed = max(tolerance.parameters, tolerance.printed)
+        return f"deviates (relative {away:.1e})" if not away <= allowed and left != right else None
+    if isinstance(expected, float) and isinstance(found, (int, float)):
+        scale = max(abs(expected), abs(found), 1e-12)
+        agree = abs(found - expected) <= tolerance.printed * scale or found == expected
+        return None if agree else f"is {found}, not {expected}"
+    if isinstance(expected, str) and isinstance(found, str):
+        agree = lines_agree(expected, found, tolerance.printed)
+        return None if agree else f"is {shortened(found)}, not {shortened(expected)}"
+    return None if found == expected else f"is {found}, not {expected}"
+
+
+def tree_difference(expected: Any, found: Any, tolerance: Tolerance, path: str = "") -> str | None:
+    """The first difference of two JSON values."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        if expected.keys() != found.keys():
+            return f"keys differ{' at ' + path if path else ''}: {sorted(expected.keys() ^ found.keys())[:3]}"
+        pairs = [(f"{path}/{key}", expected[key], found[key]) for key in expected]
+    elif isinstance(expected, list) and isinstance(found, list):
+        if len(expected) != len(found):
+            return f"{path or 'the list'} has {len(found)} entries instead of {len(expected)}"
+        pairs = [(f"{path}/{at}", left, right) for at, (left, right) in enumerate(zip(expected, found, strict=True))]
+    else:
+        difference = value_difference(found, expected, tolerance)
+        return None if difference is None else f"{path or 'the value'} {difference}"
+    differences = (tree_difference(left, right, tolerance, where) for where, left, right in pairs)
+    return next((difference for difference in differences if difference is not None), None)

@@ -1,0 +1,178 @@
+"""Runs one program of a pair: a scratch copy, its processes, and what they leave."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from autodist.verify.launch import (
+    Process,
+    RunResult,
+    Zygote,
+    free_port,
+    rank_environment,
+    start_process,
+    watch,
+)
+from autodist.verify.plan import Device, Dtype, ProcessPlan
+from autodist.verify.progress import Progress, StepCounter
+from autodist.verify.scratch import Scratch
+from autodist.verify.stall import Position, position_in
+from autodist.verify.trace import RunTrace, read_trace
+
+
+@dataclass
+class Setting:
+    """What stays the same over all runs of one verification."""
+
+    before: Path
+    after: Path
+    workdir: Path
+    args: tuple[str, ...]
+    steps: int | None
+    dtype: Dtype
+    device: Device
+    timeout: float
+    env: dict[str, str]
+    python: str
+    progress: Progress
+    records: Path
+    zygote: Zygote | None = None
+
+
+@dataclass
+class Run:
+    """The processes of one program, and what they left."""
+
+    traces: list[RunTrace]
+    result: RunResult
+    scratch: Scratch
+    printed: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    died_at: list[Position | None] = field(default_factory=list)
+    """Where a process stood that was ended by a signal."""
+
+
+def in_workdir(setting: Setting, script: Path, root: Path) -> Path:
+    """Where ``script`` lies in a scratch copy."""
+    if script.is_relative_to(setting.workdir):
+        return root / script.relative_to(setting.workdir)
+    home = setting.before.parent
+    return root / (home.relative_to(setting.workdir) if home.is_relative_to(setting.workdir) else Path()) / script.name
+
+
+def prepare(setting: Setting, script: Path, root: Path) -> Scratch:
+    """A scratch copy that holds the script where it belongs."""
+    scratch = Scratch(root, setting.records)
+    scratch.fill(setting.workdir)
+    if not script.is_relative_to(setting.workdir):
+        scratch.overlay(script.parent, in_workdir(setting, script, root).parent)
+    scratch.seal()
+    return scratch
+
+
+def scratch_args(setting: Setting, root: Path) -> tuple[str, ...]:
+    """Arguments that name the working folder name its copy instead."""
+    prefix = str(setting.workdir) + os.sep
+    return tuple(arg.replace(prefix, str(root) + os.sep) for arg in setting.args)
+
+
+def run_processes(setting: Setting, plans: Sequence[ProcessPlan], scratch: Scratch, what: str, goal: int | None) -> Run:
+    """Start, wait, collect."""
+    processes: list[Process] = []
+    counter = StepCounter([plan.record("trace") for plan in plans])
+    setting.progress.begin(what, [plan.name for plan in plans], goal)
+
+    def tick() -> None:
+        counts = counter.counts()
+        if counts is not None:
+            setting.progress.steps(counts)
+
+    try:
+        for plan in plans:
+            if setting.zygote is not None:
+                processes.append(setting.zygote.start(plan, {**setting.env, **plan.env}))
+            else:
+                processes.append(start_process(plan, {**setting.env, **plan.env}, setting.python))
+    finally:
+        try:
+            result = watch(processes, plans, setting.timeout if len(processes) == len(plans) else 0.0, tick)
+        finally:
+            setting.progress.end()
+    run = Run([read_trace(plan.record("trace")) for plan in plans], result, scratch)
+    printed = [plan.record("stdout").read_text(encoding="utf-8", errors="replace") for plan in plans]
+    run.printed = [text.replace(plan.root, ".") for text, plan in zip(printed, plans, strict=True)]
+    run.errors = [plan.record("stderr").read_text(encoding="utf-8", errors="replace") for plan in plans]
+    for plan in plans:
+        stacks = plan.record("stacks")
+        text = stacks.read_text(encoding="utf-8", errors="replace") if stacks.exists() else ""
+        run.died_at.append(position_in(text, plan.root))
+    return run
+
+
+def run_conversion(setting: Setting, world: int, folder: Path, shared: Collection[str]) -> Run:
+    """The converted script on ``world`` ranks in one scratch copy."""
+    root = folder / "conversion"
+    scratch = prepare(setting, setting.after, root)
+    script = in_workdir(setting, setting.after, root)
+    port = free_port()
+    synchronised = any("SyncBatchNorm" in text or "sync_batchnorm" in text for text in sources(script))
+    plans = [
+        ProcessPlan(
+            role="conversion",
+            rank=rank,
+            world=world,
+            script=str(script),
+            args=scratch_args(setting, root),
+            root=str(root),
+            cwd=str(root),
+            records=str(folder / "records"),
+            dtype=setting.dtype,
+            device=setting.device,
+            steps=setting.steps,
+            shared_draws=tuple(sorted(shared)),
+            global_batchnorm=synchronised,
+            env=rank_environment(rank, world, port),
+        )
+        for rank in range(world)
+    ]
+    return run_processes(setting, plans, scratch, f"{setting.after.name} on {world} ranks", setting.steps)
+
+
+def sources(script: Path) -> list[str]:
+    """The text of the script and of the modules beside it."""
+    paths = [script, *sorted(script.parent.rglob("*.py"))[:500]]
+    return [path.read_text(encoding="utf-8", errors="replace") for path in paths if path.is_file()]
+
+
+def run_original(setting: Setting, world: int, folder: Path, replay: Path, conversion: Run) -> Run:
+    """The original in one process."""
+    root = folder / "original"
+    scratch = prepare(setting, setting.before, root)
+    plan = ProcessPlan(
+        role="original",
+        rank=0,
+        world=world,
+        script=str(in_workdir(setting, setting.before, root)),
+        args=scratch_args(setting, root),
+        root=str(root),
+        cwd=str(root),
+        records=str(folder / "records"),
+        dtype=setting.dtype,
+        device=setting.device,
+        steps=original_steps(setting, conversion),
+        replay=str(replay),
+    )
+    goal = max((len(rank.steps) for rank in conversion.traces), default=0) or None
+    what = f"{setting.before.name} on the samples that the ranks read"
+    return run_processes(setting, [plan], scratch, what, goal)
+
+
+def original_steps(setting: Setting, conversion: Run) -> int | None:
+    """Where the conversion did not come to its end, the original need not go on much further either."""
+    if all(rank.end is not None and rank.end.code == 0 for rank in conversion.traces):
+        return setting.steps
+    taken = min(len(rank.steps) for rank in conversion.traces)
+    return max(1, taken if setting.steps is None else min(taken, setting.steps))
