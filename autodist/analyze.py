@@ -9,6 +9,7 @@ from dataclasses import replace
 from autodist import catalog, escapes, regions
 from autodist.config import Config
 from autodist.interpreter import SAFE_ON_WRAPPER, Event, Interpreter, Loop, Plan
+from autodist.launchers import launcher
 from autodist.models import loose_parameters, optimized_by, parts, trained_models, wrap_plan
 from autodist.project import Project
 from autodist.rule import Severity
@@ -584,6 +585,7 @@ def _assemble(
         project,
         run.values,
         distributed=_is_distributed(run),
+        launcher=launcher(run),
         models=tuple(models),
         loaders=tuple(loaders),
         draws=tuple(_draw_sites(run, draws)),

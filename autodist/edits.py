@@ -71,6 +71,20 @@ class WrapExpr(Edit):
 
 
 @dataclass(frozen=True)
+class Recompose(Edit):
+    """Write ``template`` instead of the anchor expression; ``{0}``, ``{1}`` … stand for ``parts``, expressions inside
+    the anchor that stay, with their own edits applied. All else in the anchor goes."""
+
+    template: str
+    parts: tuple[ast.expr, ...] = ()
+
+
+@dataclass(frozen=True)
+class Unwrap(Edit):
+    """Drop the header of the anchor, a ``with`` statement, and keep its body."""
+
+
+@dataclass(frozen=True)
 class ReplaceStatement(Edit):
     """Write ``code`` (any number of statements) instead of the anchor statement."""
 

@@ -838,8 +838,8 @@ class Interpreter:
                 return value.but(spread=COUNT) if sharded and name == "sampler" else value
         if "dataset" in thing.roles and name == "dataset":
             return thing.argument("dataset", 0) or NOTHING
-        if "optimizer" in thing.roles and name == "param_groups":
-            return NOTHING
+        if thing.name == "arguments" and name == "local_rank":
+            return Value(spread=RANK)
         return NOTHING
 
     def _bound(self, value: Value, owner: Object, node: ast.AST, scope: Scope) -> Value:

@@ -119,6 +119,37 @@ class Setup:
 
 
 @dataclass(frozen=True)
+class LocalRankOption:
+    """The option `--local_rank`: the statement that declares it, its default and attribute, and the statement that
+    parses the command line, where its result is kept."""
+
+    source: Source
+    statement: ast.Expr
+    default: ast.expr | None
+    destination: str
+    parsed: ast.Assign | None
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """How a distributed script starts its ranks itself.
+
+    ``spawns`` start processes, ``joins`` make them a group. ``world_sizes`` compute how many there are, ``ranks`` the
+    number of one over all nodes; it is ``numbered_globally`` where the launcher's number is that already, and then
+    ``devices`` take it for a device. ``addresses`` are statements that set the environment.
+    """
+
+    spawns: tuple[Site, ...]
+    numbered_globally: bool
+    joins: tuple[Site, ...]
+    world_sizes: tuple[Site, ...]
+    ranks: tuple[Site, ...]
+    devices: tuple[Site, ...]
+    addresses: tuple[Site, ...]
+    options: tuple[LocalRankOption, ...]
+
+
+@dataclass(frozen=True)
 class TrainingScript:
     """The semantic model of a script; every part keeps its node and file."""
 
@@ -126,6 +157,7 @@ class TrainingScript:
     values: Mapping[ast.expr, Value]
     setup: Setup | None = None
     distributed: bool = False
+    launcher: Launcher | None = None
     models: tuple[Model, ...] = ()
     loaders: tuple[Loader, ...] = ()
     draws: tuple[Site, ...] = ()

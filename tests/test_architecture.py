@@ -20,7 +20,7 @@ LAYERS = """
     convert | launch
     registry | suppress
     analyze
-    escapes | models
+    escapes | models | launchers
     regions
     interpreter
     result

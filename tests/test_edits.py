@@ -20,11 +20,13 @@ from autodist.edits import (
     InsertAfter,
     InsertBefore,
     Prepend,
+    Recompose,
     RemoveArgument,
     RemoveStatement,
     ReplaceExpr,
     ReplaceStatement,
     SetArgument,
+    Unwrap,
     WrapExpr,
     apply,
 )
@@ -468,6 +470,26 @@ def test_edits_nest() -> None:
         at("path(a, b=1)", WrapExpr, "wrap({})"),
         at("a", WrapExpr, "wrap({})"),
     )
+
+
+def test_recompose_keeps_parts_with_their_own_edits() -> None:
+    source = Source.parse("y = f(g(1), k=h(2) + 1)\n")
+    call = source.tree.body[0].value  # type: ignore[attr-defined]
+    first, second = call.args[0], call.keywords[0].value
+    edits = [Recompose(call, "{0} * F({1})", (second, first)), ReplaceExpr(first.func, "G"), WrapExpr(first, "a or {}")]
+    assert apply(source, edits) == "y = (h(2) + 1) * F(a or G(1))\n"
+    with pytest.raises(EditConflict):
+        apply(source, [Recompose(call, "F({0})", (first,)), ReplaceExpr(second, "3")])
+
+
+def test_unwrap_drops_the_header_alone() -> None:
+    source = Source.parse("if a:\n    # one\n    with c:  # two\n        x()\n\n        y()\n    z()\nwith d: u; v\n")
+    outer, last = source.tree.body
+    inner = outer.body[0]  # type: ignore[attr-defined]
+    edits = [Unwrap(inner), ReplaceExpr(inner.body[0].value, "X()"), InsertAfter(inner, "w()\n"), Unwrap(last)]
+    assert apply(source, edits) == "if a:\n    # one\n    # two\n    X()\n\n    y()\n    w()\n    z()\nu; v\n"
+    with pytest.raises(EditConflict):
+        apply(source, [Unwrap(inner), ReplaceExpr(inner.items[0].context_expr, "e")])
 
 
 def test_every_operand_of_a_chain_can_be_edited() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,9 @@ import pytest
 from test_goldens import CASES, converted, settings
 
 from autodist.config import Strategy
+
+STAND_INS = Path(__file__).parent / "stand_ins"
+"""Libraries that originals need and that are not installed, in small."""
 
 
 def runs() -> list[object]:
@@ -39,5 +43,6 @@ def test_conversion_trains_the_same_model(case: Path, nproc: int, tmp_path: Path
         str(tmp_path / fixture["entry"]),
     ]
     options = ["--nproc", str(nproc), "--workdir", str(before), "--timeout", "120", "--", *map(str, fixture["args"])]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=400, check=False)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(STAND_INS), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=400, check=False, env=env)
     assert done.returncode == 0, done.stdout + done.stderr

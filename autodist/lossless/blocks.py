@@ -28,6 +28,8 @@ class StatementEdits:
     """Code that opens the block which starts with this statement, a docstring or the like."""
     after: list[str] = field(default_factory=list)
     guard: str | None = None
+    unwrap: bool = False
+    """Whether its body stands in its place."""
     replacement: str | None = None
     """The code to write instead, where there is any; empty to remove the statement."""
 
@@ -187,6 +189,8 @@ class Layout:
         body: list[cst.BaseStatement] = [changed(updated, leading_lines=())]
         if edits.replacement is not None:
             body = self._parse([edits.replacement])
+        if edits.unwrap:
+            body = _unwrapped(updated)
         return _Piece(body, lead, self._parse(edits.before), self._parse(edits.below), edits.guard)
 
     def _line_pieces(
@@ -275,6 +279,17 @@ class Layout:
         guard = cst.If(test, self._nested(body, indent), leading_lines=lead)
         self._guards[guard] = cst.IndentedBlock(body)
         return [guard]
+
+
+def _unwrapped(statement: cst.BaseStatement) -> list[cst.BaseStatement]:
+    """The body of a compound statement, with the comments that its header and its end carry."""
+    body: cst.BaseSuite = statement.body  # type: ignore[attr-defined]
+    if isinstance(body, cst.IndentedBlock):
+        comment = body.header.comment
+        lead = [cst.EmptyLine(comment=comment)] if comment is not None else []
+        return _lead(lead, body.body)
+    assert isinstance(body, cst.SimpleStatementSuite)
+    return [cst.SimpleStatementLine(body.body, trailing_whitespace=body.trailing_whitespace)]
 
 
 class _Shifting(Rebuilder):

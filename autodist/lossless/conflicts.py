@@ -13,16 +13,18 @@ from autodist.edits import (
     Guard,
     InsertAfter,
     InsertBefore,
+    Recompose,
     RemoveArgument,
     RemoveStatement,
     ReplaceExpr,
     ReplaceStatement,
     SetArgument,
+    Unwrap,
     WrapExpr,
 )
 from autodist.source import Source
 
-_SWALLOWS = (ReplaceExpr, ReplaceStatement, RemoveStatement)
+_SWALLOWS = (ReplaceExpr, Recompose, ReplaceStatement, RemoveStatement)
 _OUTSIDE = (InsertBefore, InsertAfter, Guard, WrapExpr)
 """Edits that stand around a node that another edit replaces."""
 
@@ -33,6 +35,8 @@ _ANCHORS: dict[type[Edit], type[ast.AST] | tuple[type[ast.AST], ...]] = {
     ReplaceStatement: ast.stmt,
     RemoveStatement: ast.stmt,
     ReplaceExpr: ast.expr,
+    Recompose: ast.expr,
+    Unwrap: (ast.With, ast.AsyncWith),
     WrapExpr: ast.expr,
     SetArgument: ast.Call,
     RemoveArgument: ast.Call,
@@ -65,7 +69,7 @@ def _check_anchor(source: Source, edit: Edit) -> None:
 
 def _check_group(group: Sequence[Edit]) -> None:
     """Raise if two edits of one node exclude each other."""
-    for kinds in ((Guard, RemoveStatement), (WrapExpr,), _SWALLOWS):
+    for kinds in ((Guard, RemoveStatement, Unwrap), (WrapExpr,), (*_SWALLOWS, Unwrap)):
         same = [edit for edit in group if isinstance(edit, kinds)]
         if len(same) > 1:
             raise EditConflict(same[0], same[1], "both change the same code, in different ways")
@@ -84,13 +88,19 @@ def _outcome(edit: Edit) -> str | None:
 def _check_not_swallowed(source: Source, edit: Edit, by_anchor: dict[ast.AST, list[Edit]]) -> None:
     """Raise if other edits drop the code that ``edit`` changes."""
     child: ast.AST | None = None
+    below: set[ast.AST] = set()
     for node in (edit.anchor, *source.ancestors(edit.anchor)):
         for other in by_anchor.get(node, ()):
             if other is edit or (child is None and isinstance(edit, _OUTSIDE)):
                 continue
-            if isinstance(other, _SWALLOWS) or (child is not None and _drops(other, child)):
+            if isinstance(other, Recompose) and not below.isdisjoint(other.parts):
+                continue
+            if isinstance(other, Unwrap) and not isinstance(child, ast.withitem):
+                continue
+            if isinstance(other, (*_SWALLOWS, Unwrap)) or (child is not None and _drops(other, child)):
                 raise EditConflict(other, edit, "one drops code that the other changes")
         child = node
+        below.add(node)
 
 
 def _drops(edit: Edit, child: ast.AST) -> bool:

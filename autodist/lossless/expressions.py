@@ -56,6 +56,23 @@ def with_hole(template: str) -> str:
     return before + _HOLE + after
 
 
+def with_holes(template: str, count: int) -> str:
+    """``template`` as code, with names where its ``{0}``, ``{1}`` … are."""
+    for index in range(count):
+        assert f"{{{index}}}" in template, f"no place for expression {index} in {template!r}"
+        template = template.replace(f"{{{index}}}", f"{_HOLE}{index}_")
+    return template
+
+
+def fill_all(tree: cst.BaseExpression, expressions: Sequence[cst.BaseExpression]) -> cst.BaseExpression:
+    """``tree`` with ``expressions`` in place of its numbered holes."""
+    for index, expression in enumerate(expressions):
+        filled = _Filling(expression, f"{_HOLE}{index}_").rebuild(tree)
+        assert isinstance(filled, cst.BaseExpression)
+        tree = filled
+    return tree
+
+
 def fill(tree: cst.BaseExpression, expression: cst.BaseExpression) -> cst.BaseExpression:
     """``tree`` with ``expression`` in place of its hole, in parentheses only where it needs them."""
     filled = _Filling(expression).rebuild(tree)
@@ -64,9 +81,10 @@ def fill(tree: cst.BaseExpression, expression: cst.BaseExpression) -> cst.BaseEx
 
 
 class _Filling(Rebuilder):
-    def __init__(self, expression: cst.BaseExpression) -> None:
+    def __init__(self, expression: cst.BaseExpression, hole: str = _HOLE) -> None:
         super().__init__()
         self._expression = expression
+        self._hole = hole
 
     def enters(self, node: cst.CSTNode) -> bool:
         """Look everywhere."""
@@ -74,7 +92,7 @@ class _Filling(Rebuilder):
 
     def leave(self, old: cst.CSTNode, new: cst.CSTNode) -> cst.CSTNode:
         """Fill the hole."""
-        if not isinstance(old, cst.Name) or old.value != _HOLE:
+        if not isinstance(old, cst.Name) or old.value != self._hole:
             return new
         return fit(bare(self._expression), old, self.parents) if self.parents else self._expression
 

@@ -19,11 +19,13 @@ from autodist.edits import (
     InsertAfter,
     InsertBefore,
     Prepend,
+    Recompose,
     RemoveArgument,
     RemoveStatement,
     ReplaceExpr,
     ReplaceStatement,
     SetArgument,
+    Unwrap,
     WrapExpr,
 )
 from autodist.errors import AutodistError
@@ -31,7 +33,7 @@ from autodist.lossless import prelude
 from autodist.lossless.arguments import change_arguments
 from autodist.lossless.blocks import Block, BlockEdits, ImportEdits, Layout, StatementEdits
 from autodist.lossless.conflicts import settle
-from autodist.lossless.expressions import CannotQuote, fill, fit, quotable, with_hole
+from autodist.lossless.expressions import CannotQuote, fill, fill_all, fit, quotable, with_hole, with_holes
 from autodist.lossless.locate import Locator
 from autodist.lossless.parsing import parse, with_lost_spaces
 from autodist.lossless.trees import Rebuilder, changed, code_of
@@ -76,11 +78,13 @@ class _Rewriter(Rebuilder):
         self.missed: set[cst.CSTNode] = set()
         """The nodes with edits, and those above them, that were not come by yet."""
         self._expressions: dict[cst.CSTNode, list[Edit]] = defaultdict(list)
+        self._kept: dict[cst.CSTNode, cst.BaseExpression | None] = {}
+        """Expressions that outlive what they stand in, as they are when they have been rebuilt."""
         imports = []
         for edit in edits:
             if isinstance(edit, AddImport):
                 imports.append(edit)
-            elif isinstance(edit, ReplaceExpr | WrapExpr | SetArgument | RemoveArgument):
+            elif isinstance(edit, ReplaceExpr | Recompose | WrapExpr | SetArgument | RemoveArgument):
                 self._register_expression(edit)
             elif isinstance(edit, Prepend | Append):
                 self._register_block(edit)
@@ -102,6 +106,8 @@ class _Rewriter(Rebuilder):
         if not isinstance(twin, cst.BaseExpression) or self._locator.is_virtual(edit.anchor):
             raise EditConflict(edit, edit, f"a {type(edit.anchor).__name__} cannot be replaced here")
         self._expressions[twin].append(edit)
+        for part in edit.parts if isinstance(edit, Recompose) else ():
+            self._kept[self._find(edit, part)] = None
 
     def _register_statement(self, edit: Edit) -> None:
         top = prelude.opening(self._source.parents[edit.anchor])
@@ -120,6 +126,8 @@ class _Rewriter(Rebuilder):
                 edits.replacement = code
             case RemoveStatement():
                 edits.replacement = ""
+            case Unwrap():
+                edits.unwrap = True
 
     def _register_opening(self, edit: Edit, code: str, last: ast.stmt) -> None:
         """Nothing comes before ``last``, a docstring or an import from ``__future__``, or between it and the like."""
@@ -163,6 +171,12 @@ class _Rewriter(Rebuilder):
 
     def leave(self, old: cst.CSTNode, new: cst.CSTNode) -> cst.CSTNode | Sequence[cst.CSTNode] | None:
         """Make the edits that ``old`` is the anchor of, or the block of the anchors of."""
+        result = self._left(old, new)
+        if old in self._kept and isinstance(result, cst.BaseExpression):
+            self._kept[old] = result
+        return result
+
+    def _left(self, old: cst.CSTNode, new: cst.CSTNode) -> cst.CSTNode | Sequence[cst.CSTNode] | None:
         edits = self._expressions.get(old)
         if edits is not None and isinstance(new, cst.BaseExpression):
             return self._expression(old, new, edits)
@@ -191,6 +205,10 @@ class _Rewriter(Rebuilder):
         for edit in edits:
             if isinstance(edit, ReplaceExpr):
                 updated = self._inserted(edit, edit.code)
+            elif isinstance(edit, Recompose):
+                parts = [self._kept[self._locator.find(part)] for part in edit.parts]
+                template = self._inserted(edit, with_holes(edit.template, len(parts)))
+                updated = fill_all(template, [part for part in parts if part is not None])
         for edit in edits:
             if isinstance(edit, WrapExpr):
                 updated = fill(self._inserted(edit, with_hole(edit.template)), updated)

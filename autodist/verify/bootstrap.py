@@ -18,6 +18,7 @@ import sys
 import time
 import traceback
 import types
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -29,6 +30,7 @@ from autodist.verify.probes.data import DataProbe
 from autodist.verify.probes.digest import Digester
 from autodist.verify.probes.files import FilesProbe
 from autodist.verify.probes.group import GroupProbe
+from autodist.verify.probes.launcher import LauncherProbe
 from autodist.verify.probes.logs import LogProbe
 from autodist.verify.probes.precision import PrecisionProbe
 from autodist.verify.probes.randomness import RandomnessProbe
@@ -108,6 +110,7 @@ class Bootstrap:
         TrainingProbe(context, digester, self._stop_after_steps).install()
         BatchNormProbe(context).install()
         GroupProbe(context).install()
+        LauncherProbe(context).install()
         self._files = FilesProbe(context, digester)
         self._files.install()
         ClockProbe(context).install()
@@ -176,7 +179,7 @@ class Bootstrap:
         """A rank that left would break the connections of those that still need it, and hide who waits for whom."""
         if self._plan.role == "original":
             return
-        others = [Path(self._plan.records) / f"rank{rank}.ended" for rank in range(self._plan.world)]
+        others = [replace(self._plan, rank=rank).record("ended") for rank in range(self._plan.world)]
         while not all(path.exists() for path in others):
             time.sleep(0.01)
 

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
-Role = Literal["original", "conversion"]
+Role = Literal["original", "conversion", "peer"]
+"""A peer is one rank of an original that is distributed itself."""
 Dtype = Literal["float64", "float32"]
 Device = Literal["cpu", "cuda"]
 
@@ -42,7 +43,8 @@ class ProcessPlan:
     @property
     def name(self) -> str:
         """The stem of every file this process leaves in ``records``."""
-        return "original" if self.role == "original" else f"rank{self.rank}"
+        names = {"original": "original", "peer": f"original{self.rank}", "conversion": f"rank{self.rank}"}
+        return names[self.role]
 
     def record(self, suffix: str) -> Path:
         """A file of this process in ``records``, such as its trace."""

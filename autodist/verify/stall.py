@@ -159,7 +159,8 @@ class StallWatch:
         """One sentence for each process."""
         sentences = []
         for index, plan in enumerate(self.plans):
-            who = f"rank {plan.rank}" if plan.role == "conversion" else "the original"
+            who = {"conversion": "rank", "peer": "the original's rank"}.get(plan.role, "the original")
+            who = who if plan.role == "original" else f"{who} {plan.rank}"
             if index in positions:
                 sentences.append(f"{who} {positions[index] or 'is somewhere outside the script'}")
             elif self.finished(index):

@@ -44,5 +44,5 @@ class ProbeContext:
 
     @property
     def distributed(self) -> bool:
-        """One of the ranks of the conversion, rather than the original."""
-        return self.plan.role == "conversion"
+        """One of several ranks, rather than an original in one process."""
+        return self.plan.role != "original"

@@ -302,7 +302,7 @@ class DataProbe:
         fields: dict[str, Any] = {
             "samples": [identity(record.dataset, plain_index(index)) for index in indices],
         }
-        if not context.distributed:
+        if context.replay is not None:
             fields["natural"] = [identity(record.dataset, plain_index(index)) for index in natural]
             fields["steered"] = steered
         context.trace.emit("batch", loader=record.loader, number=record.number, **fields)
@@ -349,7 +349,7 @@ class DataProbe:
                 )
         context.fetched(record.loader, len(taken))
         fields: dict[str, Any] = {"samples": [key for key, _ in taken]}
-        if not context.distributed:
+        if context.replay is not None:
             fields |= {"natural": pulled, "steered": steered}
         context.trace.emit("batch", loader=record.loader, number=record.number, **fields)
         context.streams.reseed("collate", *record.key, record.taken)

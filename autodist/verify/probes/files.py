@@ -42,7 +42,7 @@ class FilesProbe:
         self._context = context
         self._digester = digester
         self._active = False
-        slow = context.distributed and context.plan.rank == 0 and context.plan.world > 1
+        slow = context.plan.role == "conversion" and context.plan.rank == 0 and context.plan.world > 1
         self._delays = {"mkdir": DELAYS, "early": DELAYS} if slow else {}
 
     def install(self) -> None:

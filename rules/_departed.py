@@ -1,0 +1,47 @@
+"""Imports that nothing needs any more."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+
+from autodist.edits import Edit, RemoveStatement, ReplaceStatement
+from autodist.source import Source
+
+
+def without_imports(source: Source, gone: Collection[ast.AST], kept: Collection[ast.AST] = ()) -> list[Edit]:
+    """Drop what only ``gone`` code uses; ``kept`` are parts of it that stay."""
+    lost: set[ast.AST] = set()
+    for node in gone:
+        lost.update(_all_but(node, kept))
+    used = {each for node in ast.walk(source.tree) if node not in lost for each in _names(node)}
+    dropped = {each for node in lost for each in _names(node)} - used
+    return [edit for node in ast.walk(source.tree) for edit in _without(node, dropped)]
+
+
+def _all_but(node: ast.AST, kept: Collection[ast.AST]) -> Iterator[ast.AST]:
+    if any(node is each for each in kept):
+        return
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _all_but(child, kept)
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Name):
+        yield node.id
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+        yield node.value  # it may be meant in `__all__`, or as a forward reference
+
+
+def _without(node: ast.AST, dropped: Collection[str]) -> Iterator[Edit]:
+    if not isinstance(node, (ast.Import, ast.ImportFrom)):
+        return
+    left = [alias for alias in node.names if (alias.asname or alias.name.partition(".")[0]) not in dropped]
+    if not left:
+        yield RemoveStatement(node)
+    elif len(left) < len(node.names):
+        shorter: ast.stmt = ast.Import(left)
+        if isinstance(node, ast.ImportFrom):
+            shorter = ast.ImportFrom(node.module, left, node.level)
+        yield ReplaceStatement(node, ast.unparse(shorter) + "\n")
