@@ -154,6 +154,30 @@ def verify(context: click.Context, /, scripts: tuple[Path, ...], strategy: str |
 
 
 @cli.command()
+@click.argument("source", metavar="FOLDER|MANIFEST", type=click.Path(path_type=Path, exists=True))
+@click.option("--root", type=click.Path(path_type=Path), help="Where a manifest's repositories lie.")
+@click.option("--data", type=click.Path(path_type=Path), help="The folder that a manifest's links to data start from.")
+@click.option("--strategy", type=click.Choice([each.value for each in AVAILABLE]), default=AVAILABLE[0].value)
+@click.option("--nproc", metavar="N,...", default="2", show_default=True, callback=_counts, help="Numbers of ranks.")
+@click.option("--python", type=click.Path(path_type=Path), help="The Python that runs the scripts.")
+@click.option("--results", type=click.Path(path_type=Path), default="evaluation.jsonl", show_default=True)
+@click.option("--report", type=click.Path(path_type=Path), help="Write a report, HTML or .json.")
+@click.option("--only", multiple=True, metavar="TEXT", help="Only scripts with this in their name.")
+@click.option("--fresh", is_flag=True, help="Run again what the results of an earlier evaluation hold.")
+@click.option("--no-run", "run", flag_value=False, default=True, help="Convert and check only.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Scripts at the same time.")
+def evaluate(source: Path, **options: Any) -> None:
+    """Convert, run and compare many scripts: those found in FOLDER, or those that a manifest.toml names.
+
+    Sorts them into verified equal, converted with warnings, refused, and wrong. What is done is kept in --results, so
+    that the same command goes on after an interruption, and runs only what has changed since.
+    """
+    from autodist.evaluate.command import evaluate_command
+
+    sys.exit(evaluate_command(source, **options))
+
+
+@cli.command()
 @click.argument("code", required=False)
 def rule(code: str | None) -> None:
     """Print the documentation of rule CODE, or a table of all rules."""

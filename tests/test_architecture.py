@@ -15,7 +15,7 @@ PACKAGE, RULES = ROOT / "autodist", ROOT / "rules"
 LAYERS = """
     __main__
     cli
-    session
+    session | evaluate
     report | output | terminal | verify
     convert | launch
     registry | suppress
@@ -117,7 +117,9 @@ def test_probes_import_the_standard_library_and_torch_alone(name: str) -> None:
             assert known, f"{path}:{line}: imports {module}"
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if name_of(path) != "verify"], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if name_of(path) not in ("verify", "evaluate")], ids=lambda path: path.name
+)
 def test_converting_needs_no_torch(path: Path) -> None:
     assert not [name for name, _ in imports(path) if name.partition(".")[0] in ("torch", "rich", "black")]
 

@@ -1,0 +1,218 @@
+"""One script: converted, checked, run on both sides and compared."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from autodist import output
+from autodist.config import Config, Strategy
+from autodist.convert import InternalError, convert
+from autodist.errors import AutodistError
+from autodist.evaluate.entries import Entry
+from autodist.evaluate.idioms import idioms
+from autodist.evaluate.record import Comparison, Record, Remark, Status
+from autodist.project import Project
+from autodist.report.diff import diff
+from autodist.result import Result
+from autodist.verify import Outcome, Verdict, verify
+from autodist.verify.scratch import Scratch
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What holds for all scripts of an evaluation."""
+
+    root: str
+    strategy: str
+    nproc: tuple[int, ...]
+    python: str
+    data: str | None = None
+    run: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``from_json`` reads."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Setting:
+        """The setting that ``to_json`` wrote."""
+        return cls(**{**content, "nproc": tuple(content["nproc"])})
+
+
+def attempt(entry: Entry, setting: Setting, earlier: Record | None = None) -> Record:
+    """Evaluate one script. What ``earlier`` found out holds on while nothing that it follows from has changed."""
+    started = time.monotonic()
+    record = _attempt(entry, setting, earlier)
+    expected = (record.status is Status.REFUSED) == (entry.expect == "refuse")
+    seconds = record.seconds or time.monotonic() - started
+    return Record(**{**vars(record), "seconds": seconds, "expected": expected})
+
+
+def _attempt(entry: Entry, setting: Setting, earlier: Record | None) -> Record:
+    script = entry.folder(Path(setting.root)) / entry.script
+    config = Config(strategy=Strategy(setting.strategy))
+    try:
+        project = Project.load(script)
+    except AutodistError as error:
+        return Record(entry.name, Status.REFUSED, f"cannot be read: {error.message}")
+    names = idioms(source.text for source in project.sources)
+    try:
+        result = convert(project, config)
+    except InternalError as error:
+        return Record(entry.name, Status.WRONG, f"converting crashes: {error.message}", idioms=names)
+    except AutodistError as error:
+        return Record(entry.name, Status.WRONG, f"no conversion: {error.message}", idioms=names)
+    record = _converted(entry, project, result, names)
+    if record.status is Status.REFUSED:
+        return record
+    if flaw := flaw_of(project, result, config):
+        return Record(**{**vars(record), "status": Status.WRONG, "reason": flaw})
+    if reason := entry.skip_run or (None if setting.run else "not run: only converted and checked"):
+        return Record(**{**vars(record), "reason": reason})
+    digest = _digest(entry, setting, result)
+    if earlier is not None and earlier.digest == digest and earlier.comparison is not None:
+        status, reason = judged(earlier.comparison, bool(record.warnings))
+        kept = {"comparison": earlier.comparison, "seconds": earlier.seconds}
+        return Record(**{**vars(record), **kept, "status": status, "reason": reason, "digest": digest})
+    try:
+        comparison = compared(entry, setting, project, result)
+    except AutodistError as error:
+        return Record(**{**vars(record), "reason": f"cannot be run: {error}"})
+    status, reason = judged(comparison, bool(record.warnings))
+    found = {"comparison": comparison, "status": status, "reason": reason, "digest": digest}
+    return Record(**{**vars(record), **found})
+
+
+def _converted(entry: Entry, project: Project, result: Result, names: Sequence[str]) -> Record:
+    """What the conversion alone says."""
+    remarks = tuple(
+        Remark(
+            each.code,
+            each.rule,
+            each.severity.value,
+            each.message,
+            _below(each.source.path, project.root),
+            each.line,
+        )
+        for each in result.diagnostics
+    )
+    lines = diff(result).splitlines()
+    refusal = next((remark for remark in remarks if remark.severity == "refusal"), None)
+    if refusal is None and not result.changed:
+        refusal = Remark("", "", "refusal", "nothing in it needs to change", project.entry.path.name, 1)
+    return Record(
+        entry.name,
+        Status.STATIC if refusal is None else Status.REFUSED,
+        "" if refusal is None else f"{refusal.code} {refusal.message} ({refusal.path}:{refusal.line})".strip(),
+        idioms=tuple(names),
+        remarks=remarks,
+        added=sum(line.startswith("+") and not line.startswith("+++") for line in lines),
+        removed=sum(line.startswith("-") and not line.startswith("---") for line in lines),
+        files=len(result.changed),
+    )
+
+
+def flaw_of(project: Project, result: Result, config: Config) -> str | None:
+    """What is wrong with a conversion on its face: it must parse, and converting it again must change nothing."""
+    for file in result.changed:
+        try:
+            ast.parse(file.after)
+        except SyntaxError as error:
+            return f"the conversion of {file.source.path.name} does not parse: {error.msg} in line {error.lineno}"
+    with tempfile.TemporaryDirectory(prefix="autodist-") as folder:
+        outputs = output.at(result, project.root, f"{folder}/")
+        output.write(outputs)
+        try:
+            again = convert(Project.load(outputs[0].path), config)
+        except AutodistError as error:
+            return f"the conversion cannot be read again: {error.message}"
+        if again.refused:
+            refusal = next(each for each in again.diagnostics if each.severity.value == "refusal")
+            return f"the conversion is itself refused: {refusal.code} {refusal.message}"
+        if again.changed:
+            codes = ", ".join(sorted({each.code for each in again.diagnostics if each.fix is not None}))
+            return f"converting twice changes {again.changed[0].source.path.name} again ({codes})"
+    return None
+
+
+def compared(entry: Entry, setting: Setting, project: Project, result: Result) -> Comparison:
+    """Both programs run, in copies of the working folder with links to the data."""
+    repository = entry.folder(Path(setting.root))
+    workdir = (repository / entry.workdir).resolve()
+    with tempfile.TemporaryDirectory(prefix="autodist-evaluate-") as folder:
+        stage = Path(folder).resolve() / "project" / (workdir.name or "project")
+        Scratch(stage).fill(workdir)
+        _link(entry, setting, stage)
+        after = Path(folder).resolve() / "converted"
+        outputs = output.at(result, project.root, f"{after}/")
+        output.write(outputs)
+        verdict = verify(
+            stage / project.entry.path.resolve().relative_to(workdir),
+            outputs[0].path,
+            setting.nproc,
+            entry.args,
+            steps=entry.steps,
+            timeout=entry.timeout,
+            env=entry.env,
+            workdir=stage,
+            python=setting.python,
+        )
+    return _comparison(verdict)
+
+
+def _link(entry: Entry, setting: Setting, stage: Path) -> None:
+    """Put links to the data where the script looks."""
+    for place, target in entry.links.items():
+        if setting.data is None:
+            raise AutodistError("reads data sets: --data names a folder with them")
+        source = Path(setting.data) / target
+        if not source.exists():
+            raise AutodistError("no such data", source)
+        link = stage / place
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if not link.exists():
+            link.symlink_to(source.resolve())
+
+
+def _comparison(verdict: Verdict) -> Comparison:
+    worst = max(verdict.worlds, key=lambda world: list(Outcome).index(world.outcome))
+    return Comparison(
+        worst.outcome.value,
+        worst.reason,
+        tuple(str(finding) for finding in worst.findings),
+        tuple(str(note) for note in worst.notes),
+        worst.steps,
+        worst.largest("gradient"),
+        any(finding.kind == "original-crash" for finding in worst.findings),
+        worst.outcome is Outcome.NOT_COMPARABLE and worst.steps > 0 and not worst.findings,
+    )
+
+
+def judged(comparison: Comparison, warned: bool) -> tuple[Status, str]:
+    """Where a script belongs that was run."""
+    if comparison.outcome == Outcome.EQUAL.value:
+        return Status.EQUAL, comparison.reason
+    if comparison.outcome == Outcome.NOT_COMPARABLE.value:
+        return Status.STATIC, comparison.reason
+    return (Status.WARNED if warned else Status.WRONG), comparison.reason
+
+
+def _digest(entry: Entry, setting: Setting, result: Result) -> str:
+    files = [[_below(file.source.path, Path(setting.root)), file.before, file.after] for file in result.files]
+    content = [entry.to_json(), setting.nproc, setting.strategy, sorted(files)]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _below(path: Path, root: Path) -> str:
+    try:
+        return path.resolve().relative_to(root.resolve()).as_posix()
+    except ValueError:
+        return path.name

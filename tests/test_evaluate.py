@@ -1,0 +1,204 @@
+"""``autodist evaluate``: which scripts, how they are sorted, and that an interrupted evaluation goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import SCRIPT, Autodist
+
+from autodist.errors import AutodistError
+from autodist.evaluate import page, sequence
+from autodist.evaluate.attempt import Setting, attempt, judged
+from autodist.evaluate.entries import Entry, load
+from autodist.evaluate.idioms import idioms
+from autodist.evaluate.record import Comparison, Record, Remark, Status
+from autodist.evaluate.sequence import Results, evaluate
+from autodist.evaluate.tables import general, score, tables
+
+REFUSED = """\
+import torch
+
+x = torch.randn(100, 4)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    model(x).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.fixture
+def projects(tmp_path: Path) -> Path:
+    """Three projects: one to convert, one to refuse, one in Python 2; and a module that is no entry."""
+    files = {
+        "good/train.py": SCRIPT.replace("import torch\n", "import torch\nfrom layers import Net\n", 1),
+        "good/layers.py": "import torch.nn as nn\n\n\nclass Net(nn.Module):\n    optimizer = None\n",
+        "refused/full.py": REFUSED,
+        "old/train.py": "import torch.optim\nprint 'loss.backward()'\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / "projects" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "projects"
+
+
+def setting(root: Path, run: bool = False) -> Setting:
+    """Two ranks of this Python."""
+    return Setting(str(root), "ddp", (2,), sys.executable, None, run)
+
+
+def record(name: str, status: Status, **more: object) -> Record:
+    """A record that needs no run."""
+    return Record(**{"name": name, "status": status, "reason": "", **more})  # type: ignore[arg-type]
+
+
+def test_entries_of_a_folder_are_the_scripts_that_no_other_imports(projects: Path) -> None:
+    names = [entry.name for entry in load(projects, None).scripts]
+    assert names == ["good/train.py", "old/train.py", "refused/full.py"]
+
+
+def test_a_manifest_names_scripts_and_how_to_run_them(projects: Path, tmp_path: Path) -> None:
+    manifest = tmp_path / "manifest.toml"
+    manifest.write_text(
+        '[[script]]\nrepository = "someone/good"\nscript = "train.py"\nargs = ["--epochs", "1"]\nsteps = 5\n'
+    )
+    entries = load(manifest, projects)
+    assert entries.scripts[0].args == ("--epochs", "1") and entries.scripts[0].steps == 5
+    assert entries.scripts[0].folder(entries.root) == projects / "good"
+    assert Entry.from_json(json.loads(json.dumps(entries.scripts[0].to_json()))) == entries.scripts[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = [", "not valid TOML"),
+        ("x = 1", "holds no"),
+        ('[[script]]\nscript = "a.py"\nargz = []', "no option 'argz'"),
+        ("[[script]]\nargs = []", "must be texts"),
+        ('[[script]]\nscript = "a.py"\nargs = "--epochs 1"', "list of texts"),
+        ('[[script]]\nscript = "a.py"\nexpect = "wonder"', "must be one of"),
+        ('[[script]]\nscript = "a.py"\nenv = {A = 1}', "table of texts"),
+    ],
+)
+def test_a_bad_manifest_is_one_clear_line(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "manifest.toml"
+    path.write_text(text)
+    with pytest.raises(AutodistError, match=message):
+        load(path, None)
+
+
+def test_scripts_are_sorted_without_running_them(projects: Path) -> None:
+    found = {entry.name: attempt(entry, setting(projects)) for entry in load(projects, None).scripts}
+    assert {name: each.status for name, each in found.items()} == {
+        "good/train.py": Status.STATIC,
+        "refused/full.py": Status.REFUSED,
+        "old/train.py": Status.REFUSED,
+    }
+    assert "AD902" in found["refused/full.py"].reason and "Python 2" in found["old/train.py"].reason
+    assert found["good/train.py"].added and not found["refused/full.py"].expected
+
+
+@pytest.mark.parametrize(
+    ("outcome", "warned", "status"),
+    [
+        ("equal", True, Status.EQUAL),
+        ("differs", True, Status.WARNED),
+        ("differs", False, Status.WRONG),
+        ("equal until a step", False, Status.WRONG),
+        ("not comparable", False, Status.STATIC),
+    ],
+)
+def test_a_difference_is_wrong_unless_it_was_announced(outcome: str, warned: bool, status: Status) -> None:
+    assert judged(Comparison(outcome, "why"), warned)[0] is status
+
+
+def test_records_survive_json() -> None:
+    comparison = Comparison("differs", "why", ("loss: …",), ("a note",), 3, 0.1)
+    remark = Remark("AD301", "save", "warning", "text", "train.py", 3)
+    full = record("a", Status.WARNED, comparison=comparison, remarks=(remark,), idioms=("tqdm",), seconds=1.5)
+    assert Record.from_json(json.loads(json.dumps(full.to_json()))) == full
+
+
+def test_results_keep_the_last_word_and_survive_a_line_cut_short(tmp_path: Path) -> None:
+    results = Results(tmp_path / "results.jsonl")
+    results.add(record("a", Status.WRONG))
+    results.add(record("a", Status.EQUAL))
+    with results.path.open("a") as file:
+        file.write('{"name": "b", "sta')
+    results.add(record("c", Status.STATIC))
+    assert {name: each.status for name, each in results.read().items()} == {"a": Status.EQUAL, "c": Status.STATIC}
+
+
+def test_tables_count_by_rule_idiom_and_general_reason() -> None:
+    remarks = (Remark("AD301", "save", "note", "text", "train.py", 3),)
+    records = [
+        record("a", Status.EQUAL, remarks=remarks, idioms=("tqdm",)),
+        record("b", Status.REFUSED, reason="AD902 no batch in `x` (train.py:3)", idioms=("tqdm",)),
+        record("c", Status.REFUSED, reason="AD902 no batch in `y` (main.py:14)"),
+    ]
+    assert dict(score(records))["refused with a reason"] == 2
+    rows = {table.title: dict(table.rows) for table in tables(records)}
+    assert rows["Rules"]["AD301 save"][Status.EQUAL] == 1
+    assert rows["Idioms"]["tqdm"].total() == 2
+    assert rows["Reasons"]["AD902 no batch in …"][Status.REFUSED] == 2
+    assert general("step 12 differs by 3.5e-02") == "step # differs by #"
+    html, document = page.as_html(records, "ddp"), json.loads(page.as_json(records, "ddp"))
+    assert "train.py:3" in html and document["score"]["verified equal"] == 1
+
+
+def test_idioms_are_told_apart() -> None:
+    found = idioms([SCRIPT, "opt_g = optim.Adam(g)\nopt_d = optim.Adam(d)\nfor x in tqdm(loader): x.cuda()\n"])
+    assert {"DataLoader", "no main guard", "several optimizers", "tqdm", "constant cuda device"} <= set(found)
+
+
+def test_the_command_converts_runs_compares_and_goes_on(
+    autodist: Autodist, projects: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    first = autodist("evaluate", projects, "--report", "report.html", "--only", "good")
+    assert first.exit_code == 0, first.output
+    assert "1 verified equal" in first.output and "train.py" in Path("report.html").read_text()
+    monkeypatch.setattr(sequence, "RUNS", 0.0)
+    monkeypatch.setattr(sequence, "CONVERTING", 5.0)
+    again = autodist("evaluate", projects)
+    assert "1 verified equal" in again.output and "2 refused" in again.output
+    lines = Path("evaluation.jsonl").read_text().splitlines()
+    assert len(lines) == 4 and Record.from_json(json.loads(lines[0])).digest == json.loads(lines[1])["digest"]
+
+
+def test_a_script_that_hangs_is_ended_with_all_its_processes(
+    projects: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    script = projects / "good" / "train.py"
+    script.write_text(script.read_text().replace("optimizer.step()", "optimizer.step(); import time; time.sleep(99)"))
+    monkeypatch.setattr(sequence, "CONVERTING", 6.0)
+    monkeypatch.setattr(sequence, "RUNS", 0.0)
+    entry = next(iter(load(projects, None).scripts))
+    found = list(evaluate([entry], setting(projects, run=True), Results(tmp_path / "results.jsonl"), True, 1))
+    assert found[0].status is Status.WRONG and "hangs" in found[0].reason
+    assert not [name for name in processes() if "autodist.evaluate.worker" in name]
+
+
+def processes() -> list[str]:
+    """The command lines of this process's children, where the system tells."""
+    lines = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"PPid:\t{os.getpid()}\n" in (folder / "status").read_text():
+                lines.append((folder / "cmdline").read_text())
+        except OSError:
+            continue
+    return lines
+
+
+def test_bad_usage_is_one_line(autodist: Autodist, projects: Path) -> None:
+    for arguments in (["--only", "nothing"], ["--python", "nowhere"]):
+        result = autodist("evaluate", projects, *arguments)
+        assert result.exit_code == 2 and result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
