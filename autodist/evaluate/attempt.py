@@ -148,7 +148,9 @@ def compared(entry: Entry, setting: Setting, project: Project, result: Result) -
     repository = entry.folder(Path(setting.root))
     workdir = (repository / entry.workdir).resolve()
     with tempfile.TemporaryDirectory(prefix="autodist-evaluate-") as folder:
-        stage = Path(folder).resolve() / "project" / (workdir.name or "project")
+        outside = max((Path(place).parts.count("..") for place in entry.links), default=0)
+        top = Path(folder).resolve() / "stage"
+        stage = top.joinpath(*workdir.parts[-max(outside, 1) :])  # links may lie beside the working folder
         Scratch(stage).fill(workdir)
         _link(entry, setting, stage)
         after = Path(folder).resolve() / "converted"
@@ -162,7 +164,8 @@ def compared(entry: Entry, setting: Setting, project: Project, result: Result) -
             steps=entry.steps,
             timeout=entry.timeout,
             env=entry.env,
-            workdir=stage,
+            workdir=top,
+            start=stage,
             python=setting.python,
         )
     return _comparison(verdict)

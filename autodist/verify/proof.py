@@ -42,6 +42,7 @@ def verify(
     timeout: float = 600.0,
     env: Mapping[str, str] | None = None,
     workdir: Path | None = None,
+    start: Path | None = None,
     python: str = sys.executable,
     fork: bool | None = None,
     keep: Path | None = None,
@@ -52,7 +53,8 @@ def verify(
 
     ``nproc`` holds the numbers of ranks to try. ``steps`` ends both programs after so many optimizer steps.
     ``workdir`` is the folder that is copied and in which the scripts start: by default the current folder when it
-    holds ``before``, else the folder of ``before``. ``keep`` names a folder for traces, output and scratch copies,
+    holds ``before``, else the folder of ``before``; ``start`` is a folder below it to start in. ``keep`` names a
+    folder for traces, output and scratch copies,
     which are removed otherwise. ``device`` is ``cuda`` where every rank can have a GPU of its own, unless it is
     given. ``zygote`` is a process to fork from that several verifications share.
     """
@@ -70,6 +72,7 @@ def verify(
         before,
         after,
         workdir.resolve(),
+        (start or workdir).resolve(),
         tuple(args),
         steps if dtype == "float64" else min(steps or FLOAT32_STEPS, FLOAT32_STEPS),
         dtype,

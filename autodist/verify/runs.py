@@ -30,6 +30,8 @@ class Setting:
     before: Path
     after: Path
     workdir: Path
+    start: Path
+    """Where the scripts start: the working folder, or a folder below it."""
     args: tuple[str, ...]
     steps: int | None
     dtype: Dtype
@@ -127,7 +129,7 @@ def run_conversion(setting: Setting, world: int, folder: Path, shared: Collectio
             script=str(script),
             args=scratch_args(setting, root),
             root=str(root),
-            cwd=str(root),
+            cwd=str(root / setting.start.relative_to(setting.workdir)),
             records=str(folder / "records"),
             dtype=setting.dtype,
             device=setting.device,
@@ -158,7 +160,7 @@ def run_original(setting: Setting, world: int, folder: Path, replay: Path, conve
         script=str(in_workdir(setting, setting.before, root)),
         args=scratch_args(setting, root),
         root=str(root),
-        cwd=str(root),
+        cwd=str(root / setting.start.relative_to(setting.workdir)),
         records=str(folder / "records"),
         dtype=setting.dtype,
         device=setting.device,
