@@ -10,7 +10,7 @@ from autodist import catalog, escapes, regions
 from autodist.config import Config
 from autodist.interpreter import SAFE_ON_WRAPPER, Event, Interpreter, Loop, Plan
 from autodist.launchers import launcher
-from autodist.models import loose_parameters, optimized_by, parts, trained_models, wrap_plan
+from autodist.models import loose_parameters, optimized_by, owned_values, parts, trained_models, wrap_plan
 from autodist.project import Project
 from autodist.rule import Severity
 from autodist.script import Concern, Epoch, Loader, Model, Reduction, Setup, Site, TrainingScript
@@ -49,7 +49,7 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     refused = list(_refusals(first))
     if refused:
         return TrainingScript(project, first.values, concerns=tuple(refused), distributed=_is_distributed(first))
-    models = trained_models(first, facts)
+    models = trained_models(first)
     refused = list(_uncovered(first, models))
     if refused:
         return TrainingScript(project, first.values, concerns=tuple(refused))
@@ -126,7 +126,7 @@ def _uncovered(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
 
 
 def _is_distributed(run: Interpreter) -> bool:
-    return any(event.kind == "init_process_group" for event in run.events)
+    return bool(run.of("init_process_group"))
 
 
 # -------------------------------------------------------------------- refusals
@@ -343,6 +343,7 @@ def _loaders(
                     made.setdefault(thing.node, []).append((thing, names))
                     nodes[thing.node] = event.source if event.kind == "loader" else thing.source
     loaders, concerns = [], []
+    passes = _passes(run)
     for node, found in made.items():
         ours = [(t, n) for t, n in found if t.key in trained]
         if not ours:
@@ -358,7 +359,7 @@ def _loaders(
                 loader,
                 source,
                 loader.node,
-                tuple(_epochs([t for t, _ in ours], run)),
+                tuple(_epochs([t for t, _ in ours], passes, run)),
                 all(run.is_sharded(t) for t, _ in ours),
                 mixed,
                 switch,
@@ -398,14 +399,21 @@ def _over(value: Value) -> Iterator[Object]:
             yield from _over(thing.argument("iterable", 0) or NOTHING)
 
 
-def _epochs(loaders: list[Object], run: Interpreter) -> Iterator[Epoch]:
+def _passes(run: Interpreter) -> dict[Object, list[Event]]:
+    """Where a pass over each loader starts."""
+    found: dict[Object, list[Event]] = {}
+    for event in sorted([*run.of("iterate"), *run.of("iter")], key=lambda e: e.order):
+        if not isinstance(event.node, ast.comprehension):
+            for loader in dict.fromkeys(_over(event.value)):
+                found.setdefault(loader, []).append(event)
+    return found
+
+
+def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: Interpreter) -> Iterator[Epoch]:
     """The statements that start a pass over one of the loaders."""
     seen: set[ast.stmt] = set()
-    for event in run.events:
-        if event.kind not in ("iterate", "iter") or isinstance(event.node, ast.comprehension):
-            continue
-        if not any(loader in loaders for loader in _over(event.value)):
-            continue
+    events = {event.order: event for loader in loaders for event in passes.get(loader, [])}
+    for _, event in sorted(events.items()):
         statement = event.node if isinstance(event.node, ast.stmt) else event.source.statement(event.node)
         outer = [loop for loop in event.loops if isinstance(loop.node, (ast.For, ast.While))]
         name = _loader_name(event, loaders, run)
@@ -745,15 +753,17 @@ def _sums(run: Interpreter) -> Iterator[Site]:
 
 def _averaged(run: Interpreter, models: list[Model]) -> Iterator[tuple[Site, str]]:
     """Where gradients that no wrapper averages are first used after a backward, and by which optimizer."""
-    members = {part for model in models if model.bypassed for part in parts(model.object)}
+    if any(model.wrapped for model in models):
+        return
+    members = {part.key for model in models if model.bypassed for part in parts(model.object)}
+    inside = owned_values(run)
     ours = {
         thing.key
-        for event in run.events
-        if event.kind == "optimizer"
+        for event in run.of("optimizer")
         for thing in event.value.objects("optimizer")
-        if loose_parameters(thing, run) or any(part.key in {m.key for m in members} for part in optimized_by(thing))
+        if loose_parameters(thing, inside) or any(part.key in members for part in optimized_by(thing))
     }
-    if not ours or any(model.wrapped for model in models):
+    if not ours:
         return
     pending = False
     seen: set[ast.AST] = set()

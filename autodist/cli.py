@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -216,6 +217,9 @@ def _split(options: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """The command ``autodist``."""
+    gc.set_threshold(
+        200_000, 30, 30
+    )  # syntax trees live as long as the command does: looking through them finds nothing
     try:
         cli()
     except Exception as error:  # a defect: the user gets a line, not a traceback

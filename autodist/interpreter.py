@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from autodist import tensors
@@ -194,6 +194,17 @@ class Interpreter:
         except (_Interrupted, RecursionError):
             self.complete = False
         return self
+
+    def of(self, kind: str) -> list[Event]:
+        """The events of one kind, in order, once the run is over."""
+        return self._by_kind.get(kind, [])
+
+    @cached_property
+    def _by_kind(self) -> dict[str, list[Event]]:
+        kinds: dict[str, list[Event]] = {}
+        for event in self.events:
+            kinds.setdefault(event.kind, []).append(event)
+        return kinds
 
     def _tick(self) -> None:
         self._steps += 1
@@ -2222,18 +2233,23 @@ class Interpreter:
 
     def holds_local(self, value: Value, depth: int = 3) -> bool:
         """Whether a container or object of the project holds something local."""
-        if depth == 0:
-            return False
-        for thing in value.things:
-            inner: list[Value] = []
-            if isinstance(thing, (Items, Table, Stream)):
-                inner = self._contents(of(thing))
-            elif isinstance(thing, Object) and thing.cls is not None and "module" not in thing.roles:
-                inner = list(thing.attributes.values())
-            inner = [each for each in inner if each is not value]
-            if any(each.spread.is_local or self.holds_local(each, depth - 1) for each in inner):
+        seen: set[int] = set()
+        level = [value]
+        for _ in range(depth):
+            self._steps += sum(len(outer.things) for outer in level) // 8  # hundreds cost as much as running code
+            things = {id(thing): thing for outer in level for thing in outer.things if id(thing) not in seen}
+            seen |= things.keys()
+            level = [each for thing in things.values() for each in self._held(thing) if each is not value]
+            if any(each.spread.is_local for each in level):
                 return True
         return False
+
+    def _held(self, thing: Thing) -> list[Value]:
+        if isinstance(thing, (Items, Table, Stream)):
+            return self._contents(of(thing))
+        if isinstance(thing, Object) and thing.cls is not None and "module" not in thing.roles:
+            return list(thing.attributes.values())
+        return []
 
     def _modules_in(self, value: Value) -> bool:
         return any(

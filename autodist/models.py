@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
-from autodist.catalog import Catalog
 from autodist.interpreter import Event, Interpreter
 from autodist.regions import within
 from autodist.script import Model, Site, Wrapping
@@ -19,10 +18,9 @@ WITHOUT_BATCH_NORM = ("vgg", "alexnet", "vit_", "swin", "squeezenet", "convnext"
 def optimized_modules(run: Interpreter) -> list[Object]:
     """The modules whose parameters an optimizer is given."""
     found: dict[Object, None] = {}
-    for event in run.events:
-        if event.kind == "optimizer":
-            for thing in event.value.objects("optimizer"):
-                found.update(dict.fromkeys(optimized_by(thing)))
+    for event in run.of("optimizer"):
+        for thing in event.value.objects("optimizer"):
+            found.update(dict.fromkeys(optimized_by(thing)))
     return list(found)
 
 
@@ -48,9 +46,13 @@ def optimized_by(optimizer: Object) -> list[Object]:
     return [module for value in values for module in _parameters(value) if isinstance(module, Object)]
 
 
-def loose_parameters(optimizer: Object, run: Interpreter) -> bool:
-    """Whether an optimizer is also given tensors that belong to no module."""
-    inside = {id(v) for module in optimized_modules(run) for part in parts(module) for v in part.attributes.values()}
+def owned_values(run: Interpreter) -> set[int]:
+    """The identities of all values that are attributes of the modules that train."""
+    return {id(v) for module in optimized_modules(run) for part in parts(module) for v in part.attributes.values()}
+
+
+def loose_parameters(optimizer: Object, inside: set[int]) -> bool:
+    """Whether an optimizer is also given tensors that belong to no module, which owns the values ``inside``."""
     pending = [*optimizer.args, *optimizer.keywords.values()]
     for _ in range(200):
         if not pending:
@@ -90,34 +92,80 @@ def parts(module: Object) -> list[Object]:
     return list(found.values())
 
 
-def trained_models(run: Interpreter, catalog: Catalog) -> list[Model]:
+@dataclass(frozen=True)
+class History:
+    """What happens to each module, in order."""
+
+    forwards: Mapping[Thing, list[Event]]
+    """Those with gradients."""
+    backwards: Mapping[Thing, list[Event]]
+    places: Mapping[Thing, list[Event]]
+    """Where it is bound or moved."""
+    freezes: Mapping[Thing, list[Event]]
+    wraps: list[Event]
+    averaged: bool
+    """Whether the script itself reduces gradients over the ranks."""
+
+
+def _history(run: Interpreter) -> History:
+    forwards: dict[Thing, list[Event]] = {}
+    backwards: dict[Thing, list[Event]] = {}
+    places: dict[Thing, list[Event]] = {}
+    freezes: dict[Thing, list[Event]] = {}
+    for event in run.events:
+        if event.kind == "forward" and event.grad:
+            _note(forwards, _unwrapped(event.value), event)
+        elif event.kind == "backward":
+            _note(backwards, event.value.models, event)
+        elif event.kind in ("bind", "bind_part", "move", "alias") and not event.inside_forward:
+            _note(places, _unwrapped(event.value), event)
+        elif event.kind == "freeze":
+            _note(freezes, _unwrapped(event.value), event)
+    return History(forwards, backwards, places, freezes, run.of("wrap"), _averages_by_hand(run))
+
+
+def _note(found: dict[Thing, list[Event]], things: Iterable[Thing], event: Event) -> None:
+    for thing in things:
+        found.setdefault(thing, []).append(event)
+
+
+def trained_models(run: Interpreter) -> list[Model]:
     """The outermost modules that gradients flow through and an optimizer steps, in the order of their first use."""
+    history = _history(run)
     optimized = optimized_modules(run)
     used: dict[Object, None] = {}
-    for event in run.events:
-        if event.kind == "backward":
-            for thing in sorted(event.value.models, key=_place):
-                if isinstance(thing, Object):
-                    used.setdefault(thing)
+    for event in run.of("backward"):
+        for thing in sorted(event.value.models, key=_place):
+            if isinstance(thing, Object):
+                used.setdefault(thing)
     members = {module: parts(module) for module in (*used, *optimized)}
-    trained = [m for m in used if not optimized or any(o in members[m] for o in optimized)]
+    owners: dict[Object, list[Object]] = {}
+    for module in optimized:
+        for part in members[module]:
+            owners.setdefault(part, []).append(module)
+    stepped = frozenset(optimized)
+    trained = [m for m in used if not stepped or not stepped.isdisjoint(members[m])]
     roots: dict[Object, None] = {}
     passed_by: dict[Object, str] = {}
     for module in trained:
         roots.setdefault(module)
     for module in used:
-        owner = next((o for o in optimized if o is not module and module in members[o] and not _called(o, run)), None)
+        owner = next((o for o in owners.get(module, []) if o is not module and o not in history.forwards), None)
         if owner is not None:
             roots.pop(module, None)
             roots.setdefault(owner)
             passed_by[owner] = "its methods are called instead of itself, so that gradients flow past forward()"
+    held: dict[Object, list[Object]] = {}
+    for root in roots:
+        for part in members[root]:
+            held.setdefault(part, []).append(root)
     for module in list(roots):
-        owner = next((o for o in roots if o is not module and module in parts(o)), None)
+        owner = next((o for o in held[module] if o is not module and o in roots), None)
         if owner is not None:
             roots.pop(module)
             if module in used:
                 passed_by.setdefault(owner, "a part of it is called on its own, so that gradients flow past forward()")
-    return _merged([_model(module, run, catalog, passed_by.get(module)) for module in roots])
+    return _merged([_model(module, run, history, passed_by.get(module)) for module in roots])
 
 
 def _merged(models: list[Model]) -> list[Model]:
@@ -145,30 +193,22 @@ def _place(thing: Thing) -> tuple[int, int]:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 
-def _called(module: Object, run: Interpreter) -> bool:
-    return any(e.kind == "forward" and e.grad and module in _unwrapped(e.value) for e in run.events)
-
-
 def _unwrapped(value: Value) -> set[Thing]:
     return {t.module if isinstance(t, Wrapped) else t for t in value.things}
 
 
-def _model(module: Object, run: Interpreter, catalog: Catalog, bypass: str | None) -> Model:
+def _model(module: Object, run: Interpreter, history: History, bypass: str | None) -> Model:
     members = parts(module)
-    wraps = [
-        e
-        for e in run.events
-        if e.kind == "wrap" and any(t in members or module in parts_of(t) for t in _unwrapped(e.value))
-    ]
-    wrapped = any(e.detail.const == "ddp" for e in wraps) or _averages_by_hand(run)
+    wraps = [e for e in history.wraps if any(t in members or module in parts_of(t) for t in _unwrapped(e.value))]
+    wrapped = any(e.detail.const == "ddp" for e in wraps) or history.averaged
     parallel = tuple(Site(e.source, e.node) for e in wraps if e.detail.const == "data_parallel")
     if bypass is None and not wrapped:
-        bypass = _pattern(module, run) or _changes(module, run)
+        bypass = _pattern(module, history) or _changes(module, history)
     dropped = tuple(site for site in parallel if _is_conditional(site))
     parallel = tuple(site for site in parallel if site not in dropped)
     return Model(
         module,
-        None if wrapped else _after_dropped(dropped, run) or _wrapping(module, run),
+        None if wrapped else _after_dropped(dropped) or _wrapping(module, run, history),
         wrapped,
         None if wrapped else bypass,
         any(_has_batch_norm(each) for each in members),
@@ -186,7 +226,7 @@ def _is_conditional(site: Site) -> bool:
     return bound and isinstance(parent, ast.If) and not _is_main_guard(parent)
 
 
-def _after_dropped(dropped: tuple[Site, ...], run: Interpreter) -> Wrapping | None:
+def _after_dropped(dropped: tuple[Site, ...]) -> Wrapping | None:
     """Where the condition for a dropped wrapper ends."""
     for site in dropped:
         statement = site.statement
@@ -198,12 +238,11 @@ def _after_dropped(dropped: tuple[Site, ...], run: Interpreter) -> Wrapping | No
 def _averages_by_hand(run: Interpreter) -> bool:
     """Whether the script itself reduces gradients over the ranks."""
     return any(
-        e.kind == "collective"
-        and isinstance(e.node, ast.Call)
+        isinstance(e.node, ast.Call)
         and e.node.args
         and isinstance(e.node.args[0], ast.Attribute)
         and e.node.args[0].attr == "grad"
-        for e in run.events
+        for e in run.of("collective")
     )
 
 
@@ -219,31 +258,26 @@ def _has_batch_norm(module: Object) -> bool:
     return module.name.startswith("torchvision.models.") and not name.startswith(WITHOUT_BATCH_NORM)
 
 
-def _pattern(module: Object, run: Interpreter) -> str | None:
+def _pattern(module: Object, history: History) -> str | None:
     """Orders of forward and backward passes that DistributedDataParallel does not synchronise."""
-    pending = 0
-    backwards: list[Event] = []
-    for event in run.events:
-        if event.kind == "forward" and event.grad and module in _unwrapped(event.value):
-            pending += 1
-            backwards = []
-        elif event.kind == "backward" and module in event.value.models:
-            if backwards and event.node is not backwards[-1].node:
-                return (
-                    "it goes through backward twice after one forward, which DistributedDataParallel "
-                    "leaves unsynchronised"
-                )
-            backwards.append(event)
-            pending = 0
-        elif event.kind in ("step", "optimizer_zero_grad"):
-            continue
+    last: Event | None = None
+    passes = [*history.forwards.get(module, []), *history.backwards.get(module, [])]
+    for event in sorted(passes, key=lambda e: e.order):
+        if event.kind == "forward":
+            last = None
+        elif last is not None and event.node is not last.node:
+            return (
+                "it goes through backward twice after one forward, which DistributedDataParallel leaves unsynchronised"
+            )
+        else:
+            last = event
     return None
 
 
-def _changes(module: Object, run: Interpreter) -> str | None:
+def _changes(module: Object, history: History) -> str | None:
     """Whether parameters are frozen or released during training, which the wrapper does not notice."""
-    start = next((e.order for e in run.events if e.kind == "backward" and module in e.value.models), None)
-    if start is not None and any(e.order > start for e in _freezes(module, run)):
+    backwards = history.backwards.get(module)
+    if backwards and any(e.order > backwards[0].order for e in _freezes(module, history)):
         return "its parameters are frozen or released during training, which DistributedDataParallel does not notice"
     return None
 
@@ -299,27 +333,24 @@ def _is_settled(test: ast.expr, module: Object) -> bool:
 # -------------------------------------------------------------------- wrapping
 
 
-def _wrapping(module: Object, run: Interpreter) -> Wrapping | None:
+def _wrapping(module: Object, run: Interpreter, history: History) -> Wrapping | None:
     """After the last statement that makes, moves or binds the model before its first use."""
-    use = next((e for e in run.events if e.kind == "forward" and e.grad and module in _unwrapped(e.value)), None)
-    use = use or next((e for e in run.events if e.kind == "backward"), None)
+    use = next(iter(history.forwards.get(module) or run.of("backward")), None)
     first = use.order if use is not None else len(run.events)
     chosen: Event | None = None
     alias: Event | None = None
-    for event in run.events:
-        if event.order >= first or event.inside_forward:
-            continue
-        if event.kind in ("bind", "bind_part", "move") and module in _unwrapped(event.value):
-            if event.kind == "move" and not isinstance(event.source.statement(event.node), ast.Expr):
-                continue
-            chosen = event
-        elif event.kind == "alias" and module in _unwrapped(event.value):
+    for event in history.places.get(module, []):
+        if event.order >= first:
+            break
+        if event.kind == "alias":
             alias = alias or event
+        elif event.kind != "move" or isinstance(event.source.statement(event.node), ast.Expr):
+            chosen = event
     placed = chosen or alias
     if placed is None:
         return None
     found = _at(placed, use)
-    frozen = [e for e in _freezes(module, run) if placed.order < e.order < first and e.function == placed.function]
+    frozen = [e for e in _freezes(module, history) if placed.order < e.order < first and e.function == placed.function]
     if frozen and frozen[-1].source is found.source:  # what is frozen by then, the wrapper leaves alone
         statement = found.source.statement(frozen[-1].node)
         loops = [a for a in found.source.ancestors(statement) if isinstance(a, (ast.For, ast.While))]
@@ -329,10 +360,10 @@ def _wrapping(module: Object, run: Interpreter) -> Wrapping | None:
     return found
 
 
-def _freezes(module: Object, run: Interpreter) -> list[Event]:
+def _freezes(module: Object, history: History) -> list[Event]:
     """Where parameters of a module are frozen or released."""
-    members = parts(module)
-    return [e for e in run.events if e.kind == "freeze" and any(t in members for t in _unwrapped(e.value))]
+    events = {e.order: e for part in parts(module) for e in history.freezes.get(part, [])}
+    return [events[order] for order in sorted(events)]
 
 
 def _at(event: Event, use: Event | None) -> Wrapping:

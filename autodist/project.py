@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from autodist.errors import AutodistError
@@ -40,12 +41,18 @@ class Project:
             for name, line, required in _imported(importer, package):
                 found = None if name in modules else next(filter(None, (_find(each, name) for each in roots)), None)
                 if found is not None and found.resolve() != entry.resolve():
-                    modules[name] = Source.read(found, name)
+                    modules[name] = _module(found, name, found.stat().st_mtime_ns)
                     own = name if found.name == "__init__.py" else name.rpartition(".")[0]
                     pending.append((modules[name], own))
-                elif required and name not in modules and not (root / Path(*name.split("."))).exists():
+                elif required and found is None and name not in modules and not _is_opaque(root, name):
                     raise AutodistError(f"imports local module {name}, which cannot be found", importer.path, line)
         return cls(source, dict(sorted(modules.items())), root)
+
+
+@lru_cache(maxsize=1000)
+def _module(path: Path, name: str, modified: int) -> Source:
+    """Read once what many files of one package import."""
+    return Source.read(path, name)
 
 
 def _root(entry: Path, source: Source) -> Path:
@@ -84,6 +91,14 @@ def _find(root: Path, name: str) -> Path | None:
         if candidate.is_file():
             return candidate
     return None
+
+
+def _is_opaque(root: Path, name: str) -> bool:
+    """Whether a local module is there without source: a folder, or compiled."""
+    base = root.joinpath(*name.split("."))
+    return base.exists() or any(
+        each.suffix in (".so", ".pyd", ".pyi", ".pyx") for each in base.parent.glob(base.name + ".*")
+    )
 
 
 def _imported(source: Source, package: str) -> Iterator[tuple[str, int, bool]]:
