@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from autodist.config import AVAILABLE, BatchSize, Strategy
 from autodist.sniff import may_train
@@ -34,9 +35,10 @@ def _options(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
 
 
 def _counts(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
-    if not all(count.isdecimal() and int(count) for count in value.split(",")):
+    counts = [count.strip() for count in value.split(",")]
+    if not all(count.isdecimal() and int(count) for count in counts):
         raise click.BadParameter("numbers of processes are wanted, as in 2,4")
-    return tuple(int(count) for count in value.split(","))
+    return tuple(dict.fromkeys(map(int, counts)))
 
 
 class ScriptCommand(click.Command):
@@ -62,6 +64,30 @@ script_options = _options(
     click.option("--no-color", is_flag=True, help="No colours; the variable NO_COLOR does the same."),
 )
 
+run_options = _options(
+    click.option(
+        "--nproc", metavar="N,...", default="2", show_default=True, callback=_counts, help="Numbers of ranks."
+    ),
+    click.option("--steps", type=click.IntRange(min=1), help="End both programs after so many optimizer steps."),
+    click.option(
+        "--device",
+        type=click.Choice(["auto", "cpu", "cuda"]),
+        default="auto",
+        show_default=True,
+        help="Where ranks compute; auto: a GPU each, one for several where torch can, or the CPU.",
+    ),
+    click.option("--dtype", type=click.Choice(["float64", "float32"]), default="float64", show_default=True),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        default=600.0,
+        show_default=True,
+        help="Seconds for each run.",
+    ),
+    click.option("--report", type=click.Path(path_type=Path), help="Write an HTML report."),
+)
+RUN_OPTIONS = ("nproc", "steps", "device", "dtype", "timeout", "report")
+
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="torch-autodist", prog_name="autodist")
@@ -77,6 +103,7 @@ def cli() -> None:
 @click.option("--check", is_flag=True, help="Write nothing, exit with 1 if anything would change.")
 @click.option("--force", is_flag=True, help="Overwrite an output that exists.")
 @click.option("--verify", is_flag=True, help="Run both versions, and write only if they train the same model.")
+@run_options
 @click.option("--if-training", is_flag=True, help="Skip files that train nothing, as when several files are given.")
 @script_options
 @click.pass_context
@@ -95,8 +122,10 @@ def convert(
 ) -> None:
     """Convert training scripts (- for standard input) and the local modules that they import.
 
-    With --verify, what follows -- goes to both versions.
+    With --verify, what follows -- goes to both versions. --nproc, --steps, --device, --dtype, --timeout and --report
+    are for its runs.
     """
+    runs = {name: options.pop(name) for name in RUN_OPTIONS}
     if sum((output is not None, in_place, diff or check)) > 1:
         raise click.UsageError("--output, --in-place and --diff or --check exclude each other")
     if len(files) > 1 and not (in_place or diff or check):
@@ -105,6 +134,9 @@ def convert(
         raise click.UsageError("standard input stands alone, without --in-place and --verify")
     if context.meta[ARGS] and not verify:
         raise click.UsageError("arguments after -- are for the runs of --verify")
+    given = [name for name in RUN_OPTIONS if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if given and not verify:
+        raise click.UsageError(f"--{given[0]} is for the runs of --verify")
     if_training = if_training or len(files) > 1
     candidates = _training(files) if if_training else files
     if not candidates and options["output_format"] == "text":
@@ -112,7 +144,7 @@ def convert(
     from autodist.session import Delivery, Session
 
     session = Session(**_split(options))
-    proof = context.meta[ARGS] if verify else None
+    proof = {"args": context.meta[ARGS], **runs} if verify else None
     sys.exit(session.convert(candidates, Delivery(output, in_place, diff, check, force, proof, if_training)))
 
 
@@ -131,13 +163,9 @@ def check(files: tuple[Path, ...], **options: Any) -> None:
 
 @cli.command(cls=ScriptCommand)
 @click.argument("scripts", nargs=-1, required=True, metavar="BEFORE [AFTER] [-- ARGS]", type=click.Path(path_type=Path))
-@click.option("--nproc", metavar="N,...", default="2", show_default=True, callback=_counts, help="Numbers of ranks.")
-@click.option("--steps", type=click.IntRange(min=1), help="End both programs after so many optimizer steps.")
-@click.option("--dtype", type=click.Choice(["float64", "float32"]), default="float64", show_default=True)
-@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds for each run.")
+@run_options
 @click.option("--workdir", type=click.Path(path_type=Path), help="The folder that is copied, where the scripts start.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep traces and scratch copies in this folder.")
-@click.option("--report", type=click.Path(path_type=Path), help="Write an HTML report.")
 @click.option("--strategy", type=click.Choice([each.value for each in AVAILABLE]), help="Convert BEFORE to this first.")
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.pass_context

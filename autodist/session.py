@@ -36,8 +36,8 @@ class Delivery:
     diff: bool = False
     check: bool = False
     force: bool = False
-    proof: tuple[str, ...] | None = None
-    """The arguments of the runs that must agree before anything is written; None asks for no runs."""
+    proof: Mapping[str, Any] | None = None
+    """The options of the runs that must agree before anything is written; None asks for no runs."""
 
     if_training: bool = False
     """Pass over a script that trains nothing, instead of refusing it."""
@@ -109,7 +109,10 @@ class Session:
             return None, DONE
         outputs = _outputs(project, result, config, delivery)
         output.check(outputs, overwrite=delivery.force or delivery.in_place)
-        kept = delivery.proof is None or not result.changed or self._holds(project, result, delivery.proof)
+        proof = DONE
+        if delivery.proof is not None and result.changed:
+            proof = _proven(project, result, stream=sys.stderr, **delivery.proof)
+        kept = proof == DONE
         if kept:
             output.write(outputs)
         paths = tuple(each.path for each in outputs) if kept else ()
@@ -119,8 +122,9 @@ class Session:
             self.terminal.show(self._content(project, result, delivery))
             self.terminal.say(text.summary(run, self.terminal.quiet, self.terminal.verbose))
         if not kept:
-            self.terminal.say("the conversion does not do what the original does: nothing was written")
-        return run, LOOK if result.needs_person or not kept or (delivery.check and result.changed) else DONE
+            self.terminal.say("the conversion is not proven to do what the original does: nothing was written")
+            return run, proof
+        return run, LOOK if result.needs_person or (delivery.check and result.changed) else DONE
 
     def _content(self, project: Project, result: Result, delivery: Delivery) -> str | bytes:
         """What goes to standard output: the diff, or the code that came from standard input."""
@@ -129,9 +133,6 @@ class Session:
         if _is_stdin(project) and delivery.writes and not delivery.output and not result.refused:
             return result.entry.source.encode(result.entry.after)
         return ""
-
-    def _holds(self, project: Project, result: Result, args: Sequence[str]) -> bool:
-        return _proven(project, result, args=args, stream=sys.stderr) == DONE
 
     def _document(self, runs: Sequence[Run], with_diff: bool) -> None:
         """Print the results of all files in a format for programs."""

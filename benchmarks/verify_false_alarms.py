@@ -1,20 +1,27 @@
 """Right conversions that ``autodist verify`` must call equal: how often it does.
 
-    python -m benchmarks.verify_false_alarms [--nproc 2,3,4] [--dtype float64,float32] [--runs 10] [NAME...]
+    python -m benchmarks.verify_false_alarms [--nproc 2,4] [--dtype float64,float32] [--runs 10] [--results FILE] [NAME]
 
-Takes the pairs of ``fixtures/faults/pairs``, and every ``fixtures/<case>`` that has a golden and expects to be equal.
+Takes the pairs of ``fixtures/faults/pairs``, and every golden of ``fixtures`` that expects to be equal. All of it takes
+hours, so each comparison is appended to the results file as it ends, and what stands there already, from the same code
+and scripts, is not run again: call it again after an interruption, and it goes on.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from autodist.verify import verify
+import autodist
+from autodist.verify import Outcome, verify
+from autodist.verify.launch import Zygote
+from autodist.verify.plan import Dtype
 from benchmarks.verify_faults import FAULTS, shared_zygote
 
 if sys.version_info >= (3, 11):
@@ -23,6 +30,10 @@ else:
     import tomli as tomllib
 
 FIXTURES = FAULTS.parent
+STRATEGIES = ("ddp", "fsdp")
+DTYPES: tuple[Dtype, ...] = ("float64", "float32")
+INDIVISIBLE = "the batch must divide by the number of ranks"
+"""What a conversion says when it cannot run at a number of ranks; that is no verdict of ours."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +44,51 @@ class Case:
     before: Path
     after: Path
     args: tuple[str, ...] = ()
-    nproc: tuple[int, ...] = (2, 4)
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the scripts."""
+        return digest([*self.before.parent.rglob("*.py"), *self.after.parent.rglob("*.py")])
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One line of the results."""
+
+    code: str
+    """Fingerprint of the verifier."""
+    scripts: str
+    """Fingerprint of the pair."""
+    case: str
+    nproc: int
+    dtype: str
+    run: int
+    outcome: str
+    reason: str = ""
+    loss: float = 0.0
+    gradient: float = 0.0
+
+    @property
+    def alarm(self) -> bool:
+        """Anything but equal, unless the script itself does not run on so many ranks."""
+        return self.outcome != Outcome.EQUAL.value and not self.indivisible
+
+    @property
+    def indivisible(self) -> bool:
+        return INDIVISIBLE in self.reason
+
+    @property
+    def key(self) -> tuple[str, str, str, int, str, int]:
+        """What this is the result of."""
+        return self.code, self.scripts, self.case, self.nproc, self.dtype, self.run
+
+
+def digest(paths: Sequence[Path]) -> str:
+    """A fingerprint of some files."""
+    whole = hashlib.blake2b(digest_size=6)
+    for path in sorted(paths):
+        whole.update(path.read_bytes())
+    return whole.hexdigest()
 
 
 def cases() -> Iterator[Case]:
@@ -42,45 +97,84 @@ def cases() -> Iterator[Case]:
         yield Case(pair.name, pair / "before.py", pair / "after.py")
     for path in sorted(FIXTURES.glob("*/fixture.toml")):
         fixture = tomllib.loads(path.read_text(encoding="utf-8"))
-        before, after = (path.parent / folder / fixture["entry"] for folder in ("before", "ddp"))
-        if fixture.get("expect") == "equal" and after.exists():
-            yield Case(path.parent.name, before, after, tuple(fixture.get("args", ())), tuple(fixture["nproc"]))
+        for strategy in STRATEGIES:
+            before, after = (path.parent / folder / fixture["entry"] for folder in ("before", strategy))
+            expected = fixture.get(strategy, {}).get("expect", fixture["expect"]) == "equal"
+            if expected and fixture.get("run", True) and after.exists():
+                name = path.parent.name if strategy == "ddp" else f"{path.parent.name} {strategy}"
+                yield Case(name, before, after, tuple(map(str, fixture.get("args", ()))))
+
+
+def compared(case: Case, nproc: int, dtype: Dtype, run: int, code: str, zygote: Zygote | None) -> Comparison:
+    """Verify one pair once."""
+    home = case.before.parent
+    verdict = verify(case.before, case.after, [nproc], case.args, dtype=dtype, workdir=home, timeout=300, zygote=zygote)
+    (world,) = verdict.worlds
+    reason = "" if world.equal else " | ".join(map(str, (world.reason, *world.findings)))[:500]
+    largest = (world.largest("loss"), world.largest("gradient"))
+    return Comparison(code, case.fingerprint, case.name, nproc, dtype, run, world.outcome.value, reason, *largest)
+
+
+def known(path: Path | None) -> dict[tuple[str, str, str, int, str, int], Comparison]:
+    """What an earlier call has left."""
+    if path is None or not path.exists():
+        return {}
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
+    results = [Comparison(**json.loads(line)) for line in lines]
+    return {result.key: result for result in results}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run all cases, print one line each and the totals."""
+    """Run what is missing, print one line each and the totals."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="cases whose name contains one of these")
-    parser.add_argument("--nproc", help="numbers of ranks, by default those of each fixture")
-    parser.add_argument("--dtype", default="float64,float32")
-    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--nproc", default="2,4", help="numbers of ranks")
+    parser.add_argument("--dtype", default=",".join(DTYPES))
+    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--results", type=Path, help="go on where this file ends")
     options = parser.parse_args(arguments)
-    nproc = [int(count) for count in options.nproc.split(",")] if options.nproc else None
     chosen = [case for case in cases() if not options.names or any(name in case.name for name in options.names)]
-    runs = alarms = 0
+    code = digest([*(Path(autodist.__file__).parent / "verify").rglob("*.py")])
+    done = known(options.results)
+    results: list[Comparison] = []
     started = time.monotonic()
     with shared_zygote() as zygote:
-        for case in chosen:
-            for dtype in options.dtype.split(","):
-                for _ in range(options.runs):
-                    verdict = verify(
-                        case.before,
-                        case.after,
-                        nproc or case.nproc,
-                        case.args,
-                        dtype=dtype,
-                        workdir=case.before.parent,
-                        timeout=300,
-                        zygote=zygote,
-                    )
-                    runs += len(verdict.worlds)
-                    false = [world for world in verdict.worlds if not world.equal]
-                    alarms += len(false)
-                    largest = max((world.largest("gradient") for world in verdict.worlds), default=0.0)
-                    state = "equal" if not false else f"{false[0].nproc} ranks: {false[0].reason[:150]}"
-                    print(f"{case.name:32} {dtype} gradient {largest:.0e} {state}", flush=True)
-    print(f"{alarms} false alarms in {runs} comparisons, in {time.monotonic() - started:.0f} s")
-    return 1 if alarms else 0
+        for run in range(options.runs):
+            for nproc in map(int, options.nproc.split(",")):
+                for dtype in options.dtype.split(","):
+                    for case in chosen:
+                        result = done.get((code, case.fingerprint, case.name, nproc, dtype, run))
+                        if result is None:
+                            result = compared(case, nproc, dtype, run, code, zygote)
+                            append(result, options.results)
+                        results.append(result)
+    return summary(results, time.monotonic() - started)
+
+
+def append(result: Comparison, path: Path | None) -> None:
+    """Say it, and keep it."""
+    state = result.outcome if not result.alarm else f"{result.outcome}: {result.reason}"
+    state = "does not run on so many ranks" if result.indivisible else state
+    print(f"{result.case:32} {result.nproc} ranks {result.dtype} gradient {result.gradient:.0e} {state}", flush=True)
+    if path is not None:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(result)) + "\n")
+
+
+def summary(results: Sequence[Comparison], seconds: float) -> int:
+    """The totals. Returns the exit code."""
+    ran = [result for result in results if not result.indivisible]
+    alarms = [result for result in ran if result.alarm]
+    for dtype in DTYPES:
+        own = [result for result in ran if result.dtype == dtype and not result.alarm]
+        if own:
+            worst = max(own, key=lambda result: result.gradient)
+            print(f"{dtype}: largest gradient deviation of an equal pair {worst.gradient:.0e} ({worst.case})")
+    print(
+        f"{len(alarms)} false alarms in {len(ran)} comparisons of {len({result.case for result in ran})} pairs, "
+        f"{len(results) - len(ran)} left out because the batch does not divide, in {seconds:.0f} s"
+    )
+    return 1 if alarms or not ran else 0
 
 
 if __name__ == "__main__":

@@ -289,13 +289,18 @@ def test_verify(autodist: Autodist, script: Path, runs: list[dict[str, Any]]) ->
     assert given["args"] == ("--epochs", "1") and made["args"] == () and made["steps"] == 3
     assert given["text"] == made["text"] != SCRIPT
     assert autodist("verify", "train.py", "a.py", "b.py").exit_code == 2
-    assert autodist("verify", "train.py", "--nproc", "two").exit_code == 2
+    for bad in (["--nproc", "two"], ["--nproc", "0"], ["--nproc", "2,"], ["--timeout", "0"], ["--device", "tpu"]):
+        assert autodist("verify", "train.py", *bad).exit_code == 2
 
 
 def test_convert_and_verify(autodist: Autodist, script: Path, runs: list[dict[str, Any]]) -> None:
     script.with_name("bad.py").write_text(SCRIPT)
     assert autodist("convert", "train.py", "--verify", "--", "--epochs", "1").exit_code == 0
     assert script.with_name("train_ddp.py").read_text() == runs[0]["text"] and runs[0]["args"] == ("--epochs", "1")
+    autodist("convert", "train.py", "--force", "--verify", "--nproc", "2,4", "--device", "cpu", "--report", "r.html")
+    assert (runs[1]["nproc"], runs[1]["device"], runs[1]["report"]) == ((2, 4), "cpu", Path("r.html"))
+    result = autodist("convert", "train.py", "--nproc", "4")
+    assert result.exit_code == 2 and "--nproc is for the runs of --verify" in result.stderr
     result = autodist("convert", "bad.py", "--verify")
     assert result.exit_code == 1 and "nothing was written" in result.stderr
     assert not script.with_name("bad_ddp.py").exists()

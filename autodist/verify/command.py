@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
 from autodist.errors import AutodistError
 from autodist.verify.page import write_page
-from autodist.verify.plan import Device, Dtype
+from autodist.verify.placement import Wanted
+from autodist.verify.plan import Dtype
 from autodist.verify.progress import progress_for_terminal
 from autodist.verify.proof import verify
 from autodist.verify.verdict import Verdict, WorldVerdict
@@ -28,7 +30,7 @@ def verify_command(
     nproc: Sequence[int] = (2,),
     steps: int | None = None,
     dtype: Dtype = "float64",
-    device: Device | Literal["auto"] = "auto",
+    device: Wanted = "auto",
     timeout: float = 600.0,
     env: Mapping[str, str] | None = None,
     workdir: Path | None = None,
@@ -40,6 +42,8 @@ def verify_command(
     """Verify, say what came out, and return the exit code: 0 equal, 1 not, 2 bad usage."""
     stream = stream or sys.stdout
     try:
+        if report is not None:
+            check_report(report)
         verdict = verify(
             before,
             after,
@@ -61,9 +65,22 @@ def verify_command(
         print("interrupted, all processes of the verification are gone", file=sys.stderr)
         return INTERRUPTED
     if report is not None:
-        write_page(verdict, report)
+        try:
+            write_page(verdict, report)
+        except OSError as error:
+            print(f"error: {report}: cannot be written: {error.strerror}", file=sys.stderr)
+            return 2
     stream.write(as_json(verdict) if output_format == "json" else as_text(verdict))
     return verdict.exit_code
+
+
+def check_report(path: Path) -> None:
+    """Find out before the runs, rather than after them, that a report cannot be written."""
+    if path.is_dir():
+        raise AutodistError("is a folder: name a file for the report, such as report.html", path)
+    existing = next((each for each in (path, *path.parents) if each.exists()), Path())
+    if not os.access(existing, os.W_OK) or (existing != path and not existing.is_dir()):
+        raise AutodistError("the report cannot be written here", path)
 
 
 def as_json(verdict: Verdict) -> str:
@@ -89,7 +106,8 @@ def as_text(verdict: Verdict) -> str:
 
 def world_text(world: WorldVerdict) -> str:
     """One number of ranks."""
-    lines = [f"{world.outcome.value.upper()} on {world.nproc} ranks in {world.dtype}: {world.reason}"]
+    where = f"on {world.nproc} rank{'s' if world.nproc > 1 else ''} ({world.device}) in {world.dtype}"
+    lines = [f"{world.outcome.value.upper()} {where}: {world.reason}"]
     if world.deviations and world.tolerance is not None:
         lines.append(
             f"  largest relative deviation over {world.steps} steps: "

@@ -31,7 +31,8 @@ FOR_EXPLANATIONS = frozenset({"destroyed", "batchnorm-per-rank", "shared-draw", 
 def conclude(setting: Setting, world: int, conversion: Run, original: Run) -> WorldVerdict:
     """Compare the traces."""
     tolerance = TOLERANCES[setting.dtype]
-    base = WorldVerdict(world, setting.dtype, Outcome.NOT_COMPARABLE, "", tolerance=tolerance)
+    placement = setting.placements[world]
+    base = WorldVerdict(world, setting.dtype, Outcome.NOT_COMPARABLE, "", tolerance=tolerance, device=str(placement))
     source = original.traces[0]
     ranks = conversion.traces
     failures = run_failures(conversion)
@@ -54,7 +55,8 @@ def conclude(setting: Setting, world: int, conversion: Run, original: Run) -> Wo
         findings = [*sample_findings, *steps.findings, *seen]
         notes += output_notes
     notes += noise_note(ranks) + probe_notes(source, ranks) + extent_notes(source, steps)
-    if unsound := too_old_for_shards(source, ranks, setting.device):
+    notes += [Finding("device", placement.note)] if placement.note else []
+    if unsound := too_old_for_shards(source, ranks, setting.placements[world].device):
         return replace(base, reason=unsound)
     base = replace(
         base,

@@ -77,14 +77,16 @@ RENDEZVOUS = frozenset(
 )
 
 
-def rank_environment(rank: int, world: int, port: int) -> dict[str, str]:
-    """What torchrun tells a rank on one node."""
+def rank_environment(rank: int, world: int, port: int, local: int = 0) -> dict[str, str]:
+    """What torchrun tells a rank on one node, or on nodes of ``local`` ranks each."""
+    local = local or world
+    node = rank // local
     return {
         "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
+        "LOCAL_RANK": str(rank % local),
         "WORLD_SIZE": str(world),
-        "LOCAL_WORLD_SIZE": str(world),
-        "GROUP_RANK": "0",
+        "LOCAL_WORLD_SIZE": str(min(local, world - node * local)),
+        "GROUP_RANK": str(node),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
     }

@@ -60,7 +60,7 @@ def page(verdict: Verdict) -> str:
 def world_section(world: WorldVerdict) -> str:
     """One number of ranks."""
     parts = [
-        f"<h2>{world.nproc} ranks, {escape(world.dtype)}</h2>",
+        f"<h2>{world.nproc} rank{'s' if world.nproc > 1 else ''}, {escape(world.dtype)}, {escape(world.device)}</h2>",
         f'<div class="verdict {COLOURS[world.outcome]}"><b>{escape(world.outcome.value)}</b>: {escape(world.reason)}',
     ]
     if world.cause is not None:

@@ -38,7 +38,7 @@ def run_peers(setting: Setting, world: int, folder: Path, conversion: Run) -> Ru
     scratch = prepare(setting, setting.before, root)
     script = in_workdir(setting, setting.before, root)
     option = next((found[1] for text in sources(script) if (found := LOCAL_RANK.search(text))), None)
-    port = free_port()
+    port, placement = free_port(), setting.placements[world]
     plans = []
     for rank in range(world):
         replay = folder / f"replay{rank}.json"
@@ -54,10 +54,11 @@ def run_peers(setting: Setting, world: int, folder: Path, conversion: Run) -> Ru
                 cwd=str(root),
                 records=str(folder / "records"),
                 dtype=setting.dtype,
-                device=setting.device,
+                device=placement.device,
+                shared_gpu=placement.shared,
                 steps=original_steps(setting, conversion),
                 replay=str(replay),
-                env=rank_environment(rank, world, port),
+                env=rank_environment(rank, world, port, placement.gpus),
             )
         )
     goal = max((len(rank.steps) for rank in conversion.traces), default=0) or None

@@ -36,6 +36,8 @@ class ProcessPlan:
     """What the ranks read, for the original to read again; see ``replay.py``."""
     shared_draws: tuple[str, ...] = ()
     """Draws that look as if they followed the batch, and do not: all ranks draw the same numbers there."""
+    shared_gpu: bool = False
+    """Several ranks compute on one GPU, which NCCL refuses: they speak over gloo."""
     global_batchnorm: bool = False
     """The conversion asks for SyncBatchNorm somewhere, which torch has on accelerators only."""
     env: dict[str, str] = field(default_factory=dict)

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import ast
+import functools
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 from autodist.errors import AutodistError
+from autodist.source import Source
 from autodist.verify.conclude import conclude
 from autodist.verify.launch import Zygote
 from autodist.verify.peers import is_distributed, run_peers, together
-from autodist.verify.plan import Device, Dtype
+from autodist.verify.placement import Wanted, gpu_count, placed, sharing_refusal
+from autodist.verify.plan import Dtype
 from autodist.verify.progress import NoProgress, Progress
 from autodist.verify.replay import build_replay
-from autodist.verify.runs import Setting, run_conversion, run_original
+from autodist.verify.runs import Setting, run_conversion, run_original, sources
 from autodist.verify.verdict import Finding, Verdict, WorldVerdict
 
 FLOAT32_STEPS = 20
@@ -38,7 +39,7 @@ def verify(
     *,
     steps: int | None = None,
     dtype: Dtype = "float64",
-    device: Device | Literal["auto"] = "auto",
+    device: Wanted = "auto",
     timeout: float = 600.0,
     env: Mapping[str, str] | None = None,
     workdir: Path | None = None,
@@ -54,18 +55,22 @@ def verify(
     ``nproc`` holds the numbers of ranks to try. ``steps`` ends both programs after so many optimizer steps.
     ``workdir`` is the folder that is copied and in which the scripts start: by default the current folder when it
     holds ``before``, else the folder of ``before``; ``start`` is a folder below it to start in. ``keep`` names a
-    folder for traces, output and scratch copies,
-    which are removed otherwise. ``device`` is ``cuda`` where every rank can have a GPU of its own, unless it is
-    given. ``zygote`` is a process to fork from that several verifications share.
+    folder for traces, output and scratch copies, which are removed otherwise. ``device`` is ``auto`` for a GPU for each
+    rank, one GPU for several where torch can do that, or else the CPU. ``zygote`` is a process to fork from that
+    several verifications share.
     """
     before, after = Path(before).resolve(), Path(after).resolve()
-    for path in (before, after):
-        if not path.is_file():
-            raise AutodistError("no such script", path)
-    if any(count < 1 for count in nproc) or not nproc:
-        raise AutodistError("the number of processes must be at least 1")
+    check_input(before, after, nproc, timeout, workdir, keep)
     if workdir is None:
         workdir = Path.cwd() if before.is_relative_to(Path.cwd()) else before.parent
+    gpus = 0 if device == "cpu" else gpu_count(python)
+    sharded = any("fully_shard" in text for text in sources(after))
+
+    @functools.cache
+    def sharing() -> str | None:
+        return sharing_refusal("cuda", sharded, python)
+
+    placements = {count: placed(device, count, gpus, sharing) for count in nproc}
     records = Path(tempfile.mkdtemp(prefix="autodist-verify-")) if keep is None else keep.resolve()
     records.mkdir(parents=True, exist_ok=True)
     setting = Setting(
@@ -76,7 +81,7 @@ def verify(
         tuple(args),
         steps if dtype == "float64" else min(steps or FLOAT32_STEPS, FLOAT32_STEPS),
         dtype,
-        chosen_device(device, max(nproc), python),
+        placements,
         timeout,
         dict(env or {}),
         python,
@@ -84,7 +89,8 @@ def verify(
         records,
     )
     setting.zygote = zygote
-    forks = (sys.platform == "linux" and setting.device == "cpu") if fork is None else fork
+    on_cpu = any(placement.device == "cpu" for placement in placements.values())
+    forks = (sys.platform == "linux" and on_cpu) if fork is None else fork
     try:
         if zygote is not None or not forks:
             return Verdict(str(before), str(after), tuple(verify_world(setting, count) for count in nproc))
@@ -96,18 +102,20 @@ def verify(
             shutil.rmtree(records, ignore_errors=True)
 
 
-def chosen_device(wanted: Device | Literal["auto"], ranks: int, python: str) -> Device:
-    """GPUs when there is one for each rank, since NCCL takes no two ranks on one; else the CPU."""
-    if wanted == "cpu" or (wanted == "auto" and not list(Path("/dev").glob("nvidia[0-9]*"))):
-        return "cpu"
-    question = "import torch; print(torch.cuda.device_count())"
-    answer = subprocess.run([python, "-c", question], capture_output=True, text=True, check=False)
-    count = int(answer.stdout.strip() or 0) if answer.returncode == 0 else 0
-    if count >= ranks:
-        return "cuda"
-    if wanted == "cuda":
-        raise AutodistError(f"{ranks} ranks need {ranks} GPUs, there are {count}: NCCL takes one rank a GPU")
-    return "cpu"
+def check_input(
+    before: Path, after: Path, nproc: Sequence[int], timeout: float, workdir: Path | None, keep: Path | None
+) -> None:
+    """What can be said before anything runs."""
+    for path in (before, after):
+        Source.read(path)
+    if any(count < 1 for count in nproc) or not nproc:
+        raise AutodistError("the number of processes must be at least 1")
+    if not timeout > 0:
+        raise AutodistError("the timeout must be a positive number of seconds")
+    if workdir is not None and not workdir.is_dir():
+        raise AutodistError("no such folder", workdir)
+    if keep is not None and (keep.is_file() or (keep.is_dir() and any(keep.iterdir()))):
+        raise AutodistError("traces and scratch copies need an empty folder", keep)
 
 
 def imported_packages(scripts: Sequence[Path]) -> list[str]:

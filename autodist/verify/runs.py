@@ -16,7 +16,8 @@ from autodist.verify.launch import (
     start_process,
     watch,
 )
-from autodist.verify.plan import Device, Dtype, ProcessPlan
+from autodist.verify.placement import Placement
+from autodist.verify.plan import Dtype, ProcessPlan
 from autodist.verify.progress import Progress, StepCounter
 from autodist.verify.scratch import Scratch
 from autodist.verify.stall import Position, position_in
@@ -35,7 +36,8 @@ class Setting:
     args: tuple[str, ...]
     steps: int | None
     dtype: Dtype
-    device: Device
+    placements: dict[int, Placement]
+    """For each number of ranks."""
     timeout: float
     env: dict[str, str]
     python: str
@@ -94,7 +96,7 @@ def run_processes(setting: Setting, plans: Sequence[ProcessPlan], scratch: Scrat
 
     try:
         for plan in plans:
-            if setting.zygote is not None:
+            if setting.zygote is not None and plan.device == "cpu":
                 processes.append(setting.zygote.start(plan, {**setting.env, **plan.env}))
             else:
                 processes.append(start_process(plan, {**setting.env, **plan.env}, setting.python))
@@ -119,7 +121,7 @@ def run_conversion(setting: Setting, world: int, folder: Path, shared: Collectio
     root = folder / "conversion"
     scratch = prepare(setting, setting.after, root)
     script = in_workdir(setting, setting.after, root)
-    port = free_port()
+    port, placement = free_port(), setting.placements[world]
     synchronised = any("SyncBatchNorm" in text or "sync_batchnorm" in text for text in sources(script))
     plans = [
         ProcessPlan(
@@ -132,11 +134,12 @@ def run_conversion(setting: Setting, world: int, folder: Path, shared: Collectio
             cwd=str(root / setting.start.relative_to(setting.workdir)),
             records=str(folder / "records"),
             dtype=setting.dtype,
-            device=setting.device,
+            device=placement.device,
+            shared_gpu=placement.shared,
             steps=setting.steps,
             shared_draws=tuple(sorted(shared)),
             global_batchnorm=synchronised,
-            env=rank_environment(rank, world, port),
+            env=rank_environment(rank, world, port, placement.gpus),
         )
         for rank in range(world)
     ]
@@ -163,7 +166,7 @@ def run_original(setting: Setting, world: int, folder: Path, replay: Path, conve
         cwd=str(root / setting.start.relative_to(setting.workdir)),
         records=str(folder / "records"),
         dtype=setting.dtype,
-        device=setting.device,
+        device=setting.placements[world].device,
         steps=original_steps(setting, conversion),
         replay=str(replay),
     )

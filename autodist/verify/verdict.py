@@ -90,6 +90,8 @@ class WorldVerdict:
     findings: tuple[Finding, ...] = ()
     notes: tuple[Finding, ...] = ()
     cause: Cause | None = None
+    device: str = "CPU"
+    """Where the processes computed."""
     step: int | None = None
     """The first step that differs."""
     steps: int = 0

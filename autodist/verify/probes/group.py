@@ -7,6 +7,7 @@ group stays until the process leaves, and the process leaves by ``os._exit``.
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -56,6 +57,14 @@ class GroupProbe:
             if hasattr(dist, name):
                 self._patch_collective(name)
 
+    def _speak_gloo(self, kwargs: dict[str, Any]) -> None:
+        """NCCL takes one rank a GPU; where several share one, whatever asks for it gets gloo."""
+        if self._context.plan.shared_gpu:
+            if "nccl" in str(kwargs.get("backend") or "nccl"):
+                kwargs["backend"] = "gloo"
+            kwargs.pop("device_id", None)
+            kwargs.pop("pg_options", None)
+
     def _patch_collective(self, name: str) -> None:
         """Write down each collective before it is entered: where ranks part, one of them does not come back."""
         plain = getattr(dist, name)
@@ -66,6 +75,8 @@ class GroupProbe:
             if self._depth == 0 and not self._context.probing:
                 trace.emit("collective", name=name, site=trace.site())
                 trace.flush()
+            if self._context.plan.shared_gpu and name == "barrier":
+                kwargs.pop("device_ids", None)
             self._depth += 1
             try:
                 return plain(*args, **kwargs)
@@ -77,14 +88,27 @@ class GroupProbe:
 
     def _patch_setup(self) -> None:
         plain = dist.init_process_group
+        signature = inspect.signature(plain)
 
         @functools.wraps(plain)
         def init(*args: Any, **kwargs: Any) -> None:
             self._context.trace.emit("group", site=self._context.trace.site())
-            plain(*args, **kwargs)
+            arguments = signature.bind(*args, **kwargs).arguments
+            self._speak_gloo(arguments)
+            plain(**arguments)
 
         dist.init_process_group = init
         dist.distributed_c10d.init_process_group = init
+        plain_new = dist.new_group
+
+        @functools.wraps(plain_new)
+        def new(*args: Any, **kwargs: Any) -> Any:
+            arguments = inspect.signature(plain_new).bind(*args, **kwargs).arguments
+            self._speak_gloo(arguments)
+            return plain_new(**arguments)
+
+        dist.new_group = new
+        dist.distributed_c10d.new_group = new
 
     def _patch_teardown(self) -> None:
         def destroy(group: Any = None) -> None:

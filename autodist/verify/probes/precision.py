@@ -62,6 +62,8 @@ class PrecisionProbe:
     def install(self) -> None:
         """Set the default dtype and widen the rest; mixed precision is off in any case."""
         self._patch_autocast()
+        if self._context.plan.device == "cuda":
+            self._keep_full_precision()
         if self._context.plan.dtype != "float64":
             return
         torch.set_default_dtype(torch.float64)
@@ -75,6 +77,8 @@ class PrecisionProbe:
             setattr(torch, name, self._widened(getattr(torch, name), name in FROM_DATA))
         for name in LEGACY:
             setattr(torch, name, torch.DoubleTensor)
+            if hasattr(torch.cuda, name):
+                setattr(torch.cuda, name, getattr(torch.cuda, "DoubleTensor"))  # noqa: B009
         torch.Tensor.type_as = self._type_as(torch.Tensor.type_as)  # type: ignore[method-assign]
 
     @staticmethod
@@ -89,6 +93,14 @@ class PrecisionProbe:
             this._enabled = False
 
         autocast.__init__ = construct
+
+    @staticmethod
+    def _keep_full_precision() -> None:
+        """TensorFloat-32 keeps ten bits of a mantissa, and rounds otherwise in batches of another size."""
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.deterministic = True
+        setattr(torch, "set_float32_matmul_precision", lambda precision: None)  # noqa: B010
 
     @staticmethod
     def _exempt() -> bool:
@@ -120,7 +132,8 @@ class PrecisionProbe:
                 if any(kwargs.get("dtype") is dtype for dtype in NARROW):
                     kwargs["dtype"] = torch.float64
                 if args and isinstance(args[-1], str) and args[-1].endswith(LEGACY):
-                    args = (*args[:-1], "torch.DoubleTensor")
+                    owner = "torch.cuda." if args[-1].startswith("torch.cuda.") else "torch."
+                    args = (*args[:-1], f"{owner}DoubleTensor")
             result = plain(*args, **kwargs)
             if from_data and not exempt and result.dtype in NARROW:
                 return result.double().requires_grad_(result.requires_grad)
