@@ -93,10 +93,20 @@ def run(path: Path, epochs: int, probed: bool, world: int) -> float:
         env = {"AUTODIST_BENCHMARK": "1", **(rank_environment(rank, world, port) if world else {})}
         if probed:
             role: Role = "conversion" if world else "original"
+            home = str(path.parent)
             plan = ProcessPlan(
-                role, rank, max(1, world), str(path), (str(epochs),), str(path.parent), str(path.parent), str(records),
-                dtype="float32", env=env,
-            )  # fmt: skip
+                role=role,
+                rank=rank,
+                world=max(1, world),
+                script=str(path),
+                args=(str(epochs),),
+                root=home,
+                outer=home,
+                cwd=home,
+                records=str(records),
+                dtype="float32",
+                env=env,
+            )
             processes.append(start_process(plan, env))
         else:
             processes.append(

@@ -20,14 +20,14 @@ import traceback
 import types
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
-from autodist.verify.plan import ProcessPlan
+from autodist.verify.plan import OUTPUT_MARK, ProcessPlan
 from autodist.verify.probes import ProbeContext
 from autodist.verify.probes.batchnorm import BatchNormProbe
 from autodist.verify.probes.clock import ClockProbe
 from autodist.verify.probes.data import DataProbe
 from autodist.verify.probes.digest import Digester
+from autodist.verify.probes.exercise import unheard
 from autodist.verify.probes.files import FilesProbe
 from autodist.verify.probes.group import GroupProbe
 from autodist.verify.probes.launcher import LauncherProbe
@@ -57,11 +57,12 @@ class Bootstrap:
     def __init__(self, plan: ProcessPlan) -> None:
         self._plan = plan
         self._stacks = open(plan.record("stacks"), "w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
-        self._trace = TraceWriter(plan.record("trace"), plan.root)
+        self._trace = TraceWriter(plan.record("trace"), plan.root, plan.outer)
         self._files: FilesProbe | None = None
         self._stopped = False
+        self._leaving = False
 
-    def run(self) -> NoReturn:
+    def run(self) -> None:
         """Install the probes, run the script, leave."""
         plan = self._plan
         faulthandler.enable(self._stacks)
@@ -83,6 +84,7 @@ class Bootstrap:
         self._leave(code, error)
 
     def _open_output(self) -> None:
+        mark_output()
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
         sys.stdout = open(1, "w", buffering=1, encoding="utf-8", closefd=False)  # noqa: SIM115
         errors = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
@@ -137,18 +139,23 @@ class Bootstrap:
         print(ending.code, file=sys.stderr)
         return 1
 
-    def _stop_after_steps(self) -> NoReturn:
+    def _stop_after_steps(self) -> None:
         self._stopped = True
         self._leave(0, None)
 
-    def _leave(self, code: int, error: BaseException | None) -> NoReturn:
-        if self._files is not None:
-            self._files.stop()
+    def _leave(self, code: int, error: BaseException | None) -> None:
+        if self._leaving:  # the exercise takes an optimizer step as well
+            return
+        self._leaving = True
         if not self._stopped and error is None:
             atexit._run_exitfuncs()
         logging.shutdown()
         flush_open_files()
-        self._trace.muted = False
+        mark_output()
+        if code == 0:
+            self._trace.emit("exercise", unheard=unheard(self._trace, Path(self._plan.root)))
+        if self._files is not None:
+            self._files.stop()
         self._trace.emit(
             "end",
             code=code,
@@ -207,6 +214,11 @@ def hide_accelerators() -> None:
         torch.accelerator.is_available = lambda *args, **kwargs: False
 
 
+def mark_output() -> None:
+    """Show, before the script and after it, that what it prints is kept."""
+    os.write(1, OUTPUT_MARK)
+
+
 def flush_open_files() -> None:
     """Write out what the script left in the buffers of files it never closed."""
     for each in gc.get_objects():
@@ -218,7 +230,7 @@ def flush_open_files() -> None:
                 continue
 
 
-def main() -> NoReturn:
+def main() -> None:
     """``python -m autodist.verify.bootstrap PLAN``: one process that was not forked."""
     die_with_parent()
     Bootstrap(ProcessPlan.from_json(Path(sys.argv[1]).read_text(encoding="utf-8"))).run()

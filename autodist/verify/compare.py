@@ -15,15 +15,27 @@ HISTORY = 10
 CALM_STEPS = 3
 GROWTH = 30.0
 """Rounding may grow by so much within ``HISTORY`` steps after so many calm ones; a fault appears at once."""
-SENSITIVITY = 30.0
-"""Parameters that are apart by rounding may put losses and gradients apart by so many times more."""
 
 TOLERANCES = {
     "float64": Tolerance(
-        loss=1e-9, gradient=1e-9, parameters=1e-7, printed=1e-7, small_gradient=1e-3, small_parameter=0.0, growth=1e-3
+        loss=1e-9,
+        gradient=1e-9,
+        parameters=1e-7,
+        printed=1e-7,
+        small_gradient=1e-3,
+        small_parameter=0.0,
+        growth=1e-3,
+        sensitivity=30.0,
     ),
     "float32": Tolerance(
-        loss=1e-3, gradient=1e-2, parameters=1e-1, printed=5e-3, small_gradient=1.0, small_parameter=1.0, growth=1e-1
+        loss=1e-3,
+        gradient=1e-2,
+        parameters=1e-1,
+        printed=5e-3,
+        small_gradient=1.0,
+        small_parameter=1.0,
+        growth=1e-1,
+        sensitivity=100.0,
     ),
 }
 
@@ -44,26 +56,28 @@ class StepComparison:
     """The last deviations of each quantity, to tell rounding that grows from a fault that appears."""
     grown: float = 0.0
     """The largest deviation that is explained by rounding that grew beyond the tolerance."""
+    norms: dict[int, float] = field(default_factory=dict)
+    """The largest gradient of each optimizer so far: one that nearly cancels out is mostly rounding."""
     gaps: dict[int, float] = field(default_factory=dict)
     """How far the parameters of each optimizer were apart before this step."""
     diverged: bool = False
     """Rounding has grown so far that later values cannot be compared."""
 
-    def exceeds(self, step: int, quantity: str, deviation: float, tolerance: float, growth: float) -> bool:
+    def exceeds(self, step: int, quantity: str, deviation: float, allowed: float, tolerance: Tolerance) -> bool:
         """More than the tolerance, and not the slow growth of rounding in a training that amplifies it."""
         if self.diverged:
             return False
         history = self.recent.setdefault(quantity, [])
         usual = max(history[-HISTORY:], default=0.0)
         history.append(deviation)
-        if deviation <= tolerance:
+        if deviation <= allowed:
             return False
-        calm = len(history) > CALM_STEPS and max(history[:CALM_STEPS]) <= tolerance / 10
+        calm = len(history) > CALM_STEPS and max(history[:CALM_STEPS]) <= allowed / 10
         grows = calm and deviation <= GROWTH * usual
-        if not grows and deviation > SENSITIVITY * max(self.gaps.values(), default=0.0):
+        if not grows and deviation > tolerance.sensitivity * max(self.gaps.values(), default=0.0):
             return True
         self.grown = max(self.grown, deviation)
-        if deviation > growth:
+        if deviation > tolerance.growth:
             self.diverged = True
             message = f"rounding has grown to {deviation:.0e} from step to step: nothing can be said about later steps"
             self.add(step, "rounding", message, None)
@@ -189,7 +203,8 @@ def compare_step(
     result.rows = divided_rows(step, converted) or result.rows
     compare_calls(number, step, converted, result)
     original_loss, converted_loss, loss = compare_loss(number, step, converted, tolerance, scale, result)
-    floor = tolerance.small_gradient * whole_norm(step.groups)
+    result.norms[step.optimizer] = max(result.norms.get(step.optimizer, 0.0), whole_norm(step.groups))
+    floor = tolerance.small_gradient * result.norms[step.optimizer]
     share = tolerance.small_parameter * whole_norm_of_parameters(step.groups)
     gradient = parameters = apart_gradient = apart_parameters = 0.0
     lost: list[str] = []
@@ -227,16 +242,12 @@ def compare_step(
     if lost:
         message = f"{len(lost)} parameters have a gradient in one of the two programs only, first {lost[0]}"
         result.add(number, "gradient-missing", message, first.site)
-    if result.exceeds(
-        number, f"gradient of optimizer {step.optimizer}", gradient, tolerance.gradient, tolerance.growth
-    ):
+    if result.exceeds(number, f"gradient of optimizer {step.optimizer}", gradient, tolerance.gradient, tolerance):
         ratio = gradient_ratio(step, converted)
         message = f"the gradient deviates from the original's (relative {gradient:.1e}, {worst}"
         message += f", {ratio:.4g} times as long)" if ratio is not None else ")"
         result.add(number, "gradient", message, first.site, ratio)
-    if result.exceeds(
-        number, f"parameters of optimizer {step.optimizer}", parameters, tolerance.parameters, tolerance.growth
-    ):
+    if result.exceeds(number, f"parameters of optimizer {step.optimizer}", parameters, tolerance.parameters, tolerance):
         message = f"the parameters deviate from the original's after the step (relative {parameters:.1e})"
         result.add(number, "parameters", message, first.site)
     result.gaps[step.optimizer] = parameters
@@ -282,9 +293,7 @@ def compare_loss(
             relative = 0.0
         relative = relative if math.isfinite(relative) else math.inf
         away = max(away, relative)
-        if result.exceeds(
-            number, f"loss {at} of optimizer {step.optimizer}", relative, tolerance.loss, tolerance.growth
-        ):
+        if result.exceeds(number, f"loss {at} of optimizer {step.optimizer}", relative, tolerance.loss, tolerance):
             message = (
                 f"the mean loss of the ranks is {mean:.9g}, the original's {expected:.9g} (relative {relative:.1e})"
             )

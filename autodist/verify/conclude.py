@@ -13,7 +13,7 @@ from autodist.verify.outputs import compare_files, compare_folders, compare_logs
 from autodist.verify.plan import Device
 from autodist.verify.runs import Run, Setting
 from autodist.verify.samples import compare_samples
-from autodist.verify.trace import RunTrace
+from autodist.verify.trace import RunTrace, Step
 from autodist.verify.verdict import Finding, Outcome, WorldVerdict
 
 OLDEST_FOR_SHARDS = (2, 9)
@@ -44,6 +44,8 @@ def conclude(setting: Setting, world: int, conversion: Run, original: Run) -> Wo
     if not failures and not any(rank.steps for rank in ranks):
         reason = "no optimizer step was seen in the conversion: there is nothing to compare"
         return replace(base, reason=reason)
+    if not failures and (blind := blindness(conversion, original)):
+        return replace(base, reason=blind)
     steps = compare_steps(source, ranks, tolerance)
     sample_findings, notes = compare_samples(source, ranks)
     slow = next((run for run in (conversion, original) if run.result.timed_out), None)
@@ -84,6 +86,32 @@ def conclude(setting: Setting, world: int, conversion: Run, original: Run) -> Wo
         reason = f"equal until step {steps.first}: {first.message}"
         return replace(base, outcome=Outcome.EQUAL_UNTIL, reason=reason)
     return replace(base, outcome=Outcome.DIFFERS, reason=findings[0].message)
+
+
+def blindness(conversion: Run, original: Run) -> str | None:
+    """Why what was recorded cannot be trusted: a probe that hears nothing would find nothing that differs."""
+    who = ["the original", *(f"rank {rank}" for rank in range(len(conversion.traces)))]
+    traces, captured = [*original.traces, *conversion.traces], [all(original.captured), *conversion.captured]
+    for name, trace, kept in zip(who, traces, captured, strict=True):
+        if trace.end is None or trace.end.code != 0:
+            continue
+        if trace.unheard is None or trace.unheard:
+            probes = ", ".join(trace.unheard or ["all"])
+            return f"the probes of {name} were put out of action: nothing is known about {probes}"
+        if not kept:
+            return f"the standard output of {name} was redirected: nothing is known about what it prints"
+        if any(loader.samples != 0 for loader in trace.loaders) and not any(
+            each.batches for each in trace.passes.values()
+        ):
+            return f"{name} makes data loaders, and none was seen to give a batch: nothing is known about its samples"
+        if not any(step.losses or has_gradient(step) for step in trace.steps):
+            return f"neither a loss nor a gradient was seen in {name}: there is nothing to compare"
+    return None
+
+
+def has_gradient(step: Step) -> bool:
+    """Some parameter has one."""
+    return any(gradient is not None for group in step.groups for gradient in group.gradients)
 
 
 def too_old_for_shards(source: RunTrace, ranks: Sequence[RunTrace], device: Device) -> str | None:

@@ -34,8 +34,9 @@ def is_distributed(script: Path) -> bool:
 
 def run_peers(setting: Setting, world: int, folder: Path, conversion: Run) -> Run:
     """The original on ``world`` ranks in one scratch copy, as its own launcher would start it."""
-    root = folder / "original"
-    scratch = prepare(setting, setting.before, root)
+    outer = folder / "original"
+    scratch = prepare(setting, setting.before, outer)
+    root = scratch.root
     script = in_workdir(setting, setting.before, root)
     option = next((found[1] for text in sources(script) if (found := LOCAL_RANK.search(text))), None)
     port, placement = free_port(), setting.placements[world]
@@ -51,7 +52,8 @@ def run_peers(setting: Setting, world: int, folder: Path, conversion: Run) -> Ru
                 script=str(script),
                 args=(*([f"{option}={rank}"] if option else []), *scratch_args(setting, root)),
                 root=str(root),
-                cwd=str(root),
+                outer=str(outer),
+                cwd=str(root / setting.start.relative_to(setting.workdir)),
                 records=str(folder / "records"),
                 dtype=setting.dtype,
                 device=placement.device,

@@ -11,6 +11,8 @@ Role = Literal["original", "conversion", "peer"]
 """A peer is one rank of an original that is distributed itself."""
 Dtype = Literal["float64", "float32"]
 Device = Literal["cpu", "cuda"]
+OUTPUT_MARK = b"\x02autodist\x03\n"
+"""Stands at the beginning and at the end of what a process prints."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class ProcessPlan:
     args: tuple[str, ...]
     root: str
     """The scratch copy of the working folder; files written below it belong to the run."""
+    outer: str
+    """The folder around ``root`` that stands for those above the working folder: ``../data`` is found there."""
     cwd: str
     """Where the script starts, somewhere below ``root``."""
     records: str

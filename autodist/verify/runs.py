@@ -17,11 +17,14 @@ from autodist.verify.launch import (
     watch,
 )
 from autodist.verify.placement import Placement
-from autodist.verify.plan import Dtype, ProcessPlan
+from autodist.verify.plan import OUTPUT_MARK, Dtype, ProcessPlan
 from autodist.verify.progress import Progress, StepCounter
 from autodist.verify.scratch import Scratch
 from autodist.verify.stall import Position, position_in
 from autodist.verify.trace import RunTrace, read_trace
+
+LEVELS_ABOVE = 2
+"""Folders above the working folder that a script may reach for by ``..``."""
 
 
 @dataclass
@@ -54,6 +57,8 @@ class Run:
     result: RunResult
     scratch: Scratch
     printed: list[str] = field(default_factory=list)
+    captured: list[bool] = field(default_factory=list)
+    """All that a process printed, from beginning to end, came to us."""
     errors: list[str] = field(default_factory=list)
     died_at: list[Position | None] = field(default_factory=list)
     """Where a process stood that was ended by a signal."""
@@ -67,10 +72,17 @@ def in_workdir(setting: Setting, script: Path, root: Path) -> Path:
     return root / (home.relative_to(setting.workdir) if home.is_relative_to(setting.workdir) else Path()) / script.name
 
 
-def prepare(setting: Setting, script: Path, root: Path) -> Scratch:
+def scratch_root(setting: Setting, outer: Path) -> Path:
+    """Where the copy of the working folder lies: two folders deep, in folders named like those it lies in."""
+    return outer.joinpath(*setting.workdir.parts[1:][-1 - LEVELS_ABOVE :])
+
+
+def prepare(setting: Setting, script: Path, outer: Path) -> Scratch:
     """A scratch copy that holds the script where it belongs."""
-    scratch = Scratch(root, setting.records)
+    root = scratch_root(setting, outer)
+    scratch = Scratch(root, outer, setting.records)
     scratch.fill(setting.workdir)
+    scratch.surround(setting.workdir)
     if not script.is_relative_to(setting.workdir):
         scratch.overlay(script.parent, in_workdir(setting, script, root).parent)
     scratch.seal()
@@ -106,8 +118,13 @@ def run_processes(setting: Setting, plans: Sequence[ProcessPlan], scratch: Scrat
         finally:
             setting.progress.end()
     run = Run([read_trace(plan.record("trace")) for plan in plans], result, scratch)
+    mark = OUTPUT_MARK.decode()
     printed = [plan.record("stdout").read_text(encoding="utf-8", errors="replace") for plan in plans]
-    run.printed = [text.replace(plan.root, ".") for text, plan in zip(printed, plans, strict=True)]
+    run.captured = [text.count(mark) > 1 for text in printed]
+    run.printed = [
+        text.replace(mark, "").replace(plan.root, ".").replace(plan.outer, "...")
+        for text, plan in zip(printed, plans, strict=True)
+    ]
     run.errors = [plan.record("stderr").read_text(encoding="utf-8", errors="replace") for plan in plans]
     for plan in plans:
         stacks = plan.record("stacks")
@@ -118,8 +135,9 @@ def run_processes(setting: Setting, plans: Sequence[ProcessPlan], scratch: Scrat
 
 def run_conversion(setting: Setting, world: int, folder: Path, shared: Collection[str]) -> Run:
     """The converted script on ``world`` ranks in one scratch copy."""
-    root = folder / "conversion"
-    scratch = prepare(setting, setting.after, root)
+    outer = folder / "conversion"
+    scratch = prepare(setting, setting.after, outer)
+    root = scratch.root
     script = in_workdir(setting, setting.after, root)
     port, placement = free_port(), setting.placements[world]
     synchronised = any("SyncBatchNorm" in text or "sync_batchnorm" in text for text in sources(script))
@@ -131,6 +149,7 @@ def run_conversion(setting: Setting, world: int, folder: Path, shared: Collectio
             script=str(script),
             args=scratch_args(setting, root),
             root=str(root),
+            outer=str(outer),
             cwd=str(root / setting.start.relative_to(setting.workdir)),
             records=str(folder / "records"),
             dtype=setting.dtype,
@@ -154,8 +173,9 @@ def sources(script: Path) -> list[str]:
 
 def run_original(setting: Setting, world: int, folder: Path, replay: Path, conversion: Run) -> Run:
     """The original in one process."""
-    root = folder / "original"
-    scratch = prepare(setting, setting.before, root)
+    outer = folder / "original"
+    scratch = prepare(setting, setting.before, outer)
+    root = scratch.root
     plan = ProcessPlan(
         role="original",
         rank=0,
@@ -163,6 +183,7 @@ def run_original(setting: Setting, world: int, folder: Path, replay: Path, conve
         script=str(in_workdir(setting, setting.before, root)),
         args=scratch_args(setting, root),
         root=str(root),
+        outer=str(outer),
         cwd=str(root / setting.start.relative_to(setting.workdir)),
         records=str(folder / "records"),
         dtype=setting.dtype,

@@ -15,6 +15,8 @@ LARGEST_COPY = 1 << 20
 MOST_BYTES = 64 << 20
 MOST_ENTRIES = 20_000
 """Beyond these totals the rest is linked."""
+MOST_BESIDE = 1_000
+"""Neighbours of the working folder that are linked."""
 
 
 @dataclass
@@ -22,6 +24,8 @@ class Scratch:
     """One copy: what was in it at first, to know later what the run added."""
 
     root: Path
+    outer: Path | None = None
+    """Folders around ``root`` that stand for those above the working folder, below this one."""
     excluded: Path | None = None
     """The folder of the verification itself, which may lie in the working folder."""
     linked: list[Path] = field(default_factory=list)
@@ -33,6 +37,20 @@ class Scratch:
         """Copy code and small files; link large files and folders of data."""
         self.root.mkdir(parents=True, exist_ok=True)
         self._copy_folder(source, self.root)
+
+    def surround(self, source: Path) -> None:
+        """Link what stands beside the working folder and beside its parent, for scripts that reach for ``../data``."""
+        here, there = self.root, source
+        while here != self.outer and self.outer is not None and there != there.parent:
+            here, there, below = here.parent, there.parent, there
+            try:
+                with os.scandir(there) as entries:
+                    beside = sorted((each for each in entries if Path(each.path) != below), key=lambda each: each.name)
+            except OSError:
+                return
+            for entry in beside[:MOST_BESIDE]:
+                if Path(entry.path) != self.excluded and not (here / entry.name).exists():
+                    (here / entry.name).symlink_to(entry.path)
 
     def overlay(self, source: Path, target: Path) -> None:
         """Put the Python files around a converted script in the place of the original's."""
@@ -56,7 +74,7 @@ class Scratch:
 
     def _state(self) -> dict[str, tuple[int, int]]:
         state: dict[str, tuple[int, int]] = {}
-        for folder, names, files in os.walk(self.root):
+        for folder, names, files in os.walk(self.outer or self.root):
             names[:] = [
                 name for name in names if name not in SKIPPED and not os.path.islink(os.path.join(folder, name))
             ]

@@ -13,12 +13,15 @@ MOMENT = re.compile(
 DURATION = re.compile(
     r"(\d+(?:\.\d+)?)(\s*)(ms|µs|us|it/s|s/it|samples/s(?:ec)?|img/s|secs?|seconds?|mins?|minutes?|hours?|s|sec\.)\b"
 )
+BATCHNORM = re.compile(r"\b(?:Sync)?BatchNorm(?:[123]d)?\b")
+"""What prints a model with layers that synchronise their statistics names them otherwise, as it must."""
 BAR = re.compile(r"[\r\x1b]|\d+%\|")
 
 
 def normal(line: str) -> str:
-    """Without what differs between two runs of the same program: moments, durations, addresses."""
-    return DURATION.sub(r"#\2\3", MOMENT.sub("#time", ADDRESS.sub("#address", line))).rstrip()
+    """Without what differs between two right runs: moments, durations, addresses, names of normalisation layers."""
+    line = BATCHNORM.sub("BatchNorm", MOMENT.sub("#time", ADDRESS.sub("#address", line)))
+    return DURATION.sub(r"#\2\3", line).rstrip()
 
 
 def last_place(text: str) -> float:

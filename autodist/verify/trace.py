@@ -8,6 +8,7 @@ thousands of steps, survive a crash up to the last line, and are compared withou
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,14 +24,18 @@ PassKey = tuple[int, int]
 class TraceWriter:
     """Appends events to the trace of this process."""
 
-    def __init__(self, path: Path, root: str) -> None:
+    def __init__(self, path: Path, root: str, outer: str | None = None) -> None:
         self._file: IO[str] = open(path, "w", encoding="utf-8")  # noqa: SIM115
         self._root = root
-        self.muted = False
+        self._outer = outer or root
+        self.diverted: list[str] | None = None
+        """Where the kinds of events go instead of the file, while the probes are tried."""
 
     def emit(self, kind: str, **fields: Any) -> None:
         """Write one event; what JSON does not know is written as text."""
-        if not self.muted:
+        if self.diverted is not None:
+            self.diverted.append(kind)
+        else:
             self._file.write(json.dumps({"kind": kind, **fields}, default=str) + "\n")
 
     def flush(self) -> None:
@@ -44,6 +49,8 @@ class TraceWriter:
             name = frame.f_code.co_filename
             if name.startswith(self._root):
                 return f"{name[len(self._root) :].lstrip('/')}:{frame.f_lineno}"
+            if name.startswith(self._outer):
+                return f"{os.path.relpath(name, self._root)}:{frame.f_lineno}"
             frame = frame.f_back  # type: ignore[assignment]
         return "?"
 
@@ -200,6 +207,8 @@ class RunTrace:
     notes: list[dict[str, Any]] = field(default_factory=list)
     collectives: list[tuple[str, str]] = field(default_factory=list)
     """Name and line of each collective that the script calls itself."""
+    unheard: list[str] | None = None
+    """Probes that missed what was done before them at the end of the run; None where they were not tried."""
     end: End | None = None
 
 
@@ -292,6 +301,8 @@ def read_trace(path: Path) -> RunTrace:
             run.logs.append(event["message"])
         elif kind == "collective":
             run.collectives.append((event["name"], event["site"]))
+        elif kind == "exercise":
+            run.unheard = event["unheard"]
         elif kind == "end":
             run.end = End(**event)
     return run

@@ -77,6 +77,8 @@ class Tolerance:
     """The same for its value: optimizers that normalise turn rounding into steps of full length."""
     growth: float
     """Rounding may grow from step to step to so much before programs are no longer called equal."""
+    sensitivity: float
+    """Parameters that are apart by rounding may put losses and gradients apart by so many times more."""
 
 
 @dataclass(frozen=True)

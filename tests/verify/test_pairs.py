@@ -109,3 +109,31 @@ def test_a_random_weight_of_the_size_of_the_batch_is_no_batch(pair: Path, zygote
         )
     verdict = verify(pair / "before.py", pair / "after.py", [2], workdir=pair, timeout=100, zygote=zygote)
     assert verdict.equal, verdict.findings
+
+
+@pytest.mark.parametrize("pair", ["classifier"], indirect=True)
+def test_what_samplers_draw_does_not_change_what_is_drawn_later(pair: Path, zygote: Zygote | None) -> None:
+    """A shuffling loader draws from the script's generator, a DistributedSampler does not; then the model is built."""
+    for name in ("before.py", "after.py"):
+        edit(
+            pair / name,
+            "    model = nn.Seq",
+            "    for _ in train_loader:\n        break\n    waiting = iter(val_loader)\n    model = nn.Seq",
+        )
+    verdict = verify(pair / "before.py", pair / "after.py", [2], workdir=pair, timeout=100, zygote=zygote)
+    assert verdict.equal, verdict.findings
+
+
+@pytest.mark.parametrize("pair", ["classifier"], indirect=True)
+def test_scripts_reach_for_what_lies_above_their_folder(pair: Path, zygote: Zygote | None) -> None:
+    home = pair / "deep" / "work"
+    home.mkdir(parents=True)
+    (pair / "scale.txt").write_text("0.5")
+    for name in ("before.py", "after.py"):
+        path = (pair / name).rename(home / name)
+        edit(path, "    generator = ", '    args.lr *= float(open("../../scale.txt").read())\n    generator = ')
+        edit(path, 'open("history.json", "w")', 'open("../../scale.txt", "w")')
+    verdict = verify(home / "before.py", home / "after.py", [2], workdir=home, timeout=100, zygote=zygote)
+    assert verdict.equal, verdict.findings
+    assert verdict.worlds[0].details["writers"]["../../scale.txt"] == [0], "what is written there is seen"
+    assert (pair / "scale.txt").read_text() == "0.5", "and does not touch the user's files"

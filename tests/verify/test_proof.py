@@ -193,3 +193,51 @@ def test_nothing_is_left_when_the_command_is_ended(pair: Path, end: signal.Signa
     while time.monotonic() < deadline and processes_named(str(keep)):
         time.sleep(0.1)
     assert not processes_named(str(keep))
+
+
+SILENCED = {
+    "data": (
+        "loader_iteration = torch.utils.data.dataloader._SingleProcessDataLoaderIter\n"
+        "loader_iteration._next_data = loader_iteration._next_data.__wrapped__\n",
+        "probes of the original were put out of action: nothing is known about data",
+    ),
+    "losses": (
+        "torch.autograd.backward = torch.autograd.backward.__wrapped__\n",
+        "probes of the original were put out of action: nothing is known about training",
+    ),
+    "steps": (
+        "import sys\noptimizers = sys.modules['torch.optim.optimizer']\n"
+        "optimizers._global_optimizer_pre_hooks.clear()\noptimizers._global_optimizer_post_hooks.clear()\n",
+        "no optimizer step was seen",
+    ),
+    "saves": (
+        "torch.save = torch.save.__wrapped__\n",
+        "probes of the original were put out of action: nothing is known about files",
+    ),
+    "files": (
+        "import gc\n[each.stop() for each in gc.get_objects() if type(each).__name__ == 'FilesProbe']\n",
+        "probes of the original were put out of action: nothing is known about files",
+    ),
+    "printed": (
+        "import os\nos.dup2(os.open(os.devnull, os.O_WRONLY), 1)\n",
+        "standard output of the original was redirected",
+    ),
+    "loaders": (
+        "class Fast(torch.utils.data.DataLoader):\n"
+        "    def __iter__(self):\n"
+        "        return map(self.collate_fn, ([self.dataset[i] for i in batch] for batch in self.batch_sampler))\n\n\n"
+        "torch.utils.data.DataLoader = Fast\n",
+        "makes data loaders, and none was seen to give a batch",
+    ),
+}
+
+
+@pytest.mark.parametrize("silence", SILENCED)
+def test_a_probe_that_hears_nothing_makes_nothing_equal(silence: str, pair: Path, zygote: Zygote | None) -> None:
+    line, reason = SILENCED[silence]
+    for name in ("before.py", "after.py"):
+        edit(pair / name, "import torch\n", f"import torch\n{line}")
+    verdict = verify(pair / "before.py", pair / "after.py", [2], workdir=pair, timeout=100, zygote=zygote)
+    assert verdict.outcome is Outcome.NOT_COMPARABLE, verdict.worlds[0].reason
+    assert reason in verdict.worlds[0].reason
+    assert verdict.exit_code == 1

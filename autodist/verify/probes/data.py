@@ -109,6 +109,8 @@ class OpenPass:
     replay: list[list[Any]] | None = None
     located: dict[Any, int] | None = None
     buffer: list[tuple[str, Any]] = field(default_factory=list)
+    branch: dict[str, Any] = field(default_factory=dict)
+    """The random stream of the sampler."""
     ended: bool = False
     stream_started: bool = False
 
@@ -214,10 +216,10 @@ class DataProbe:
         self._unmatched.remove(found)
         return found[0]
 
-    def _open(self, loader: Any) -> OpenPass | None:
-        number = self._numbers.get(id(loader))
-        if number is None:
-            return None
+    def _open(self, loader: Any) -> OpenPass:
+        if id(loader) not in self._numbers:
+            self._register(loader)  # it was copied, or its class does not call ours
+        number = self._numbers[id(loader)]
         context = self._context
         count = self._passes.get(number, 0)
         self._passes[number] = count + 1
@@ -239,12 +241,7 @@ class DataProbe:
         fetcher = iteration._dataset_fetcher
         streams.take_up()
         try:
-            before = streams.fingerprints() if record.taken == 0 else {}
-            natural = iteration._next_index()
-            after = streams.fingerprints() if record.taken == 0 else {}
-            drawn = [before[library] for library in before if after[library] != before[library]]
-            if drawn:
-                context.trace.emit("sampler-draws", loader=record.loader, number=record.number, stream=" ".join(drawn))
+            natural = self._next_index(iteration, record)
             streams.put_aside()
             if isinstance(record.dataset, torch_data.IterableDataset):
                 data = self._stream_batch(fetcher, record, natural)
@@ -259,6 +256,29 @@ class DataProbe:
         record.taken += 1
         streams.reseed("step", *record.key, record.taken)
         return as_float64(data) if context.plan.dtype == "float64" else data
+
+    def _next_index(self, iteration: Any, record: OpenPass) -> Any:
+        """What the sampler gives. It draws from a branch of the script's stream, one for each pass: whatever a sampler
+        draws, and DistributedSampler draws nothing, what the script draws later is the same.
+        """
+        context, streams = self._context, self._context.streams
+        if record.taken == 0:
+            context.probing = True
+            own, record.branch = streams.fingerprints(), streams.branch()
+            context.probing = False
+        trunk = streams.exchange(record.branch)
+        try:
+            if record.taken:
+                return iteration._next_index()
+            before = streams.fingerprints()
+            natural = iteration._next_index()
+            after = streams.fingerprints()
+            drawn = [own[library] for library in own if after[library] != before[library]]
+            if drawn:
+                context.trace.emit("sampler-draws", loader=record.loader, number=record.number, stream=" ".join(drawn))
+            return natural
+        finally:
+            record.branch = streams.exchange(trunk)
 
     def _batch(self, fetcher: Any, record: OpenPass, natural: Any) -> Any:
         context = self._context

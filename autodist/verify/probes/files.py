@@ -106,12 +106,12 @@ class FilesProbe:
             self._record("open", os.fsdecode(arguments[1]), ())
 
     def _shown(self, full: str) -> str:
-        root = self._context.plan.root
-        return os.path.relpath(full, root) if full.startswith(root + os.sep) else full
+        plan = self._context.plan
+        return os.path.relpath(full, plan.root) if full.startswith(plan.outer + os.sep) else full
 
     def _break_links(self, full: str) -> None:
-        """Turn every link on the way to ``full``, below the scratch folder, into a copy of its own."""
-        root = self._context.plan.root
+        """Turn every link on the way to ``full``, in the scratch folders, into a copy of its own."""
+        root = self._context.plan.outer
         if not full.startswith(root + os.sep):
             return
         way = root

@@ -48,19 +48,51 @@ class RandomStreams:
         if "torch" in seeds:
             torch.default_generator.manual_seed(seeds["torch"])
         if "python" in seeds:
-            random.seed(seeds["python"])
+            random.Random.seed(random._inst, seeds["python"])
         numpy_random = self._numpy()
         if "numpy" in seeds and numpy_random is not None:
             numpy_random.mtrand._rand.seed(seeds["numpy"])
 
     def put_aside(self) -> None:
         """Keep the script's own stream; what follows draws from keyed streams."""
+        self._aside = self._states()
+
+    def _states(self) -> dict[str, Any]:
         numpy_random = self._numpy()
-        self._aside = {
+        return {
             "torch": torch.default_generator.get_state(),
             "python": random.getstate(),
             "numpy": numpy_random.mtrand._rand.get_state(legacy=False) if numpy_random is not None else None,
         }
+
+    def _restore(self, states: dict[str, Any]) -> None:
+        if states.get("torch") is not None:
+            torch.default_generator.set_state(states["torch"])
+        if states.get("python") is not None:
+            random.setstate(states["python"])
+        numpy_random = self._numpy()
+        if states.get("numpy") is not None and numpy_random is not None:
+            numpy_random.mtrand._rand.set_state(states["numpy"])
+
+    def branch(self) -> dict[str, Any]:
+        """A stream that goes its own way from here, for one number of the script's own stream of each library."""
+        numpy_random = self._numpy()
+        seeds = {
+            "torch": int(torch.empty((), dtype=torch.int64).random_()),
+            "python": random.getrandbits(60),
+            "numpy": int(numpy_random.mtrand._rand.randint(0, 2**31 - 1)) if numpy_random is not None else 0,
+        }
+        trunk = self._states()
+        self.start_from(seeds)
+        branch = self._states()
+        self._restore(trunk)
+        return branch
+
+    def exchange(self, states: dict[str, Any]) -> dict[str, Any]:
+        """Draw from ``states`` from now on. Returns where the streams were."""
+        left = self._states()
+        self._restore(states)
+        return left
 
     def fingerprints(self) -> dict[str, str]:
         """What the script's own streams will give next, in short, for each library."""
@@ -78,13 +110,7 @@ class RandomStreams:
         if self._aside is None:
             return
         kept, self._aside = self._aside, None
-        if kept.get("torch") is not None:
-            torch.default_generator.set_state(kept["torch"])
-        if kept.get("python") is not None:
-            random.setstate(kept["python"])
-        numpy_random = self._numpy()
-        if kept.get("numpy") is not None and numpy_random is not None:
-            numpy_random.mtrand._rand.set_state(kept["numpy"])
+        self._restore(kept)
 
     def forget(self, library: str) -> None:
         """The script seeds ``library`` itself: that is its own stream from now on."""
