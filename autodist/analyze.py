@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from autodist import catalog, escapes, regions
-from autodist.config import Config
+from autodist import catalog, escapes, regions, sharding, shards, unshardable
+from autodist.config import Config, Strategy
 from autodist.interpreter import SAFE_ON_WRAPPER, Event, Interpreter, Loop, Plan
 from autodist.launchers import launcher
 from autodist.models import loose_parameters, optimized_by, owned_values, parts, trained_models, wrap_plan
 from autodist.project import Project
 from autodist.rule import Severity
-from autodist.script import Concern, Epoch, Loader, Model, Reduction, Setup, Site, TrainingScript
+from autodist.script import Concern, Epoch, Loader, Model, Reduction, Setup, Shards, Site, TrainingScript
 from autodist.source import Source
 from autodist.spread import COUNT, CROSS, LOCAL, ROWS, SUM, Spread
 from autodist.values import (
@@ -50,18 +50,24 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     if refused:
         return TrainingScript(project, first.values, concerns=tuple(refused), distributed=_is_distributed(first))
     models = trained_models(first)
+    fsdp = config.strategy is Strategy.FSDP
+    if fsdp:
+        models = sharding.sharded(models, first)
     refused = list(_uncovered(first, models))
     if refused:
         return TrainingScript(project, first.values, concerns=tuple(refused))
     trained = {origin.key for origin in _origins(first) if isinstance(origin, Object)}
     draws = frozenset() if trained else frozenset(id(draw.node) for draw in _batch_draws(first))
-    plan = Plan(sharded=_shard_sites(first, trained), draws=draws, modules=modules)
-    plan = replace(plan, wraps=wrap_plan(models), dropped=frozenset(s.node for m in models for s in m.dropped))
+    plan = Plan(sharded=_shard_sites(first, trained), draws=draws, modules=modules, bare=fsdp)
+    dropped = frozenset(s.node for m in models for s in (*m.dropped, *(m.data_parallel if fsdp else ())))
+    plan = replace(plan, wraps={} if fsdp else wrap_plan(models), dropped=dropped)
     second = Interpreter(project, facts, plan).run()
     batch_sizes = _batch_sizes(second, plan)
     plan = replace(plan, divided=frozenset(site.node for site in batch_sizes if isinstance(site.node, ast.expr)))
+    held = shards.guarded_parameters(second, models, _guarded(second)) if fsdp else []
+    plan = replace(plan, reduced=frozenset(site.node for site, _ in held))
     run, reductions, leftover = _reduce(project, facts, plan, Interpreter(project, facts, plan).run())
-    return _assemble(project, first, run, models, trained, draws, batch_sizes, reductions, leftover)
+    return _assemble(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held)
 
 
 def _reduce(
@@ -70,6 +76,7 @@ def _reduce(
     """Make escaping values global until none is left that can be."""
     reductions: dict[ast.expr, escapes.Placed] = {}
     leftover: list[escapes.Placed] = []
+    given = plan.reduced
     for _ in range(ROUNDS):
         placed = escapes.placed(escapes.escapes(run, _guarded(run)), run)
         leftover = [place for place in placed if not _is_reducible(place)]
@@ -83,7 +90,7 @@ def _reduce(
             if place.after is not None:
                 settled[place.after] = (*settled.get(place.after, ()), place.node)
         nodes = frozenset(p.node for p in reductions.values() if p.after is None)
-        plan = replace(plan, reduced=nodes, settled=settled)
+        plan = replace(plan, reduced=given | nodes, settled=settled)
         run = Interpreter(project, facts, plan).run()
     return run, list(reductions.values()), leftover
 
@@ -549,12 +556,18 @@ def _assemble(
     batch_sizes: list[Site],
     placed: list[escapes.Placed],
     leftover: list[escapes.Placed],
+    held: list[tuple[Site, ast.stmt]],
 ) -> TrainingScript:
     loaders, concerns = _loaders(first, run, trained)
     prepared, alone = regions.preparations(run)
     outside = frozenset(site.node for site in (*prepared, *alone))
     guards, opens = regions.writes(run, outside)
-    guards, opens = regions.opened(guards, opens, {p.node: p.source for p in placed})
+    sharded = shards.shards(run, models) if run.plan.bare else Shards()
+    needed = {p.node: p.source for p in placed} | {s.node: s.source for s in (*sharded.saves, *sharded.reads)}
+    guards, opens = regions.opened(guards, opens, needed)
+    guards = [site for site in guards if not _only_saves(site, sharded)]
+    if run.plan.bare:
+        sharded = replace(sharded, hoists=(*held, *shards.hoists(run, models, sharded, guards)))
     guarded = {site.node for site in guards}
     reductions = [
         Reduction(p.source, p.node, p.spread, _hoist(p, guarded), p.after, p.switch)
@@ -563,6 +576,7 @@ def _assemble(
     ]
     concerns += _import_time_concerns(run, loaders, [*guards, *opens], models)
     concerns += _leftover_concerns(leftover, run)
+    concerns += unshardable.concerns(run, models) if run.plan.bare else ()
     concerns += [
         Concern(
             "AD601",
@@ -621,8 +635,14 @@ def _assemble(
         hidden_devices=tuple(_hidden_devices(project)),
         set_devices=sites("set_device"),
         concerns=tuple(concerns),
+        shards=sharded,
     )
     return replace(script, setup=_setup(script, run))
+
+
+def _only_saves(site: Site, found: Shards) -> bool:
+    """Whether a statement is a call that writes on rank 0 by itself."""
+    return isinstance(site.node, ast.Expr) and any(site.node.value is save.node for save in found.saves)
 
 
 def _at(run: Interpreter, site: Site) -> tuple[int, int, int]:

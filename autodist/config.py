@@ -26,7 +26,7 @@ class BatchSize(str, Enum):
     PER_RANK = "per-rank"
 
 
-AVAILABLE = (Strategy.DDP,)
+AVAILABLE = (Strategy.DDP, Strategy.FSDP)
 
 
 @dataclass(frozen=True)

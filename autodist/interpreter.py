@@ -99,6 +99,8 @@ class Plan:
     divided: frozenset[ast.expr] = frozenset()
     dropped: frozenset[ast.AST] = frozenset()
     modules: frozenset[int] = frozenset()
+    bare: bool = False
+    """Models are distributed without a wrapper: `model.module` becomes the model itself."""
 
 
 @dataclass(frozen=True)
@@ -585,6 +587,8 @@ class Interpreter:
 
     def _set_attribute(self, target: ast.Attribute, value: Value, scope: Scope) -> None:
         base = self.eval(target.value, scope)
+        if target.attr == "data" and any(isinstance(t, Parameters) for t in base.things):
+            self.event("replace_data", target, scope, base)
         if target.attr == "requires_grad":
             self.event(
                 "freeze", target, scope, Value(frozenset(t.module for t in base.things if isinstance(t, Parameters)))
@@ -635,6 +639,8 @@ class Interpreter:
                 found = found | (thing.parts[index] if index < len(thing.parts) else thing.element)
             elif isinstance(thing, Stream):
                 found = found | thing.element
+            elif isinstance(thing, Parameters) and thing.named and count == 2:
+                found = found | (of(Parameters(thing.module)) if index else NOTHING)
             else:
                 found = found | self._element(value.but(things=frozenset([thing])), None)
         if value.spread is Spread.COLUMNS:
@@ -829,6 +835,8 @@ class Interpreter:
             return self._object_attribute(thing, name, node, scope)
         if isinstance(thing, Items) and base.spread.is_local:
             return base.but(things=frozenset())
+        if isinstance(thing, Parameters) and name in ("data", "grad"):
+            return of(thing)
         return NOTHING
 
     def _object_attribute(self, thing: Object, name: str, node: ast.AST, scope: Scope) -> Value:
@@ -838,6 +846,8 @@ class Interpreter:
             found = thing.cls.find(name)
             if found is not None:
                 return self._bound(found[1], thing, node, scope)
+        if name == "module" and "module" in thing.roles and self.plan.bare:
+            return of(thing)
         if "loader" in thing.roles:
             sharded = self.plan.sharded is not None and (thing.key in self.plan.sharded or self.is_sharded(thing))
             if name == "dataset":
@@ -1637,6 +1647,12 @@ class Interpreter:
     def call_ddp(self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope) -> Value:
         return self._wrap_call("ddp", node, args or list(keywords.values())[:1], scope)
 
+    def call_fully_shard(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        self.event("wrap", node, scope, args[0] if args else NOTHING, constant("fsdp"))
+        return args[0] if args else NOTHING
+
     def call_data_parallel(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:
@@ -1665,6 +1681,7 @@ class Interpreter:
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:
         value = union([*args, *keywords.values()])
+        self.event("autograd_grad", node, scope, value, keywords.get("create_graph", NOTHING))
         element = Value(spread=ROWS if value.spread.is_local else SAME, origins=value.origins, models=value.models)
         return of(self._remember(node, lambda: Items(node, [], element))).but(origins=value.origins)
 
@@ -1797,7 +1814,7 @@ class Interpreter:
             "filter",
         ):
             if short in ("copy.copy", "copy.deepcopy"):
-                return self._copied(first, node)
+                return self._copied(first, node, scope)
             value = args[1] if short == "filter" and len(args) > 1 else first
             if short == "filter":
                 self._callbacks(first, "filter", node, scope)
@@ -1927,7 +1944,7 @@ class Interpreter:
             )
         return NOTHING
 
-    def _copied(self, value: Value, node: ast.Call) -> Value:
+    def _copied(self, value: Value, node: ast.Call, scope: Scope) -> Value:
         """A deep copy of a model is another model, with no wrapper around it."""
         things: set[Thing] = set()
         for thing in value.things:
@@ -1940,7 +1957,10 @@ class Interpreter:
                 )
             else:
                 things.add(thing)
-        return value.but(things=frozenset(things))
+        result = value.but(things=frozenset(things))
+        if self._modules_in(value):
+            self.event("copy", node, scope, value, result)
+        return result
 
     def _listed(self, kind: str, value: Value, node: ast.Call, scope: Scope) -> Value:
         keep = {
@@ -2147,7 +2167,7 @@ class Interpreter:
         scope: Scope,
     ) -> Value:
         if name in ("parameters", "named_parameters"):
-            return of(Parameters(inner))
+            return of(Parameters(inner, name == "named_parameters"))
         if name in RETURNS_SELF:
             if name == "requires_grad_":
                 self.event("freeze", node, scope, of(inner))

@@ -114,13 +114,13 @@ def _history(run: Interpreter) -> History:
     freezes: dict[Thing, list[Event]] = {}
     for event in run.events:
         if event.kind == "forward" and event.grad:
-            _note(forwards, _unwrapped(event.value), event)
+            _note(forwards, unwrapped(event.value), event)
         elif event.kind == "backward":
             _note(backwards, event.value.models, event)
         elif event.kind in ("bind", "bind_part", "move", "alias") and not event.inside_forward:
-            _note(places, _unwrapped(event.value), event)
+            _note(places, unwrapped(event.value), event)
         elif event.kind == "freeze":
-            _note(freezes, _unwrapped(event.value), event)
+            _note(freezes, unwrapped(event.value), event)
     return History(forwards, backwards, places, freezes, run.of("wrap"), _averages_by_hand(run))
 
 
@@ -193,14 +193,16 @@ def _place(thing: Thing) -> tuple[int, int]:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 
-def _unwrapped(value: Value) -> set[Thing]:
+def unwrapped(value: Value) -> set[Thing]:
+    """What a value holds, without wrappers."""
     return {t.module if isinstance(t, Wrapped) else t for t in value.things}
 
 
 def _model(module: Object, run: Interpreter, history: History, bypass: str | None) -> Model:
     members = parts(module)
-    wraps = [e for e in history.wraps if any(t in members or module in parts_of(t) for t in _unwrapped(e.value))]
-    wrapped = any(e.detail.const == "ddp" for e in wraps) or history.averaged
+    wraps = [e for e in history.wraps if any(t in members or module in parts_of(t) for t in unwrapped(e.value))]
+    shards = any(e.detail.const == "fsdp" for e in wraps)
+    wrapped = shards or any(e.detail.const == "ddp" for e in wraps) or history.averaged
     parallel = tuple(Site(e.source, e.node) for e in wraps if e.detail.const == "data_parallel")
     if bypass is None and not wrapped:
         bypass = _pattern(module, history) or _changes(module, history)
@@ -215,6 +217,7 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
         _sometimes_unused(module, run),
         parallel,
         dropped,
+        sharded=shards,
     )
 
 
@@ -231,7 +234,7 @@ def _after_dropped(dropped: tuple[Site, ...]) -> Wrapping | None:
     for site in dropped:
         statement = site.statement
         assert isinstance(statement, ast.Assign)
-        return Wrapping(site.source, _after_conditions(site.source, statement, None), statement.targets[0], None)
+        return Wrapping(site.source, after_conditions(site.source, statement, None), statement.targets[0], None)
     return None
 
 
@@ -284,11 +287,14 @@ def _changes(module: Object, history: History) -> str | None:
 
 def _sometimes_unused(module: Object, run: Interpreter) -> bool:
     """Whether a part that trains is called under a condition within forward."""
-    if module.cls is None:
-        return False
-    found = module.cls.find("forward")
+    return any(True for _ in branches(module, run))
+
+
+def branches(module: Object, run: Interpreter) -> Iterator[ast.If]:
+    """Conditions within forward that decide which parts of a module run, and may change from step to step."""
+    found = module.cls.find("forward") if module.cls is not None else None
     if found is None:
-        return False
+        return
     names = {
         name
         for name, value in module.attributes.items()
@@ -303,8 +309,7 @@ def _sometimes_unused(module: Object, run: Interpreter) -> bool:
                 called = [_called_parts(block, names, run) for block in (branch.body, branch.orelse)]
                 left = any(isinstance(n, (ast.Continue, ast.Return)) for s in branch.body for n in ast.walk(s))
                 if called[0] != called[1] or left and names:
-                    return True
-    return False
+                    yield branch
 
 
 def _called_parts(block: list[ast.stmt], names: set[str], run: Interpreter) -> set[str]:
@@ -349,12 +354,12 @@ def _wrapping(module: Object, run: Interpreter, history: History) -> Wrapping | 
     placed = chosen or alias
     if placed is None:
         return None
-    found = _at(placed, use)
+    found = at(placed, use)
     frozen = [e for e in _freezes(module, history) if placed.order < e.order < first and e.function == placed.function]
     if frozen and frozen[-1].source is found.source:  # what is frozen by then, the wrapper leaves alone
         statement = found.source.statement(frozen[-1].node)
         loops = [a for a in found.source.ancestors(statement) if isinstance(a, (ast.For, ast.While))]
-        statement = _after_conditions(found.source, loops[-1] if loops else statement, use)
+        statement = after_conditions(found.source, loops[-1] if loops else statement, use)
         if use is None or not within(use, frozenset([statement])):
             return Wrapping(found.source, statement, found.target, None)
     return found
@@ -366,7 +371,7 @@ def _freezes(module: Object, history: History) -> list[Event]:
     return [events[order] for order in sorted(events)]
 
 
-def _at(event: Event, use: Event | None) -> Wrapping:
+def at(event: Event, use: Event | None) -> Wrapping:
     """The place that an event names."""
     source = event.source
     if event.kind == "bind_part":
@@ -377,16 +382,16 @@ def _at(event: Event, use: Event | None) -> Wrapping:
         target = event.node.func.value
         while isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
             target = target.func.value
-        return Wrapping(source, _after_conditions(source, source.statement(event.node), use), target, None)
+        return Wrapping(source, after_conditions(source, source.statement(event.node), use), target, None)
     assert isinstance(event.node, (ast.Assign, ast.AnnAssign))
     target = event.node.targets[-1] if isinstance(event.node, ast.Assign) else event.node.target
-    statement = _after_conditions(source, event.node, use)
+    statement = after_conditions(source, event.node, use)
     if statement is not event.node or isinstance(event.node.value, ast.IfExp):
         return Wrapping(source, statement, target, None)
     return Wrapping(source, event.node, target, event.node.value)
 
 
-def _after_conditions(source: Source, statement: ast.stmt, use: Event | None) -> ast.stmt:
+def after_conditions(source: Source, statement: ast.stmt, use: Event | None) -> ast.stmt:
     """A model moved `if use_cuda:` is wrapped after that, unless it is also used in there."""
     parent = source.parents.get(statement)
     while isinstance(parent, (ast.If, ast.Try)) and not _is_main_guard(parent):

@@ -37,13 +37,24 @@ def writes(run: Interpreter, prepared: frozenset[ast.AST]) -> tuple[list[Site], 
             if event.kind == "mkdir" and _may_exist(node) or event.kind == "tracker" and not _needs_guard(event):
                 continue
             statement = source.statement(node)
-            if isinstance(statement, ast.Expr):
+            if isinstance(statement, ast.Expr) and not _is_quiet_file(source, node, run):
                 statement = _check_then_make(source, statement) if event.kind == "mkdir" else statement
                 guards.setdefault(statement, Site(source, statement))
     return _outermost(guards.values(), opens), list(opens.values())
 
 
-def opened(guards: list[Site], opens: list[Site], reduced: Mapping[ast.expr, Source]) -> tuple[list[Site], list[Site]]:
+def _is_quiet_file(source: Source, node: ast.AST, run: Interpreter) -> bool:
+    """Whether a call writes into a file that `with` opens on the null device but for rank 0."""
+    names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    for ancestor in source.ancestors(node):
+        for item in ancestor.items if isinstance(ancestor, ast.With) else ():
+            if isinstance(item.optional_vars, ast.Name) and item.optional_vars.id in names:
+                if isinstance(item.context_expr, ast.Call) and is_chosen_by_rank(item.context_expr, run):
+                    return True
+    return False
+
+
+def opened(guards: list[Site], opens: list[Site], reduced: Mapping[ast.AST, Source]) -> tuple[list[Site], list[Site]]:
     """Guards, without those around an expression that all ranks must compute in there, since it uses names that are
     bound in there: their files are opened on all ranks instead, on the null device but for rank 0."""
     kept, more = [], list(opens)

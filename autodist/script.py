@@ -44,7 +44,9 @@ class Model:
     """A module that an optimizer trains. ``bypassed`` if gradients flow past its ``forward``, or in a pattern that
     DistributedDataParallel does not synchronise; then gradients are averaged explicitly. ``data_parallel`` wrappers are
     replaced; those that only several devices would get are
-    ``dropped``. ``alternatives`` are other modules that the same place may hold."""
+    ``dropped``. ``alternatives`` are other modules that the same place may hold. ``units`` name, as attributes of
+    the model, the parts that FSDP shards by themselves (with a ``*`` if it is a list of them), ``methods`` those that
+    run its layers besides `forward`; ``sharded`` if the script itself does so."""
 
     object: Object
     wrapping: Wrapping | None
@@ -55,6 +57,9 @@ class Model:
     data_parallel: tuple[Site, ...]
     dropped: tuple[Site, ...] = ()
     alternatives: tuple[Object, ...] = ()
+    units: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    sharded: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,30 @@ class Reduction:
     hoist: ast.stmt | None = None
     after: ast.stmt | None = None
     switch: str | None = None
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Where a script meets the shards of a model: whole tensors are written to and read from files.
+
+    ``saves`` are calls that write a checkpoint, ``model_loads`` and ``optimizer_loads`` state dicts that are loaded,
+    with the name of what loads them, ``reads`` expressions for a parameter that is looked at as a whole, ``norms``
+    calls that return a norm over all shards, ``forwards`` names of `forward` called past the model itself,
+    ``inferences`` names of `torch.inference_mode`, ``wrappers`` accesses to the model inside a wrapper that goes.
+    ``hoists`` are collectives inside a statement that rank 0 runs alone, each with that statement, ``formats`` memory
+    formats that a model is moved to.
+    """
+
+    saves: tuple[Site, ...] = ()
+    model_loads: tuple[tuple[Site, str], ...] = ()
+    optimizer_loads: tuple[tuple[Site, str], ...] = ()
+    reads: tuple[Site, ...] = ()
+    norms: tuple[Site, ...] = ()
+    forwards: tuple[Site, ...] = ()
+    inferences: tuple[Site, ...] = ()
+    wrappers: tuple[Site, ...] = ()
+    hoists: tuple[tuple[Site, ast.stmt], ...] = ()
+    formats: tuple[Site, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -185,6 +214,7 @@ class TrainingScript:
     hidden_devices: tuple[Site, ...] = ()
     set_devices: tuple[Site, ...] = ()
     concerns: tuple[Concern, ...] = ()
+    shards: Shards = Shards()
 
     @property
     def trains(self) -> bool:

@@ -163,9 +163,10 @@ class Stream:
 
 @dataclass(frozen=True)
 class Parameters:
-    """The parameters of a module, or some of them."""
+    """The parameters of a module, or some of them; ``named`` if each comes with its name."""
 
     module: Thing
+    named: bool = False
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,17 @@ def divisible(size: str, d: str) -> str:
     return f'assert {size} % {d}.get_world_size() == 0, "the batch must divide by the number of ranks"\n'
 
 
+def synchronised(context: Context, source: Source, target: str) -> tuple[str, Planned]:
+    """Lines that give a model batch statistics over all ranks."""
+    nn, nn_import = imported(context, source, "torch.nn", "nn")
+    torch, torch_import = imported(context, source, "torch")
+    code = (
+        f"if {torch}.cuda.is_available():  # batch statistics over all ranks; there is no CPU version\n"
+        f"    {target} = {nn}.SyncBatchNorm.convert_sync_batchnorm({target})\n"
+    )
+    return code, (*nn_import, *torch_import)
+
+
 __all__ = [
     "AddImport",
     "Planned",
@@ -90,4 +101,5 @@ __all__ = [
     "member",
     "planned",
     "simple",
+    "synchronised",
 ]

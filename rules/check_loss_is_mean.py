@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, Strategy, rule
+from autodist.rule import Context, Example, Finding, rule
 from autodist.script import TrainingScript
 
 EXAMPLES = [
@@ -68,7 +68,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD602", Strategy.DDP)
+@rule("AD602")
 def check_loss_is_mean(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Say where averaging gradients is not exact.
 

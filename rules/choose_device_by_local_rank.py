@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import RemoveStatement, ReplaceExpr
-from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
 from ._preamble import planned
@@ -113,7 +113,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD102", Strategy.DDP)
+@rule("AD102")
 def choose_device_by_local_rank(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Give each rank its own device instead of a fixed one.
 

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import Guard, InsertAfter, InsertBefore
-from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
 from ._preamble import dist, planned
@@ -130,7 +130,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD303", Strategy.DDP)
+@rule("AD303")
 def download_on_rank_zero_first(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Let rank 0 download, then the others read.
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autodist.edits import InsertBefore
-from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
 from ._preamble import Planned, defined, dist, imported, planned
@@ -167,7 +167,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD101", Strategy.DDP)
+@rule("AD101")
 def join_process_group(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Join the process group before anything that must happen once, or alike, on all ranks.
 

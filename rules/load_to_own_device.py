@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autodist.edits import SetArgument
-from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
 from ._preamble import planned
@@ -111,7 +111,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD305", Strategy.DDP)
+@rule("AD305")
 def load_to_own_device(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Load checkpoints to the rank's own device.
 

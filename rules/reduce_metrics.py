@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from autodist.edits import Edit, InsertAfter, InsertBefore, ReplaceExpr, WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 from autodist.spread import Spread
 
@@ -178,7 +178,7 @@ def gather_rows(rows):
 }
 
 
-@rule("AD601", Strategy.DDP)
+@rule("AD601")
 def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Report and decide on what all ranks computed, not on one rank's share.
 

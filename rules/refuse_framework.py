@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, Strategy, rule
+from autodist.rule import Context, Example, Finding, rule
 from autodist.script import TrainingScript
 
 EXAMPLES = [
@@ -121,7 +121,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD903", Strategy.DDP)
+@rule("AD903")
 def refuse_framework(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Refuse a script whose training a framework owns.
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, Strategy, rule
+from autodist.rule import Context, Example, Finding, rule
 from autodist.script import TrainingScript
 
 EXAMPLES = [
@@ -107,7 +107,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD902", Strategy.DDP)
+@rule("AD902")
 def refuse_no_batches(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Refuse a script whose steps have no batch.
 

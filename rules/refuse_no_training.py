@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, Strategy, rule
+from autodist.rule import Context, Example, Finding, rule
 from autodist.script import TrainingScript
 
 EXAMPLES = [
@@ -47,7 +47,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD901", Strategy.DDP)
+@rule("AD901")
 def refuse_no_training(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Refuse a script that trains nothing.
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, Strategy, rule
+from autodist.rule import Context, Example, Finding, rule
 from autodist.script import TrainingScript
 
 EXAMPLES = [
@@ -111,7 +111,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD904", Strategy.DDP)
+@rule("AD904")
 def refuse_own_optimisation(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Refuse optimisation that gradients cannot be averaged for.
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, Strategy, rule
+from autodist.rule import Context, Example, Finding, rule
 from autodist.script import TrainingScript
 
 EXAMPLES = [
@@ -67,7 +67,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD906", Strategy.DDP)
+@rule("AD906")
 def refuse_pairwise_loss(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Refuse a loss over pairs of samples.
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, Strategy, rule
+from autodist.rule import Context, Example, Finding, rule
 from autodist.script import TrainingScript
 
 SCRIPT = """\
@@ -30,7 +30,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD905", Strategy.DDP)
+@rule("AD905")
 def refuse_too_large(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Refuse a script that is too large to be followed to its end.
 

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import InsertBefore
-from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import Loader, TrainingScript
 from autodist.source import Source
 from autodist.values import Object
@@ -122,7 +122,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD202", Strategy.DDP)
+@rule("AD202")
 def reshuffle_each_epoch(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Tell the sampler which epoch it is.
 

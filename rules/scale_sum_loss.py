@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autodist.edits import WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
 from ._preamble import dist, planned
@@ -69,7 +69,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD603", Strategy.DDP)
+@rule("AD603")
 def scale_sum_loss(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Keep the gradient of a loss that is a sum over samples.
 

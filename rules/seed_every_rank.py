@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autodist.edits import InsertBefore
-from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
 from ._preamble import Planned, imported, planned
@@ -119,7 +119,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD701", Strategy.DDP)
+@rule("AD701")
 def seed_every_rank(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Seed all ranks alike where the script does not.
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from autodist.config import BatchSize
 from autodist.edits import Edit, InsertBefore, RemoveArgument, ReplaceExpr, SetArgument, WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, Severity, Strategy, rule
+from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import Loader, TrainingScript
 from autodist.source import Source
 from autodist.values import NOTHING, Table
@@ -152,7 +152,7 @@ EXAMPLES = [
 UNEVEN = "data that do not divide by the number of ranks are filled up with up to N - 1 samples, seen twice"
 
 
-@rule("AD201", Strategy.DDP)
+@rule("AD201")
 def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Give each rank its share of every training batch.
 

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import Edit, InsertBefore, WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
 from ._preamble import argument, dist, divisible, planned, simple
@@ -106,7 +106,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD205", Strategy.DDP)
+@rule("AD205")
 def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Give each rank its share of batches that the script puts together itself.
 

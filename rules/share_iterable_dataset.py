@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import InsertBefore, WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
 from ._preamble import Planned, argument, defined, dist, divisible, imported, planned
@@ -119,7 +119,7 @@ class RankStream(torch.utils.data.IterableDataset):
 '''
 
 
-@rule("AD204", Strategy.DDP)
+@rule("AD204")
 def share_iterable_dataset(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Deal out the samples of a stream.
 

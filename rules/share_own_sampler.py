@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from autodist.config import BatchSize
 from autodist.edits import InsertBefore, WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
 from ._preamble import Planned, argument, defined, dist, divisible, imported, planned
@@ -180,7 +180,7 @@ class RankBatches(torch.utils.data.Sampler):
 '''
 
 
-@rule("AD203", Strategy.DDP)
+@rule("AD203")
 def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Keep the script's own sampler, and give each rank its share of what it draws.
 

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import SetArgument, WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
 from ._preamble import argument, dist, planned
@@ -158,7 +158,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD306", Strategy.DDP)
+@rule("AD306")
 def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Show one progress bar and start one tracked run.
 

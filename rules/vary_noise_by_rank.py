@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autodist.edits import InsertBefore
-from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
 from ._preamble import dist, imported, planned
@@ -73,7 +73,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD702", Strategy.DDP)
+@rule("AD702")
 def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Draw different noise on each rank.
 

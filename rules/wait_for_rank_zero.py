@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autodist.edits import InsertBefore
-from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
 from ._preamble import dist, planned
@@ -80,7 +80,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD304", Strategy.DDP)
+@rule("AD304")
 def wait_for_rank_zero(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Read a file only once rank 0 has written it.
 

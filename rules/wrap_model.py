@@ -9,7 +9,7 @@ from autodist.rule import Context, Example, Finding, Fix, Severity, Strategy, ru
 from autodist.script import Model, TrainingScript, Wrapping
 from autodist.source import Source
 
-from ._preamble import Planned, imported, member, planned
+from ._preamble import member, planned, synchronised
 
 EXAMPLES = [
     Example(
@@ -201,7 +201,7 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
         if model.batch_norm or wrapping.inside is None:
             code = f"{target} = {ddp}({target}{options})\n"
             if model.batch_norm:
-                lines, needed = _synchronised(context, source, target)
+                lines, needed = synchronised(context, source, target)
                 imports, code = (*imports, *needed), lines + code
             replaced = _lonely(model, wrapping.statement)
             edit = ReplaceStatement(wrapping.statement, code) if replaced else InsertAfter(wrapping.statement, code)
@@ -251,7 +251,7 @@ def _replaced(model: Model, context: Context) -> Iterator[Finding]:
         else:
             assert isinstance(statement, ast.Assign)
             target = source.code(statement.targets[0])
-            code, imports = _synchronised(context, source, target)
+            code, imports = synchronised(context, source, target)
             after = InsertAfter(statement, f"{code}{target} = {ddp}({target})\n")
             fix = Fix((*ddp_import, *imports, *planned(source, ReplaceExpr(site.node, inner), after)))
         yield Finding(source, site.node, "DataParallel uses the devices of one process", fix)
@@ -265,14 +265,3 @@ def _moved(source: Source, node: ast.expr) -> ast.expr:
         if isinstance(call, ast.Call) and call.func is parent:
             return _moved(source, call)
     return node
-
-
-def _synchronised(context: Context, source: Source, target: str) -> tuple[str, Planned]:
-    """Lines that give a model batch statistics over all ranks."""
-    nn, nn_import = imported(context, source, "torch.nn", "nn")
-    torch, torch_import = imported(context, source, "torch")
-    code = (
-        f"if {torch}.cuda.is_available():  # batch statistics over all ranks; there is no CPU version\n"
-        f"    {target} = {nn}.SyncBatchNorm.convert_sync_batchnorm({target})\n"
-    )
-    return code, (*nn_import, *torch_import)

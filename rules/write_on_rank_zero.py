@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import Guard, ReplaceExpr, WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import Site, TrainingScript
 from autodist.values import External
 
@@ -126,7 +126,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD301", Strategy.DDP)
+@rule("AD301")
 def write_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Write each file once, from rank 0.
 

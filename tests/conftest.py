@@ -33,7 +33,9 @@ torch.save(model.state_dict(), "model.pt")  # keep me
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--update`` rewrites the goldens instead of comparing with them."""
-    parser.addoption("--update", action="store_true", help="rewrite fixtures/*/ddp from what the converter writes now")
+    parser.addoption(
+        "--update", action="store_true", help="rewrite fixtures/*/ddp and fsdp from what the converter writes now"
+    )
 
 
 @pytest.fixture

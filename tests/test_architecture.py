@@ -20,6 +20,8 @@ LAYERS = """
     convert | launch
     registry | suppress
     analyze
+    shards | unshardable
+    sharding
     escapes | models | launchers
     regions
     interpreter

@@ -40,9 +40,10 @@ def content(result: Result, folder: Path) -> dict[str, bytes]:
     return {**files, "diagnostics.txt": lines(result).encode()}
 
 
-def settings(case: Path) -> dict[str, Any]:
-    """What fixture.toml says."""
-    return tomllib.loads((case / "fixture.toml").read_text(encoding="utf-8"))
+def settings(case: Path, strategy: Strategy = Strategy.DDP) -> dict[str, Any]:
+    """What fixture.toml says; a table named after a strategy overrides the rest."""
+    table = tomllib.loads((case / "fixture.toml").read_text(encoding="utf-8"))
+    return {**table, **table.get(strategy.value, {})}
 
 
 def lines(result: Result) -> str:
@@ -70,7 +71,7 @@ def test_golden(case: Path, strategy: Strategy, request: pytest.FixtureRequest) 
 @pytest.mark.parametrize(("case", "strategy"), MATRIX)
 def test_outcome(case: Path, strategy: Strategy) -> None:
     """A fixture is converted, or left to a person: refused, converted with a warning, or already distributed."""
-    fixture = settings(case)
+    fixture = settings(case, strategy)
     result = converted(case / "before", fixture["entry"], strategy)
     outcome = "equal" if result.changed and not result.needs_person else "refused"
     assert outcome in (fixture["expect"], *fixture.get("accept", [])), lines(result)
@@ -84,6 +85,8 @@ def test_converting_twice_changes_nothing(case: Path, strategy: Strategy) -> Non
         assert not result.changed, lines(result)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "fixtures").glob("*/ddp/**/*.py")), ids=lambda path: path.parts[-3])
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "fixtures").glob("*/[df]*dp/**/*.py")), ids=lambda path: "-".join(path.parts[-3:])
+)
 def test_golden_is_python_3_10(path: Path) -> None:
     ast.parse(path.read_bytes(), feature_version=(3, 10))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from autodist.edits import AddImport
@@ -23,10 +23,26 @@ class Place:
     """With a blank line between it and the statement."""
 
 
-def import_code(edit: AddImport) -> str:
-    """The statement that ``edit`` stands for."""
-    code = f"import {edit.module}" if edit.name is None else f"from {edit.module} import {edit.name}"
-    return code if edit.alias in (None, edit.name or edit.module) else f"{code} as {edit.alias}"
+def import_code(edit: AddImport, *more: AddImport) -> str:
+    """The statement that the edits stand for; ``more`` name other members of the same module."""
+    if edit.name is None:
+        return f"import {_renamed(edit.module, edit.alias)}"
+    return f"from {edit.module} import {', '.join(_renamed(each.name or '', each.alias) for each in (edit, *more))}"
+
+
+def _renamed(name: str, alias: str | None) -> str:
+    return name if alias in (None, name) else f"{name} as {alias}"
+
+
+def statements(edits: Iterable[AddImport]) -> list[list[AddImport]]:
+    """The edits in the order in which they are written, members of one module together."""
+    found: list[list[AddImport]] = []
+    for edit in sorted(edits, key=sort_key):
+        if found and edit.name is not None and found[-1][0].name is not None and found[-1][0].module == edit.module:
+            found[-1].append(edit)
+        else:
+            found.append([edit])
+    return found
 
 
 def prelude(tree: ast.Module) -> list[ast.stmt]:

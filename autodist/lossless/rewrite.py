@@ -146,11 +146,11 @@ class _Rewriter(Rebuilder):
 
     def _register_imports(self, edits: Sequence[AddImport]) -> None:
         """Sort the imports that end up in one place."""
-        for edit in sorted(edits, key=prelude.sort_key):
-            if prelude.is_present(self._source.tree, edit):
-                continue
+        missing = [edit for edit in edits if not prelude.is_present(self._source.tree, edit)]
+        for same in prelude.statements(missing):
+            edit = same[0]
             where = prelude.place(self._source.tree, edit)
-            code = prelude.import_code(edit)
+            code = prelude.import_code(*same)
             if where.statement is None:
                 module = self._find(edit, edit.anchor)
                 self._layout.blocks.setdefault(module, BlockEdits()).imports.append(code)

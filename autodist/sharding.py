@@ -1,0 +1,317 @@
+"""How models are sharded by FSDP: after which statement, in which units, and with which methods."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from autodist.interpreter import GROWS, Event, Interpreter
+from autodist.models import at, optimized_by, parts, unwrapped
+from autodist.regions import within
+from autodist.script import Model, Wrapping
+from autodist.values import NOTHING, Function, Items, Object, Parameters, Path_, Table, Thing, Value
+
+Keys = frozenset[tuple[int, Path_]]
+
+CONTAINERS = frozenset(["torch.nn.ModuleList", "torch.nn.Sequential", "torch.nn.ModuleDict"])
+CONFIGURING = frozenset(
+    "parameters named_parameters train eval modules children state_dict load_state_dict requires_grad_ in_features "
+    "out_features numel weight".split()
+)
+LAYERS = {
+    "torch.nn.TransformerEncoder": ("*layers",),
+    "torch.nn.TransformerDecoder": ("*layers",),
+    "torch.nn.Transformer": ("*encoder.layers", "*decoder.layers"),
+}
+
+
+# -------------------------------------------------------------------- models
+
+
+def sharded(models: Iterable[Model], run: Interpreter) -> list[Model]:
+    """The models, each with the place and the units to shard it in, and with those copies of them that go along."""
+    found = [_sharded(model, run) for model in models]
+    copies = [copy for model in found for copy in _copies(model, run)]
+    return found + [copy for copy in copies if all(copy.object is not model.object for model in found)]
+
+
+def _sharded(model: Model, run: Interpreter) -> Model:
+    if model.wrapped:
+        return model
+    return replace(
+        model,
+        wrapping=_place(model.object, run),
+        bypassed=None,
+        sometimes_unused=False,
+        units=tuple(units(model.object, run)),
+        methods=tuple(_methods(model.object, run)),
+    )
+
+
+def keys(things: Iterable[Thing]) -> Keys:
+    """What tells the objects among some things from others, in every run of the interpreter."""
+    return frozenset(t.key for t in things if isinstance(t, Object))
+
+
+def _holds(value: Value, module: Object) -> bool:
+    return module.key in keys(unwrapped(value))
+
+
+def _copies(model: Model, run: Interpreter) -> Iterator[Model]:
+    """Copies of a model that are made before it is sharded: a teacher or running average follows its weights."""
+    first = start(model.object, run)
+    for event in run.of("copy"):
+        if event.order < first and _holds(event.value, model.object):
+            for thing in event.detail.things:
+                if isinstance(thing, Object):
+                    place = _place(thing, run, first)
+                    methods = tuple(_methods(thing, run))
+                    yield replace(
+                        model,
+                        object=thing,
+                        wrapping=place,
+                        data_parallel=(),
+                        dropped=(),
+                        alternatives=(),
+                        methods=methods,
+                    )
+
+
+def start(module: Object, run: Interpreter) -> int:
+    """When the parameters of a module are first used or handed to an optimizer; it is sharded before that."""
+    first = _first(module, run)
+    return first.order if first is not None else len(run.events)
+
+
+def starts(run: Interpreter, models: Iterable[Model]) -> dict[tuple[int, Path_], int]:
+    """When each model is sharded, by its key."""
+    return {model.object.key: start(model.object, run) for model in models}
+
+
+def _first(module: Object, run: Interpreter) -> Event | None:
+    members = keys(parts(module))
+    kinds = ("forward", "model_method", "optimizer")
+    for event in sorted((e for kind in kinds for e in run.of(kind)), key=lambda e: e.order):
+        if event.kind == "forward" and members & keys(unwrapped(event.value)):
+            return event
+        if event.kind == "model_method" and _holds(event.value, module) and runs_layers(module, _method(event)):
+            return event
+        if event.kind == "optimizer":
+            for optimizer in event.value.objects("optimizer"):
+                if any(each.key in members or module.key in keys(parts(each)) for each in optimized_by(optimizer)):
+                    return event
+    return None
+
+
+def _place(module: Object, run: Interpreter, before: int | None = None) -> Wrapping | None:
+    """As late as possible before the first use: what is loaded, initialised or frozen by then is whole."""
+    use = _first(module, run)
+    first = before if before is not None else use.order if use is not None else len(run.events)
+    chosen: Event | None = None
+    for event in sorted((*run.of("bind"), *run.of("bind_part")), key=lambda e: e.order):
+        if event.order < first and not event.inside_forward and _holds(event.value, module):
+            chosen = event
+    if chosen is None:
+        return None
+    use = use or next((e for e in run.events if e.order == before), None)
+    found = at(chosen, use)
+    block = found.source.block(found.statement)
+    target = ast.dump(_loaded(found.target))
+    stop = {run.events[first].node} if first < len(run.events) else set()
+    statement = found.statement
+    for later in block[block.index(found.statement) + 1 :]:
+        if first < len(run.events) and (later in stop or within(run.events[first], frozenset([later]))):
+            break
+        if _keeps_parameters(later, run):
+            break
+        if isinstance(later, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Return)):
+            continue
+        if any(isinstance(n, (ast.Name, ast.Attribute)) and ast.dump(_loaded(n)) == target for n in ast.walk(later)):
+            statement = later
+    return Wrapping(found.source, statement, found.target, None)
+
+
+def _keeps_parameters(statement: ast.stmt, run: Interpreter) -> bool:
+    """Whether parameters are put into a variable or list, from where an optimizer may take them: sharding replaces
+    them."""
+    for node in ast.walk(statement):
+        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and node.value is not None:
+            kept: ast.expr | None = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in GROWS:
+            kept = node.args[-1] if node.args else None
+        else:
+            continue
+        if kept is not None and _holds_parameters(run.values.get(kept, NOTHING)):
+            return True
+    return False
+
+
+def _holds_parameters(value: Value, depth: int = 5) -> bool:
+    for thing in value.things if depth else ():
+        if isinstance(thing, Parameters):
+            return True
+        inner = [*thing.parts, thing.element] if isinstance(thing, Items) else []
+        inner += [*thing.entries.values(), thing.element] if isinstance(thing, Table) else []
+        if any(_holds_parameters(each, depth - 1) for each in inner):
+            return True
+    return False
+
+
+def _loaded(node: ast.expr) -> ast.expr:
+    """A name or attribute as it is written where it is read."""
+    match node:
+        case ast.Name(id=name):
+            return ast.Name(name, ast.Load())
+        case ast.Attribute(value=value, attr=attr):
+            return ast.Attribute(_loaded(value), attr, ast.Load())
+    return node
+
+
+# -------------------------------------------------------------------- units
+
+
+def units(module: Object, run: Interpreter) -> Iterator[str]:
+    """The repeated blocks of a model, as attributes of it; lists of blocks begin with a ``*``."""
+    lists = list(_lists(module, "", run, 4))
+    yield from lists or _alike(module, run)
+
+
+def _lists(module: Object, path: str, run: Interpreter, depth: int) -> Iterator[str]:
+    """Lists of like blocks, the outermost ones."""
+    name = module.name if module.cls is None else ""
+    if name in LAYERS:
+        yield from (f"*{path}.{each[1:]}".replace("*.", "*") for each in LAYERS[name])
+        return
+    if name in CONTAINERS:
+        if _is_blocks(_elements(module), run):
+            yield f"*{path}" + (".values()" if name.endswith("ModuleDict") else "")
+        return
+    if module.cls is None or depth == 0:
+        return
+    for attribute, value in module.attributes.items():
+        for thing in _modules(value):
+            yield from _lists(thing, f"{path}.{attribute}" if path else attribute, run, depth - 1)
+
+
+def _alike(module: Object, run: Interpreter) -> Iterator[str]:
+    """Attributes that hold blocks of one class, as in `self.down1 = Down(); self.down2 = Down()`."""
+    names: dict[object, list[str]] = {}
+    for attribute, value in module.attributes.items() if module.cls is not None else ():
+        for thing in _modules(value):
+            if thing.cls is not None and _holds_layers(thing) and _is_called(thing, run):
+                names.setdefault(thing.cls, []).append(attribute)
+    yield from (name for group in names.values() if len(group) > 1 for name in group)
+
+
+def _modules(value: Value) -> list[Object]:
+    return [t for t in value.things if isinstance(t, Object) and "module" in t.roles and "loss" not in t.roles]
+
+
+def _elements(container: Object) -> list[Object]:
+    """The modules in a list, in any order."""
+    found: list[Object] = []
+    pending = list(container.args)
+    seen: set[int] = set()
+    while pending:
+        for thing in pending.pop().things:
+            if isinstance(thing, Object) and "module" in thing.roles and thing not in found:
+                found.append(thing)
+            elif isinstance(thing, Items) and id(thing) not in seen:
+                seen.add(id(thing))
+                pending += [*thing.parts, thing.element]
+    return found
+
+
+def _is_blocks(elements: list[Object], run: Interpreter) -> bool:
+    """Whether a list holds several blocks of one kind, each with layers in it, that are called one by one."""
+    kinds: dict[object, int] = {}
+    for each in elements:
+        if not _is_called(each, run):
+            return False
+        if _holds_layers(each):
+            kind = each.cls or each.name
+            kinds[kind] = kinds.get(kind, 0) + (2 if _is_repeated(each) else 1)
+    return any(count > 1 for count in kinds.values())
+
+
+def _is_repeated(module: Object) -> bool:
+    """Whether one expression makes several, in a loop or comprehension."""
+    loops = (ast.ListComp, ast.GeneratorExp, ast.DictComp, ast.For, ast.While)
+    for ancestor in module.source.ancestors(module.node):
+        if isinstance(ancestor, loops):
+            return True
+        if isinstance(ancestor, (ast.FunctionDef, ast.ClassDef)):
+            return False
+    return False
+
+
+def _holds_layers(module: Object) -> bool:
+    if module.cls is None:
+        return module.name.endswith(("EncoderLayer", "DecoderLayer")) or (
+            module.name in CONTAINERS and len(_elements(module)) > 1
+        )
+    return len(parts(module)) > 1
+
+
+def _is_called(module: Object, run: Interpreter) -> bool:
+    """Whether a block runs as a whole, by its forward alone."""
+    if module.cls is None:
+        return True
+    found = module.cls.find("forward")
+    runs = found is not None and any(getattr(t, "node", None) in run.executed for t in found[1].things)
+    return runs and not any(
+        e.kind == "model_method" and _holds(e.value, module) and (e.function is None or e.function.owner is not module)
+        for e in run.events
+    )
+
+
+# -------------------------------------------------------------------- methods
+
+
+def _methods(module: Object, run: Interpreter) -> Iterator[str]:
+    """Methods that run layers of the model and are called besides its forward."""
+    seen: set[str] = set()
+    for event in run.of("model_method"):
+        if event.inside_forward or not _holds(event.value, module):
+            continue
+        if event.function is not None and event.function.owner is module:
+            continue  # called by another method of the model
+        name = _method(event)
+        if name and name not in seen and runs_layers(module, name):
+            seen.add(name)
+            yield name
+
+
+def _method(event: Event) -> str:
+    """The name of the method that an event calls."""
+    return (
+        event.node.func.attr if isinstance(event.node, ast.Call) and isinstance(event.node.func, ast.Attribute) else ""
+    )
+
+
+def runs_layers(module: Object, name: str, depth: int = 4) -> bool:
+    """Whether a method calls layers of the model itself, rather than the model or nothing of it."""
+    found = module.cls.find(name) if module.cls is not None else None
+    if found is None or depth == 0:
+        return False
+    for thing in found[1].things:
+        node = thing.node if isinstance(thing, Function) else None
+        for each in ast.walk(node) if node is not None else ():
+            if not isinstance(each, ast.Attribute) or not isinstance(each.value, ast.Name) or each.value.id != "self":
+                continue
+            value = module.attributes.get(each.attr, NOTHING)
+            held = any(isinstance(t, Object) and t.roles & {"module", "parameter", "batch_norm"} for t in value.things)
+            held = held and not any(isinstance(t, Object) and "loss" in t.roles for t in value.things)
+            if held and not _only_configures(each, thing):
+                return True
+            if each.attr == "forward" or (each.attr != name and runs_layers(module, each.attr, depth - 1)):
+                return True
+    return False
+
+
+def _only_configures(node: ast.Attribute, thing: Thing) -> bool:
+    """`self.encoder.parameters()`, `self.fc.weight.numel()`, `self.net.eval()`"""
+    assert isinstance(thing, Function)
+    parent = thing.source.parents.get(node)
+    return isinstance(parent, ast.Attribute) and parent.attr in CONFIGURING

@@ -1,0 +1,266 @@
+"""Where a script meets the shards of its models, and means whole tensors."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+
+from autodist.interpreter import Event, Interpreter
+from autodist.models import optimized_by, parts, unwrapped
+from autodist.script import Model, Shards, Site
+from autodist.sharding import Keys, keys, starts
+from autodist.source import Source
+from autodist.values import NOTHING, External, Object, Parameters, Wrapped
+
+READS = frozenset("norm std var numpy tolist item histc quantile median".split())
+"""What gives the value of a shard, or nothing, instead of that of the whole tensor."""
+
+KEEPING = frozenset("detach cpu clone float double abs".split())
+STATES = ("model_state_dict", "optimizer_state_dict")
+
+
+def shards(run: Interpreter, models: list[Model]) -> Shards:
+    """Where the script meets shards where it means whole tensors."""
+    ours = frozenset(part.key for model in models if not model.wrapped for part in parts(model.object))
+    if any(model.wrapped and not model.sharded for model in models):
+        return Shards()
+    begun = starts(run, models)
+    first = min(begun.values(), default=0)
+    saves = [
+        e
+        for e in run.of("save")
+        if e.order > first and not e.on_one_rank and _is_torch_save(e, run) and _may_hold_shards(e, run)
+    ]
+    return Shards(
+        saves=tuple(_unique(Site(e.source, e.node) for e in saves)),
+        model_loads=tuple(_loads(run, models, ours, begun)),
+        optimizer_loads=tuple(_optimizer_loads(run, ours)),
+        reads=tuple(_reads(run, ours)),
+        norms=tuple(_norms(run)),
+        forwards=tuple(_forwards(run, models)),
+        inferences=tuple(_inferences(run)),
+        wrappers=tuple(_wrappers(run, models)),
+        formats=tuple(_formats(run, ours)),
+    )
+
+
+def _unique(sites: Iterable[Site]) -> list[Site]:
+    return list({site.node: site for site in sites}.values())
+
+
+def _is_torch_save(event: Event, run: Interpreter) -> bool:
+    if not isinstance(event.node, ast.Call) or len(event.node.args) < 2:
+        return False
+    names = {t.name for t in run.values.get(event.node.func, NOTHING).things if isinstance(t, External)}
+    return "torch.save" in names
+
+
+def _may_hold_shards(event: Event, run: Interpreter) -> bool:
+    """Whether a checkpoint may hold parameters: anything but samples and what is computed from them."""
+    assert isinstance(event.node, ast.Call)
+    node = event.node.args[0]
+    value = run.values.get(node, NOTHING)
+    sliced = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
+    tensor = sliced or isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in KEEPING
+    if tensor and not any(isinstance(t, Parameters) for t in value.things):
+        return False
+    return not value.spread.is_local
+
+
+def _loads(
+    run: Interpreter, models: list[Model], ours: Keys, begun: Mapping[object, int]
+) -> Iterator[tuple[Site, str]]:
+    """State dicts that a model loads after it was sharded."""
+    seen: set[ast.AST] = set()
+    owners = {part.key: model for model in models for part in parts(model.object)}
+    for event in run.of("model_load_state_dict"):
+        if event.node in seen or not isinstance(event.node, ast.Call):
+            continue
+        seen.add(event.node)
+        loading = [owners[key] for key in keys(unwrapped(event.value)) & ours]
+        if not loading or all(event.order < begun[m.object.key] for m in loading) or not event.node.args:
+            continue
+        assert isinstance(event.node.func, ast.Attribute)
+        yield Site(event.source, event.node.args[0]), event.source.code(event.node.func.value)
+
+
+def _optimizer_loads(run: Interpreter, ours: Keys) -> Iterator[tuple[Site, str]]:
+    seen: set[ast.AST] = set()
+    for event in run.of("optimizer_load_state_dict"):
+        if event.node in seen or not isinstance(event.node, ast.Call):
+            continue
+        seen.add(event.node)
+        held = [m for t in event.value.objects("optimizer") for m in optimized_by(t)]
+        if any(part.key in ours for m in held for part in parts(m)) and event.node.args:
+            assert isinstance(event.node.func, ast.Attribute)
+            yield Site(event.source, event.node.args[0]), event.source.code(event.node.func.value)
+
+
+def _reads(run: Interpreter, ours: Keys) -> Iterator[Site]:
+    """Parameters and gradients that are looked at as whole tensors."""
+    seen: set[ast.AST] = set()
+    for node in run.values:
+        if not isinstance(node, ast.Call):
+            continue
+        source = run.sources[node]
+        if isinstance(node.func, ast.Attribute) and node.func.attr in READS:
+            start: ast.expr | None = node.func.value
+        elif node.args and any(
+            isinstance(t, External)
+            and t.name.startswith("torch.")
+            and t.name.rpartition(".")[2] in (*READS, "vector_norm")
+            for t in run.values.get(node.func, NOTHING).things
+        ):
+            start = node.args[0]
+        else:
+            continue
+        assert start is not None
+        root, cut = _root(start, run, ours)
+        if root is None or root in seen or not (cut or _is_reported(node, source)):
+            continue
+        seen.add(root)
+        yield Site(source, root)
+
+
+def _root(node: ast.expr, run: Interpreter, ours: Keys) -> tuple[ast.expr | None, bool]:
+    """The parameter (with its `.data` or `.grad`) that an expression is computed from, and whether gradients stop."""
+    cut = False
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in KEEPING:
+        cut = cut or node.func.attr == "detach"
+        node = node.func.value
+    root = node
+    while isinstance(node, ast.Attribute) and node.attr in ("data", "grad"):
+        cut, node = True, node.value
+    return (root, cut) if _is_parameter(node, run, ours) else (None, False)
+
+
+def _is_parameter(node: ast.expr, run: Interpreter, ours: Keys) -> bool:
+    if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+        return False
+    for thing in run.values.get(node, NOTHING).things:
+        if isinstance(thing, Parameters):
+            module = thing.module.module if isinstance(thing.module, Wrapped) else thing.module
+            return isinstance(module, Object) and module.key in ours
+    if isinstance(node, ast.Subscript):
+        return _is_parameter(node.value, run, ours)
+    if isinstance(node, ast.Attribute) and node.attr in ("weight", "bias"):
+        return any(isinstance(t, Object) and t.key in ours for t in unwrapped(run.values.get(node.value, NOTHING)))
+    return False
+
+
+def _is_reported(node: ast.expr, source: Source) -> bool:
+    """Whether a value leaves the computation: `.item()`, `float(...)`, a format."""
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("item", "tolist", "numpy")
+    ):
+        return True
+    parent = source.parents.get(node)
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in ("item", "tolist", "numpy", "detach")
+    return isinstance(parent, (ast.FormattedValue, ast.Call))
+
+
+def _norms(run: Interpreter) -> Iterator[Site]:
+    """Clipping whose result, the norm of the gradients, is used."""
+    for event in run.of("clip"):
+        if isinstance(event.node, ast.Call):
+            name = event.node.func.attr if isinstance(event.node.func, ast.Attribute) else ast.unparse(event.node.func)
+            parent = event.source.parents.get(event.node)
+            whole = isinstance(parent, ast.Attribute) and parent.attr == "full_tensor"
+            if "norm" in name and not isinstance(parent, ast.Expr) and not whole:
+                yield Site(event.source, event.node)
+
+
+def _forwards(run: Interpreter, models: list[Model]) -> Iterator[Site]:
+    """`model.forward`, called directly: past the hooks that gather the parameters."""
+    keys = {model.object.key for model in models}
+    for event in run.of("forward"):
+        if isinstance(event.node, ast.Call) and isinstance(event.node.func, ast.Attribute):
+            if event.node.func.attr == "forward" and any(
+                isinstance(t, Object) and t.key in keys for t in unwrapped(event.value)
+            ):
+                yield Site(event.source, event.node.func)
+
+
+def _formats(run: Interpreter, ours: Keys) -> Iterator[Site]:
+    """`model.to(memory_format=torch.channels_last)`"""
+    for event in run.of("move"):
+        if isinstance(event.node, ast.Call) and ours & keys(unwrapped(event.value)):
+            for keyword in event.node.keywords:
+                things = run.values.get(keyword.value, NOTHING).things
+                if keyword.arg == "memory_format" and any(
+                    isinstance(t, External) and "channels_last" in t.name for t in things
+                ):
+                    yield Site(event.source, keyword.value)
+
+
+def _inferences(run: Interpreter) -> Iterator[Site]:
+    for node, value in run.values.items():
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            if any(isinstance(t, External) and t.name == "torch.inference_mode" for t in value.things):
+                yield Site(run.sources[node], node)
+
+
+def _wrappers(run: Interpreter, models: list[Model]) -> Iterator[Site]:
+    """`model.module`, where the wrapper goes."""
+    ours = {model.object.key for model in models if model.data_parallel or model.dropped}
+    for node in run.values:
+        if isinstance(node, ast.Attribute) and node.attr == "module" and isinstance(node.ctx, ast.Load):
+            base = run.values.get(node.value, NOTHING)
+            if any(isinstance(t, Object) and t.key in ours and "module" not in t.attributes for t in base.things):
+                yield Site(run.sources[node], node)
+
+
+def guarded_parameters(run: Interpreter, models: list[Model], guards: list[Site]) -> list[tuple[Site, ast.stmt]]:
+    """Parameters that a statement uses which rank 0 runs alone, with that statement."""
+    ours = frozenset(part.key for model in models if not model.wrapped for part in parts(model.object))
+    found: dict[ast.AST, tuple[Site, ast.stmt]] = {}
+    for site in guards:
+        assert isinstance(site.node, ast.stmt)
+        inside = set(ast.walk(site.node))
+        bound = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        for node in inside:
+            if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
+                continue
+            outer = site.source.parents.get(node)
+            whole = not (isinstance(outer, ast.Attribute) and outer.attr in ("data", "grad"))
+            root, _ = _root(node, run, ours)
+            own = not any(isinstance(n, ast.Name) and n.id in bound for n in ast.walk(node))
+            if root is node and whole and own and not _names_parameters(node, outer):
+                found[node] = Site(site.source, node), site.node
+    return list(found.values())
+
+
+def _names_parameters(node: ast.expr, outer: ast.AST | None) -> bool:
+    """`p.shape`, `p.numel()`: what a shard knows of the whole."""
+    return isinstance(outer, ast.Attribute) and outer.attr in (
+        "shape",
+        "numel",
+        "size",
+        "requires_grad",
+        "dtype",
+        "device",
+    )
+
+
+def hoists(run: Interpreter, models: list[Model], found: Shards, guards: list[Site]) -> Iterator[tuple[Site, ast.stmt]]:
+    """Collectives inside statements that rank 0 runs alone: they are made before those."""
+    ours = frozenset(part.key for model in models if not model.wrapped for part in parts(model.object))
+    guarded = frozenset(site.node for site in guards)
+    written = {site.node for site in found.saves}
+    seen: set[ast.AST] = set()
+    wanted = [(site.source, site.node) for site in found.reads]
+    for event in run.of("forward"):
+        if not event.inside_forward or event.kind in STATES:
+            things = [t for t in unwrapped(event.value) if isinstance(t, Object)]
+            if event.kind == "optimizer_state_dict" or any(t.key in ours for t in things):
+                wanted.append((event.source, event.node))
+    for source, node in wanted:
+        if node in seen or any(ancestor in written for ancestor in source.ancestors(node)):
+            continue
+        guard = next((a for a in source.ancestors(node) if a in guarded), None)
+        if isinstance(guard, ast.stmt) and isinstance(node, ast.expr):
+            seen.add(node)
+            yield Site(source, node), guard

@@ -1,0 +1,168 @@
+"""What FSDP cannot do with a script, each with what a person can do."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from autodist.interpreter import Event, Interpreter
+from autodist.models import branches, loose_parameters, optimized_by, owned_values, parts, unwrapped
+from autodist.rule import Severity
+from autodist.script import Concern, Model
+from autodist.sharding import Keys, keys, starts
+from autodist.source import Source
+from autodist.values import NOTHING, Object, Parameters
+
+UNSHARDED = ("Adafactor", "Rprop", "LBFGS", "SparseAdam")
+"""Optimizers of torch whose steps are not defined on shards."""
+
+
+@dataclass(frozen=True)
+class Sharded:
+    """The models of a run: each by the keys of its parts, and when it is sharded."""
+
+    run: Interpreter
+    owners: Mapping[object, Model]
+    roots: Keys
+    starts: Mapping[object, int]
+    owned: set[int]
+
+    def held(self, event: Event) -> list[Object]:
+        """The sharded modules that an event is about."""
+        return [t for t in unwrapped(event.value) if isinstance(t, Object) and t.key in self.owners]
+
+    def is_sharded(self, module: Object, event: Event) -> bool:
+        """Whether the module is sharded by the time of an event."""
+        return event.order >= self.starts[self.owners[module.key].object.key]
+
+
+def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
+    """What cannot be sharded; the first reason of each kind."""
+    found = False
+    for source, node, message in (*_of_models(models), *_branches(run, models)):
+        found = True
+        yield Concern("AD907", source, node, message, Severity.REFUSAL)
+    if found:
+        return
+    sharded = Sharded(
+        run,
+        {part.key: model for model in models if not model.wrapped for part in parts(model.object)},
+        frozenset(model.object.key for model in models if not model.wrapped),
+        starts(run, (model for model in models if not model.wrapped)),
+        owned_values(run),
+    )
+    seen: set[str] = set()
+    for event in run.events:
+        reason = REASONS[event.kind](event, sharded) if event.kind in REASONS else None
+        if reason is not None and reason not in seen:
+            seen.add(reason)
+            yield Concern("AD907", event.source, event.node, reason, Severity.REFUSAL)
+
+
+def _of_models(models: list[Model]) -> Iterator[tuple[Source, ast.AST, str]]:
+    members: dict[object, Model] = {}
+    for model in models:
+        module = model.object
+        if model.sharded:
+            continue
+        if model.wrapped:
+            message = "is distributed by DistributedDataParallel already: convert the original script instead"
+            yield module.source, module.node, message
+            return
+        if model.wrapping is None:
+            message = "cannot see a place after this model is made and before an optimizer takes its parameters"
+            yield module.source, module.node, message
+        if module.cls is None and module.name in ("torch.nn.ModuleList", "torch.nn.ModuleDict"):
+            yield module.source, module.node, "has no forward of its own: FSDP shards modules that are called"
+        for part in parts(module):
+            other = members.setdefault(part.key, model)
+            if other is not model and other.object.attributes is not module.attributes and "loss" not in part.roles:
+                message = "is a part of two models that train: it can be sharded with one of them only"
+                yield part.source, part.node, message
+                return
+
+
+def _branches(run: Interpreter, models: list[Model]) -> Iterator[tuple[Source, ast.AST, str]]:
+    """Layers that ranks may run or leave out differently: they would gather different parameters."""
+    for module in (part for model in models if not model.wrapped for part in parts(model.object)):
+        for branch in branches(module, run):
+            if any(
+                run.values.get(n, NOTHING).spread.is_local for n in ast.walk(branch.test) if isinstance(n, ast.expr)
+            ):
+                message = (
+                    "decides by this rank's samples which layers run: the ranks would wait for each other for ever"
+                )
+                yield run.sources.get(branch.test, module.source), branch, message
+                return
+
+
+def _part_called(event: Event, sharded: Sharded) -> str | None:
+    held = sharded.held(event)
+    if not held or keys(held) & sharded.roots or not sharded.is_sharded(held[0], event):
+        return None
+    if any(isinstance(o, Object) and o.key in sharded.roots for o in (call.function.owner for call in event.calls)):
+        return None  # in a method of the model
+    return (
+        "calls a part of a sharded model on its own, past the hooks that gather its parameters: call the model "
+        "itself, or a method of it"
+    )
+
+
+def _copied(event: Event, sharded: Sharded) -> str | None:
+    held = [t for t in sharded.held(event) if t.key in sharded.roots]
+    if not held or not all(sharded.is_sharded(t, event) for t in held):
+        return None
+    return "copies a model after its optimizer is built: shards cannot be copied; make the copy before the optimizer"
+
+
+def _averaged(event: Event, sharded: Sharded) -> str | None:
+    for thing in event.value.objects("averaged_model"):
+        if any(t.key in sharded.roots for a in thing.args for t in unwrapped(a) if isinstance(t, Object)):
+            return "keeps a running average in a copy of the model, which is not sharded with it: use --strategy ddp"
+    return None
+
+
+def _storage_replaced(event: Event, sharded: Sharded) -> str | None:
+    modules = {t.module for t in event.value.things if isinstance(t, Parameters)}
+    if not any(isinstance(module, Object) and module.key in sharded.owners for module in modules):
+        return None
+    return "replaces the storage of parameters, which shards do not follow: write `p.data.copy_(...)`"
+
+
+def _differentiated_twice(event: Event, sharded: Sharded) -> str | None:
+    if event.detail.const is not True or not event.value.models:
+        return None
+    return "differentiates a gradient: FSDP frees parameters after the first backward pass; use --strategy ddp"
+
+
+def _saved_whole(event: Event, sharded: Sharded) -> str | None:
+    if not isinstance(event.node, ast.Call) or not event.node.args:
+        return None
+    saved = unwrapped(sharded.run.values.get(event.node.args[0], NOTHING))
+    if not any(key in sharded.owners for key in keys(saved)):
+        return None
+    return "saves a model as an object, which shards cannot be: save its state_dict()"
+
+
+def _optimized(event: Event, sharded: Sharded) -> str | None:
+    for optimizer in event.value.objects("optimizer"):
+        name = optimizer.name.rpartition(".")[2]
+        if not any(module.key in sharded.owners for module in optimized_by(optimizer)):
+            continue
+        if name in UNSHARDED and optimizer.cls is None:
+            return f"{name} cannot step on shards: use another optimizer, or --strategy ddp"
+        if loose_parameters(optimizer, sharded.owned):
+            return "trains tensors of no module beside a sharded model: make them parameters of a module"
+    return None
+
+
+REASONS: dict[str, Callable[[Event, Sharded], str | None]] = {
+    "forward": _part_called,
+    "copy": _copied,
+    "make": _averaged,
+    "replace_data": _storage_replaced,
+    "autograd_grad": _differentiated_twice,
+    "save": _saved_whole,
+    "optimizer": _optimized,
+}

@@ -1,0 +1,21 @@
+"""Training scripts that the examples of several rules share."""
+
+from __future__ import annotations
+
+PLAIN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+loader = DataLoader(train_set, batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+for epoch in range(2):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""

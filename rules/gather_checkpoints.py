@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autodist.edits import ReplaceExpr
+from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.script import TrainingScript
+
+from ._examples import PLAIN
+from ._preamble import planned
+from ._shards import saving
+
+EXAMPLES = [
+    Example(
+        before=PLAIN + 'torch.save(model.state_dict(), "model.pt")\n',
+        after=PLAIN.replace(
+            "import torch\nfrom torch import nn\n",
+            "import copy\n\nimport torch\nimport torch.distributed as dist\nfrom torch import nn\n"
+            "from torch.distributed.tensor import DTensor\n",
+        ).replace(
+            "\ntrain_set",
+            '''
+
+def gather_shards(state):
+    """Whole tensors in place of a checkpoint's shards, on rank 0; all ranks must take part."""
+    if isinstance(state, DTensor):
+        tensor = state.full_tensor()
+        return tensor.cpu() if dist.get_rank() == 0 else None
+    if isinstance(state, dict):
+        state = copy.copy(state)
+        state.update((key, gather_shards(value)) for key, value in state.items())
+    elif isinstance(state, (list, tuple)):
+        state = type(state)(gather_shards(value) for value in state)
+    return state
+
+
+def save_gathered(state, file):
+    """Write a checkpoint of whole tensors: all ranks gather it, rank 0 writes."""
+    state = gather_shards(state)
+    if dist.get_rank() == 0:
+        torch.save(state, file)
+
+
+train_set''',
+        )
+        + 'save_gathered(model.state_dict(), "model.pt")\n',
+    ),
+    Example(before=PLAIN, after=None),
+]
+
+
+@rule("AD502", Strategy.FSDP)
+def gather_checkpoints(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """Write whole tensors to checkpoints: all ranks gather them, rank 0 writes.
+
+    The state dict of a sharded model or of its optimizer holds each rank's own part. Gathering takes all ranks, so
+    that it must not stand behind a rank check; one tensor after the other moves to the CPU of rank 0. The files have
+    the keys and shapes of the original's, and load into it.
+    """
+    if not script.trains:
+        return
+    for site in script.shards.saves:
+        assert isinstance(site.node, ast.Call)
+        edits = planned(site.source, ReplaceExpr(site.node.func, "save_gathered"))
+        fix = Fix((*saving(script, context, site.source), *edits))
+        yield Finding(site.source, site.node, "every rank would write its own shards", fix)

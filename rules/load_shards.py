@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autodist.edits import WrapExpr
+from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.script import TrainingScript
+
+from ._examples import PLAIN
+from ._preamble import planned
+from ._shards import cutting_model, cutting_optimizer
+
+LOADED = PLAIN.replace("\nfor epoch", 'model.load_state_dict(torch.load("model.pt"))\n\nfor epoch')
+
+EXAMPLES = [
+    Example(
+        before=LOADED,
+        after=LOADED.replace(
+            "from torch import nn\n",
+            "from torch import nn\nfrom torch.distributed.tensor import DTensor, distribute_tensor\n",
+        )
+        .replace(
+            "\ntrain_set",
+            '''
+
+def cut_like(tensor, parameter):
+    """This rank's shard of a whole tensor that belongs to a sharded parameter."""
+    if not isinstance(parameter, DTensor) or isinstance(tensor, DTensor) or tensor.shape != parameter.shape:
+        return tensor
+    return distribute_tensor(tensor.to(parameter.device), parameter.device_mesh, parameter.placements)
+
+
+def model_shards(state, model):
+    """A model's state dict, with this rank's shards of whole tensors."""
+    shards = model.state_dict()
+    return {key: cut_like(value, shards.get(key)) for key, value in state.items()}
+
+
+train_set''',
+        )
+        .replace('torch.load("model.pt")', 'model_shards(torch.load("model.pt"), model)'),
+    ),
+    Example(before=PLAIN, after=None),
+]
+
+
+@rule("AD503", Strategy.FSDP)
+def load_shards(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """Cut the whole tensors of a checkpoint into shards when it is loaded.
+
+    A sharded model or its optimizer takes shards only. Every rank reads the file and keeps its part, whether the
+    original, a DDP conversion or this script wrote it.
+    """
+    if not script.trains:
+        return
+    for loads, cut, define in (
+        (script.shards.model_loads, "model_shards", cutting_model),
+        (script.shards.optimizer_loads, "optimizer_shards", cutting_optimizer),
+    ):
+        for site, target in loads:
+            wrapped = planned(site.source, WrapExpr(site.node, f"{cut}({{}}, {target})"))
+            fix = Fix((*define(script, context, site.source), *wrapped))
+            yield Finding(site.source, site.node, f"{target} holds shards, the checkpoint whole tensors", fix)

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autodist.rule import Context, Example, Finding, Strategy, rule
+from autodist.script import TrainingScript
+
+from ._examples import PLAIN
+
+WHOLE = PLAIN + 'torch.save(model, "model.pt")\n'
+
+EXAMPLES = [
+    Example(before=WHOLE, after=WHOLE),
+    Example(before=PLAIN, after=None),
+]
+
+
+@rule("AD907", Strategy.FSDP)
+def refuse_unshardable(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """Refuse what cannot be done with shards of a model.
+
+    A sharded model cannot be copied, saved as an object, entered by one of its parts, or differentiated twice, and its
+    parameters cannot be exchanged. `--strategy ddp` keeps the whole model on every rank and has no such limits.
+    """
+    for concern in script.concerns:
+        if concern.code == "AD907":
+            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)

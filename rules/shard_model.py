@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autodist.edits import InsertAfter, RemoveStatement, ReplaceExpr, ReplaceStatement
+from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.script import Model, Site, TrainingScript, Wrapping
+from autodist.source import Source
+
+from ._examples import PLAIN
+from ._preamble import Planned, dist, imported, member, planned, synchronised
+
+BLOCKS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return x + torch.relu(self.fc(x))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block() for _ in range(6)])
+        self.head = nn.Linear(4, 1)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+loader = DataLoader(train_set, batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+for epoch in range(2):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+IMPORTS = "import torch.distributed as dist\nfrom torch import nn\nfrom torch.distributed.fsdp import fully_shard\n"
+ALIKE = "for tensor in model.state_dict().values():  # all ranks start alike\n    dist.broadcast(tensor, 0)\n"
+
+EXAMPLES = [
+    Example(
+        before=BLOCKS,
+        after=BLOCKS.replace("from torch import nn\n", IMPORTS, 1).replace(
+            "model = Net()\n",
+            f"model = Net()\n{ALIKE}for block in model.blocks:\n    fully_shard(block)\n"
+            "fully_shard(model, reshard_after_forward=True)\n",
+        ),
+    ),
+    Example(
+        before=PLAIN,
+        after=PLAIN.replace("from torch import nn\n", IMPORTS, 1).replace(
+            "model = nn.Linear(4, 1)\n",
+            f"model = nn.Linear(4, 1)\n{ALIKE}fully_shard(model, reshard_after_forward=True)\n",
+        ),
+    ),
+    Example(before="import torch\n\nprint(torch.ones(2))\n", after=None),
+]
+
+
+@rule("AD501", Strategy.FSDP)
+def shard_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """Shard each model that trains with `fully_shard`: its repeated blocks, then what is left of it.
+
+    Each rank keeps its share of parameters, gradients and optimizer state; a block's parameters are gathered when it
+    runs. All ranks first take the weights of rank 0, because FSDP keeps those that each rank has made. Sharding comes
+    before the optimizer, which would otherwise hold parameters that are never used again. The root is sharded again
+    after each forward pass: torch would keep its parameters for a backward pass that does not follow an evaluation, and
+    the next step would train with stale ones. A model without repeated blocks is one unit: it is whole on every rank
+    while it runs.
+    """
+    if not script.trains:
+        return
+    for site in script.shards.formats:
+        assert isinstance(site.node, ast.expr)
+        torch, imports = imported(context, site.source, "torch")
+        fix = Fix((*imports, *planned(site.source, ReplaceExpr(site.node, f"{torch}.contiguous_format"))))
+        yield Finding(site.source, site.node, "FSDP shards contiguous parameters only", fix)
+    for model in script.models:
+        for site in (*model.data_parallel, *model.dropped):
+            yield Finding(
+                site.source, site.node, "DataParallel uses the devices of one process", Fix(_unwrap(site, model))
+            )
+        wrapping = model.wrapping
+        if model.wrapped or wrapping is None:
+            continue
+        source = wrapping.source
+        target = source.code(wrapping.target)
+        code, edits = _sharded(model, context, source, target)
+        statement = _after_downloads(script, wrapping)
+        name = model.object.name.rpartition(".")[2]
+        cost = "" if model.units else "; it has no repeated blocks, so that all of it is gathered at once while it runs"
+        replaced = _is_lone_wrapper(model, statement)
+        edit = ReplaceStatement(statement, code) if replaced else InsertAfter(statement, code)
+        message = f"{name} trains: each rank keeps its share of the parameters{cost}"
+        yield Finding(source, wrapping.statement, message, Fix((*edits, *planned(source, edit))))
+
+
+def _sharded(model: Model, context: Context, source: Source, target: str) -> tuple[str, Planned]:
+    """The lines that shard a model, and what they import."""
+    d, dist_import = dist(context, source)
+    shard, shard_import = member(context, source, "torch.distributed.fsdp", "fully_shard")
+    edits = (*dist_import, *shard_import)
+    code = f"for tensor in {target}.state_dict().values():  # all ranks start alike\n    {d}.broadcast(tensor, 0)\n"
+    if model.batch_norm:
+        lines, needed = synchronised(context, source, target)
+        code, edits = lines + code, (*edits, *needed)
+    if model.units:
+        name = "unit" if "block" in _names(source, model) else "block"
+        code += f"for {name} in {_units(model.units, target)}:\n    {shard}({name})\n"
+    code += f"{shard}({target}, reshard_after_forward=True)\n"
+    for method in model.methods:
+        register, needed = member(context, source, "torch.distributed.fsdp", "register_fsdp_forward_method")
+        code, edits = code + f'{register}({target}, "{method}")\n', (*edits, *needed)
+    return code, edits
+
+
+def _names(source: Source, model: Model) -> set[str]:
+    """The names that are used where a model is sharded."""
+    assert model.wrapping is not None
+    scopes = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+    scope = next((a for a in source.ancestors(model.wrapping.statement) if isinstance(a, scopes)), source.tree)
+    found: set[str] = set()
+    pending = list(ast.iter_child_nodes(scope))
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        if not isinstance(node, scopes):
+            pending += ast.iter_child_nodes(node)
+    return found
+
+
+def _units(units: tuple[str, ...], target: str) -> str:
+    """An expression for all blocks of a model."""
+    named = [f"*{_attribute(target, unit[1:])}" if unit.startswith("*") else _attribute(target, unit) for unit in units]
+    if len(named) == 1:
+        return named[0].removeprefix("*")
+    return f"({', '.join(named)})"
+
+
+def _attribute(target: str, name: str) -> str:
+    if not name or name.startswith("."):
+        return target + name
+    return f"{target}.{name}"
+
+
+def _unwrap(site: Site, model: Model) -> Planned:
+    """The wrapper goes, and the statement with it if nothing else happens there."""
+    source, statement = site.source, site.statement
+    assert isinstance(site.node, ast.Call)
+    inner = source.code(site.node.args[0]) if site.node.args else source.code(site.node.keywords[0].value)
+    alone = isinstance(statement, ast.Assign) and statement.value is site.node
+    if alone and isinstance(statement, ast.Assign) and source.code(statement.targets[0]) == inner:
+        parent = source.parents[statement]
+        whole = isinstance(parent, ast.If) and parent.body == [statement] and not parent.orelse
+        gone = parent if whole else statement
+        assert isinstance(gone, ast.stmt)
+        if model.wrapping is not None and gone is model.wrapping.statement:
+            return ()  # what is put there instead replaces it
+        return planned(source, RemoveStatement(gone))
+    return planned(source, ReplaceExpr(site.node, inner))
+
+
+def _is_lone_wrapper(model: Model, statement: ast.stmt) -> bool:
+    """Whether a statement does nothing but wrap the model."""
+    for site in (*model.data_parallel, *model.dropped):
+        inner = site.statement
+        same = isinstance(inner, ast.Assign) and inner.value is site.node
+        same = same and isinstance(site.node, ast.Call) and bool(site.node.args)
+        if same and isinstance(inner, ast.Assign) and isinstance(site.node, ast.Call):
+            same = site.source.code(inner.targets[0]) == site.source.code(site.node.args[0])
+        if same and (inner is statement or isinstance(statement, ast.If) and statement.body == [inner]):
+            return not (isinstance(statement, ast.If) and statement.orelse)
+    return False
+
+
+def _after_downloads(script: TrainingScript, wrapping: Wrapping) -> ast.stmt:
+    """The statement to shard after: the last of a stretch that rank 0 runs first, if the model is made there."""
+    for first, last in script.downloads:
+        if first.source is wrapping.source:
+            block = first.source.block(first.statement)
+            stretch = block[block.index(first.statement) : block.index(last.statement) + 1]
+            if any(each is wrapping.statement or wrapping.statement in ast.walk(each) for each in stretch):
+                return last.statement
+    return wrapping.statement
