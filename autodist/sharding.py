@@ -12,7 +12,8 @@ from autodist.regions import within
 from autodist.script import Model, Wrapping
 from autodist.values import NOTHING, Function, Items, Object, Parameters, Path_, Table, Thing, Value
 
-Keys = frozenset[tuple[int, Path_]]
+Key = tuple[int, Path_]
+Keys = frozenset[Key]
 
 CONTAINERS = frozenset(["torch.nn.ModuleList", "torch.nn.Sequential", "torch.nn.ModuleDict"])
 CONFIGURING = frozenset(
@@ -84,7 +85,7 @@ def start(module: Object, run: Interpreter) -> int:
     return first.order if first is not None else len(run.events)
 
 
-def starts(run: Interpreter, models: Iterable[Model]) -> dict[tuple[int, Path_], int]:
+def starts(run: Interpreter, models: Iterable[Model]) -> dict[Key, int]:
     """When each model is sharded, by its key."""
     return {model.object.key: start(model.object, run) for model in models}
 
@@ -262,7 +263,7 @@ def _is_called(module: Object, run: Interpreter) -> bool:
     runs = found is not None and any(getattr(t, "node", None) in run.executed for t in found[1].things)
     return runs and not any(
         e.kind == "model_method" and _holds(e.value, module) and (e.function is None or e.function.owner is not module)
-        for e in run.events
+        for e in run.of("model_method")
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from autodist.interpreter import Event, Interpreter
 from autodist.models import optimized_by, parts, unwrapped
 from autodist.script import Model, Shards, Site
-from autodist.sharding import Keys, keys, starts
+from autodist.sharding import Key, Keys, keys, starts
 from autodist.source import Source
 from autodist.values import NOTHING, External, Object, Parameters, Wrapped
 
@@ -67,9 +67,7 @@ def _may_hold_shards(event: Event, run: Interpreter) -> bool:
     return not value.spread.is_local
 
 
-def _loads(
-    run: Interpreter, models: list[Model], ours: Keys, begun: Mapping[object, int]
-) -> Iterator[tuple[Site, str]]:
+def _loads(run: Interpreter, models: list[Model], ours: Keys, begun: Mapping[Key, int]) -> Iterator[tuple[Site, str]]:
     """State dicts that a model loads after it was sharded."""
     seen: set[ast.AST] = set()
     owners = {part.key: model for model in models for part in parts(model.object)}

@@ -10,7 +10,7 @@ from autodist.interpreter import Event, Interpreter
 from autodist.models import branches, loose_parameters, optimized_by, owned_values, parts, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model
-from autodist.sharding import Keys, keys, starts
+from autodist.sharding import Key, Keys, keys, starts
 from autodist.source import Source
 from autodist.values import NOTHING, Object, Parameters
 
@@ -25,7 +25,7 @@ class Sharded:
     run: Interpreter
     owners: Mapping[object, Model]
     roots: Keys
-    starts: Mapping[object, int]
+    starts: Mapping[Key, int]
     owned: set[int]
 
     def held(self, event: Event) -> list[Object]:
