@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+import builtins
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from autodist import catalog, escapes, regions, sharding, shards, unshardable
 from autodist.config import Config, Strategy
@@ -229,6 +231,9 @@ def _refusals(run: Interpreter) -> Iterator[Concern]:
         return
     if not any(isinstance(origin, Object) for origin in _origins(run)) and not draws:
         event = backwards[0]
+        if (missing := _undefined(event, run)) is not None:
+            yield refuse("AD902", event.source, missing, f"iterates over {missing.id}, which is defined nowhere")
+            return
         yield refuse(
             "AD902",
             event.source,
@@ -238,6 +243,16 @@ def _refusals(run: Interpreter) -> Iterator[Concern]:
                 "there is no batch to share out"
             ),
         )
+
+
+def _undefined(backward: Event, run: Interpreter) -> ast.Name | None:
+    """A name in the head of a training loop that means nothing."""
+    for loop in backward.loops:
+        for node in ast.walk(loop.node.iter) if isinstance(loop.node, (ast.For, ast.AsyncFor)) else ():
+            if isinstance(node, ast.Name) and not hasattr(builtins, node.id):
+                if External(f"builtins.{node.id}") in run.values.get(node, NOTHING).things:
+                    return node
+    return None
 
 
 def _along_sequence(draws: list[Draw]) -> Draw | None:
@@ -506,6 +521,7 @@ def _batch_sizes(run: Interpreter, plan: Plan) -> list[Site]:
         if isinstance(use, (ast.Name, ast.Attribute))
         and isinstance(use.ctx, ast.Load)
         and _last_name(use) in names
+        and run.values.get(use, NOTHING).spread is not COUNT  # `batch_size = x.shape[0]` is this rank's already
         and _shapes_tensors(use, source, run, bool(run.loops_of.get(use, set()) & steps))
     ]
 
@@ -631,6 +647,7 @@ def _assemble(
         seeded=seeded,
         drawn=drawn,
         diverge=_diverge(run, loaders, draws, models),
+        noise=frozenset(_noise(run)),
         devices=tuple(_devices(project)),
         hidden_devices=tuple(_hidden_devices(project)),
         set_devices=sites("set_device"),
@@ -727,30 +744,34 @@ def _loss_concerns(run: Interpreter) -> Iterator[Concern]:
     for event in run.events:
         if event.kind == "forward":
             continue
+        if event.kind == "loss_function" and isinstance(event.node, ast.Call) and event.node not in seen:
+            names = {keyword.arg: keyword.value for keyword in event.node.keywords if keyword.arg}
+            if named := _weights(names, lambda node: isinstance(node, ast.Constant) and node.value is None):
+                reduction = names.get("reduction")
+                if not isinstance(reduction, ast.Constant) or reduction.value == "mean":
+                    seen.add(event.node)
+                    yield _weighted(event.source, event.node, named)
         if event.kind == "make":
             for thing in event.value.objects("loss"):
-                named = [
-                    n
-                    for n in ("weight", "ignore_index", "pos_weight")
-                    if n in thing.keywords and thing.keywords[n].const is not None
-                ]
-                if (
-                    named
-                    and named != ["pos_weight"]
-                    and thing.node not in seen
-                    and thing.keywords.get("reduction", NOTHING).const not in ("sum", "none")
-                ):
+                named = _weights(thing.keywords, lambda value: value.const is None)
+                reduction = thing.keywords.get("reduction", NOTHING).const
+                if named and thing.node not in seen and reduction not in ("sum", "none"):
                     seen.add(thing.node)
-                    yield Concern(
-                        "AD602",
-                        event.source,
-                        thing.node,
-                        (
-                            f"the loss is a mean weighted by {named[0]}: each rank divides by the weights of its "
-                            "own samples, so gradients differ slightly from those of one process"
-                        ),
-                        Severity.WARNING,
-                    )
+                    yield _weighted(event.source, thing.node, named)
+
+
+def _weights(options: Mapping[str, Any], is_none: Callable[[Any], bool]) -> str | None:
+    """The option that makes a loss a weighted mean."""
+    names = [name for name in ("weight", "ignore_index") if name in options and not is_none(options[name])]
+    return names[0] if names else None
+
+
+def _weighted(source: Source, node: ast.AST, option: str) -> Concern:
+    message = (
+        f"the loss is a mean weighted by {option}: each rank divides by the weights of its own samples, so gradients "
+        "differ slightly from those of one process"
+    )
+    return Concern("AD602", source, node, message, Severity.WARNING)
 
 
 def _sums(run: Interpreter) -> Iterator[Site]:
@@ -1065,6 +1086,26 @@ def _diverge(run: Interpreter, loaders: list[Loader], draws: frozenset[object], 
     return Site(outer.source, outer.node) if noise and not makes_models else None
 
 
+def _noise(run: Interpreter) -> Iterator[str]:
+    """Libraries besides torch whose draws in training steps are all arrays of noise, never a decision."""
+    steps = {event.loops[-1].node for event in run.events if event.kind == "backward" and event.loops}
+    drawn: dict[str, bool] = {}
+    for event in run.events:
+        if event.kind == "random" and isinstance(event.node, ast.expr) and any(e.node in steps for e in event.loops):
+            sized = run.values.get(event.node, NOTHING).spread is ROWS or _is_noise(event.node)
+            for library in _libraries(event, run) - {"torch", "cuda"}:
+                drawn[library] = drawn.get(library, True) and sized
+    yield from (library for library, sized in drawn.items() if sized)
+
+
+def _is_noise(node: ast.expr) -> bool:
+    """`np.random.normal(0, 1, size)`: an array, not a number to decide by."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    least = {"normal": 2, "uniform": 2, "randn": 0, "rand": 0, "standard_normal": 0, "random": 0}.get(node.func.attr)
+    return least is not None and (len(node.args) > least or argument(node, "size") is not None)
+
+
 def _is_dropout(event: Event, run: Interpreter) -> bool:
     if not isinstance(event.node, ast.Call):
         return False
@@ -1125,7 +1166,8 @@ def _setup(script: TrainingScript, run: Interpreter) -> Setup | None:
     guard = next((s for s in body if isinstance(s, ast.If) and _is_main_guard(s.test)), None)
     start = next((s for s in body if not _is_preface(s)), body[-1])
     needed = [e for e in run.events if e.kind in NEEDS_GROUP and not (e.kind == "make" and not _matters(e))]
-    first = next((s for e in needed for s in [_top_statement(e, entry)] if s is not None), None)
+    tops = (_top_statement(event, entry) for event in needed)
+    first = next((top for top in tops if top is not None and not _is_preface(top)), None)
     define = next((s for s in body if not _is_preface(s) or isinstance(s, (ast.FunctionDef, ast.ClassDef))), start)
     if guard is not None and (first is None or first is guard or body.index(first) >= body.index(guard)):
         return Setup(entry, guard.body[0], define)

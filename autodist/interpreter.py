@@ -1712,6 +1712,8 @@ class Interpreter:
     def call_loss_function(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:
+        if self._no_grad == 0:
+            self.event("loss_function", node, scope)
         return self._loss(
             keywords, node, [*args[:2], *(keywords[k] for k in ("input", "target") if k in keywords)], keywords
         )
@@ -1721,6 +1723,8 @@ class Interpreter:
     ) -> Value:
         if "generator" not in keywords:
             self.event("random", node, scope)
+        if not _is_array(name, node):
+            return NOTHING  # one number, chosen at random
         draw = Draw(node, scope.source, self._path)
         self.event("draw", node, scope, of(draw))
         taken = self.plan.draws is not None and id(node) in self.plan.draws
@@ -1822,7 +1826,8 @@ class Interpreter:
         if short == "next":
             return self._element(first, node) if first.things else first
         if short == "enumerate":
-            parts = [of(Index(node)), self._element(first, node)]
+            numbers = Value(frozenset(t for t in first.things if isinstance(t, Index)))
+            parts = [of(Index(node)), self._element(first, node) | numbers]
             return self._stream(node, of(self._remember(node, lambda: Items(node, [], NOTHING), "pair")), parts, first)
         if short in ("zip", "zip_longest", "product"):
             parts = [self._element(value, node) for value in args]
@@ -2377,6 +2382,14 @@ def _is_size(node: ast.expr) -> bool:
         and node.func.attr == "size"
         and not node.args
     )
+
+
+def _is_array(name: str, node: ast.Call) -> bool:
+    """Whether a draw of indices gives several: `randint(0, n)` of NumPy gives one number."""
+    if not name.startswith("numpy.") or name.endswith("permutation"):
+        return True
+    position = {"randint": 2, "choice": 1}.get(name.rpartition(".")[2], 0)
+    return len(node.args) > position or any(keyword.arg in ("size", None) for keyword in node.keywords)
 
 
 def _is_super(node: ast.expr) -> bool:

@@ -10,7 +10,7 @@ from autodist.interpreter import Event, Interpreter
 from autodist.regions import within
 from autodist.script import Model, Site, Wrapping
 from autodist.source import Source
-from autodist.values import Items, Object, Parameters, Stream, Table, Thing, Value, Wrapped
+from autodist.values import Class, Items, Object, Parameters, Stream, Table, Thing, Value, Wrapped
 
 WITHOUT_BATCH_NORM = ("vgg", "alexnet", "vit_", "swin", "squeezenet", "convnext", "maxvit")
 
@@ -214,7 +214,7 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
         wrapped,
         None if wrapped else bypass,
         any(_has_batch_norm(each) for each in members),
-        _sometimes_unused(module, run),
+        _sometimes_unused(module, run) or _leaves_outputs(module, run),
         parallel,
         dropped,
         sharded=shards,
@@ -287,7 +287,8 @@ def _changes(module: Object, history: History) -> str | None:
 
 def _sometimes_unused(module: Object, run: Interpreter) -> bool:
     """Whether a part that trains is called under a condition within forward."""
-    return any(True for _ in branches(module, run))
+    unread = (_never_read(name, part.cls) for part in parts(module) if part.cls for name in _own_parts(part))
+    return any(unread) or any(True for _ in branches(module, run))
 
 
 def branches(module: Object, run: Interpreter) -> Iterator[ast.If]:
@@ -295,11 +296,7 @@ def branches(module: Object, run: Interpreter) -> Iterator[ast.If]:
     found = module.cls.find("forward") if module.cls is not None else None
     if found is None:
         return
-    names = {
-        name
-        for name, value in module.attributes.items()
-        if any(isinstance(t, Object) and "module" in t.roles and "loss" not in t.roles for t in value.things)
-    }
+    names = _own_parts(module)
     for thing in found[1].things:
         node = getattr(thing, "node", None)
         if node is None:
@@ -310,6 +307,44 @@ def branches(module: Object, run: Interpreter) -> Iterator[ast.If]:
                 left = any(isinstance(n, (ast.Continue, ast.Return)) for s in branch.body for n in ast.walk(s))
                 if called[0] != called[1] or left and names:
                     yield branch
+
+
+def _own_parts(module: Object) -> set[str]:
+    """The attributes that hold modules."""
+    return {
+        name
+        for name, value in module.attributes.items()
+        if any(isinstance(t, Object) and "module" in t.roles and "loss" not in t.roles for t in value.things)
+    }
+
+
+def _never_read(name: str, cls: Class) -> bool:
+    """Whether a part is made and never mentioned again."""
+    mentions = [
+        node
+        for each in cls.line()
+        for node in ast.walk(each.node)
+        if isinstance(node, ast.Attribute)
+        and node.attr == name
+        or isinstance(node, ast.Name)
+        and node.id in ("getattr", "__dict__")
+        or isinstance(node, ast.Attribute)
+        and node.attr in ("children", "modules", "_modules")
+    ]
+    return len(mentions) == 1 and isinstance(mentions[0], ast.Attribute) and isinstance(mentions[0].ctx, ast.Store)
+
+
+def _leaves_outputs(module: Object, run: Interpreter) -> bool:
+    """Whether a training step leaves out one of several outputs, and the part that made it: `score, _ = model(x)`."""
+    for event in run.events:
+        if event.kind != "forward" or not event.grad or module not in unwrapped(event.value):
+            continue
+        parent = event.source.parents.get(event.node)
+        if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Tuple):
+            names = [each.id for each in parent.targets[0].elts if isinstance(each, ast.Name)]
+            if any(name.startswith("_") for name in names):
+                return True
+    return False
 
 
 def _called_parts(block: list[ast.stmt], names: set[str], run: Interpreter) -> set[str]:

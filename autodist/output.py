@@ -32,29 +32,31 @@ def in_place(result: Result) -> tuple[Output, ...]:
     return tuple(_output(file, file.source.path.resolve()) for file in result.changed)
 
 
-def beside(result: Result, root: Path, strategy: Strategy) -> tuple[Output, ...]:
+def beside(result: Result, base: Path, strategy: Strategy) -> tuple[Output, ...]:
     """``train_ddp.py`` beside ``train.py``, or a folder ``train_ddp/`` where local modules change too."""
     entry = result.entry.source.path
     name = f"{entry.stem}_{strategy.value}"
     if result.changed == (result.entry,):
         return (_output(result.entry, entry.with_name(name + entry.suffix)),)
-    return _folder(result, root, entry.with_name(name))
+    return _folder(result, base, entry.with_name(name))
 
 
-def at(result: Result, root: Path, target: str) -> tuple[Output, ...]:
+def at(result: Result, base: Path, target: str) -> tuple[Output, ...]:
     """What ``--output TARGET`` writes: a file for one script, a folder for a script with local modules."""
     path = Path(target)
     is_folder = path.is_dir() or target.endswith(("/", os.sep))
     if is_folder or (path.suffix != ".py" and len(result.files) > 1):
-        return _folder(result, root, path)
+        return _folder(result, base, path)
     if others := [file.source.path.name for file in result.changed if file is not result.entry]:
         raise AutodistError(f"--output must name a folder, because {', '.join(others)} changes too", path)
     return (_output(result.entry, path),)
 
 
-def _folder(result: Result, root: Path, folder: Path) -> tuple[Output, ...]:
-    """Every file of the project, with the layout it has below ``root``."""
-    return tuple(_output(file, folder / file.source.path.relative_to(root)) for file in result.files)
+def _folder(result: Result, base: Path, folder: Path) -> tuple[Output, ...]:
+    """Every file of the project, with the layout it has below ``base``."""
+    top = os.path.abspath(base)
+    places = (os.path.relpath(os.path.abspath(file.source.path), top) for file in result.files)
+    return tuple(_output(file, folder / place) for file, place in zip(result.files, places, strict=True))
 
 
 def _output(file: Converted, path: Path) -> Output:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,6 +11,10 @@ from pathlib import Path
 
 from autodist.errors import AutodistError
 from autodist.source import Source
+
+MARKS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
+"""What the top folder of a repository holds."""
+MOST_LEVELS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,21 +30,35 @@ class Project:
         """All files, the entry first."""
         return (self.entry, *self.modules.values())
 
+    @property
+    def base(self) -> Path:
+        """The folder that holds all files: ``root``, or one further up where modules are imported from there."""
+        tops = {os.path.abspath(self.root)}
+        for name, source in self.modules.items():
+            levels = name.count(".") + (source.path.name == "__init__.py")
+            tops.add(str(Path(os.path.abspath(source.path)).parents[levels]))
+        return Path(os.path.commonpath(tops)) if len(tops) > 1 else self.root
+
     @classmethod
-    def load(cls, entry: Path, stdin: str | bytes | None = None) -> Project:
+    def load(cls, entry: Path, stdin: str | bytes | None = None, repository: Path | None = None) -> Project:
         """Read ``entry`` (or take its text from ``stdin``) and what it imports from its own folder.
+
+        Packages of its ``repository`` are found too: the folder further up that looks like one, unless it is given.
 
         Raises AutodistError for a file that cannot be read or parsed, or a local module that is missing.
         """
         source = Source.read(entry) if stdin is None else Source.parse(stdin, entry)
         root = _root(entry, source)
         roots = [root, *_added_roots(entry, source)]
+        repository = repository or _repository(entry)
         modules: dict[str, Source] = {}
         pending: list[tuple[Source, str]] = [(source, _package(root, entry))]
         while pending:
             importer, package = pending.pop()
             for name, line, required in _imported(importer, package):
                 found = None if name in modules else next(filter(None, (_find(each, name) for each in roots)), None)
+                if found is None and name not in modules and repository is not None:
+                    found = _find_package(repository, name)
                 if found is not None and found.resolve() != entry.resolve():
                     modules[name] = _module(found, name, found.stat().st_mtime_ns)
                     own = name if found.name == "__init__.py" else name.rpartition(".")[0]
@@ -79,6 +98,20 @@ def _added_roots(entry: Path, source: Source) -> list[Path]:
                 if folder is not None and folder.is_dir():
                     found.append(folder)
     return found
+
+
+def _repository(entry: Path) -> Path | None:
+    """The top folder of the repository that the script lies in, if that is further up."""
+    folders = Path(os.path.abspath(entry)).parents[1 : MOST_LEVELS + 1]
+    return next((folder for folder in folders if any((folder / name).exists() for name in MARKS)), None)
+
+
+def _find_package(repository: Path, name: str) -> Path | None:
+    """A module of a package that the repository holds and installs, or that stands on the path when it is run."""
+    for root in (repository, repository / "src"):
+        if (root / name.partition(".")[0] / "__init__.py").is_file():
+            return _find(root, name)
+    return None
 
 
 def _package(root: Path, entry: Path) -> str:

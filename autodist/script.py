@@ -210,6 +210,7 @@ class TrainingScript:
     seeded: frozenset[str] = frozenset()
     drawn: frozenset[str] = frozenset()
     diverge: Site | None = None
+    noise: frozenset[str] = frozenset()
     devices: tuple[Site, ...] = ()
     hidden_devices: tuple[Site, ...] = ()
     set_devices: tuple[Site, ...] = ()

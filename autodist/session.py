@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -117,7 +118,8 @@ class Session:
             output.write(outputs)
         paths = tuple(each.path for each in outputs) if kept else ()
         script = project.entry.path if delivery.in_place else next(iter(paths), None)
-        run = Run(config.strategy, result, paths, launch.commands(script) if paths and script else ())
+        launches = launch.commands(script, _import_path(project, script, paths)) if paths and script else ()
+        run = Run(config.strategy, result, paths, launches)
         if self.output_format == "text":
             self.terminal.show(self._content(project, result, delivery))
             self.terminal.say(text.summary(run, self.terminal.quiet, self.terminal.verbose))
@@ -160,9 +162,9 @@ def _is_stdin(project: Project) -> bool:
 def _proven(project: Project, result: Result, **options: Any) -> int:
     """Compare the project with its conversion, made in a scratch folder. Returns the exit code."""
     with tempfile.TemporaryDirectory(prefix="autodist-") as folder:
-        outputs = output.at(result, project.root, f"{folder}/")
+        outputs = output.at(result, project.base, f"{folder}/")
         output.write(outputs)
-        return _compared(project.entry.path, outputs[0].path, **options)
+        return _compared(project.entry.path, outputs[0].path, base=Path(folder), **options)
 
 
 def _compared(before: Path, after: Path, **options: Any) -> int:
@@ -181,6 +183,14 @@ def _check(project: Project, config: Config) -> tuple[Run | None, int]:
     return run, LOOK if run.findings else DONE
 
 
+def _import_path(project: Project, script: Path, paths: Sequence[Path]) -> Path | None:
+    """The folder that must come first on the import path, where modules lie beside the script's own folder."""
+    inside = os.path.relpath(os.path.abspath(project.entry.path), os.path.abspath(project.base))
+    if os.path.dirname(inside) == os.path.relpath(project.entry.path.parent, project.root).strip(".") or len(paths) < 2:
+        return None
+    return script.parents[len(Path(inside).parts) - 1]
+
+
 def _trains_nothing(result: Result) -> bool:
     return any(diagnostic.code == TRAINS_NOTHING for diagnostic in result.diagnostics)
 
@@ -192,9 +202,9 @@ def _outputs(project: Project, result: Result, config: Config, delivery: Deliver
     if delivery.in_place:
         return output.in_place(result)
     if delivery.output is not None:
-        return output.at(result, project.root, delivery.output)
+        return output.at(result, project.base, delivery.output)
     if not _is_stdin(project):
-        return output.beside(result, project.root, config.strategy)
+        return output.beside(result, project.base, config.strategy)
     if others := ", ".join(str(file.source.path) for file in result.changed if file is not result.entry):
         raise AutodistError(f"{others} must change too: name a folder with --output", project.entry.path)
     return ()

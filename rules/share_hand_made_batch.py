@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from autodist.edits import Edit, InsertBefore, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
-from autodist.script import TrainingScript
+from autodist.script import Site, TrainingScript
 
 from ._preamble import argument, dist, divisible, planned, simple
 
@@ -118,6 +118,8 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
     for site in script.draws:
         d, imports = dist(context, site.source)
         template = f"{{}}[{d}.get_rank() :: {d}.get_world_size()]"
+        if _is_viewed_tensor(site):
+            template += ".contiguous()"
         edits: list[Edit] = [WrapExpr(site.node, template)]
         size = _size(site.node)
         if size is not None and simple(size):
@@ -128,6 +130,17 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
         d, imports = dist(context, site.source)
         fix = Fix((*imports, *planned(site.source, WrapExpr(site.node, f"{{}} // {d}.get_world_size()"))))
         yield Finding(site.source, site.node, "a rank has its share of the batch only", fix)
+
+
+def _is_viewed_tensor(site: Site) -> bool:
+    """Whether a slice of a tensor is taken, in a file where `view` asks for rows that lie side by side."""
+    if not isinstance(site.node, ast.Subscript) or ".view(" not in site.source.text:
+        return False
+    name = ast.dump(site.node.value)
+    return any(
+        isinstance(node, ast.Attribute) and node.attr in ("cuda", "to", "size") and ast.dump(node.value) == name
+        for node in ast.walk(site.source.tree)
+    )
 
 
 def _size(node: ast.AST) -> ast.expr | None:

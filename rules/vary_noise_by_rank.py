@@ -51,6 +51,53 @@ EXAMPLES = [
     ),
     Example(
         before="""\
+        import numpy as np
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        torch.manual_seed(1)
+        np.random.seed(1)
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                noise = torch.from_numpy(np.random.normal(0, 1, (x.shape[0], 4))).float()
+                loss = nn.functional.mse_loss(model(x + noise), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after="""\
+        import numpy as np
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        torch.manual_seed(1)
+        np.random.seed(1)
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        torch.manual_seed(torch.initial_seed() + dist.get_rank())  # dropout and noise differ by rank
+        np.random.seed(torch.initial_seed() % 2**32)
+        for epoch in range(2):
+            for x, y in loader:
+                noise = torch.from_numpy(np.random.normal(0, 1, (x.shape[0], 4))).float()
+                loss = nn.functional.mse_loss(model(x + noise), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+    ),
+    Example(
+        before="""\
         import torch
         from torch import nn
         from torch.utils.data import DataLoader, TensorDataset
@@ -72,6 +119,11 @@ EXAMPLES = [
     ),
 ]
 
+SEEDS = {
+    "numpy": "{library}.random.seed({torch}.initial_seed() % 2**32)\n",
+    "random": "{library}.seed({torch}.initial_seed())\n",
+}
+
 
 @rule("AD702")
 def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Finding]:
@@ -85,6 +137,11 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
     site = script.diverge
     d, imports = dist(context, site.source)
     torch, torch_import = imported(context, site.source, "torch")
+    more = []
+    for library in sorted(script.noise & SEEDS.keys()):
+        name, library_import = imported(context, site.source, library)
+        torch_import = (*torch_import, *library_import)
+        more.append(SEEDS[library].format(library=name, torch=torch))
     code = f"{torch}.manual_seed({torch}.initial_seed() + {d}.get_rank())  # dropout and noise differ by rank\n"
-    fix = Fix((*imports, *torch_import, *planned(site.source, InsertBefore(site.node, code))))
+    fix = Fix((*imports, *torch_import, *planned(site.source, InsertBefore(site.node, code + "".join(more)))))
     yield Finding(site.source, site.node, "every rank would draw the same noise", fix)

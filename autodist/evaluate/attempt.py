@@ -99,7 +99,7 @@ def _converted(entry: Entry, project: Project, result: Result, names: Sequence[s
             each.rule,
             each.severity.value,
             each.message,
-            _below(each.source.path, project.root),
+            _below(each.source.path, project.base),
             each.line,
         )
         for each in result.diagnostics
@@ -128,10 +128,10 @@ def flaw_of(project: Project, result: Result, config: Config) -> str | None:
         except SyntaxError as error:
             return f"the conversion of {file.source.path.name} does not parse: {error.msg} in line {error.lineno}"
     with tempfile.TemporaryDirectory(prefix="autodist-") as folder:
-        outputs = output.at(result, project.root, f"{folder}/")
+        outputs = output.at(result, project.base, f"{folder}/")
         output.write(outputs)
         try:
-            again = convert(Project.load(outputs[0].path), config)
+            again = convert(Project.load(outputs[0].path, repository=Path(folder)), config)
         except AutodistError as error:
             return f"the conversion cannot be read again: {error.message}"
         if again.refused:
@@ -145,19 +145,19 @@ def flaw_of(project: Project, result: Result, config: Config) -> str | None:
 
 def compared(entry: Entry, setting: Setting, project: Project, result: Result) -> Comparison:
     """Both programs run, in copies of the working folder with links to the data."""
-    repository = entry.folder(Path(setting.root))
-    workdir = (repository / entry.workdir).resolve()
+    repository = entry.folder(Path(setting.root)).resolve()
     with tempfile.TemporaryDirectory(prefix="autodist-evaluate-") as folder:
-        outside = max((Path(place).parts.count("..") for place in entry.links), default=0)
+        outside = max((place.count("..") for place in map(_parts, entry.links)), default=0)
         top = Path(folder).resolve() / "stage"
-        stage = top.joinpath(*workdir.parts[-max(outside, 1) :])  # links may lie beside the working folder
-        Scratch(stage).fill(workdir)
-        _link(entry, setting, stage)
+        stage = top.joinpath(*["above"] * outside, repository.name)  # links may lie beside the repository
+        Scratch(stage).fill(repository)
+        start = stage / entry.workdir
+        _link(entry, setting, start)
         after = Path(folder).resolve() / "converted"
-        outputs = output.at(result, project.root, f"{after}/")
+        outputs = output.at(result, project.base, f"{after}/")
         output.write(outputs)
         verdict = verify(
-            stage / project.entry.path.resolve().relative_to(workdir),
+            stage / entry.script,
             outputs[0].path,
             setting.nproc,
             entry.args,
@@ -165,10 +165,15 @@ def compared(entry: Entry, setting: Setting, project: Project, result: Result) -
             timeout=entry.timeout,
             env=entry.env,
             workdir=top,
-            start=stage,
+            start=start,
+            base=after,
             python=setting.python,
         )
     return _comparison(verdict)
+
+
+def _parts(place: str) -> tuple[str, ...]:
+    return Path(place).parts
 
 
 def _link(entry: Entry, setting: Setting, stage: Path) -> None:

@@ -30,7 +30,7 @@ class Entry:
     args: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
     workdir: str = "."
-    """The folder below the repository that is copied, and where the script starts. By default the script's own."""
+    """The folder below the repository where the script starts. By default the script's own."""
     links: dict[str, str] = field(default_factory=dict)
     """Data: a path below the working folder (or beside it), and what below the data folder it links to."""
     timeout: float = TIMEOUT

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from autodist.evaluate.attempt import Setting
@@ -56,7 +56,7 @@ def evaluate(entries: Sequence[Entry], setting: Setting, results: Results, fresh
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         futures = [pool.submit(evaluated, entry, setting, earlier.get(entry.name), running) for entry in entries]
         try:
-            for future in futures:
+            for future in as_completed(futures):
                 record = future.result()
                 results.add(record)
                 yield record

@@ -15,12 +15,13 @@ class Launch:
     command: str
 
 
-def commands(script: Path) -> tuple[Launch, ...]:
-    """How to run ``script``: in one process, on one node, on several nodes."""
+def commands(script: Path, import_path: Path | None = None) -> tuple[Launch, ...]:
+    """How to run ``script``: in one process, on one node, on several nodes. Modules come from ``import_path`` first."""
     path = shlex.quote(str(script))
+    first = f"PYTHONPATH={shlex.quote(str(import_path))} " if import_path is not None else ""
     rendezvous = f"--rdzv-backend c10d --rdzv-endpoint HOST:29500 --rdzv-id {shlex.quote(script.stem)}"
     return (
-        Launch("one process", f"python {path}"),
-        Launch("one node", f"torchrun --standalone --nproc-per-node 2 {path}"),
-        Launch("two nodes, on each", f"torchrun --nnodes 2 --nproc-per-node 2 {rendezvous} {path}"),
+        Launch("one process", f"{first}python {path}"),
+        Launch("one node", f"{first}torchrun --standalone --nproc-per-node 2 {path}"),
+        Launch("two nodes, on each", f"{first}torchrun --nnodes 2 --nproc-per-node 2 {rendezvous} {path}"),
     )

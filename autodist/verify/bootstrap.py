@@ -26,6 +26,7 @@ from autodist.verify.probes import ProbeContext
 from autodist.verify.probes.batchnorm import BatchNormProbe
 from autodist.verify.probes.clock import ClockProbe
 from autodist.verify.probes.data import DataProbe
+from autodist.verify.probes.devices import DeviceProbe
 from autodist.verify.probes.digest import Digester
 from autodist.verify.probes.exercise import unheard
 from autodist.verify.probes.files import FilesProbe
@@ -96,8 +97,6 @@ class Bootstrap:
 
         plan = self._plan
         torch.set_num_threads(1)
-        if plan.device == "cpu":
-            hide_accelerators()
         streams = RandomStreams(plan.seed)
         replay = Replay.read(Path(plan.replay)) if plan.replay else None
         context = ProbeContext(plan, self._trace, streams, replay)
@@ -106,6 +105,8 @@ class Bootstrap:
         # an unseeded script starts differently on every rank, as in real life; the original starts as rank 0 does
         streams.reseed("start", plan.rank)
         streams.start_from(replay.seeds if replay is not None else {})
+        if plan.device == "cpu":
+            DeviceProbe(context).install()
         RandomnessProbe(context).install()
         PrecisionProbe(context).install()
         DataProbe(context).install()
@@ -123,7 +124,8 @@ class Bootstrap:
         plan = self._plan
         sys.argv = [plan.script, *plan.args]
         forget_import_path()
-        sys.path[0:0] = [os.path.dirname(plan.script)]
+        wanted = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        sys.path[0:0] = [os.path.dirname(plan.script), *(os.path.abspath(path) for path in wanted if path)]
         main = types.ModuleType("__main__")
         main.__dict__.update(__file__=plan.script, __builtins__=__builtins__)
         sys.modules["__main__"] = main
@@ -202,16 +204,6 @@ def forget_import_path() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(rest)
     if not rest:
         del os.environ["PYTHONPATH"]
-
-
-def hide_accelerators() -> None:
-    """The run is to be on CPU, whatever the script does to ``CUDA_VISIBLE_DEVICES``."""
-    import torch
-
-    torch.cuda.is_available = lambda: False
-    torch.cuda.device_count = lambda: 0
-    if hasattr(torch, "accelerator"):
-        torch.accelerator.is_available = lambda *args, **kwargs: False
 
 
 def mark_output() -> None:

@@ -34,6 +34,7 @@ def verify_command(
     timeout: float = 600.0,
     env: Mapping[str, str] | None = None,
     workdir: Path | None = None,
+    base: Path | None = None,
     keep: Path | None = None,
     output_format: str = "text",
     report: Path | None = None,
@@ -55,6 +56,7 @@ def verify_command(
             timeout=timeout,
             env=env,
             workdir=workdir,
+            base=base,
             keep=keep,
             progress=progress_for_terminal(),
         )

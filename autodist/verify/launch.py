@@ -48,7 +48,8 @@ def environment(env: dict[str, str]) -> dict[str, str]:
     package = str(Path(autodist.__file__).resolve().parent.parent)
     added = {} if package in site_folders() else {ADDED_PATH: package}
     inherited = {key: value for key, value in os.environ.items() if key not in RENDEZVOUS}
-    paths = [*added.values(), *filter(None, inherited.get("PYTHONPATH", "").split(os.pathsep))]
+    wanted = env.get("PYTHONPATH", inherited.get("PYTHONPATH", ""))
+    paths = [*added.values(), *filter(None, wanted.split(os.pathsep))]
     fixed = {
         **added,
         "OMP_NUM_THREADS": "1",
@@ -64,7 +65,7 @@ def environment(env: dict[str, str]) -> dict[str, str]:
     }
     if Path("/sys/class/net/lo").exists():
         fixed["GLOO_SOCKET_IFNAME"] = "lo"
-    return {**inherited, **fixed, **env}
+    return {**inherited, **fixed, **{key: value for key, value in env.items() if key != "PYTHONPATH"}}
 
 
 def site_folders() -> set[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from autodist.verify.contents import content_difference, shortened, understood, value_difference
 from autodist.verify.text import first_difference, printed_lines
-from autodist.verify.trace import RunTrace, Save
+from autodist.verify.trace import RunTrace, Save, Write
 from autodist.verify.verdict import Finding, Tolerance
 
 VARYING = re.compile(
@@ -54,6 +54,10 @@ def compare_lines(
 def stable(path: str) -> str:
     """A path without what differs from run to run."""
     return VARYING.sub("*", path)
+
+
+def _makes_folder(write: Write) -> bool:
+    return write.action.startswith("mkdir") and not write.path.startswith("/")
 
 
 def compare_files(
@@ -148,9 +152,9 @@ def compare_save(save: Save, expected: Save, tolerance: Tolerance) -> Finding | 
 
 
 def compare_folders(original: RunTrace, ranks: Sequence[RunTrace]) -> list[Finding]:
-    """The same folders are made."""
-    made = {stable(write.path) for rank in ranks for write in rank.writes if write.action.startswith("mkdir")}
-    expected = {stable(write.path) for write in original.writes if write.action.startswith("mkdir")}
+    """The same folders are made, below the working folder: what lies elsewhere outlives the first run that makes it."""
+    made = {stable(write.path) for rank in ranks for write in rank.writes if _makes_folder(write)}
+    expected = {stable(write.path) for write in original.writes if _makes_folder(write)}
     sites = {stable(write.path): write.site for rank in (*ranks, original) for write in rank.writes}
     findings = [
         Finding("folder-missing", f"{path} is not created", sites.get(path)) for path in sorted(expected - made)

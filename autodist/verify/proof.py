@@ -44,6 +44,7 @@ def verify(
     env: Mapping[str, str] | None = None,
     workdir: Path | None = None,
     start: Path | None = None,
+    base: Path | None = None,
     python: str = sys.executable,
     fork: bool | None = None,
     keep: Path | None = None,
@@ -54,10 +55,10 @@ def verify(
 
     ``nproc`` holds the numbers of ranks to try. ``steps`` ends both programs after so many optimizer steps.
     ``workdir`` is the folder that is copied and in which the scripts start: by default the current folder when it
-    holds ``before``, else the folder of ``before``; ``start`` is a folder below it to start in. ``keep`` names a
-    folder for traces, output and scratch copies, which are removed otherwise. ``device`` is ``auto`` for a GPU for each
-    rank, one GPU for several where torch can do that, or else the CPU. ``zygote`` is a process to fork from that
-    several verifications share.
+    holds ``before``, else the folder of ``before``; ``start`` is a folder below it to start in. ``base`` is the
+    folder of the conversion's files, by default that of ``after``. ``keep`` names a folder for traces, output and
+    scratch copies, which are removed otherwise. ``device`` is ``auto`` for a GPU for each rank, one GPU for several
+    where torch can do that, or else the CPU. ``zygote`` is a process to fork from that several verifications share.
     """
     before, after = Path(before).resolve(), Path(after).resolve()
     check_input(before, after, nproc, timeout, workdir, keep)
@@ -77,6 +78,7 @@ def verify(
         before,
         after,
         workdir.resolve(),
+        (base or after.parent).resolve(),
         (start or workdir).resolve(),
         tuple(args),
         steps if dtype == "float64" else min(steps or FLOAT32_STEPS, FLOAT32_STEPS),

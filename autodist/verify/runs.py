@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from autodist.errors import AutodistError
 from autodist.verify.launch import (
     Process,
     RunResult,
@@ -34,6 +35,8 @@ class Setting:
     before: Path
     after: Path
     workdir: Path
+    base: Path
+    """The folder of the conversion's files; ``after`` lies in it where ``before`` lies among its own."""
     start: Path
     """Where the scripts start: the working folder, or a folder below it."""
     args: tuple[str, ...]
@@ -77,6 +80,15 @@ def scratch_root(setting: Setting, outer: Path) -> Path:
     return outer.joinpath(*setting.workdir.parts[1:][-1 - LEVELS_ABOVE :])
 
 
+def overlaid(setting: Setting, script: Path, root: Path) -> Path:
+    """The folder of a scratch copy that takes in the conversion's files."""
+    levels = len(script.parent.relative_to(setting.base).parts)
+    place = in_workdir(setting, script, root)
+    if levels > len(place.parent.relative_to(root).parts):
+        raise AutodistError("imports modules from above the working folder: --workdir names one further up", script)
+    return place.parents[levels]
+
+
 def prepare(setting: Setting, script: Path, outer: Path) -> Scratch:
     """A scratch copy that holds the script where it belongs."""
     root = scratch_root(setting, outer)
@@ -84,7 +96,7 @@ def prepare(setting: Setting, script: Path, outer: Path) -> Scratch:
     scratch.fill(setting.workdir)
     scratch.surround(setting.workdir)
     if not script.is_relative_to(setting.workdir):
-        scratch.overlay(script.parent, in_workdir(setting, script, root).parent)
+        scratch.overlay(setting.base, overlaid(setting, script, root))
     scratch.seal()
     return scratch
 
@@ -201,4 +213,6 @@ def original_steps(setting: Setting, conversion: Run) -> int | None:
     if all(rank.end is not None and rank.end.code == 0 for rank in conversion.traces):
         return setting.steps
     taken = min(len(rank.steps) for rank in conversion.traces)
+    if any(rank.end is not None and rank.end.error for rank in conversion.traces):
+        taken += 1  # the original may fail in the same place, after its last step
     return max(1, taken if setting.steps is None else min(taken, setting.steps))
