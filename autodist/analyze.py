@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from autodist import catalog, escapes, regions, sharding, shards, unshardable
+from autodist.borrowed import borrowed, departed, imported_names
 from autodist.config import Config, Strategy
 from autodist.interpreter import SAFE_ON_WRAPPER, Event, Interpreter, Loop, Plan
 from autodist.launchers import launcher
@@ -62,6 +63,7 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     draws = frozenset() if trained else frozenset(id(draw.node) for draw in _batch_draws(first))
     plan = Plan(sharded=_shard_sites(first, trained), draws=draws, modules=modules, bare=fsdp)
     dropped = frozenset(s.node for m in models for s in (*m.dropped, *(m.data_parallel if fsdp else ())))
+    dropped |= {e.node for e in first.events if e.kind == "wrap" and e.detail.const == "fully_sharded"}
     plan = replace(plan, wraps={} if fsdp else wrap_plan(models), dropped=dropped)
     second = Interpreter(project, facts, plan).run()
     batch_sizes = _batch_sizes(second, plan)
@@ -69,7 +71,27 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     held = shards.guarded_parameters(second, models, _guarded(second)) if fsdp else []
     plan = replace(plan, reduced=frozenset(site.node for site, _ in held))
     run, reductions, leftover = _reduce(project, facts, plan, Interpreter(project, facts, plan).run())
-    return _assemble(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held)
+    script = _assemble(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held)
+    uses = borrowed(project, facts.equivalents)
+    return _without(replace(script, borrowed=uses, borrowed_names=imported_names(project)))
+
+
+def _without(script: TrainingScript) -> TrainingScript:
+    """What is said about code that goes is not worth saying."""
+    gone = departed(script.borrowed)
+    if not gone:
+        return script
+    return replace(
+        script,
+        unwraps=tuple(site for site in script.unwraps if site.node not in gone and not _clips(site)),
+        reductions=tuple(reduction for reduction in script.reductions if reduction.node not in gone),
+    )
+
+
+def _clips(site: Site) -> bool:
+    """`model.clip_grad_norm_(1.0)`, of a wrapper that goes"""
+    parent = site.source.parents.get(site.node)
+    return isinstance(parent, ast.Attribute) and parent.attr == "clip_grad_norm_"
 
 
 def _reduce(
@@ -624,6 +646,7 @@ def _assemble(
         run.values,
         distributed=_is_distributed(run),
         launcher=launcher(run),
+        prints=any(not event.on_one_rank for kind in ("print", "log", "progress") for event in kinds.get(kind, [])),
         models=tuple(models),
         loaders=tuple(loaders),
         draws=tuple(_draw_sites(run, draws)),

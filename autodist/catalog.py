@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -18,7 +19,11 @@ NOTHING: frozenset[str] = frozenset()
 class Catalog:
     """Roles by qualified name. A name listed exactly is not looked up among the wildcards."""
 
-    def __init__(self, tables: Sequence[Mapping[str, Sequence[str]]]) -> None:
+    def __init__(
+        self, tables: Sequence[Mapping[str, Sequence[str]]], equivalents: Mapping[str, str] | None = None
+    ) -> None:
+        self.equivalents: Mapping[str, str] = equivalents or {}
+        """What plain PyTorch says instead of a name of another distribution library."""
         self._roles: dict[str, frozenset[str]] = {}
         for table in tables:
             for role, names in table.items():
@@ -36,12 +41,13 @@ class Catalog:
 
 
 @cache
-def _shipped() -> tuple[Mapping[str, Sequence[str]], ...]:
+def _shipped() -> tuple[Mapping[str, Any], ...]:
     folder = files("autodist.rules.catalog")
     entries = sorted((e for e in folder.iterdir() if e.name.endswith(".toml")), key=lambda e: e.name)
-    return tuple(tomllib.loads(e.read_text(encoding="utf-8"))["roles"] for e in entries)
+    return tuple(tomllib.loads(e.read_text(encoding="utf-8")) for e in entries)
 
 
 def load(extra: Mapping[str, Sequence[str]] | None = None) -> Catalog:
     """The shipped facts, with the user's own added."""
-    return Catalog([*_shipped(), extra or {}])
+    equivalents = {name: code for table in _shipped() for name, code in table.get("equivalents", {}).items()}
+    return Catalog([*(table["roles"] for table in _shipped()), extra or {}], equivalents)

@@ -81,7 +81,7 @@ class Recompose(Edit):
 
 @dataclass(frozen=True)
 class Unwrap(Edit):
-    """Drop the header of the anchor, a ``with`` statement, and keep its body."""
+    """Drop the header of the anchor, a ``with`` or an ``if`` without branches, and keep its body."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,10 @@ class ReplaceStatement(Edit):
 
 @dataclass(frozen=True)
 class RemoveStatement(Edit):
-    """Drop the anchor statement; a block that would be empty keeps ``pass``."""
+    """Drop the anchor statement; a block that would be empty keeps ``pass``. ``with_comment`` drops the comment right
+    above it as well, unless that may speak of the statement below."""
+
+    with_comment: bool = False
 
 
 @dataclass(frozen=True)

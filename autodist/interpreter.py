@@ -1658,6 +1658,30 @@ class Interpreter:
     ) -> Value:
         return self._wrap_call("data_parallel", node, args or list(keywords.values())[:1], scope)
 
+    def call_sharded_ddp(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        return self._wrap_call("data_parallel", node, args or list(keywords.values())[:1], scope)
+
+    def call_fully_sharded(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        return self._wrap_call("fully_sharded", node, args or list(keywords.values())[:1], scope)
+
+    def call_transparent(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        return args[0] if args else NOTHING
+
+    call_plain_optimizer = call_transparent
+
+    def call_agreed(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        """A collective that returns the same value on all ranks."""
+        self.event("collective", node, scope)
+        return Value(args[0].things) if args else NOTHING
+
     def call_sync_batch_norm(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from autodist.interpreter import Event, Interpreter
 from autodist.project import Project
-from autodist.script import Launcher, LocalRankOption, Site
+from autodist.script import Launcher, LauncherOption, Site
 from autodist.source import Source
 from autodist.spread import RANK
 from autodist.values import NOTHING, Function
@@ -29,7 +29,9 @@ def launcher(run: Interpreter) -> Launcher | None:
         return None
     workers = [function for event in spawns for function in _workers(event, run)]
     local = tuple(_composed(run.project, workers)) if spawns else ()
-    sizes = tuple(_world_sizes(run.project, joins)) if spawns else ()
+    found = list(_world_sizes(run.project, joins)) if spawns else []
+    sizes = tuple(site for site in found if not isinstance(site.node, ast.Attribute))
+    given = tuple(_size_options(run.project, [s.node for s in found if isinstance(s.node, ast.Attribute)]))
     return Launcher(
         _sites(spawns),
         not local,
@@ -39,6 +41,7 @@ def launcher(run: Interpreter) -> Launcher | None:
         tuple(_device_numbers(run)) if spawns and not local else (),
         tuple(_addresses(run.project)),
         options,
+        given,
     )
 
 
@@ -106,12 +109,14 @@ def _roots(node: ast.expr, source: Source, project: Project, depth: int) -> Iter
         for value in assigned:
             yield from _roots(value, source, project, depth - 1) if _is_name(value) else [Site(source, value)]
     elif isinstance(node, ast.Attribute):
-        for each in project.sources:
-            for statement in ast.walk(each.tree):
-                if isinstance(statement, ast.Assign) and any(
-                    isinstance(t, ast.Attribute) and t.attr == node.attr for t in statement.targets
-                ):
-                    yield Site(each, statement.value)
+        assigned_to = [
+            Site(each, statement.value)
+            for each in project.sources
+            for statement in ast.walk(each.tree)
+            if isinstance(statement, ast.Assign)
+            and any(isinstance(t, ast.Attribute) and t.attr == node.attr for t in statement.targets)
+        ]
+        yield from assigned_to or [Site(source, node)]
     elif not _is_environment(node):
         yield Site(source, node)
 
@@ -149,6 +154,22 @@ def _given(function: str, name: str, index: int, project: Project) -> Iterator[t
                 tuples = [a for a in (*node.args[1:], *(k.value for k in node.keywords)) if isinstance(a, ast.Tuple)]
                 if tuples and 0 < index <= len(tuples[0].elts):
                     yield tuples[0].elts[index - 1], source
+
+
+def _size_options(project: Project, attributes: list[ast.Attribute]) -> Iterator[LauncherOption]:
+    """Options for the number of processes."""
+    for name in dict.fromkeys(attribute.attr for attribute in attributes):
+        for source in project.sources:
+            for node in ast.walk(source.tree):
+                if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _declares(node.value, name):
+                    yield LauncherOption(source, node, None, name, _parsed(source))
+
+
+def _declares(call: ast.Call, name: str) -> bool:
+    flags = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    if _last_name(call.func) != "add_argument" or not flags:
+        return False
+    return _destination(call, next((f for f in flags if f.startswith("--")), flags[0])) == name
 
 
 # -------------------------------------------------------------------- devices, addresses, options
@@ -196,7 +217,7 @@ def _addresses(project: Project) -> Iterator[Site]:
                 yield Site(source, node)
 
 
-def _options(project: Project) -> Iterator[LocalRankOption]:
+def _options(project: Project) -> Iterator[LauncherOption]:
     """The command line option by which `torch.distributed.launch` tells a process its number."""
     for source in project.sources:
         for node in ast.walk(source.tree):
@@ -211,14 +232,14 @@ def _options(project: Project) -> Iterator[LocalRankOption]:
             default = next((k.value for k in node.keywords if k.arg == "default"), None)
             if default is not None and _is_environment(default):
                 continue
-            yield LocalRankOption(source, statement, default, _destination(node), _parsed(source))
+            yield LauncherOption(source, statement, default, _destination(node, "--local_rank"), _parsed(source))
 
 
-def _destination(call: ast.Call) -> str:
+def _destination(call: ast.Call, flag: str) -> str:
     for keyword in call.keywords:
         if keyword.arg == "dest" and isinstance(keyword.value, ast.Constant):
             return str(keyword.value.value)
-    return "local_rank"
+    return flag.lstrip("-").replace("-", "_")
 
 
 def _parsed(source: Source) -> ast.Assign | None:

@@ -204,21 +204,46 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
     shards = any(e.detail.const == "fsdp" for e in wraps)
     wrapped = shards or any(e.detail.const == "ddp" for e in wraps) or history.averaged
     parallel = tuple(Site(e.source, e.node) for e in wraps if e.detail.const == "data_parallel")
+    foreign = tuple(
+        Site(e.source, e.node) for e in wraps if e.detail.const == "fully_sharded" and module in unwrapped(e.value)
+    )
     if bypass is None and not wrapped:
         bypass = _pattern(module, history) or _changes(module, history)
     dropped = tuple(site for site in parallel if _is_conditional(site))
     parallel = tuple(site for site in parallel if site not in dropped)
     return Model(
         module,
-        None if wrapped else _after_dropped(dropped) or _wrapping(module, run, history),
+        None if wrapped else _in_place(foreign) or _after_dropped(dropped) or _wrapping(module, run, history),
         wrapped,
         None if wrapped else bypass,
         any(_has_batch_norm(each) for each in members),
         _sometimes_unused(module, run) or _leaves_outputs(module, run),
         parallel,
         dropped,
+        tuple(site for site in foreign if _in_place((site,)) is not None),
         sharded=shards,
     )
+
+
+def _in_place(foreign: tuple[Site, ...]) -> Wrapping | None:
+    """Where `model = FSDP(model)` is."""
+    for site in foreign:
+        statement = site.statement
+        if isinstance(statement, ast.Assign) and _moved(site) is statement.value:
+            assert isinstance(site.node, ast.expr)
+            return Wrapping(site.source, statement, statement.targets[0], site.node)
+    return None
+
+
+def _moved(site: Site) -> ast.AST:
+    """`FSDP(model).to(device)`, from the wrapper inside it."""
+    node = site.node
+    while isinstance(site.source.parents.get(node), ast.Attribute):
+        call = site.source.parents.get(site.source.parents[node])
+        if not isinstance(call, ast.Call):
+            break
+        node = call
+    return node
 
 
 def _is_conditional(site: Site) -> bool:

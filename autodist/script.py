@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autodist.project import Project
 from autodist.rule import Severity
@@ -43,10 +43,10 @@ class Wrapping:
 class Model:
     """A module that an optimizer trains. ``bypassed`` if gradients flow past its ``forward``, or in a pattern that
     DistributedDataParallel does not synchronise; then gradients are averaged explicitly. ``data_parallel`` wrappers are
-    replaced; those that only several devices would get are
-    ``dropped``. ``alternatives`` are other modules that the same place may hold. ``units`` name, as attributes of
-    the model, the parts that FSDP shards by themselves (with a ``*`` if it is a list of them), ``methods`` those that
-    run its layers besides `forward`; ``sharded`` if the script itself does so."""
+    replaced, and so are those that another library's FSDP put around it, ``fully_sharded``; those that only several
+    devices would get are ``dropped``. ``alternatives`` are other modules that the same place may hold. ``units`` name,
+    as attributes of the model, the parts that FSDP shards by themselves (with a ``*`` if it is a list of them),
+    ``methods`` those that run its layers besides `forward`; ``sharded`` if the script itself does so."""
 
     object: Object
     wrapping: Wrapping | None
@@ -56,6 +56,7 @@ class Model:
     sometimes_unused: bool
     data_parallel: tuple[Site, ...]
     dropped: tuple[Site, ...] = ()
+    fully_sharded: tuple[Site, ...] = ()
     alternatives: tuple[Object, ...] = ()
     units: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
@@ -148,9 +149,29 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class LocalRankOption:
-    """The option `--local_rank`: the statement that declares it, its default and attribute, and the statement that
-    parses the command line, where its result is kept."""
+class Borrowed:
+    """A use of a name of another distribution library: `name` as in `horovod.rank` or `fsdp.StateDictType`.
+
+    ``equivalent`` is what plain PyTorch says instead, where that is a mere fact. ``whole`` is what goes with the
+    name, its ``call`` or the statement around it, except the expressions that are ``kept``.
+    """
+
+    source: Source
+    node: ast.expr
+    name: str
+    call: ast.Call | None
+    equivalent: str | None
+    whole: ast.AST
+    kept: tuple[ast.expr, ...]
+
+
+@dataclass(frozen=True)
+class LauncherOption:
+    """An option that torchrun makes needless, as `--local_rank`.
+
+    The statement that declares it, its default and attribute, and the statement that parses the command line, where
+    its result is kept.
+    """
 
     source: Source
     statement: ast.Expr
@@ -163,9 +184,10 @@ class LocalRankOption:
 class Launcher:
     """How a distributed script starts its ranks itself.
 
-    ``spawns`` start processes, ``joins`` make them a group. ``world_sizes`` compute how many there are, ``ranks`` the
-    number of one over all nodes; it is ``numbered_globally`` where the launcher's number is that already, and then
-    ``devices`` take it for a device. ``addresses`` are statements that set the environment.
+    ``spawns`` start processes, ``joins`` make them a group. ``world_sizes`` compute how many there are, ``sizes`` are
+    options for that. ``ranks`` compute the number of one over all nodes; it is ``numbered_globally`` where the
+    launcher's number is that already, and then ``devices`` take it for a device. ``addresses`` are statements that
+    set the environment.
     """
 
     spawns: tuple[Site, ...]
@@ -175,7 +197,8 @@ class Launcher:
     ranks: tuple[Site, ...]
     devices: tuple[Site, ...]
     addresses: tuple[Site, ...]
-    options: tuple[LocalRankOption, ...]
+    options: tuple[LauncherOption, ...]
+    sizes: tuple[LauncherOption, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -187,6 +210,9 @@ class TrainingScript:
     setup: Setup | None = None
     distributed: bool = False
     launcher: Launcher | None = None
+    borrowed: tuple[Borrowed, ...] = ()
+    borrowed_names: Mapping[Source, frozenset[str]] = field(default_factory=dict)
+    prints: bool = True
     models: tuple[Model, ...] = ()
     loaders: tuple[Loader, ...] = ()
     draws: tuple[Site, ...] = ()

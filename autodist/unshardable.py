@@ -145,6 +145,17 @@ def _saved_whole(event: Event, sharded: Sharded) -> str | None:
     return "saves a model as an object, which shards cannot be: save its state_dict()"
 
 
+def _taken_alone(event: Event, sharded: Sharded) -> str | None:
+    """A script that is distributed already takes and writes its state on one rank."""
+    if not event.on_one_rank:
+        return None
+    return "rank 0 alone takes or saves a state here: gathering shards takes all ranks, do it before this branch"
+
+
+def _saved(event: Event, sharded: Sharded) -> str | None:
+    return _saved_whole(event, sharded) or _taken_alone(event, sharded)
+
+
 def _optimized(event: Event, sharded: Sharded) -> str | None:
     for optimizer in event.value.objects("optimizer"):
         name = optimizer.name.rpartition(".")[2]
@@ -163,6 +174,8 @@ REASONS: dict[str, Callable[[Event, Sharded], str | None]] = {
     "make": _averaged,
     "replace_data": _storage_replaced,
     "autograd_grad": _differentiated_twice,
-    "save": _saved_whole,
+    "save": _saved,
+    "model_state_dict": _taken_alone,
+    "optimizer_state_dict": _taken_alone,
     "optimizer": _optimized,
 }

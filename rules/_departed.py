@@ -9,22 +9,25 @@ from autodist.edits import Edit, RemoveStatement, ReplaceStatement
 from autodist.source import Source
 
 
-def without_imports(source: Source, gone: Collection[ast.AST], kept: Collection[ast.AST] = ()) -> list[Edit]:
-    """Drop what only ``gone`` code uses; ``kept`` are parts of it that stay."""
+def without_imports(
+    source: Source, gone: Collection[ast.AST], kept: Collection[ast.AST] = (), names: Collection[str] = ()
+) -> list[Edit]:
+    """Drop ``names``, and what only ``gone`` code uses; ``kept`` are parts of it that stay."""
     lost: set[ast.AST] = set()
     for node in gone:
-        lost.update(_all_but(node, kept))
+        lost.update(all_but(node, kept))
     used = {each for node in ast.walk(source.tree) if node not in lost for each in _names(node)}
-    dropped = {each for node in lost for each in _names(node)} - used
+    dropped = {each for node in lost for each in _names(node)} - used | set(names)
     return [edit for node in ast.walk(source.tree) for edit in _without(node, dropped)]
 
 
-def _all_but(node: ast.AST, kept: Collection[ast.AST]) -> Iterator[ast.AST]:
+def all_but(node: ast.AST, kept: Collection[ast.AST]) -> Iterator[ast.AST]:
+    """The node and all in it, without the parts that are kept."""
     if any(node is each for each in kept):
         return
     yield node
     for child in ast.iter_child_nodes(node):
-        yield from _all_but(child, kept)
+        yield from all_but(child, kept)
 
 
 def _names(node: ast.AST) -> Iterator[str]:

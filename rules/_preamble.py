@@ -74,6 +74,11 @@ def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr
     return None
 
 
+def is_move(node: ast.expr) -> bool:
+    """`model.to(device)`"""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("cuda", "to")
+
+
 def divisible(size: str, d: str) -> str:
     """The line that stops the script where a batch cannot be shared out evenly."""
     return f'assert {size} % {d}.get_world_size() == 0, "the batch must divide by the number of ranks"\n'
@@ -98,6 +103,7 @@ __all__ = [
     "dist",
     "divisible",
     "imported",
+    "is_move",
     "member",
     "planned",
     "simple",

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-from autodist.edits import InsertBefore
+from autodist.edits import InsertBefore, ReplaceStatement
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
+from autodist.source import Source
 
 from ._preamble import Planned, defined, dist, imported, planned
 
@@ -175,20 +177,45 @@ def join_process_group(script: TrainingScript, context: Context) -> Iterator[Fin
     makes them a group, picks each one's device, and leaves printing to rank 0. Without `torchrun` the script is a
     group of one, so that `python train.py` still runs. The group is left at exit, however the script ends.
     """
-    setup = script.setup
-    if setup is None or script.distributed or not script.trains:
+    if not script.trains:
         return
-    source = setup.source
+    for use in script.borrowed:
+        statement = use.source.statement(use.node)
+        if use.name == "horovod.init" and isinstance(statement, ast.Expr):
+            code, edits = _definition(script, context, use.source, quiet=script.prints)
+            edits = (*edits, *planned(use.source, ReplaceStatement(statement, "setup_distributed()\n")))
+            edits = (*edits, *defined(script, use.source, code))
+            yield Finding(use.source, use.node, "the ranks find each other with torch.distributed", Fix(edits))
+    setup = script.setup
+    if setup is None or script.distributed:
+        return
+    code, edits = _definition(script, context, setup.source, quiet=True)
+    edits = (
+        *edits,
+        *defined(script, setup.source, code),
+        *planned(setup.source, InsertBefore(setup.before, "setup_distributed()\n", order=-3)),
+    )
+    yield Finding(setup.source, setup.before, "the ranks have to find each other and their devices", Fix(edits))
+
+
+def _definition(script: TrainingScript, context: Context, source: Source, quiet: bool) -> tuple[str, Planned]:
+    """The function, and the imports it needs. Where the script itself prints on one rank, nothing is silenced."""
     d, dist_import = dist(context, source)
     os, os_import = imported(context, source, "os")
     torch, torch_import = imported(context, source, "torch")
-    sys, sys_import = imported(context, source, "sys")
     atexit, atexit_import = imported(context, source, "atexit")
-    quiet = ""
-    logging_import: Planned = ()
-    if script.uses_logging:
-        logging, logging_import = imported(context, source, "logging")
-        quiet = f"\n        {logging}.disable()"
+    needed = (*dist_import, *os_import, *torch_import, *atexit_import)
+    silence = ""
+    if quiet:
+        sys, sys_import = imported(context, source, "sys")
+        needed = (*needed, *sys_import)
+        silence = f"""
+    if {d}.get_rank() != 0:
+        {sys}.stdout = open({os}.devnull, "w")  # rank 0 prints for all"""
+        if script.uses_logging:
+            logging, logging_import = imported(context, source, "logging")
+            needed = (*needed, *logging_import)
+            silence += f"\n        {logging}.disable()"
     code = f'''\
 def setup_distributed():
     """Join the process group that torchrun describes; plain `python` runs as a group of one."""
@@ -197,20 +224,8 @@ def setup_distributed():
     if {torch}.cuda.is_available():
         {torch}.cuda.set_device(int({os}.environ["LOCAL_RANK"]))
     {d}.init_process_group("cpu:gloo,cuda:nccl" if {torch}.cuda.is_available() else "gloo")
-    {atexit}.register({d}.destroy_process_group)
-    if {d}.get_rank() != 0:
-        {sys}.stdout = open({os}.devnull, "w")  # rank 0 prints for all{quiet}
+    {atexit}.register({d}.destroy_process_group){silence}
 
 
 '''
-    edits = (
-        *dist_import,
-        *os_import,
-        *torch_import,
-        *sys_import,
-        *atexit_import,
-        *logging_import,
-        *defined(script, source, code),
-        *planned(source, InsertBefore(setup.before, "setup_distributed()\n", order=-3)),
-    )
-    yield Finding(source, setup.before, "the ranks have to find each other and their devices", Fix(edits))
+    return code, needed

@@ -15,7 +15,7 @@ from autodist.edits import (
     SetArgument,
 )
 from autodist.rule import Context, Example, Finding, Fix, Severity, rule
-from autodist.script import Launcher, LocalRankOption, Site, TrainingScript
+from autodist.script import Launcher, LauncherOption, Site, TrainingScript
 from autodist.source import Source
 
 from ._departed import without_imports
@@ -212,6 +212,8 @@ def launch_with_torchrun(script: TrainingScript, context: Context) -> Iterator[F
         return
     for option in launcher.options:
         yield _without_option(option, launcher, script, context)
+    for option in launcher.sizes:
+        yield _counted(option, context)
     for site in launcher.spawns:
         yield _called(site, launcher, context)
     for sites, variable in ((launcher.world_sizes, "WORLD_SIZE"), (launcher.ranks, "RANK")):
@@ -235,7 +237,7 @@ def launch_with_torchrun(script: TrainingScript, context: Context) -> Iterator[F
     yield from _alone(script, launcher, context)
 
 
-def _without_option(option: LocalRankOption, launcher: Launcher, script: TrainingScript, context: Context) -> Finding:
+def _without_option(option: LauncherOption, launcher: Launcher, script: TrainingScript, context: Context) -> Finding:
     source = option.source
     name, imports = imported(context, source, "os")
     value = f'int({name}.environ["LOCAL_RANK"])'
@@ -256,7 +258,18 @@ def _without_option(option: LocalRankOption, launcher: Launcher, script: Trainin
     return Finding(source, option.statement, message, Fix((*imports, *planned(source, *edits))))
 
 
-def _optional(option: LocalRankOption) -> bool:
+def _counted(option: LauncherOption, context: Context) -> Finding:
+    source = option.source
+    if option.parsed is None:
+        message = "how many processes there are comes from this option: take it from WORLD_SIZE instead"
+        return Finding(source, option.statement, message, severity=Severity.REFUSAL)
+    name, imports = imported(context, source, "os")
+    line = f'{source.code(option.parsed.targets[0])}.{option.destination} = int({name}.environ["WORLD_SIZE"])\n'
+    edits = planned(source, RemoveStatement(option.statement), InsertAfter(option.parsed, line))
+    return Finding(source, option.statement, "torchrun says it in WORLD_SIZE", Fix((*imports, *edits)))
+
+
+def _optional(option: LauncherOption) -> bool:
     """A default of -1 means a run without any group."""
     return isinstance(option.default, ast.UnaryOp)
 
@@ -318,7 +331,7 @@ def _start(entry: Source, launcher: Launcher) -> ast.stmt:
     body = entry.tree.body
     guard = next((s for s in body if isinstance(s, ast.If) and _is_main_guard(s.test)), None)
     asked = [site.node for site in (*launcher.world_sizes, *launcher.ranks, *launcher.spawns) if site.source is entry]
-    asked += [each for option in launcher.options if option.source is entry for each in [option.statement]]
+    asked += [each.statement for each in (*launcher.options, *launcher.sizes) if each.source is entry]
     outside = [node for node in asked if not any(_runs_later(a) for a in entry.ancestors(node))]
     if guard is not None and all(guard in entry.ancestors(node) for node in outside):
         return guard.body[0]

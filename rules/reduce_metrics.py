@@ -8,6 +8,7 @@ from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 from autodist.spread import Spread
 
+from ._collectives import REDUCTIONS
 from ._preamble import Planned, defined, dist, imported, member, planned
 
 EXAMPLES = [
@@ -143,41 +144,6 @@ EXAMPLES = [
 ]
 
 
-HELPERS = {
-    "reduce_mean": '''\
-def reduce_mean(value):
-    """The mean of a number or tensor over all ranks."""
-    mean = {torch}.as_tensor(value, dtype={torch}.float64).detach().cpu() / {d}.get_world_size()
-    {d}.all_reduce(mean)
-    return mean.to(value) if {torch}.is_tensor(value) else mean.item()
-
-
-''',
-    "reduce_sum": '''\
-def reduce_sum(value):
-    """The sum of a number or tensor over all ranks."""
-    total = {torch}.as_tensor(value, dtype={torch}.float64).detach().cpu().clone()
-    {d}.all_reduce(total)
-    return total.to(value) if {torch}.is_tensor(value) else type(value)(total.item())
-
-
-''',
-    "gather_rows": '''\
-def gather_rows(rows):
-    """The rows of all ranks, a tensor or a list, in the order of the whole data."""
-    parts = [None] * {d}.get_world_size()
-    if {torch}.is_tensor(rows):
-        parts = [{torch}.empty_like(rows) for _ in parts]
-        {d}.all_gather(parts, rows.detach().contiguous())
-        return {torch}.stack(parts, 1).flatten(0, 1)
-    {d}.all_gather_object(parts, rows)
-    return [row for group in zip(*parts) for row in group]
-
-
-''',
-}
-
-
 @rule("AD601")
 def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Report and decide on what all ranks computed, not on one rank's share.
@@ -199,7 +165,7 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
         else:
             name = {Spread.MEAN: "reduce_mean", Spread.ROWS: "gather_rows"}.get(reduction.spread, "reduce_sum")
             torch, torch_import = imported(context, source, "torch")
-            code = HELPERS[name].replace("{d}", d).replace("{torch}", torch)
+            code = REDUCTIONS[name].replace("{d}", d).replace("{torch}", torch)
             template, helper = f"{name}({{}})", (*torch_import, *defined(script, source, code))
         edits: list[Edit]
         if reduction.after is not None:

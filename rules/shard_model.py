@@ -2,14 +2,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
-from autodist.edits import InsertAfter, RemoveStatement, ReplaceExpr, ReplaceStatement
+from autodist.edits import InsertAfter, Recompose, RemoveStatement, ReplaceExpr, ReplaceStatement
 from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
 from autodist.script import Model, Site, TrainingScript, Wrapping
 from autodist.source import Source
 
 from ._examples import PLAIN
-from ._preamble import Planned, dist, imported, member, planned, synchronised
+from ._preamble import Planned, argument, dist, imported, is_move, member, planned, synchronised
 
 BLOCKS = """\
 import torch
@@ -97,6 +98,11 @@ def shard_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
             yield Finding(
                 site.source, site.node, "DataParallel uses the devices of one process", Fix(_unwrap(site, model))
             )
+        if script.distributed:  # batch statistics are each rank's own in the script as it is
+            model = replace(model, batch_norm=False)
+        for site in model.fully_sharded:
+            fix = Fix(_without_wrapper(site, model))
+            yield Finding(site.source, site.node, "fully_shard() takes the place of FullyShardedDataParallel", fix)
         wrapping = model.wrapping
         if model.wrapped or wrapping is None:
             continue
@@ -178,10 +184,25 @@ def _unwrap(site: Site, model: Model) -> Planned:
     return planned(source, ReplaceExpr(site.node, inner))
 
 
+def _without_wrapper(site: Site, model: Model) -> Planned:
+    """`FSDP(model, device_id=device)` is the model, moved there."""
+    call = site.node
+    assert isinstance(call, ast.Call)
+    inner, device = argument(call, "module", 0), argument(call, "device_id")
+    if inner is None or model.wrapping is not None and _is_lone_wrapper(model, model.wrapping.statement):
+        return ()
+    if device is None or is_move(inner) or isinstance(device, ast.Constant):
+        return planned(site.source, Recompose(call, "{0}", (inner,)))
+    return planned(site.source, Recompose(call, "{0}.to({1})", (inner, device)))
+
+
 def _is_lone_wrapper(model: Model, statement: ast.stmt) -> bool:
     """Whether a statement does nothing but wrap the model."""
-    for site in (*model.data_parallel, *model.dropped):
+    for site in (*model.data_parallel, *model.dropped, *model.fully_sharded):
         inner = site.statement
+        moves = isinstance(site.node, ast.Call) and argument(site.node, "device_id") is not None
+        if moves and isinstance(site.node, ast.Call) and not is_move(site.node.args[0]):
+            continue
         same = isinstance(inner, ast.Assign) and inner.value is site.node
         same = same and isinstance(site.node, ast.Call) and bool(site.node.args)
         if same and isinstance(inner, ast.Assign) and isinstance(site.node, ast.Call):

@@ -256,7 +256,7 @@ def _target(source: Source, call: ast.Call, suffix: str) -> str:
 
 def _divided(script: TrainingScript, context: Context, loader: Loader, d: str) -> list[Edit]:
     """The batch size, shared out; a remainder stops the script, since it would train on other batches."""
-    if context.config.batch_size is BatchSize.PER_RANK:
+    if context.config.batch_size is BatchSize.PER_RANK or script.distributed:  # it is per rank already
         return []
     call, source = loader.node, loader.source
     statement = source.statement(call)

@@ -4,12 +4,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from autodist.edits import InsertAfter, RemoveStatement, ReplaceExpr, ReplaceStatement, WrapExpr
+from autodist.edits import InsertAfter, Recompose, RemoveStatement, ReplaceStatement, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, Severity, Strategy, rule
 from autodist.script import Model, TrainingScript, Wrapping
 from autodist.source import Source
 
-from ._preamble import member, planned, synchronised
+from ._preamble import argument, is_move, member, planned, synchronised
 
 EXAMPLES = [
     Example(
@@ -178,8 +178,13 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
                 "DataParallel uses the devices of one process",
                 Fix(planned(site.source, removed)),
             )
-        if model.data_parallel:
-            yield from _replaced(model, context)
+        own_statistics = script.distributed and model.batch_norm and _keeps_buffers_apart(script, model)
+        if script.distributed:  # batch statistics are each rank's own in the script as it is
+            model = replace(model, batch_norm=False)
+        if model.data_parallel or any(
+            site.node is getattr(model.wrapping, "inside", None) for site in model.fully_sharded
+        ):
+            yield from _replaced(model, context, ", broadcast_buffers=False" if own_statistics else "")
             continue
         wrapping = model.wrapping
         if wrapping is None:
@@ -196,6 +201,7 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
             wrapping = replace(wrapping, statement=prepared, inside=None)
         ddp, ddp_import = member(context, source, "torch.nn.parallel", "DistributedDataParallel", "DDP")
         options = ", find_unused_parameters=True" if model.sometimes_unused else ""
+        options += ", broadcast_buffers=False" if own_statistics else ""
         target = source.code(wrapping.target)
         imports = ddp_import
         if model.batch_norm or wrapping.inside is None:
@@ -235,26 +241,43 @@ def _preparation(script: TrainingScript, wrapping: Wrapping) -> ast.stmt | None:
     return None
 
 
-def _replaced(model: Model, context: Context) -> Iterator[Finding]:
-    """DistributedDataParallel in the place of DataParallel; the state dict keeps the keys that it had."""
-    for site in model.data_parallel:
-        source = site.source
-        assert isinstance(site.node, ast.Call)
+def _keeps_buffers_apart(script: TrainingScript, model: Model) -> bool:
+    """Whether what averaged gradients so far left buffers alone, which DistributedDataParallel makes alike."""
+    return bool(model.fully_sharded) or any(use.name == "horovod.DistributedOptimizer" for use in script.borrowed)
+
+
+def _replaced(model: Model, context: Context, options: str) -> Iterator[Finding]:
+    """DistributedDataParallel in the place of another wrapper; the state dict keeps the keys that it had."""
+    options += ", find_unused_parameters=True" if model.sometimes_unused else ""
+    for site in (*model.data_parallel, *model.fully_sharded):
+        source, call = site.source, site.node
+        assert isinstance(call, ast.Call)
+        inner, device = argument(call, "module", 0), argument(call, "device_id")
+        if inner is None:
+            yield Finding(source, call, "wraps a model that cannot be seen", severity=Severity.REFUSAL)
+            continue
         ddp, ddp_import = member(context, source, "torch.nn.parallel", "DistributedDataParallel", "DDP")
-        inner = source.code(site.node.args[0]) if site.node.args else "model"
         statement = site.statement
-        bound = isinstance(statement, ast.Assign) and statement.value is site.node
+        bound = isinstance(statement, ast.Assign) and statement.value is call
         if not model.batch_norm or not bound:
-            outer = _moved(source, site.node)  # the model is moved before it is wrapped
-            inner += source.code(outer)[len(source.code(site.node)) :] if outer is not site.node else ""
-            fix = Fix((*ddp_import, *planned(source, ReplaceExpr(outer, f"{ddp}({inner})"))))
+            outer = _moved(source, call)  # the model is moved before it is wrapped
+            after = source.code(outer)[len(source.code(call)) :] if outer is not call else ""
+            moves = device is not None and not (isinstance(device, ast.Constant) and device.value is None)
+            moves = moves and not is_move(inner)
+            template = f"{ddp}({{0}}{'.to({1})' if moves else ''}{after}{options})"
+            parts = (inner, device) if moves and device is not None else (inner,)
+            fix = Fix((*ddp_import, *planned(source, Recompose(outer, template, parts))))
         else:
             assert isinstance(statement, ast.Assign)
             target = source.code(statement.targets[0])
             code, imports = synchronised(context, source, target)
-            after = InsertAfter(statement, f"{code}{target} = {ddp}({target})\n")
-            fix = Fix((*ddp_import, *imports, *planned(source, ReplaceExpr(site.node, inner), after)))
-        yield Finding(source, site.node, "DataParallel uses the devices of one process", fix)
+            wrap = InsertAfter(statement, f"{code}{target} = {ddp}({target}{options})\n")
+            fix = Fix((*ddp_import, *imports, *planned(source, Recompose(call, "{0}", (inner,)), wrap)))
+        kind = source.code(call.func).rpartition(".")[2]
+        message = "DataParallel uses the devices of one process"
+        if model.fully_sharded or kind != "DataParallel":
+            message = "its gradients are averaged over the ranks, and every rank holds all of it"
+        yield Finding(source, call, message, fix)
 
 
 def _moved(source: Source, node: ast.expr) -> ast.expr:

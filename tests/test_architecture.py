@@ -22,7 +22,7 @@ LAYERS = """
     analyze
     shards | unshardable
     sharding
-    escapes | models | launchers
+    escapes | models | launchers | borrowed
     regions
     interpreter
     result

@@ -492,6 +492,15 @@ def test_unwrap_drops_the_header_alone() -> None:
         apply(source, [Unwrap(inner), ReplaceExpr(inner.items[0].context_expr, "e")])
 
 
+def test_a_removed_statement_takes_its_comment_along() -> None:
+    text = "# about a\na()\nb()\n\n# about c\nc()\n\n# about d\nd()\ne()\n"
+    source = Source.parse(text)
+    _, second, third, fourth, _ = source.tree.body
+    edits = [RemoveStatement(third, True), RemoveStatement(fourth, True)]
+    assert apply(source, edits) == "# about a\na()\nb()\n\n# about d\ne()\n"
+    assert apply(source, [RemoveStatement(second, True)]) == text.replace("b()\n", "")
+
+
 def test_every_operand_of_a_chain_can_be_edited() -> None:
     """The two trees see ``a and b and c`` differently, and ``a < b < c``, and ``a, b`` in brackets."""
     makes = [at(name, WrapExpr, "f({})") for name in "abcdefghi"]

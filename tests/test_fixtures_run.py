@@ -40,6 +40,8 @@ def runs() -> list[object]:
 def test_conversion_trains_the_same_model(case: Path, strategy: Strategy, nproc: int, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     fixture = settings(case, strategy)
+    for library in fixture.get("needs", []):
+        pytest.importorskip(library)
     before = case / "before"
     for file in converted(before, fixture["entry"], strategy).files:
         target = tmp_path / file.source.path.relative_to(before)
@@ -52,7 +54,8 @@ def test_conversion_trains_the_same_model(case: Path, strategy: Strategy, nproc:
         str(before / fixture["entry"]),
         str(tmp_path / fixture["entry"]),
     ]
-    options = ["--nproc", str(nproc), "--workdir", str(before), "--timeout", "120", "--", *map(str, fixture["args"])]
+    options = ["--nproc", str(nproc), "--workdir", str(before), "--timeout", "120"]
+    options += ["--dtype", fixture.get("dtype", "float64"), "--", *map(str, fixture["args"])]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(STAND_INS), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=400, check=False, env=env)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -28,6 +28,8 @@ class StatementEdits:
     """Code that opens the block which starts with this statement, a docstring or the like."""
     after: list[str] = field(default_factory=list)
     guard: str | None = None
+    forgets: bool = False
+    """Whether the comment above a removed statement goes with it."""
     unwrap: bool = False
     """Whether its body stands in its place."""
     replacement: str | None = None
@@ -69,6 +71,8 @@ class _Piece:
     guard: str | None = None
     apart: bool = False
     """Whether a blank line follows."""
+    forgets: bool = False
+    """Whether it was removed, and the comment above it may go."""
 
 
 class Layout:
@@ -214,7 +218,10 @@ class Layout:
             else:
                 piece.statements = _joined(piece.statements, inline)
             piece.after = self._parse(edits.below)
-        pieces = [piece for piece in pieces if piece.statements or piece.before or piece.after] or [_Piece([])]
+            piece.forgets = edits.forgets and len(originals) == 1
+        pieces = [piece for piece in pieces if piece.statements or piece.before or piece.after] or [
+            _Piece([], forgets=pieces[-1].forgets)
+        ]
         _end_line(pieces, trailing, updated[-1])
         return pieces
 
@@ -247,8 +254,13 @@ class Layout:
         """The statements of a block, and the comments that no statement follows any more."""
         body: list[cst.BaseStatement] = []
         pending: Lines = ()
-        for run in _runs(pieces):
+        runs = list(_runs(pieces))
+        for index, run in enumerate(runs):
             lead = _merged(pending, run[0].lead)
+            if run[0].forgets and not run[0].before and not run[-1].after:
+                following = runs[index + 1][0] if index + 1 < len(runs) else None
+                if following is None or following.forgets or (following.lead and following.lead[0].comment is None):
+                    lead, _ = _split(lead)
             if run[0].before:
                 above, lead = _split(lead)
                 inserted = _definitions_first(run[0].before)

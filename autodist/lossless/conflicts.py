@@ -36,7 +36,7 @@ _ANCHORS: dict[type[Edit], type[ast.AST] | tuple[type[ast.AST], ...]] = {
     RemoveStatement: ast.stmt,
     ReplaceExpr: ast.expr,
     Recompose: ast.expr,
-    Unwrap: (ast.With, ast.AsyncWith),
+    Unwrap: (ast.With, ast.AsyncWith, ast.If),
     WrapExpr: ast.expr,
     SetArgument: ast.Call,
     RemoveArgument: ast.Call,
@@ -95,7 +95,7 @@ def _check_not_swallowed(source: Source, edit: Edit, by_anchor: dict[ast.AST, li
                 continue
             if isinstance(other, Recompose) and not below.isdisjoint(other.parts):
                 continue
-            if isinstance(other, Unwrap) and not isinstance(child, ast.withitem):
+            if isinstance(other, Unwrap) and not isinstance(child, (ast.withitem, ast.expr)):
                 continue
             if isinstance(other, (*_SWALLOWS, Unwrap)) or (child is not None and _drops(other, child)):
                 raise EditConflict(other, edit, "one drops code that the other changes")

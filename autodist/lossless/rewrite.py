@@ -124,8 +124,9 @@ class _Rewriter(Rebuilder):
                 edits.guard = test
             case ReplaceStatement(code=code):
                 edits.replacement = code
-            case RemoveStatement():
+            case RemoveStatement(with_comment=with_comment):
                 edits.replacement = ""
+                edits.forgets = with_comment
             case Unwrap():
                 edits.unwrap = True
 

@@ -20,6 +20,8 @@ from autodist.verify.runs import Run, Setting, in_workdir, original_steps, prepa
 from autodist.verify.trace import Group, Pass, RunTrace, Step
 
 JOINS = re.compile(r"\binit_process_group\(|\bhvd\.init\(|^\s*(?:import|from) +(?:horovod|fairscale)\b", re.MULTILINE)
+SMALL = 1e-6
+"""Gradients that are zero but for rounding differ between ranks by as much as they are long."""
 LOCAL_RANK = re.compile(r"""add_argument\(\s*["'](--local[_-]rank)["']""")
 
 
@@ -145,18 +147,18 @@ def without_shards(
     for kind in ("gradients", "parameters"):
         for index in range(len(mean.groups)):
             copies = list(zip(*(getattr(step.groups[index], kind) for step in own), strict=True))
-            agreed = [spread(parts, 0.0) <= tolerance for parts in copies]
-            if all(agreed):
+            floor = SMALL * max((part[0] for parts in copies for part in parts if part is not None), default=0.0)
+            if all(spread(parts, floor) <= tolerance for parts in copies):
                 continue
             dropped.add(kind)
-            mean = replace(mean, groups=blanked(mean.groups, index, kind, agreed))
-            changed = [replace(step, groups=blanked(step.groups, index, kind, agreed)) for step in changed]
+            mean = replace(mean, groups=blanked(mean.groups, index, kind))
+            changed = [replace(step, groups=blanked(step.groups, index, kind)) for step in changed]
     if "parameters" in dropped:
         mean = replace(mean, initial=None)
     return mean, changed, dropped
 
 
-def blanked(groups: Sequence[Group], index: int, kind: str, agreed: Sequence[bool]) -> list[Group]:
-    """The groups with gaps in one of them."""
-    values: Any = [value if kept else None for value, kept in zip(getattr(groups[index], kind), agreed, strict=True)]
-    return [replace(group, **{kind: values}) if at == index else group for at, group in enumerate(groups)]
+def blanked(groups: Sequence[Group], index: int, kind: str) -> list[Group]:
+    """The groups, one of them without its gradients or parameters."""
+    gaps: Any = [None] * len(getattr(groups[index], kind))
+    return [replace(group, **{kind: gaps}) if at == index else group for at, group in enumerate(groups)]

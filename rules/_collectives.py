@@ -1,0 +1,82 @@
+"""The functions over all ranks that a converted script may define: `{d}` is torch.distributed in it."""
+
+from __future__ import annotations
+
+REDUCTIONS = {
+    "reduce_mean": '''\
+def reduce_mean(value):
+    """The mean of a number or tensor over all ranks."""
+    mean = {torch}.as_tensor(value, dtype={torch}.float64).detach().cpu() / {d}.get_world_size()
+    {d}.all_reduce(mean)
+    return mean.to(value) if {torch}.is_tensor(value) else mean.item()
+
+
+''',
+    "reduce_sum": '''\
+def reduce_sum(value):
+    """The sum of a number or tensor over all ranks."""
+    total = {torch}.as_tensor(value, dtype={torch}.float64).detach().cpu().clone()
+    {d}.all_reduce(total)
+    return total.to(value) if {torch}.is_tensor(value) else type(value)(total.item())
+
+
+''',
+    "gather_rows": '''\
+def gather_rows(rows):
+    """The rows of all ranks, a tensor or a list, in the order of the whole data."""
+    parts = [None] * {d}.get_world_size()
+    if {torch}.is_tensor(rows):
+        parts = [{torch}.empty_like(rows) for _ in parts]
+        {d}.all_gather(parts, rows.detach().contiguous())
+        return {torch}.stack(parts, 1).flatten(0, 1)
+    {d}.all_gather_object(parts, rows)
+    return [row for group in zip(*parts) for row in group]
+
+
+''',
+}
+
+COLLECTIVES = {
+    **REDUCTIONS,
+    "concatenated": '''\
+def concatenated(tensor):
+    """The rows of all ranks, rank by rank; they may have different numbers of them."""
+    counts = {torch}.zeros({d}.get_world_size(), dtype={torch}.int64)
+    counts[{d}.get_rank()] = len(tensor)
+    {d}.all_reduce(counts)
+    parts = [tensor.new_empty(int(count), *tensor.shape[1:]) for count in counts]
+    parts[{d}.get_rank()] = tensor.detach().contiguous()
+    for rank, part in enumerate(parts):
+        {d}.broadcast(part, rank)
+    return {torch}.cat(parts)
+
+
+''',
+    "broadcast": '''\
+def broadcast(tensor, root):
+    """The tensor that rank ``root`` has."""
+    tensor = tensor.clone()
+    {d}.broadcast(tensor, root)
+    return tensor
+
+
+''',
+    "broadcast_object": '''\
+def broadcast_object(value, root):
+    """The value that rank ``root`` has."""
+    box = [value]
+    {d}.broadcast_object_list(box, root)
+    return box[0]
+
+
+''',
+    "gathered": '''\
+def gathered(value):
+    """The values of all ranks, in a list."""
+    parts = [None] * {d}.get_world_size()
+    {d}.all_gather_object(parts, value)
+    return parts
+
+
+''',
+}

@@ -1,0 +1,1 @@
+"""A stand-in for Horovod in the tests: what `horovod.torch` documents, in small, over torch.distributed and gloo."""
