@@ -117,6 +117,10 @@ def world_text(world: WorldVerdict) -> str:
             f"gradient {world.largest('gradient'):.1e} ({world.tolerance.gradient:.0e}), "
             f"parameters {world.largest('parameters'):.1e} ({world.tolerance.parameters:.0e})"
         )
+        margins = {name: world.margin(name) for name in ("loss", "gradient", "parameters")}
+        closest = min((margin, name) for name, margin in margins.items() if margin) if any(margins.values()) else None
+        if closest is not None and closest[0] > 1 and world.equal:
+            lines[-1] += f", {closest[1]} closest: {closest[0]:.1g} times below"
     if world.cause is not None:
         lines.append(f"  likely cause: {world.cause}")
     lines += [f"  {'step ' + str(each.step) + ' ' if each.step is not None else ''}{each}" for each in world.findings]

@@ -13,6 +13,7 @@ from autodist.verify.outputs import compare_files, compare_folders, compare_logs
 from autodist.verify.plan import Device
 from autodist.verify.runs import Run, Setting
 from autodist.verify.samples import compare_samples
+from autodist.verify.text import printed_lines
 from autodist.verify.trace import RunTrace, Step
 from autodist.verify.verdict import Finding, Outcome, WorldVerdict
 
@@ -79,13 +80,21 @@ def conclude(setting: Setting, world: int, conversion: Run, original: Run) -> Wo
     if not findings:
         notes = [note for note in notes if note.kind != "draw"]
         base = replace(base, notes=tuple(notes))
-        return replace(base, outcome=Outcome.EQUAL, reason=f"{len(steps.deviations)} optimizer steps agree")
+        return replace(base, outcome=Outcome.EQUAL, reason=agreement(len(steps.deviations), original))
     causes = [finding for finding in findings if finding.kind not in CONSEQUENCES]
     if steps.first and not failures and causes and all(finding.step is not None for finding in causes):
         first = min(causes, key=lambda finding: finding.step or 0)
         reason = f"equal until step {steps.first}: {first.message}"
         return replace(base, outcome=Outcome.EQUAL_UNTIL, reason=reason)
     return replace(base, outcome=Outcome.DIFFERS, reason=findings[0].message)
+
+
+def agreement(steps: int, original: Run) -> str:
+    """What was found to be equal."""
+    lines = len(printed_lines(original.printed[0])) + len(original.traces[0].logs)
+    counts = {"optimizer step": steps, "printed line": lines, "file": len(original.scratch.changed())}
+    *first, last = [f"{count} {name}{'s' if count > 1 else ''}" for name, count in counts.items() if count]
+    return f"{', '.join(first)} and {last} agree" if first else f"{last} agree"
 
 
 def blindness(conversion: Run, original: Run) -> str | None:

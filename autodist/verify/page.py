@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from autodist.verify.charts import Line, line_chart, sample_chart
-from autodist.verify.verdict import Finding, Outcome, Verdict, WorldVerdict
+from autodist.verify.verdict import Finding, Outcome, Tolerance, Verdict, WorldVerdict
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2430; --soft: #5d6878; --line: #d8dde5; --paper: #fff; --box: #f5f7fa;
@@ -101,14 +101,22 @@ def agreement_table(world: WorldVerdict) -> str:
         return ""
     rows = "".join(
         f'<tr><td>{name}</td><td class="number">{world.largest(name):.1e}</td>'
-        f'<td class="number">{getattr(world.tolerance, name):.0e}</td></tr>'
+        f'<td class="number">{getattr(world.tolerance, name):.0e}</td>'
+        f'<td class="number">{margin_text(world.margin(name))}</td></tr>'
         for name in ("loss", "gradient", "parameters")
     )
     head = (
         f'<tr><th>over {world.steps} steps</th><th class="number">largest relative deviation</th>'
-        '<th class="number">tolerance</th></tr>'
+        '<th class="number">tolerance</th><th class="number">margin</th></tr>'
     )
     return f"<h3>Agreement</h3><table>{head}{rows}</table>"
+
+
+def margin_text(margin: float | None) -> str:
+    """How far from the tolerance."""
+    if margin is None:
+        return "no deviation"
+    return f"{margin:.1g} times below" if margin >= 1 else f"{1 / margin:.1g} times above"
 
 
 def charts(world: WorldVerdict) -> list[str]:
@@ -128,9 +136,17 @@ def charts(world: WorldVerdict) -> list[str]:
         Line("gradient", [each.gradient for each in world.deviations], "var(--two)"),
         Line("parameters", [each.parameters for each in world.deviations], "#3f9d5d"),
     ]
-    levels = [] if world.tolerance is None else [("tolerance of loss and gradient", world.tolerance.gradient)]
+    levels = [] if world.tolerance is None else tolerance_levels(world.tolerance)
     parts.append(f"<h3>Relative deviation of each step</h3>{line_chart(lines, logarithmic=True, levels=levels)}")
     return parts
+
+
+def tolerance_levels(tolerance: Tolerance) -> list[tuple[str, float]]:
+    """A line for each tolerance, one for those that are the same."""
+    names: dict[float, list[str]] = {}
+    for name in ("loss", "gradient", "parameters"):
+        names.setdefault(getattr(tolerance, name), []).append(name)
+    return [(f"tolerance of {' and '.join(same)}", value) for value, same in names.items()]
 
 
 def samples(world: WorldVerdict) -> str:

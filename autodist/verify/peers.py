@@ -81,7 +81,8 @@ def together(original: Run, conversion: Run, setting: Setting) -> tuple[Run, Run
     first = original.traces[0]
     passes = {key: whole_pass([trace.passes[key] for trace in original.traces]) for key in shared_keys(original.traces)}
     steps, ranks, notes = comparable_steps(original.traces, conversion.traces, setting)
-    merged = replace(first, passes=passes, steps=steps)
+    made = [write for trace in original.traces[1:] for write in trace.writes if write.action.startswith("mkdir")]
+    merged = replace(first, passes=passes, steps=steps, writes=[*first.writes, *made])
     return replace(original, traces=[merged]), replace(conversion, traces=ranks), notes
 
 

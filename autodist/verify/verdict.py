@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -107,6 +108,13 @@ class WorldVerdict:
     @property
     def equal(self) -> bool:
         return self.outcome is Outcome.EQUAL
+
+    def margin(self, quantity: str) -> float | None:
+        """How many times the largest deviation fits into what is tolerated; None where nothing deviates."""
+        largest = self.largest(quantity)
+        if self.tolerance is None or not largest or not math.isfinite(largest):
+            return None
+        return float(getattr(self.tolerance, quantity)) / largest
 
     def largest(self, quantity: str) -> float:
         """The largest deviation of ``loss``, ``gradient`` or ``parameters`` over all steps."""
