@@ -2,6 +2,8 @@
 # make docs   docs/rules.md from the rules          make goldens   rewrite the fixtures' goldens
 # make rule CODE=AD3xx NAME=what_it_does   a new rule to fill in
 # make fixtures  run every fixture at all its world sizes
+# make faults  does verify find wrong conversions?   make alarms   does it accept right ones? (hours, resumable)
+# make overhead  what its probes cost
 # make bench  speed against other tools             make robustness   convert every Python file there is
 
 PYTHON ?= python3
@@ -10,7 +12,7 @@ TORCH ?= torch==2.13.0
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/installed
 
-.PHONY: test demo docs goldens fixtures rule bench robustness clean
+.PHONY: test demo docs goldens fixtures rule bench faults alarms overhead robustness clean
 .DEFAULT_GOAL := test
 
 test: $(INSTALLED)
@@ -56,6 +58,15 @@ bench: $(INSTALLED)
 	@test -x $(VENV)/peers/bin/torchfix || $(PYTHON) -m venv $(VENV)/peers
 	@$(VENV)/peers/bin/pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt
 	@$(BIN)/python -m benchmarks.speed --peers $(VENV)/peers/bin
+
+faults: $(INSTALLED)
+	@$(BIN)/python -m benchmarks.verify_faults
+
+alarms: $(INSTALLED)
+	@$(BIN)/python -m benchmarks.verify_false_alarms --results $(VENV)/alarms.jsonl
+
+overhead: $(INSTALLED)
+	@$(BIN)/python -m benchmarks.verify_overhead
 
 robustness: $(INSTALLED)
 	@$(BIN)/python -m pytest tests/test_robustness.py -m slow

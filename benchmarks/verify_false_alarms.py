@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,8 @@ else:
     import tomli as tomllib
 
 FIXTURES = FAULTS.parent
+STAND_INS = FIXTURES.parent / "tests" / "stand_ins"
+"""Libraries that some originals need, in small."""
 STRATEGIES = ("ddp", "fsdp")
 DTYPES: tuple[Dtype, ...] = ("float64", "float32")
 INDIVISIBLE = "the batch must divide by the number of ranks"
@@ -98,11 +101,11 @@ def cases() -> Iterator[Case]:
     for pair in sorted((FAULTS / "pairs").iterdir()):
         yield Case(pair.name, pair / "before.py", pair / "after.py")
     for path in sorted(FIXTURES.glob("*/fixture.toml")):
-        fixture = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
         for strategy in STRATEGIES:
+            fixture = {**table, **table.get(strategy, {})}
             before, after = (path.parent / folder / fixture["entry"] for folder in ("before", strategy))
-            expected = fixture.get(strategy, {}).get("expect", fixture["expect"]) == "equal"
-            if expected and fixture.get("run", True) and after.exists():
+            if fixture["expect"] == "equal" and fixture.get("run", True) and after.exists():
                 name = path.parent.name if strategy == "ddp" else f"{path.parent.name} {strategy}"
                 args, unequal = tuple(map(str, fixture.get("args", ()))), frozenset(fixture.get("unequal", ()))
                 yield Case(name, before, after, args, unequal)
@@ -139,6 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [case for case in cases() if not options.names or any(name in case.name for name in options.names)]
     code = digest([*(Path(autodist.__file__).parent / "verify").rglob("*.py")])
     done = known(options.results)
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(STAND_INS), os.environ.get("PYTHONPATH", "")])
     results: list[Comparison] = []
     started = time.monotonic()
     with shared_zygote() as zygote:

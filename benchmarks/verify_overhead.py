@@ -69,8 +69,8 @@ LAYERS = {
         "nn.Flatten(), nn.Linear(4608, 64), nn.ReLU(), nn.Linear(64, 10)"
     ),
 }
-EPOCHS = {"perceptron": 12, "convolutional": 2}
-SAMPLES, BATCH = 2048, 64
+EPOCHS = {"perceptron": 16, "convolutional": 2}
+SAMPLES, BATCH = 1024, 64
 
 
 def script(folder: Path, name: str, distributed: bool) -> Path:

@@ -55,7 +55,7 @@ def conclude(setting: Setting, world: int, conversion: Run, original: Run) -> Wo
         findings = [*failures, *seen]
     else:
         seen, output_notes = output_findings(setting, conversion, original, steps)
-        findings = [*sample_findings, *steps.findings, *seen]
+        findings = [*sample_findings, *steps.findings, *seen, *left_processes(conversion, original)]
         notes += output_notes
     notes += noise_note(ranks) + probe_notes(source, ranks) + extent_notes(source, steps)
     notes += [Finding("device", placement.note)] if placement.note else []
@@ -196,6 +196,14 @@ def output_findings(
     files = original.scratch.changed(), conversion.scratch.changed()
     in_files, notes = compare_files(source, ranks, *files, tolerance)
     return findings + in_files, notes
+
+
+def left_processes(conversion: Run, original: Run) -> list[Finding]:
+    """Processes that outlive the script, where the original leaves none."""
+    if not conversion.result.left or original.result.left:
+        return []
+    ranks = ", ".join(str(rank) for rank in conversion.result.left)
+    return [Finding("processes-left", f"processes that rank {ranks} has started run on after its end")]
 
 
 def extent_notes(source: RunTrace, steps: StepComparison) -> list[Finding]:

@@ -58,6 +58,7 @@ CAUSES: dict[str, tuple[str, str]] = {
     "loss-over-batch": ("AD6", "the loss depends on the batch as a whole, which ranks cannot compute apart"),
     "same-split": ("AD701", "seed all ranks alike before the data are split"),
     "same-initial-weights": ("AD701", "begin with the original's weights: the same seed, and the same draws before"),
+    "end-processes": ("AD1", "end the processes that the script starts"),
     "crash": ("AD9", "the conversion does not run"),
     "original-fails": ("AD9", "the original itself does not run"),
 }
@@ -109,6 +110,7 @@ KINDS: dict[str, str] = {
     "steps-per-rank": "decide-together",
     "step-count": "keep-accumulation",
     "backward-count": "keep-accumulation",
+    "processes-left": "end-processes",
     "crash": "crash",
     "original-crash": "original-fails",
 }

@@ -221,6 +221,17 @@ class RunResult:
     hung: bool = False
     states: list[str] = field(default_factory=list)
     """Where each process stood when the run was ended for it."""
+    left: list[int] = field(default_factory=list)
+    """Processes that came to their end and left others running, which they had started."""
+
+
+def group_lives(pid: int) -> bool:
+    """Whether anything still runs that a process, itself gone, has started."""
+    try:
+        os.killpg(pid, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
 
 
 def kill_group(pid: int) -> None:
@@ -245,6 +256,7 @@ def watch(processes: Sequence[Process], plans: Sequence[ProcessPlan], timeout: f
             now = time.monotonic()
             live = {index: processes[index].pid for index, code in enumerate(result.codes) if code is None}
             if not live:
+                result.left = [index for index, process in enumerate(processes) if group_lives(process.pid)]
                 break
             if failed_at is None and any(code not in (None, 0) for code in result.codes):
                 failed_at = now

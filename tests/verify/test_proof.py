@@ -241,3 +241,17 @@ def test_a_probe_that_hears_nothing_makes_nothing_equal(silence: str, pair: Path
     assert verdict.outcome is Outcome.NOT_COMPARABLE, verdict.worlds[0].reason
     assert reason in verdict.worlds[0].reason
     assert verdict.exit_code == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sleep")
+def test_processes_that_outlive_the_script_are_found_and_ended(pair: Path, zygote: Zygote | None) -> None:
+    marker = "987.125"
+    edit(
+        pair / "after.py",
+        "    best, history",
+        f'    __import__("subprocess").Popen(["sleep", "{marker}"])\n    best, history',
+    )
+    verdict = verify(pair / "before.py", pair / "after.py", [2], workdir=pair, timeout=100, zygote=zygote)
+    left = next(finding for finding in verdict.findings if finding.kind == "processes-left")
+    assert "rank 0, 1" in left.message
+    assert not processes_named(marker)

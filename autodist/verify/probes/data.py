@@ -7,6 +7,7 @@ import hashlib
 import inspect
 import pickle
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +99,19 @@ def size_of(dataset: Any) -> int | None:
         return None
 
 
+def may_draw(dataset: Any) -> bool:
+    """False for tensors alone, whose samples need no seed."""
+    while type(dataset) is torch_data.Subset:
+        dataset = dataset.dataset
+    return type(dataset) is not torch_data.TensorDataset
+
+
+def draws_first(samplers: Sequence[Any]) -> bool:
+    """Torch's own samplers draw one seed, or all of their indices, before they give the first."""
+    known = (type(None), torch_data.RandomSampler, torch_data.SequentialSampler, torch_data.BatchSampler)
+    return all(type(each) in (*known, torch_data.DistributedSampler) for each in samplers)
+
+
 @dataclass
 class OpenPass:
     """One iteration over a loader while it runs."""
@@ -105,10 +119,15 @@ class OpenPass:
     loader: int
     number: int
     dataset: Any
+    samplers: tuple[Any, ...] = ()
     taken: int = 0
     replay: list[list[Any]] | None = None
     located: dict[Any, int] | None = None
     buffer: list[tuple[str, Any]] = field(default_factory=list)
+    plain_sampler: bool = False
+    """All that the sampler draws from global generators it draws before its first index."""
+    draws: bool = True
+    """Computing a sample may draw random numbers."""
     branch: dict[str, Any] = field(default_factory=dict)
     """The random stream of the sampler."""
     ended: bool = False
@@ -223,7 +242,8 @@ class DataProbe:
         context = self._context
         count = self._passes.get(number, 0)
         self._passes[number] = count + 1
-        record = OpenPass(number, count, loader.dataset)
+        samplers = (getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None))
+        record = OpenPass(number, count, loader.dataset, samplers, draws=may_draw(loader.dataset))
         if context.replay is not None:
             record.replay = context.replay.passes.get(record.key)
             if record.replay is not None and record.key not in context.replay.training:
@@ -239,16 +259,20 @@ class DataProbe:
         context = self._context
         streams = context.streams
         fetcher = iteration._dataset_fetcher
-        streams.take_up()
         try:
-            natural = self._next_index(iteration, record)
-            streams.put_aside()
+            if record.taken and record.plain_sampler and streams.settled:
+                natural = iteration._next_index()
+            else:
+                streams.take_up()
+                natural = self._next_index(iteration, record)
+                streams.put_aside()
             if isinstance(record.dataset, torch_data.IterableDataset):
                 data = self._stream_batch(fetcher, record, natural)
             else:
                 data = self._batch(fetcher, record, natural)
         except StopIteration:
-            streams.put_aside()
+            if not streams.settled:
+                streams.put_aside()
             context.trace.emit("exhausted", loader=record.loader, number=record.number)
             context.batch_rows.pop(record.loader, None)
             streams.reseed("end", *record.key)
@@ -270,6 +294,7 @@ class DataProbe:
         try:
             if record.taken:
                 return iteration._next_index()
+            record.plain_sampler = draws_first(record.samplers)
             before = streams.fingerprints()
             natural = iteration._next_index()
             after = streams.fingerprints()
@@ -310,7 +335,8 @@ class DataProbe:
 
     def _sample(self, dataset: Any, record: OpenPass, index: Any) -> Any:
         context = self._context
-        context.streams.reseed("sample", *record.key, identity(dataset, plain_index(index)))
+        if record.draws:
+            context.streams.reseed("sample", *record.key, identity(dataset, plain_index(index)))
         context.inside_sample = True
         try:
             return dataset[index]

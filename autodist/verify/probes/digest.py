@@ -35,8 +35,8 @@ class Digester:
             self._directions[key] = kept
         return kept[:, :size]
 
-    def tensor(self, value: torch.Tensor) -> torch.Tensor:
-        """Norm and projections, still on the device of ``value``."""
+    def _projected(self, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The tensor as a vector, and its projections, still on the device of ``value``."""
         value = value.detach()
         if value.is_sparse:
             value = value.to_dense()
@@ -54,16 +54,23 @@ class Digester:
             directions = directions.reshape(PROJECTIONS, *whole.shape)[selected].reshape(PROJECTIONS, -1)
         elif value.numel() != whole.numel():
             directions = self._directions_for(value.numel(), flat)
-        projections = torch.mv(directions[:, : flat.numel()], flat)
-        return torch.cat([flat.norm().reshape(1), projections])
+        return flat, torch.mv(directions[:, : flat.numel()], flat)
 
     def all(self, values: Iterable[torch.Tensor | None]) -> list[list[float] | None]:
         """The digests of several tensors as plain numbers."""
         digested = list(values)
-        digests = [None if value is None else self.tensor(value) for value in digested]
-        present = [digest.double().cpu() for digest in digests if digest is not None]
-        numbers = iter(torch.stack(present).tolist() if present else [])
-        return [None if value is None else [*next(numbers), *([1.0] if is_shard(value) else [])] for value in digested]
+        projected = [self._projected(value) for value in digested if value is not None]
+        alike: dict[tuple[torch.device, torch.dtype], list[int]] = {}
+        for at, (flat, _) in enumerate(projected):
+            alike.setdefault((flat.device, flat.dtype), []).append(at)
+        numbers: list[list[float]] = [[]] * len(projected)
+        for group in alike.values():  # few large operations instead of many small ones
+            norms = torch.stack(torch._foreach_norm([projected[at][0] for at in group]))
+            table = torch.cat([norms[:, None], torch.stack([projected[at][1] for at in group])], dim=1)
+            for at, row in zip(group, table.double().cpu().tolist(), strict=True):
+                numbers[at] = row
+        rows = iter(numbers)
+        return [None if value is None else [*next(rows), *([1.0] if is_shard(value) else [])] for value in digested]
 
 
 def is_shard(value: Any) -> bool:

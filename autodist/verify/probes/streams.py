@@ -26,6 +26,8 @@ class RandomStreams:
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._aside: dict[str, Any] | None = None
+        self.settled = False
+        """The script's own stream is put aside as a whole: taking it up and putting it aside again changes nothing."""
 
     @staticmethod
     def _numpy() -> Any:
@@ -56,6 +58,7 @@ class RandomStreams:
     def put_aside(self) -> None:
         """Keep the script's own stream; what follows draws from keyed streams."""
         self._aside = self._states()
+        self.settled = True
 
     def _states(self) -> dict[str, Any]:
         numpy_random = self._numpy()
@@ -98,21 +101,23 @@ class RandomStreams:
         """What the script's own streams will give next, in short, for each library."""
         states = {
             "torch": torch.default_generator.get_state().numpy().tobytes(),
-            "python": repr(random.getstate()).encode(),
+            "python": str(hash(random.getstate()[1])).encode(),  # of integers: the same in every process
         }
         numpy_random = self._numpy()
         if numpy_random is not None:
-            states["numpy"] = repr(numpy_random.mtrand._rand.get_state(legacy=False)["state"]).encode()
+            state = numpy_random.mtrand._rand.get_state(legacy=False)["state"]
+            states["numpy"] = state["key"].tobytes() + str(state["pos"]).encode()
         return {library: hashlib.blake2b(state, digest_size=8).hexdigest() for library, state in states.items()}
 
     def take_up(self) -> None:
         """Go on with the script's own stream where it was put aside."""
         if self._aside is None:
             return
-        kept, self._aside = self._aside, None
+        kept, self._aside, self.settled = self._aside, None, False
         self._restore(kept)
 
     def forget(self, library: str) -> None:
         """The script seeds ``library`` itself: that is its own stream from now on."""
         if self._aside is not None:
             self._aside[library] = None
+            self.settled = False
