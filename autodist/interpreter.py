@@ -1234,6 +1234,8 @@ class Interpreter:
                 sizes = {len(each.parts) for each in lists}
                 if len(sizes) == 1:
                     args += [self._part(value, index, 0) for index in range(sizes.pop())]
+                    later = union(each.element for each in lists)  # what was appended since
+                    args += [later] if later is not NOTHING else []
                 else:
                     args.append(self._element(value, arg))
             else:

@@ -280,10 +280,20 @@ def parts_of(thing: Thing) -> list[Object]:
 
 
 def _has_batch_norm(module: Object) -> bool:
-    if "batch_norm" in module.roles:
+    if "batch_norm" in module.roles or module.cls is not None and any(map(_names_batch_norm, module.cls.line())):
         return True
     name = module.name.rpartition(".")[2]
     return module.name.startswith("torchvision.models.") and not name.startswith(WITHOUT_BATCH_NORM)
+
+
+def _names_batch_norm(cls: Class) -> bool:
+    """Whether a class speaks of BatchNorm, however it puts its layers together."""
+    return any(
+        (node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else "").startswith(
+            ("BatchNorm", "LazyBatchNorm")
+        )
+        for node in ast.walk(cls.node)
+    )
 
 
 def _pattern(module: Object, history: History) -> str | None:

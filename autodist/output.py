@@ -29,6 +29,8 @@ class Output:
 
 def in_place(result: Result) -> tuple[Output, ...]:
     """Each file that changed, where it is. A link stays a link: what it points to is written."""
+    if result.entry.source.is_notebook:
+        raise AutodistError("a notebook becomes a script: it cannot be rewritten in place", result.entry.source.path)
     return tuple(_output(file, file.source.path.resolve()) for file in result.changed)
 
 
@@ -37,7 +39,7 @@ def beside(result: Result, base: Path, strategy: Strategy) -> tuple[Output, ...]
     entry = result.entry.source.path
     name = f"{entry.stem}_{strategy.value}"
     if result.changed == (result.entry,):
-        return (_output(result.entry, entry.with_name(name + entry.suffix)),)
+        return (_output(result.entry, entry.with_name(f"{name}{_suffix(result.entry.source)}")),)
     return _folder(result, base, entry.with_name(name))
 
 
@@ -56,7 +58,12 @@ def _folder(result: Result, base: Path, folder: Path) -> tuple[Output, ...]:
     """Every file of the project, with the layout it has below ``base``."""
     top = os.path.abspath(base)
     places = (os.path.relpath(os.path.abspath(file.source.path), top) for file in result.files)
-    return tuple(_output(file, folder / place) for file, place in zip(result.files, places, strict=True))
+    pairs = zip(result.files, map(Path, places), strict=True)
+    return tuple(_output(file, folder / place.with_suffix(_suffix(file.source))) for file, place in pairs)
+
+
+def _suffix(source: Source) -> str:
+    return ".py" if source.is_notebook else source.path.suffix
 
 
 def _output(file: Converted, path: Path) -> Output:

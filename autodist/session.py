@@ -161,6 +161,8 @@ def _is_stdin(project: Project) -> bool:
 
 def _proven(project: Project, result: Result, **options: Any) -> int:
     """Compare the project with its conversion, made in a scratch folder. Returns the exit code."""
+    if project.entry.is_notebook:
+        raise AutodistError("a notebook cannot be run here: export it as a script, and verify that", project.entry.path)
     with tempfile.TemporaryDirectory(prefix="autodist-") as folder:
         outputs = output.at(result, project.base, f"{folder}/")
         output.write(outputs)

@@ -8,10 +8,11 @@ import re
 import tokenize
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from autodist import notebook
 from autodist.errors import AutodistError
 
 BOM = b"\xef\xbb\xbf"
@@ -23,7 +24,7 @@ class Source:
 
     ``text`` keeps the file's own line endings; ``tree`` is the standard library's syntax tree, because
     understanding a script needs no whitespace. The lossless tree that edits act on is made in `edits`, and only
-    for files that change.
+    for files that change. Of a notebook, ``text`` is the script that its cells make.
     """
 
     path: Path
@@ -32,6 +33,8 @@ class Source:
     encoding: str
     bom: bool
     tree: ast.Module
+    left_out: tuple[notebook.LeftOut, ...] = ()
+    """Commands of a notebook that are comments in ``text``."""
 
     @classmethod
     def read(cls, path: Path, module: str = "__main__") -> Source:
@@ -44,7 +47,15 @@ class Source:
             raise AutodistError("no such file", path) from None
         except OSError as error:
             raise AutodistError(f"cannot be read: {error.strerror}", path) from None
-        return cls.parse(data, path, module)
+        if path.suffix != notebook.SUFFIX:
+            return cls.parse(data, path, module)
+        script = notebook.script(data, path)
+        return replace(cls.parse(script.text, path, module), left_out=script.left_out)
+
+    @property
+    def is_notebook(self) -> bool:
+        """Whether ``text`` was made from the cells of a notebook."""
+        return self.path.suffix == notebook.SUFFIX
 
     @classmethod
     def parse(cls, data: bytes | str, path: Path = Path("<stdin>"), module: str = "__main__") -> Source:

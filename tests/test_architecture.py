@@ -35,6 +35,7 @@ LAYERS = """
     spread
     catalog | project
     source
+    notebook
     config
     errors | sniff
 """

@@ -153,11 +153,15 @@ def compared(entry: Entry, setting: Setting, project: Project, result: Result) -
         Scratch(stage).fill(repository)
         start = stage / entry.workdir
         _link(entry, setting, start)
+        before = stage / entry.script
+        if project.entry.is_notebook:
+            before = before.with_suffix(".py")
+            before.write_text(project.entry.text, encoding="utf-8")
         after = Path(folder).resolve() / "converted"
         outputs = output.at(result, project.base, f"{after}/")
         output.write(outputs)
         verdict = verify(
-            stage / entry.script,
+            before,
             outputs[0].path,
             setting.nproc,
             entry.args,

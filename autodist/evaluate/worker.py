@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -11,8 +13,13 @@ from autodist.evaluate.entries import Entry
 from autodist.evaluate.record import Record
 
 
+PARENT_DEATH_SIGNAL = 1
+
+
 def main() -> None:
     """Read the job, write the record to the file that the job names."""
+    if sys.platform == "linux":  # whatever ends the evaluation ends its workers
+        ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
     job = json.load(sys.stdin)
     earlier = job["earlier"] and Record.from_json(job["earlier"])
     record = attempt(Entry.from_json(job["entry"]), Setting.from_json(job["setting"]), earlier)

@@ -1,0 +1,133 @@
+"""From a Jupyter notebook to a script: the code of its cells, with what only a notebook understands taken out."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autodist.errors import AutodistError
+
+SUFFIX = ".ipynb"
+KEPT_BODIES = frozenset({"%%time", "%%timeit", "%%capture", "%%prun"})
+"""Cell magics around Python code."""
+COMMAND = re.compile(r"^(\s*)(%%?[A-Za-z]|!|\?)")
+ASSIGNED = re.compile(r"^\s*[\w., ]+=\s*(%[A-Za-z]|!)")
+ASKED = re.compile(r"^\s*[\w.]+\?{1,2}\s*$")
+TIMED = re.compile(r"^(\s*)%(?:time|timeit|prun)\s+(?!-)(\S.*)$")
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A magic or shell command, in its line of the script. ``matters`` unless it only concerns the notebook."""
+
+    line: int
+    command: str
+
+    @property
+    def is_shell(self) -> bool:
+        """Whether it runs a program: what that leaves behind the script may need."""
+        return self.command.startswith(("!", "%%bash", "%%sh", "%%writefile", "%cd", "%run", "%env", "%pip", "%conda"))
+
+
+@dataclass(frozen=True)
+class Script:
+    """The text of a notebook's code, and the commands that became comments in it."""
+
+    text: str
+    left_out: tuple[LeftOut, ...]
+
+
+def script(data: bytes, path: Path) -> Script:
+    """The script in the bytes of a notebook. Raises AutodistError."""
+    lines: list[str] = []
+    left_out: list[LeftOut] = []
+    for number, cell in enumerate(_code_cells(data, path), 1):
+        if not cell.strip():
+            continue
+        if lines:
+            lines.append("")
+        for line, command in _commands_out(cell, path, number):
+            lines.append(line)
+            if command is not None:
+                left_out.append(LeftOut(len(lines), command))
+    return Script("\n".join(lines) + "\n", tuple(left_out))
+
+
+def _code_cells(data: bytes, path: Path) -> Iterator[str]:
+    try:
+        notebook = json.loads(data)
+        cells = notebook["cells"] if "cells" in notebook else _cells_of_version_3(notebook)
+        language = notebook.get("metadata", {}).get("kernelspec", {}).get("language", "python")
+        code = [_text(cell) for cell in cells if cell["cell_type"] == "code"]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise AutodistError("is not a Jupyter notebook", path) from None
+    if language.lower() != "python":
+        raise AutodistError(f"is a notebook in {language}, not in Python", path)
+    yield from code
+
+
+def _cells_of_version_3(notebook: dict[str, Any]) -> list[dict[str, Any]]:
+    return [cell for sheet in notebook["worksheets"] for cell in sheet["cells"]]
+
+
+def _text(cell: dict[str, Any]) -> str:
+    source = cell.get("source", cell.get("input", ""))
+    return (source if isinstance(source, str) else "".join(source)).replace("\r\n", "\n").rstrip("\n")
+
+
+def _commands_out(cell: str, path: Path, number: int) -> Iterator[tuple[str, str | None]]:
+    """The lines of a cell, with the command that each held."""
+    lines = cell.split("\n")
+    if _parses(cell):
+        yield from ((line, None) for line in lines)
+        return
+    first = next(line for line in lines if line.strip())
+    if first.startswith("%%") and first.split()[0] not in KEPT_BODIES:
+        yield f"# {first}", first
+        yield from ((f"# {line}".rstrip(), None) for line in lines[lines.index(first) + 1 :])
+        return
+    whole: list[tuple[str, str | None]] = []
+    for line in _joined(lines):
+        if ASSIGNED.match(line):
+            what = line.strip()
+            raise AutodistError(f"cell {number}: `{what}` needs a notebook: replace it by Python code", path)
+        timed = TIMED.match(line)
+        if timed is not None:
+            whole.append((f"{timed[1]}{timed[2]}", None))
+        elif COMMAND.match(line) or ASKED.match(line):
+            indent = line[: len(line) - len(line.lstrip())]
+            stand_in = f"{indent}pass  # {line.strip()}" if indent else f"# {line.strip()}"
+            whole.append((stand_in.replace("\n", " "), line.strip()))
+        else:
+            whole += [(part, None) for part in line.split("\n")]
+    yield from whole
+
+
+def _joined(lines: list[str]) -> Iterator[str]:
+    """The lines, with shell commands that go on after a backslash in one."""
+    pending = ""
+    for line in lines:
+        if pending:
+            line, pending = f"{pending} {line.strip()}", ""
+        if COMMAND.match(line) and line.endswith("\\"):
+            pending = line.rstrip("\\").rstrip()
+        else:
+            yield line
+    if pending:
+        yield pending
+
+
+def _parses(cell: str) -> bool:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(cell)
+    except (SyntaxError, ValueError):
+        return False
+    return True

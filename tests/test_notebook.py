@@ -1,0 +1,84 @@
+"""Notebooks: their cells become a script, and what only a notebook understands is named."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+from conftest import SCRIPT, Autodist
+
+from autodist.errors import AutodistError
+from autodist.notebook import script
+
+
+def notebook(*cells: str, version: int = 4) -> bytes:
+    """A notebook of code cells, with a text cell in front."""
+    code = [{"cell_type": "code", "metadata": {}, "source": cell.splitlines(keepends=True)} for cell in cells]
+    content: dict[str, object] = {"cells": [{"cell_type": "markdown", "source": ["# Training\n"]}, *code]}
+    if version == 3:
+        code = [{"cell_type": "code", "input": cell} for cell in cells]
+        content = {"worksheets": [{"cells": code}]}
+    return json.dumps({"metadata": {}, "nbformat": version, **content}).encode()
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_cells_become_a_script(version: int) -> None:
+    made = script(notebook("x = 1", "y = [\n    x,\n]\n", version=version), Path("a.ipynb"))
+    assert (made.text, made.left_out) == ("x = 1\n\ny = [\n    x,\n]\n", ())
+
+
+@pytest.mark.parametrize(
+    ("cell", "text", "commands"),
+    [
+        ("%matplotlib inline\nimport os", "# %matplotlib inline\nimport os\n", ["%matplotlib inline"]),
+        ("!pip install \\\n  torch", "# !pip install torch\n", ["!pip install torch"]),
+        ("%%time\nx = 1", "# %%time\nx = 1\n", ["%%time"]),
+        ("%%bash\nls\nfor x", "# %%bash\n# ls\n# for x\n", ["%%bash"]),
+        ("%time x = f()", "x = f()\n", []),
+        ("if a:\n    !mkdir data", "if a:\n    pass  # !mkdir data\n", ["!mkdir data"]),
+        ("model?", "# model?\n", ["model?"]),
+        ("x = (a\n  %b)", "x = (a\n  %b)\n", []),
+        ('s = """\n!no\n%no\n"""', 's = """\n!no\n%no\n"""\n', []),
+    ],
+)
+def test_commands_are_taken_out(cell: str, text: str, commands: list[str]) -> None:
+    made = script(notebook(cell), Path("a.ipynb"))
+    assert (made.text, [each.command for each in made.left_out]) == (text, commands)
+    ast.parse(made.text)
+    for each in made.left_out:
+        assert each.command.splitlines()[0] in made.text.splitlines()[each.line - 1]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"{", "not a Jupyter notebook"),
+        (b"[]", "not a Jupyter notebook"),
+        (b'{"cells": [{}]}', "not a Jupyter notebook"),
+        (notebook("files = !ls"), "cell 1: `files = !ls` needs a notebook"),
+        (b'{"cells": [], "metadata": {"kernelspec": {"language": "R"}}}', "in R, not in Python"),
+    ],
+)
+def test_bad_notebooks_are_one_clear_line(data: bytes, message: str) -> None:
+    with pytest.raises(AutodistError, match=message):
+        script(data, Path("a.ipynb"))
+
+
+def test_a_notebook_is_converted_to_a_script(autodist: Autodist, tmp_path: Path) -> None:
+    imports, _, training = SCRIPT.partition("data = ")
+    cells = ("!pip install torch", f"%matplotlib inline\n{imports}", f"data = {training}", "print(model)")
+    (tmp_path / "train.ipynb").write_bytes(notebook(*cells))
+    result = autodist("convert", "train.ipynb", "-v")
+    made = (tmp_path / "train_ddp.py").read_text()
+    assert "DistributedSampler(data)" in made and "# %matplotlib inline" in made, result.output
+    assert result.exit_code == 1 and "`!pip install torch` belongs to the notebook" in result.output
+    assert "`%matplotlib inline` belongs to the notebook, and is left out" in result.output
+
+
+def test_a_notebook_is_neither_rewritten_nor_run(autodist: Autodist, tmp_path: Path) -> None:
+    (tmp_path / "train.ipynb").write_bytes(notebook(SCRIPT))
+    for option in ("--in-place", "--verify"):
+        result = autodist("convert", "train.ipynb", option)
+        assert result.exit_code == 2 and "a notebook" in result.stderr and result.stderr.count("error:") == 1
