@@ -417,7 +417,7 @@ class Interpreter:
                     roles |= thing.roles
                 elif isinstance(thing, External):
                     roles |= self._class_roles(thing.name)
-        body = Scope(scope.source, scope)
+        body = Scope(scope.source, scope, is_class=True)
         made = self._remember(node, lambda: Class(node, scope.source, body, tuple(bases), frozenset(roles)))
         made.scope = body
         for decorator in node.decorator_list:

@@ -10,7 +10,7 @@ from autodist.interpreter import Event, Interpreter
 from autodist.regions import within
 from autodist.script import Model, Site, Wrapping
 from autodist.source import Source
-from autodist.values import Class, Items, Object, Parameters, Stream, Table, Thing, Value, Wrapped
+from autodist.values import Class, External, Items, Object, Parameters, Stream, Table, Thing, Value, Wrapped
 
 WITHOUT_BATCH_NORM = ("vgg", "alexnet", "vit_", "swin", "squeezenet", "convnext", "maxvit")
 
@@ -216,7 +216,7 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
         None if wrapped else _in_place(foreign) or _after_dropped(dropped) or _wrapping(module, run, history),
         wrapped,
         None if wrapped else bypass,
-        any(_has_batch_norm(each) for each in members),
+        any(_has_batch_norm(each, run) for each in members),
         _sometimes_unused(module, run) or _leaves_outputs(module, run),
         parallel,
         dropped,
@@ -279,21 +279,25 @@ def parts_of(thing: Thing) -> list[Object]:
     return parts(thing) if isinstance(thing, Object) else []
 
 
-def _has_batch_norm(module: Object) -> bool:
-    if "batch_norm" in module.roles or module.cls is not None and any(map(_names_batch_norm, module.cls.line())):
+def _has_batch_norm(module: Object, run: Interpreter) -> bool:
+    """Whether a module normalises over batches, or its class speaks of something that does."""
+    if "batch_norm" in module.roles or _brings_batch_norm(module.name):
         return True
-    name = module.name.rpartition(".")[2]
-    return module.name.startswith("torchvision.models.") and not name.startswith(WITHOUT_BATCH_NORM)
-
-
-def _names_batch_norm(cls: Class) -> bool:
-    """Whether a class speaks of BatchNorm, however it puts its layers together."""
+    nodes = (node for cls in (module.cls.line() if module.cls is not None else ()) for node in ast.walk(cls.node))
     return any(
-        (node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else "").startswith(
-            ("BatchNorm", "LazyBatchNorm")
-        )
-        for node in ast.walk(cls.node)
+        _brings_batch_norm(thing.name)
+        for node in nodes
+        if isinstance(node, (ast.Attribute, ast.Name))
+        for thing in run.values.get(node, Value()).things
+        if isinstance(thing, External)
     )
+
+
+def _brings_batch_norm(name: str) -> bool:
+    leaf = name.rpartition(".")[2]
+    if name.startswith("torchvision.models."):
+        return leaf.islower() and not leaf.startswith(WITHOUT_BATCH_NORM)
+    return leaf.startswith(("BatchNorm", "LazyBatchNorm"))
 
 
 def _pattern(module: Object, history: History) -> str | None:

@@ -38,6 +38,7 @@ class Scope:
     parent: Scope | None = None
     names: dict[str, Value] = field(default_factory=dict)
     outer: set[str] = field(default_factory=set)
+    is_class: bool = False
 
     @property
     def top(self) -> Scope:
@@ -48,10 +49,10 @@ class Scope:
         return scope
 
     def find(self, name: str) -> Scope | None:
-        """The scope that holds ``name``, seen from here."""
+        """The scope that holds ``name``, seen from here. Methods do not see the names of their class."""
         scope: Scope | None = self
         while scope is not None:
-            if name in scope.names:
+            if name in scope.names and (scope is self or not scope.is_class):
                 return scope
             scope = scope.parent
         return None

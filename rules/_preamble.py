@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from autodist.edits import AddImport, Edit, InsertBefore
+from autodist.edits import AddImport, Edit, InsertBefore, ReplaceExpr
 from autodist.rule import Context
 from autodist.script import TrainingScript
 from autodist.source import Source
@@ -95,12 +95,26 @@ def synchronised(context: Context, source: Source, target: str) -> tuple[str, Pl
     return code, (*nn_import, *torch_import)
 
 
+def divided_options(source: Source, statement: ast.stmt, unpacked: ast.keyword, d: str) -> list[Edit]:
+    """Edits that share out the batch size in the options that a loader's call unpacks."""
+    name = source.code(unpacked.value)
+    check = InsertBefore(statement, divisible(f'{name}["batch_size"]', d))
+    if any(
+        isinstance(node, ast.keyword) and node.arg is None and node is not unpacked and source.code(node.value) == name
+        for node in ast.walk(source.tree)
+    ):  # another call unpacks the same options
+        code = f'{{**{name}, "batch_size": {name}["batch_size"] // {d}.get_world_size()}}'
+        return [check, ReplaceExpr(unpacked.value, code)]
+    return [check, InsertBefore(statement, f'{name}["batch_size"] //= {d}.get_world_size()\n')]
+
+
 __all__ = [
     "AddImport",
     "Planned",
     "argument",
     "defined",
     "dist",
+    "divided_options",
     "divisible",
     "imported",
     "is_move",

@@ -10,7 +10,7 @@ from autodist.script import Loader, TrainingScript
 from autodist.source import Source
 from autodist.values import NOTHING, Table
 
-from ._preamble import argument, dist, divisible, member, planned, simple
+from ._preamble import argument, dist, divided_options, divisible, member, planned, simple
 
 EXAMPLES = [
     Example(
@@ -265,16 +265,7 @@ def _divided(script: TrainingScript, context: Context, loader: Loader, d: str) -
         unpacked = next((k for k in call.keywords if k.arg is None), None)
         if unpacked is None:
             return []
-        name = source.code(unpacked.value)
-        if _is_shared(script, unpacked, source):
-            code = f'{{**{name}, "batch_size": {name}["batch_size"] // {d}.get_world_size()}}'
-            check = divisible(f'{name}["batch_size"]', d)
-            return [InsertBefore(statement, check), ReplaceExpr(unpacked.value, code)]
-        check = divisible(f'{name}["batch_size"]', d)
-        return [
-            InsertBefore(statement, check),
-            InsertBefore(statement, f'{name}["batch_size"] //= {d}.get_world_size()\n'),
-        ]
+        return divided_options(source, statement, unpacked, d)
     code = source.code(size)
     edits: list[Edit] = []
     if simple(size):
@@ -289,12 +280,3 @@ def _divided(script: TrainingScript, context: Context, loader: Loader, d: str) -
         template = f"{{}} // {d}.get_world_size() if {loader.switch} else {code}"
     edits.append(WrapExpr(size, template))
     return edits
-
-
-def _is_shared(script: TrainingScript, unpacked: ast.keyword, source: Source) -> bool:
-    """Whether another call unpacks the same options."""
-    code = source.code(unpacked.value)
-    return any(
-        isinstance(n, ast.keyword) and n.arg is None and n is not unpacked and source.code(n.value) == code
-        for n in ast.walk(source.tree)
-    )

@@ -4,11 +4,11 @@ import ast
 from collections.abc import Iterator
 
 from autodist.config import BatchSize
-from autodist.edits import InsertBefore, WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, rule
+from autodist.edits import Edit, InsertBefore, WrapExpr
+from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import TrainingScript
 
-from ._preamble import Planned, argument, defined, dist, divisible, imported, planned
+from ._preamble import Planned, argument, defined, dist, divided_options, divisible, imported, planned
 
 EXAMPLES = [
     Example(
@@ -196,19 +196,25 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
         given = batches or sampler
         if loader.sharded or loader.iterable or given is None or isinstance(given, ast.Constant):
             continue
+        statement = source.statement(call)
+        size = argument(call, "batch_size", 1)
+        unpacked = next((keyword for keyword in call.keywords if keyword.arg is None), None)
+        divides = not batches and context.config.batch_size is BatchSize.GLOBAL and not script.distributed
+        if divides and size is None and unpacked is None:
+            message = "batches of one sample cannot be shared out: give a batch size, or use --batch-size per-rank"
+            yield Finding(source, call, message, severity=Severity.REFUSAL)
+            continue
         d, imports = dist(context, source)
         torch, torch_import = imported(context, source, "torch")
         itertools, itertools_import = imported(context, source, "itertools")
         code = (BATCHES if batches else SHARE).replace("{d}", d).replace("{itertools}", itertools)
         code = code.replace("torch.utils", f"{torch}.utils")
-        edits = [WrapExpr(given, ("RankBatches" if batches else "RankShare") + "({})")]
+        edits: list[Edit] = [WrapExpr(given, ("RankBatches" if batches else "RankShare") + "({})")]
         more: Planned = (*imports, *torch_import, *(() if batches else itertools_import))
-        if not batches:
-            size = argument(call, "batch_size", 1)
-            if size is not None and context.config.batch_size is BatchSize.GLOBAL:
-                statement = source.statement(call)
-                check = divisible(source.code(size), d)
-                more = (*more, *planned(source, InsertBefore(statement, check)))
-                edits.append(WrapExpr(size, f"{{}} // {d}.get_world_size()"))
+        if divides and size is not None:
+            more = (*more, *planned(source, InsertBefore(statement, divisible(source.code(size), d))))
+            edits.append(WrapExpr(size, f"{{}} // {d}.get_world_size()"))
+        elif divides and unpacked is not None:
+            edits += divided_options(source, statement, unpacked, d)
         fix = Fix((*more, *defined(script, source, code), *planned(source, *edits)))
         yield Finding(source, call, "every rank draws the same samples and takes its share of them", fix)

@@ -12,7 +12,6 @@ from autodist.evaluate.attempt import Setting, attempt
 from autodist.evaluate.entries import Entry
 from autodist.evaluate.record import Record
 
-
 PARENT_DEATH_SIGNAL = 1
 
 

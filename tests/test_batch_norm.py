@@ -1,0 +1,57 @@
+"""Where a script hides its BatchNorm, the conversion must still ask for statistics over all ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autodist.config import Config
+from autodist.convert import convert
+from autodist.project import Project
+
+SCRIPT = """\
+import torch
+import torchvision
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def block(size):
+    layers = [nn.Linear(size, size)]
+    layers.append(nn.BatchNorm1d(size))
+    return layers
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {body}
+
+    def forward(self, x):
+        return self.body(x)
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "normalises"),
+    [
+        ("self.body = nn.Sequential(*block(4), nn.Linear(4, 1))", True),
+        ("self.body = nn.Sequential(*list(torchvision.models.resnet18().children())[:-1])", True),
+        ("self.body = nn.Sequential(*(getattr(nn, name)(4) for name in ['BatchNorm1d']), nn.BatchNorm1d(4))", True),
+        ("self.body = nn.Sequential(*list(torchvision.models.vgg11().children()))", False),
+        ("self.body = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.Linear(4, 1))", False),
+    ],
+)
+def test_batch_norm_is_seen(body: str, normalises: bool) -> None:
+    result = convert(Project.load(Path("train.py"), SCRIPT.format(body=body)), Config())
+    assert ("convert_sync_batchnorm" in result.entry.after) == normalises
