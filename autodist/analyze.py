@@ -12,7 +12,7 @@ from autodist import catalog, escapes, regions, sharding, shards, unshardable
 from autodist.borrowed import borrowed, departed, imported_names
 from autodist.config import Config, Strategy
 from autodist.interpreter import SAFE_ON_WRAPPER, Event, Interpreter, Loop, Plan
-from autodist.launchers import launcher
+from autodist.launchers import launcher, without
 from autodist.models import loose_parameters, optimized_by, owned_values, parts, trained_models, wrap_plan
 from autodist.project import Project
 from autodist.rule import Severity
@@ -645,7 +645,7 @@ def _assemble(
         project,
         run.values,
         distributed=_is_distributed(run),
-        launcher=launcher(run),
+        launcher=without(launcher(run), run.plan.dropped),
         prints=any(not event.on_one_rank for kind in ("print", "log", "progress") for event in kinds.get(kind, [])),
         models=tuple(models),
         loaders=tuple(loaders),

@@ -589,6 +589,8 @@ class Interpreter:
         base = self.eval(target.value, scope)
         if target.attr == "data" and any(isinstance(t, Parameters) for t in base.things):
             self.event("replace_data", target, scope, base)
+        if target.attr == "grad" and any(isinstance(t, Parameters) for t in base.things) and value.const is not None:
+            self.event("replace_grad", target, scope, base)
         if target.attr == "requires_grad":
             self.event(
                 "freeze", target, scope, Value(frozenset(t.module for t in base.things if isinstance(t, Parameters)))
@@ -749,7 +751,8 @@ class Interpreter:
     def _noted(self, node: ast.expr, value: Value, scope: Scope) -> Value:
         """Keep what ``node`` evaluated to, and take for granted what is planned for it."""
         if node in self.plan.reduced:
-            value = Value(value.things if not value.spread.is_local else frozenset(), models=value.models)
+            kept = frozenset(t for t in value.things if not isinstance(t, Parameters))
+            value = Value(kept if not value.spread.is_local else frozenset(), models=value.models)
         if node in self.plan.divided:
             value = value.but(spread=COUNT, const=UNKNOWN)
         old = self.values.get(node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from autodist.interpreter import Event, Interpreter
 from autodist.project import Project
@@ -249,3 +250,16 @@ def _parsed(source: Source) -> ast.Assign | None:
             if _last_name(node.value.func) == "parse_args":
                 return node
     return None
+
+
+def without(found: Launcher | None, gone: frozenset[ast.AST]) -> Launcher | None:
+    """The launcher, without devices that only the arguments of wrappers name which go."""
+    if found is None:
+        return None
+
+    def stays(site: Site) -> bool:
+        chain = [site.node, *site.source.ancestors(site.node)]
+        wrapper = next((node for node in chain if node in gone), None)
+        return not isinstance(wrapper, ast.Call) or any(node in wrapper.args[:1] for node in chain)
+
+    return replace(found, devices=tuple(site for site in found.devices if stays(site)))

@@ -251,7 +251,7 @@ def _is_conditional(site: Site) -> bool:
     statement = site.statement
     parent = site.source.parents.get(statement)
     bound = isinstance(statement, ast.Assign) and statement.value is site.node
-    return bound and isinstance(parent, ast.If) and not _is_main_guard(parent)
+    return bound and isinstance(parent, ast.If) and not is_main_guard(parent)
 
 
 def _after_dropped(dropped: tuple[Site, ...]) -> Wrapping | None:
@@ -468,14 +468,15 @@ def at(event: Event, use: Event | None) -> Wrapping:
 def after_conditions(source: Source, statement: ast.stmt, use: Event | None) -> ast.stmt:
     """A model moved `if use_cuda:` is wrapped after that, unless it is also used in there."""
     parent = source.parents.get(statement)
-    while isinstance(parent, (ast.If, ast.Try)) and not _is_main_guard(parent):
+    while isinstance(parent, (ast.If, ast.Try)) and not is_main_guard(parent):
         if use is not None and within(use, frozenset([parent])):
             break
         statement, parent = parent, source.parents.get(parent)
     return statement
 
 
-def _is_main_guard(node: ast.AST) -> bool:
+def is_main_guard(node: ast.AST) -> bool:
+    """`if __name__ == ...`"""
     return (
         isinstance(node, ast.If)
         and isinstance(node.test, ast.Compare)

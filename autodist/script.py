@@ -113,7 +113,7 @@ class Shards:
     calls that return a norm over all shards, ``forwards`` names of `forward` called past the model itself,
     ``inferences`` names of `torch.inference_mode`, ``wrappers`` accesses to the model inside a wrapper that goes.
     ``hoists`` are collectives inside a statement that rank 0 runs alone, each with that statement, ``formats`` memory
-    formats that a model is moved to.
+    formats that a model is moved to, ``pauses`` calls of `no_sync`.
     """
 
     saves: tuple[Site, ...] = ()
@@ -126,6 +126,7 @@ class Shards:
     wrappers: tuple[Site, ...] = ()
     hoists: tuple[tuple[Site, ast.stmt], ...] = ()
     formats: tuple[Site, ...] = ()
+    pauses: tuple[Site, ...] = ()
 
 
 @dataclass(frozen=True)

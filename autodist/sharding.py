@@ -9,7 +9,8 @@ from dataclasses import replace
 from autodist.interpreter import GROWS, Event, Interpreter
 from autodist.models import at, optimized_by, parts, unwrapped
 from autodist.regions import within
-from autodist.script import Model, Wrapping
+from autodist.script import Model, Site, Wrapping
+from autodist.spread import RANK
 from autodist.values import NOTHING, Function, Items, Object, Parameters, Path_, Table, Thing, Value
 
 Key = tuple[int, Path_]
@@ -38,8 +39,15 @@ def sharded(models: Iterable[Model], run: Interpreter) -> list[Model]:
 
 
 def _sharded(model: Model, run: Interpreter) -> Model:
-    if model.wrapped:
+    if model.sharded:
         return model
+    if model.wrapped:
+        wraps = [e for e in run.of("wrap") if e.detail.const == "ddp" and _holds(e.value, model.object)]
+        if not wraps:
+            return model
+        # the statistics of its batch normalisation stay as the script has them
+        gone = tuple({e.node: Site(e.source, e.node) for e in wraps}.values())
+        model = replace(model, wrapped=False, batch_norm=False, data_parallel=gone)
     return replace(
         model,
         wrapping=_place(model.object, run),
@@ -265,6 +273,21 @@ def _is_called(module: Object, run: Interpreter) -> bool:
         e.kind == "model_method" and _holds(e.value, module) and (e.function is None or e.function.owner is not module)
         for e in run.of("model_method")
     )
+
+
+def rank_check(event: Event, run: Interpreter) -> ast.If | None:
+    """The outermost condition on the rank around something that happens on one rank, if there is one in sight."""
+    found = None
+    for ancestor in event.source.ancestors(event.node):
+        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            break
+        if isinstance(ancestor, ast.If) and run.values.get(ancestor.test, NOTHING).spread is RANK:
+            found = ancestor
+    if found is not None:
+        outer = event.source.parents.get(found)
+        if isinstance(outer, ast.If) and outer.orelse == [found]:
+            return None  # an elif
+    return found
 
 
 # -------------------------------------------------------------------- methods

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from autodist.interpreter import Event, Interpreter
 from autodist.models import optimized_by, parts, unwrapped
 from autodist.script import Model, Shards, Site
-from autodist.sharding import Key, Keys, keys, starts
+from autodist.sharding import Key, Keys, keys, rank_check, starts
 from autodist.source import Source
 from autodist.values import NOTHING, External, Object, Parameters, Wrapped
 
@@ -40,6 +40,7 @@ def shards(run: Interpreter, models: list[Model]) -> Shards:
         forwards=tuple(_forwards(run, models)),
         inferences=tuple(_inferences(run)),
         wrappers=tuple(_wrappers(run, models)),
+        pauses=tuple(_pauses(run, ours)),
         formats=tuple(_formats(run, ours)),
     )
 
@@ -79,7 +80,11 @@ def _loads(run: Interpreter, models: list[Model], ours: Keys, begun: Mapping[Key
         if not loading or all(event.order < begun[m.object.key] for m in loading) or not event.node.args:
             continue
         assert isinstance(event.node.func, ast.Attribute)
-        yield Site(event.source, event.node.args[0]), event.source.code(event.node.func.value)
+        target = event.node.func.value
+        if isinstance(target, ast.Attribute) and target.attr == "module":
+            bare = run.values.get(target.value, NOTHING)
+            target = target.value if ours & keys(unwrapped(bare)) else target
+        yield Site(event.source, event.node.args[0]), event.source.code(target)
 
 
 def _optimizer_loads(run: Interpreter, ours: Keys) -> Iterator[tuple[Site, str]]:
@@ -201,6 +206,14 @@ def _inferences(run: Interpreter) -> Iterator[Site]:
                 yield Site(run.sources[node], node)
 
 
+def _pauses(run: Interpreter, ours: Keys) -> Iterator[Site]:
+    """`model.no_sync()`"""
+    for node in run.values:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "no_sync":
+            if ours & keys(unwrapped(run.values.get(node.func.value, NOTHING))):
+                yield Site(run.sources[node], node)
+
+
 def _wrappers(run: Interpreter, models: list[Model]) -> Iterator[Site]:
     """`model.module`, where the wrapper goes."""
     ours = {model.object.key for model in models if model.data_parallel or model.dropped}
@@ -248,17 +261,22 @@ def hoists(run: Interpreter, models: list[Model], found: Shards, guards: list[Si
     ours = frozenset(part.key for model in models if not model.wrapped for part in parts(model.object))
     guarded = frozenset(site.node for site in guards)
     written = {site.node for site in found.saves}
+    wanted = [(site, _guard(site, guarded)) for site in found.reads]
+    for event in (e for kind in ("forward", *STATES) for e in run.of(kind)):
+        held = ours & keys(unwrapped(event.value))
+        held |= ours & keys(module for t in event.value.objects("optimizer") for module in optimized_by(t))
+        if held and not event.inside_forward:
+            site = Site(event.source, event.node)
+            alone = rank_check(event, run) if event.on_one_rank and event.kind in STATES else None
+            wanted.append((site, alone or _guard(site, guarded)))
     seen: set[ast.AST] = set()
-    wanted = [(site.source, site.node) for site in found.reads]
-    for event in run.of("forward"):
-        if not event.inside_forward or event.kind in STATES:
-            things = [t for t in unwrapped(event.value) if isinstance(t, Object)]
-            if event.kind == "optimizer_state_dict" or any(t.key in ours for t in things):
-                wanted.append((event.source, event.node))
-    for source, node in wanted:
-        if node in seen or any(ancestor in written for ancestor in source.ancestors(node)):
-            continue
-        guard = next((a for a in source.ancestors(node) if a in guarded), None)
-        if isinstance(guard, ast.stmt) and isinstance(node, ast.expr):
-            seen.add(node)
-            yield Site(source, node), guard
+    for site, guard in wanted:
+        own = site.node in seen or any(ancestor in written for ancestor in site.source.ancestors(site.node))
+        if guard is not None and not own and isinstance(site.node, ast.expr):
+            seen.add(site.node)
+            yield site, guard
+
+
+def _guard(site: Site, guarded: frozenset[ast.AST]) -> ast.stmt | None:
+    found = next((a for a in site.source.ancestors(site.node) if a in guarded), None)
+    return found if isinstance(found, ast.stmt) else None

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from autodist.interpreter import Event, Interpreter
-from autodist.models import branches, loose_parameters, optimized_by, owned_values, parts, unwrapped
+from autodist.models import branches, is_main_guard, loose_parameters, optimized_by, owned_values, parts, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model
-from autodist.sharding import Key, Keys, keys, starts
+from autodist.sharding import Key, Keys, keys, rank_check, starts
 from autodist.source import Source
 from autodist.values import NOTHING, Object, Parameters
 
@@ -67,9 +67,13 @@ def _of_models(models: list[Model]) -> Iterator[tuple[Source, ast.AST, str]]:
         if model.sharded:
             continue
         if model.wrapped:
-            message = "is distributed by DistributedDataParallel already: convert the original script instead"
+            message = "its gradients are averaged by hand: convert the original script, or take that out first"
             yield module.source, module.node, message
             return
+        for site in model.data_parallel:
+            if any(isinstance(a, ast.If) and not is_main_guard(a) for a in site.source.ancestors(site.node)):
+                message = "is distributed under a condition; FSDP needs the process group: take the condition away"
+                yield site.source, site.node, message
         if model.wrapping is None:
             message = "cannot see a place after this model is made and before an optimizer takes its parameters"
             yield module.source, module.node, message
@@ -99,6 +103,8 @@ def _branches(run: Interpreter, models: list[Model]) -> Iterator[tuple[Source, a
 
 def _part_called(event: Event, sharded: Sharded) -> str | None:
     held = sharded.held(event)
+    if held and event.on_one_rank:
+        return "runs a sharded model on one rank: every rank has to take part; move this out of the rank check"
     if not held or keys(held) & sharded.roots or not sharded.is_sharded(held[0], event):
         return None
     if any(isinstance(o, Object) and o.key in sharded.roots for o in (call.function.owner for call in event.calls)):
@@ -130,6 +136,12 @@ def _storage_replaced(event: Event, sharded: Sharded) -> str | None:
     return "replaces the storage of parameters, which shards do not follow: write `p.data.copy_(...)`"
 
 
+def _gradients_replaced(event: Event, sharded: Sharded) -> str | None:
+    if _storage_replaced(event, sharded) is None:
+        return None
+    return "replaces gradients by computed ones, whose shards may lie differently: change them in place"
+
+
 def _differentiated_twice(event: Event, sharded: Sharded) -> str | None:
     if event.detail.const is not True or not event.value.models:
         return None
@@ -145,15 +157,28 @@ def _saved_whole(event: Event, sharded: Sharded) -> str | None:
     return "saves a model as an object, which shards cannot be: save its state_dict()"
 
 
-def _taken_alone(event: Event, sharded: Sharded) -> str | None:
-    """A script that is distributed already takes and writes its state on one rank."""
-    if not event.on_one_rank:
+def _gathered_on_one_rank(event: Event, sharded: Sharded) -> str | None:
+    ours = bool(sharded.held(event)) or any(
+        module.key in sharded.owners
+        for optimizer in event.value.objects("optimizer")
+        for module in optimized_by(optimizer)
+    )
+    if not ours or not event.on_one_rank or rank_check(event, sharded.run) is not None:
         return None
-    return "rank 0 alone takes or saves a state here: gathering shards takes all ranks, do it before this branch"
+    return (
+        "takes the state of a sharded model on one rank: every rank has to take part; move this out of the rank check"
+    )
 
 
 def _saved(event: Event, sharded: Sharded) -> str | None:
-    return _saved_whole(event, sharded) or _taken_alone(event, sharded)
+    if not event.on_one_rank or not isinstance(event.node, ast.Call):
+        return _saved_whole(event, sharded)
+    inside = [
+        n.func.attr for n in ast.walk(event.node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
+    ]
+    if "state_dict" in inside:
+        return _saved_whole(event, sharded)
+    return "rank 0 alone saves a state here: gathering shards takes all ranks, do it before this branch"
 
 
 def _optimized(event: Event, sharded: Sharded) -> str | None:
@@ -173,9 +198,10 @@ REASONS: dict[str, Callable[[Event, Sharded], str | None]] = {
     "copy": _copied,
     "make": _averaged,
     "replace_data": _storage_replaced,
+    "replace_grad": _gradients_replaced,
+    "model_state_dict": _gathered_on_one_rank,
+    "optimizer_state_dict": _gathered_on_one_rank,
     "autograd_grad": _differentiated_twice,
     "save": _saved,
-    "model_state_dict": _taken_alone,
-    "optimizer_state_dict": _taken_alone,
     "optimizer": _optimized,
 }

@@ -8,7 +8,7 @@ from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
 from autodist.script import TrainingScript
 
 from ._examples import PLAIN
-from ._preamble import member, planned
+from ._preamble import imported, member, planned
 
 EXAMPLES = [
     Example(before=PLAIN.replace("model(x)", "model.forward(x)"), after=PLAIN),
@@ -29,8 +29,16 @@ def call_whole_model(script: TrainingScript, context: Context) -> Iterator[Findi
     """
     if not script.trains:
         return
+    for site in script.shards.pauses:
+        assert isinstance(site.node, ast.Call)
+        name, edits = imported(context, site.source, "contextlib")
+        fix = Fix((*edits, *planned(site.source, ReplaceExpr(site.node, f"{name}.nullcontext()"))))
+        yield Finding(site.source, site.node, "FSDP adds up gradients that are already shared out", fix)
+    hoisted = [site.node for site, _ in script.shards.hoists]
     for site in script.shards.wrappers:
         assert isinstance(site.node, ast.Attribute)
+        if any(ancestor in hoisted for ancestor in site.source.ancestors(site.node)):
+            continue
         edit = ReplaceExpr(site.node, site.source.code(site.node.value))
         yield Finding(site.source, site.node, "FSDP has no wrapper to look into", Fix(planned(site.source, edit)))
     for site in script.shards.forwards:

@@ -32,6 +32,7 @@ def gather_on_all_ranks(script: TrainingScript, context: Context) -> Iterator[Fi
     """
     if not script.trains:
         return
+    wrappers = {site.node for site in script.shards.wrappers}
     for site, guarded in script.shards.hoists:
         assert isinstance(site.node, ast.expr)
         code = site.source.code(site.node)
@@ -39,7 +40,14 @@ def gather_on_all_ranks(script: TrainingScript, context: Context) -> Iterator[Fi
         if not isinstance(site.node, ast.Call):
             name, code = _name(code), f"{code}.full_tensor()"
         elif code.endswith("state_dict()"):
-            name, code = "state", f"gather_shards({code})"
+            for inner in ast.walk(site.node):  # the wrapper goes
+                if isinstance(inner, ast.Attribute) and inner in wrappers:
+                    code = code.replace(site.source.code(inner), site.source.code(inner.value))
+            words = [word for word in code.split(".")[:-1] if word != "self"]
+            name, code = (
+                f"{words[-1] if words[-1:] and words[-1].isidentifier() else 'whole'}_state",
+                f"gather_shards({code})",
+            )
             edits = gathering(script, context, site.source)
         else:
             name = "output"

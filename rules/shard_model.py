@@ -95,9 +95,8 @@ def shard_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
         yield Finding(site.source, site.node, "FSDP shards contiguous parameters only", fix)
     for model in script.models:
         for site in (*model.data_parallel, *model.dropped):
-            yield Finding(
-                site.source, site.node, "DataParallel uses the devices of one process", Fix(_unwrap(site, model))
-            )
+            message = f"{_called(site)} keeps the whole model on every device"
+            yield Finding(site.source, site.node, message, Fix(_unwrap(site, model)))
         if script.distributed:  # batch statistics are each rank's own in the script as it is
             model = replace(model, batch_norm=False)
         for site in model.fully_sharded:
@@ -167,11 +166,17 @@ def _attribute(target: str, name: str) -> str:
     return f"{target}.{name}"
 
 
+def _called(site: Site) -> str:
+    assert isinstance(site.node, ast.Call)
+    return site.source.code(site.node.func).rpartition(".")[2]
+
+
 def _unwrap(site: Site, model: Model) -> Planned:
     """The wrapper goes, and the statement with it if nothing else happens there."""
     source, statement = site.source, site.statement
     assert isinstance(site.node, ast.Call)
-    inner = source.code(site.node.args[0]) if site.node.args else source.code(site.node.keywords[0].value)
+    module = site.node.args[0] if site.node.args else site.node.keywords[0].value
+    inner = source.code(module)
     alone = isinstance(statement, ast.Assign) and statement.value is site.node
     if alone and isinstance(statement, ast.Assign) and source.code(statement.targets[0]) == inner:
         parent = source.parents[statement]
@@ -181,7 +186,7 @@ def _unwrap(site: Site, model: Model) -> Planned:
         if model.wrapping is not None and gone is model.wrapping.statement:
             return ()  # what is put there instead replaces it
         return planned(source, RemoveStatement(gone))
-    return planned(source, ReplaceExpr(site.node, inner))
+    return planned(source, Recompose(site.node, "{0}", (module,)))
 
 
 def _without_wrapper(site: Site, model: Model) -> Planned:
