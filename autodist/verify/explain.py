@@ -40,6 +40,12 @@ CAUSES: dict[str, tuple[str, str]] = {
     "unwrap-attribute": ("AD402", "reach attributes and methods of the model through its module"),
     "unused-parameters": ("AD4", "find_unused_parameters=True, since some parameters take no part in the loss"),
     "synchronise-batchnorm": ("AD4", "convert BatchNorm layers to SyncBatchNorm"),
+    "call-whole-model": ("AD505", "call the sharded model itself, not its forward or a part of it"),
+    "call-whole-model-alike": ("AD5", "call a sharded model equally often on all ranks, in evaluation too"),
+    "reshard-root": (
+        "AD501",
+        "reshard the root after forward: torch keeps what an evaluation gathered, and trains with it",
+    ),
     "gather-state": ("AD5", "gather the full state on all ranks before rank 0 saves it"),
     "optimizer-after-sharding": ("AD5", "build the optimizer after the model is sharded"),
     "scale-summed-loss": ("AD603", "multiply a loss that sums over samples by the world size"),
@@ -124,6 +130,7 @@ GUARD = re.compile(r"\b(\w*rank\w*|is_main\w*|is_master\w*|\w*main_process\w*)\b
 CRASHES: tuple[tuple[str, str], ...] = (
     (r"process group has not been initialized", "init-first"),
     (r"Expected to have finished reduction", "unused-parameters"),
+    (r"got mixed torch\.Tensor and DTensor", "call-whole-model"),
     (r"'DistributedDataParallel' object has no attribute", "unwrap-attribute"),
     (r"(Missing|Unexpected) key\(s\) in state_dict.*module\.", "load-unwrapped"),
 )
@@ -198,6 +205,8 @@ def hang(evidence: Evidence) -> tuple[str, Finding] | None:
     for path, line in sites:
         if guarded(evidence.root / path, int(line)):
             return "collective-on-all-ranks", replace(finding, site=f"{path}:{line}")
+    if "all_gather" in finding.message and _is_sharded(evidence):
+        return "call-whole-model-alike", finding
     return "decide-together", finding
 
 
@@ -314,8 +323,25 @@ def any_sharded(groups: Sequence[object]) -> bool:
 def sharding(evidence: Evidence) -> tuple[str, Finding] | None:
     """An optimizer that holds the parameters from before they were sharded never sees a gradient."""
     finding = evidence.find("gradient-missing")
-    texts = (path.read_text(encoding="utf-8", errors="replace") for path in sorted(evidence.root.rglob("*.py"))[:500])
-    return ("optimizer-after-sharding", finding) if finding and any("fully_shard" in text for text in texts) else None
+    return ("optimizer-after-sharding", finding) if finding and _is_sharded(evidence) else None
+
+
+def stale_root(evidence: Evidence) -> tuple[str, Finding] | None:
+    """A step computed from other parameters than the optimizer left: the root still held those of an evaluation."""
+    loss, parameters = evidence.find("loss"), evidence.find("parameters", "initial-parameters")
+    if loss is None or not loss.step or not any_sharded(evidence.ranks[0].steps[0].groups):
+        return None
+    before = parameters is not None and parameters.step is not None and parameters.step < loss.step
+    resharded = any("reshard_after_forward=True" in text for text in _texts(evidence))
+    return None if before or resharded or evidence.find("samples-replicated") else ("reshard-root", loss)
+
+
+def _texts(evidence: Evidence) -> list[str]:
+    return [path.read_text(encoding="utf-8", errors="replace") for path in sorted(evidence.root.rglob("*.py"))[:500]]
+
+
+def _is_sharded(evidence: Evidence) -> bool:
+    return any("fully_shard" in text for text in _texts(evidence))
 
 
 def learning_rate(evidence: Evidence) -> tuple[str, Finding] | None:
@@ -385,6 +411,7 @@ CHECKS: tuple[Callable[[Evidence], tuple[str, Finding] | None], ...] = (
     unsharded,
     scheduler,
     sharding,
+    stale_root,
     wrapping,
     learning_rate,
     accumulation,
