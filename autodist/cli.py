@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from autodist.config import AVAILABLE, BatchSize, Strategy
+from autodist.config import AVAILABLE, BatchSize, MixedPrecision, Strategy
 from autodist.sniff import may_train
 from autodist.terminal import Terminal
 
@@ -56,6 +56,17 @@ script_options = _options(
     click.option(
         "--batch-size", type=click.Choice([each.value for each in BatchSize]), help="What the script's means."
     ),
+    click.option(
+        "--mixed-precision", type=click.Choice([each.value for each in MixedPrecision]), help="FSDP: compute in this."
+    ),
+    click.option("--activation-checkpointing", is_flag=True, default=None, help="FSDP: compute activations twice."),
+    click.option("--cpu-offload", is_flag=True, default=None, help="FSDP: keep parameters in the memory of the host."),
+    click.option(
+        "--reshard-after-forward/--no-reshard-after-forward",
+        default=None,
+        help="FSDP: free the parameters of a block after its forward, or keep them for its backward pass.",
+    ),
+    click.option("--shard-unit", metavar="CLASS", help="FSDP: shard modules of this class by themselves."),
     click.option("--select", metavar="CODES", multiple=True, callback=_codes, help="Run these rules alone."),
     click.option("--ignore", metavar="CODES", multiple=True, callback=_codes, help="Leave these rules out."),
     click.option("--output-format", type=click.Choice(FORMATS), default="text", show_default=True),
@@ -238,7 +249,7 @@ def _split(options: dict[str, Any]) -> dict[str, Any]:
     """What a session is made of: how to speak, in which format, and the options of the rules."""
     terminal = Terminal(*(options.pop(name) for name in ("quiet", "verbose", "no_color")))
     output_format = options.pop("output_format")
-    enums = {"strategy": Strategy, "batch_size": BatchSize}
+    enums = {"strategy": Strategy, "batch_size": BatchSize, "mixed_precision": MixedPrecision}
     options = {name: enums[name](value) if value and name in enums else value for name, value in options.items()}
     return {"terminal": terminal, "output_format": output_format, "options": options}
 

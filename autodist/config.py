@@ -26,6 +26,13 @@ class BatchSize(str, Enum):
     PER_RANK = "per-rank"
 
 
+class MixedPrecision(str, Enum):
+    """What sharded models compute in; parameters and gradients stay as the script has them."""
+
+    BF16 = "bf16"
+    FP16 = "fp16"
+
+
 AVAILABLE = (Strategy.DDP, Strategy.FSDP)
 
 
@@ -38,6 +45,23 @@ class Config:
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     catalog: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    mixed_precision: MixedPrecision | None = None
+    activation_checkpointing: bool = False
+    cpu_offload: bool = False
+    reshard_after_forward: bool = True
+    shard_unit: str | None = None
+
+    @property
+    def sharding(self) -> tuple[str, ...]:
+        """The options that only a sharded model has."""
+        chosen = {
+            "--mixed-precision": self.mixed_precision,
+            "--activation-checkpointing": self.activation_checkpointing,
+            "--cpu-offload": self.cpu_offload,
+            "--no-reshard-after-forward": not self.reshard_after_forward,
+            "--shard-unit": self.shard_unit,
+        }
+        return tuple(name for name, value in chosen.items() if value)
 
     def wants(self, code: str) -> bool:
         """Whether the rule ``code`` runs. A code may be cut short: ``AD3`` stands for all of AD3xx."""
@@ -46,7 +70,11 @@ class Config:
 
 def load(folder: Path, options: Mapping[str, Any]) -> Config:
     """The options of a run on a file in ``folder``. Those that are None or empty come from its pyproject.toml."""
-    return Config(**{**_defaults(folder.absolute()), **{key: value for key, value in options.items() if value}})
+    given = {key: value for key, value in options.items() if value or value is False}
+    config = Config(**{**_defaults(folder.absolute()), **given})
+    if config.sharding and config.strategy is not Strategy.FSDP:
+        raise AutodistError(f"{config.sharding[0]} needs --strategy fsdp")
+    return config
 
 
 def _defaults(folder: Path) -> dict[str, Any]:
@@ -85,6 +113,18 @@ def _option(path: Path, data: bytes, key: str, value: object) -> Any:
             return BatchSize(value)
         case ("batch-size", _):
             expected = '"global" or "per-rank"'
+        case ("mixed-precision", "bf16" | "fp16"):
+            return MixedPrecision(value)
+        case ("mixed-precision", _):
+            expected = '"bf16" or "fp16"'
+        case ("activation-checkpointing" | "cpu-offload" | "reshard-after-forward", bool()):
+            return value
+        case ("activation-checkpointing" | "cpu-offload" | "reshard-after-forward", _):
+            expected = "true or false"
+        case ("shard-unit", str()) if value.isidentifier():
+            return value
+        case ("shard-unit", _):
+            expected = "the name of a class"
         case ("select" | "ignore", list()) if _names(value):
             return tuple(value)
         case ("select" | "ignore", _):

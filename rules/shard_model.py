@@ -4,13 +4,16 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
+from autodist.config import Config, MixedPrecision
 from autodist.edits import InsertAfter, Recompose, RemoveStatement, ReplaceExpr, ReplaceStatement
-from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.rule import Context, Example, Finding, Fix, Severity, Strategy, rule
 from autodist.script import Model, Site, TrainingScript, Wrapping
 from autodist.source import Source
 
 from ._examples import PLAIN
 from ._preamble import Planned, argument, dist, imported, is_move, member, planned, synchronised
+
+WRAPPER = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper"
 
 BLOCKS = """\
 import torch
@@ -110,15 +113,28 @@ def shard_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
         code, edits = _sharded(model, context, source, target)
         statement = _after_downloads(script, wrapping)
         name = model.object.name.rpartition(".")[2]
-        cost = "" if model.units else "; it has no repeated blocks, so that all of it is gathered at once while it runs"
+        cost = (
+            ""
+            if model.units or context.config.shard_unit
+            else "; it has no repeated blocks, so that all of it is gathered at once while it runs"
+        )
         replaced = _is_lone_wrapper(model, statement)
         edit = ReplaceStatement(statement, code) if replaced else InsertAfter(statement, code)
         message = f"{name} trains: each rank keeps its share of the parameters{cost}"
-        yield Finding(source, wrapping.statement, message, Fix((*edits, *planned(source, edit))))
+        severity = Severity.NOTE
+        if context.config.mixed_precision is not None:
+            message += (
+                f"; computes in {context.config.mixed_precision.value}, so that numbers differ from the original's"
+            )
+            if context.config.mixed_precision is MixedPrecision.FP16 and not _scales(script):
+                severity = Severity.WARNING
+                message += ": small gradients vanish in fp16 unless a GradScaler scales the loss"
+        yield Finding(source, wrapping.statement, message, Fix((*edits, *planned(source, edit))), severity)
 
 
 def _sharded(model: Model, context: Context, source: Source, target: str) -> tuple[str, Planned]:
     """The lines that shard a model, and what they import."""
+    config = context.config
     d, dist_import = dist(context, source)
     shard, shard_import = member(context, source, "torch.distributed.fsdp", "fully_shard")
     edits = (*dist_import, *shard_import)
@@ -126,14 +142,55 @@ def _sharded(model: Model, context: Context, source: Source, target: str) -> tup
     if model.batch_norm:
         lines, needed = synchronised(context, source, target)
         code, edits = lines + code, (*edits, *needed)
-    if model.units:
-        name = "unit" if "block" in _names(source, model) else "block"
-        code += f"for {name} in {_units(model.units, target)}:\n    {shard}({name})\n"
-    code += f"{shard}({target}, reshard_after_forward=True)\n"
+    extra, lines, needed = _options(context, source)
+    code, edits = code + lines, (*edits, *needed)
+    name = "unit" if "block" in _names(source, model) else "block"
+    blocks = _blocks(model, config, target)
+    if blocks and config.activation_checkpointing:
+        apply, needed = member(context, source, WRAPPER, "apply_activation_checkpointing")
+        code += f"{name}s = list({blocks})\n{apply}({target}, check_fn=lambda module: module in {name}s)\n"
+        edits = (*edits, *needed)
+    if blocks:
+        kept = "" if config.reshard_after_forward else ", reshard_after_forward=False"
+        code += f"for {name} in {blocks}:\n    {shard}({name}{kept}{extra})\n"
+    code += f"{shard}({target}, reshard_after_forward=True{extra})\n"
     for method in model.methods:
         register, needed = member(context, source, "torch.distributed.fsdp", "register_fsdp_forward_method")
         code, edits = code + f'{register}({target}, "{method}")\n', (*edits, *needed)
     return code, edits
+
+
+def _scales(script: TrainingScript) -> bool:
+    return any("GradScaler" in source.text for source in script.project.sources)
+
+
+def _blocks(model: Model, config: Config, target: str) -> str:
+    """An expression for the blocks of a model; inner ones come before those around them."""
+    if config.shard_unit:
+        return f'[m for m in reversed(list({target}.modules())) if type(m).__name__ == "{config.shard_unit}"]'
+    return _units(model.units, target) if model.units else ""
+
+
+def _options(context: Context, source: Source) -> tuple[str, str, Planned]:
+    """More arguments for `fully_shard`, the lines that make them, and what they import."""
+    config = context.config
+    entries: list[str] = []
+    edits: Planned = ()
+    if config.mixed_precision is not None:
+        policy, needed = member(context, source, "torch.distributed.fsdp", "MixedPrecisionPolicy")
+        torch, torch_import = imported(context, source, "torch")
+        dtype = {"bf16": "bfloat16", "fp16": "float16"}[config.mixed_precision.value]
+        kinds = (("param", dtype), ("reduce", "float32"))
+        given = ", ".join(f"{kind}_dtype={torch}.{name}" for kind, name in kinds)
+        entries.append(f'"mp_policy": {policy}({given})')
+        edits = (*edits, *needed, *torch_import)
+    if config.cpu_offload:
+        policy, needed = member(context, source, "torch.distributed.fsdp", "CPUOffloadPolicy")
+        entries.append(f'"offload_policy": {policy}()')
+        edits = (*edits, *needed)
+    if not entries:
+        return "", "", ()
+    return ", **options", f"options = {{{', '.join(entries)}}}\n", edits
 
 
 def _names(source: Source, model: Model) -> set[str]:

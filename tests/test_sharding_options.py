@@ -1,0 +1,66 @@
+"""The options of ``--strategy fsdp``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Autodist
+
+from autodist import registry
+from autodist.config import Config, MixedPrecision, Strategy
+from autodist.convert import convert
+from autodist.project import Project
+from autodist.result import Result
+
+BLOCKS = registry.examples("AD501")[0].before
+
+
+def converted(folder: Path, text: str = BLOCKS, **options: Any) -> Result:
+    """The conversion of a script to FSDP."""
+    (folder / "train.py").write_text(text)
+    return convert(Project.load(folder / "train.py"), Config(Strategy.FSDP, **options))
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({}, "    fully_shard(block)\n"),
+        ({"reshard_after_forward": False}, "    fully_shard(block, reshard_after_forward=False)\n"),
+        ({"cpu_offload": True}, 'options = {"offload_policy": CPUOffloadPolicy()}\n'),
+        ({"cpu_offload": True}, "fully_shard(model, reshard_after_forward=True, **options)\n"),
+        ({"mixed_precision": MixedPrecision.BF16}, "MixedPrecisionPolicy(param_dtype=torch.bfloat16"),
+        ({"activation_checkpointing": True}, "check_fn=lambda module: module in blocks)\n"),
+        ({"shard_unit": "Linear"}, 'if type(m).__name__ == "Linear"]:\n'),
+    ],
+)
+def test_options_change_how_the_model_is_sharded(options: dict[str, Any], line: str, tmp_path: Path) -> None:
+    assert line in converted(tmp_path, **options).entry.after
+
+
+def test_half_precision_without_a_scaler_needs_a_person(tmp_path: Path) -> None:
+    assert converted(tmp_path, mixed_precision=MixedPrecision.FP16).needs_person
+    assert not converted(tmp_path, mixed_precision=MixedPrecision.BF16).needs_person
+
+
+def test_parameters_that_an_optimizer_takes_from_a_list_are_collected_after_sharding(tmp_path: Path) -> None:
+    listed = "parameters = [p for p in model.parameters() if p.requires_grad]\n"
+    text = BLOCKS.replace(
+        "optimizer = torch.optim.SGD(model.parameters()", f"{listed}optimizer = torch.optim.SGD(parameters"
+    )
+    after = converted(tmp_path, text).entry.after
+    assert after.index("fully_shard(model") < after.index(listed)
+
+
+def test_what_initialises_a_model_stays_before_it_is_sharded(tmp_path: Path) -> None:
+    line = "model.apply(lambda m: None)\n"
+    after = converted(tmp_path, BLOCKS.replace("optimizer =", f"{line}optimizer =")).entry.after
+    assert after.index(line) < after.index("fully_shard(model")
+
+
+def test_options_of_fsdp_need_it(autodist: Autodist, script: Path) -> None:
+    result = autodist("convert", script, "--cpu-offload")
+    assert result.exit_code == 2
+    assert "needs --strategy fsdp" in result.output
+    assert autodist("convert", script, "--strategy", "fsdp", "--cpu-offload").exit_code == 0
