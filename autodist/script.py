@@ -46,7 +46,8 @@ class Model:
     replaced, and so are those that another library's FSDP put around it, ``fully_sharded``; those that only several
     devices would get are ``dropped``. ``alternatives`` are other modules that the same place may hold. ``units`` name,
     as attributes of the model, the parts that FSDP shards by themselves (with a ``*`` if it is a list of them),
-    ``methods`` those that run its layers besides `forward`; ``sharded`` if the script itself does so."""
+    ``methods`` those that run its layers besides `forward`; ``sharded`` if the script itself does so;
+    ``prefixed`` are states taken from a wrapper, whose keys begin with `module.`"""
 
     object: Object
     wrapping: Wrapping | None
@@ -61,6 +62,7 @@ class Model:
     units: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
     sharded: bool = False
+    prefixed: tuple[Site, ...] = ()
 
 
 @dataclass(frozen=True)

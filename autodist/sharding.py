@@ -11,7 +11,7 @@ from autodist.models import at, optimized_by, parts, unwrapped
 from autodist.regions import within
 from autodist.script import Model, Site, Wrapping
 from autodist.spread import RANK
-from autodist.values import NOTHING, Function, Items, Object, Parameters, Path_, Table, Thing, Value
+from autodist.values import NOTHING, Function, Items, Object, Parameters, Path_, Table, Thing, Value, Wrapped
 
 Key = tuple[int, Path_]
 Keys = frozenset[Key]
@@ -50,12 +50,22 @@ def _sharded(model: Model, run: Interpreter) -> Model:
         model = replace(model, wrapped=False, batch_norm=False, data_parallel=gone)
     return replace(
         model,
+        prefixed=() if model.dropped else tuple({s.node: s for s in _prefixed(model.object, run)}.values()),
         wrapping=_place(model.object, run),
         bypassed=None,
         sometimes_unused=False,
         units=tuple(units(model.object, run)),
         methods=tuple(_methods(model.object, run)),
     )
+
+
+def _prefixed(module: Object, run: Interpreter) -> Iterator[Site]:
+    """States of a model in a wrapper: sharding leaves no wrapper, and other keys."""
+    for kind in ("model_state_dict", "model_load_state_dict"):
+        for event in run.of(kind):
+            wrapped = (isinstance(t, Wrapped) and t.kind in ("ddp", "data_parallel") for t in event.value.things)
+            if _holds(event.value, module) and all(wrapped):
+                yield Site(event.source, event.node)
 
 
 def keys(things: Iterable[Thing]) -> Keys:

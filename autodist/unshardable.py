@@ -74,6 +74,11 @@ def _of_models(models: list[Model]) -> Iterator[tuple[Source, ast.AST, str]]:
             if any(isinstance(a, ast.If) and not is_main_guard(a) for a in site.source.ancestors(site.node)):
                 message = "is distributed under a condition; FSDP needs the process group: take the condition away"
                 yield site.source, site.node, message
+        for site in model.prefixed:
+            message = (
+                "keys of a wrapper begin with `module.`, those of a sharded model do not: take the state of `.module`"
+            )
+            yield site.source, site.node, message
         if model.wrapping is None:
             message = "cannot see a place after this model is made and before an optimizer takes its parameters"
             yield module.source, module.node, message
