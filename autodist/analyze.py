@@ -341,15 +341,62 @@ def _origins(run: Interpreter) -> list[Object | Draw]:
 
 def _batch_draws(run: Interpreter) -> list[Draw]:
     """Draws made anew for each step: in the innermost loop around a backward, or called from there."""
-    loops = {loop.node for event in run.events if event.kind == "backward" for loop in event.loops[-1:]}
+    loops = {loop.node for event in run.of("backward") for loop in event.loops[-1:]}
     origins = set(_origins(run))
     found = []
-    for event in run.events:
-        if event.kind == "draw" and any(loop.node in loops for loop in event.loops[-2:]):
+    for event in run.of("draw"):
+        if any(loop.node in loops for loop in event.loops[-2:]):
             found += [t for t in event.value.things if isinstance(t, Draw) and t in origins]
+    found = list(dict.fromkeys(found))
     # a permutation that is then cut into batches is not itself a batch
     slices = [draw for draw in found if isinstance(draw.node, ast.Subscript)]
-    return list(dict.fromkeys(slices or found))
+    chosen = slices or [draw for draw in found if not draw.noise]
+    noise = [draw for draw in found if draw.noise and draw not in chosen]
+    sizes = {_size_of(draw, run) for draw in chosen or noise}
+    if not chosen and (len(sizes) > 1 or not all(_only_sizes_batches(draw, noise, run) for draw in noise)):
+        return []
+    return [*chosen, *(draw for draw in noise if draw.size is not None and _size_of(draw, run) in sizes)]
+
+
+def _size_of(draw: Draw, run: Interpreter) -> object:
+    """The number of samples, or as much as is known of it."""
+    if draw.size is None:
+        return None
+    const = run.values.get(draw.size, NOTHING).const
+    if isinstance(const, int):
+        return const
+    return _last_name(draw.size) if isinstance(draw.size, (ast.Name, ast.Attribute)) else ast.dump(draw.size)
+
+
+def _only_sizes_batches(draw: Draw, draws: list[Draw], run: Interpreter) -> bool:
+    """Whether the size of a drawn batch also shapes nothing that would then be too large for a rank's share."""
+    if isinstance(draw.size, ast.Constant):
+        return True
+    if not isinstance(draw.size, (ast.Name, ast.Attribute)):
+        return False
+    nodes = {each.node for each in draws}
+    steps = {event.loops[-1].node for event in run.of("backward") if event.loops}
+    return all(
+        not nodes.isdisjoint(source.ancestors(use))
+        or _is_handed_on(use, source, run)
+        or _shapes_tensors(use, source, run, in_step=bool(run.loops_of.get(use, set()) & steps))
+        for use, source in run.sources.items()
+        if isinstance(use, (ast.Name, ast.Attribute))
+        and isinstance(use.ctx, ast.Load)
+        and _last_name(use) == _last_name(draw.size)
+    )
+
+
+def _is_handed_on(use: ast.expr, source: Source, run: Interpreter) -> bool:
+    """Whether a value is only printed, or given to a function of the project."""
+    parent = source.parents[use]
+    if isinstance(parent, ast.keyword):
+        parent = source.parents[parent]
+    if isinstance(parent, ast.Call):
+        things = run.values.get(parent.func, NOTHING).things
+        printed = isinstance(parent.func, ast.Name) and parent.func.id == "print"
+        return printed or bool(things) and all(isinstance(thing, Function) for thing in things)
+    return isinstance(parent, (ast.FormattedValue, ast.Assign))
 
 
 def _shard_sites(run: Interpreter, trained: set[tuple[int, Path_]]) -> frozenset[tuple[int, Path_]]:
@@ -536,6 +583,10 @@ def _batch_sizes(run: Interpreter, plan: Plan) -> list[Site]:
             node = argument(event.node, "batch_size", 1)
             if isinstance(node, (ast.Name, ast.Attribute)):
                 names.add(_last_name(node))
+    drawn = [draw for event in run.of("draw") for draw in event.value.things if isinstance(draw, Draw)]
+    drawn = [draw for draw in drawn if plan.draws is not None and id(draw.node) in plan.draws]
+    shared = {draw.node for draw in drawn}
+    names |= {_last_name(draw.size) for draw in drawn if isinstance(draw.size, (ast.Name, ast.Attribute))}
     steps = {event.loops[-1].node for event in run.events if event.kind == "backward" and event.loops}
     return [
         Site(source, use)
@@ -544,6 +595,7 @@ def _batch_sizes(run: Interpreter, plan: Plan) -> list[Site]:
         and isinstance(use.ctx, ast.Load)
         and _last_name(use) in names
         and run.values.get(use, NOTHING).spread is not COUNT  # `batch_size = x.shape[0]` is this rank's already
+        and shared.isdisjoint(source.ancestors(use))
         and _shapes_tensors(use, source, run, bool(run.loops_of.get(use, set()) & steps))
     ]
 
@@ -669,6 +721,7 @@ def _assemble(
         uses_logging=bool(kinds.get("log") or kinds.get("log_config")),
         seeded=seeded,
         drawn=drawn,
+        unseeded=tuple(Site(e.source, e.node) for e in run.of("unseeded") if not e.loops and not _is_per_sample(e)),
         diverge=_diverge(run, loaders, draws, models),
         noise=frozenset(_noise(run)),
         devices=tuple(_devices(project)),
@@ -872,19 +925,14 @@ def _optimizer_name(event: Event) -> str | None:
     return event.source.code(node.func.value) if isinstance(node.func, ast.Attribute) else None
 
 
-def _draw_sites(run: Interpreter, draws: frozenset[object]) -> Iterator[Site]:
+def _draw_sites(run: Interpreter, draws: frozenset[object]) -> Iterator[Draw]:
     seen: set[ast.AST] = set()
-    for event in run.events:
-        if event.kind == "draw":
-            for thing in event.value.things:
-                if (
-                    isinstance(thing, Draw)
-                    and id(thing.node) in draws
-                    and thing.node not in seen
-                    and not _is_shared(thing, run)
-                ):
+    for event in run.of("draw"):
+        for thing in event.value.things:
+            if isinstance(thing, Draw) and id(thing.node) in draws and thing.node not in seen:
+                if not _is_shared(thing, run):
                     seen.add(thing.node)
-                    yield Site(event.source, thing.node)
+                    yield thing
 
 
 def _unwraps(run: Interpreter) -> tuple[list[Site], frozenset[ast.AST]]:
@@ -1077,6 +1125,12 @@ def _seeded(kinds: Mapping[str, list[Event]], run: Interpreter) -> Iterator[str]
         for library in _libraries(event, run):
             if event.order < first.get(library, event.order + 1):
                 yield library
+
+
+def _is_per_sample(event: Event) -> bool:
+    """Whether something happens while one sample is read, or a worker starts: ranks may differ there."""
+    names = {getattr(call.function.node, "name", "") for call in event.calls}
+    return any(name in ("__getitem__", "__iter__", "__call__") or "worker" in name for name in names)
 
 
 def _libraries(event: Event, run: Interpreter) -> set[str]:

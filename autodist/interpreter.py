@@ -968,7 +968,9 @@ class Interpreter:
                 self.values.get(n, NOTHING) for n in ast.walk(node.slice.lower) if isinstance(n, ast.Name)
             ).things
         )
-        return Draw(node, scope.source, self._path) if walks or computed else None
+        upper = node.slice.upper
+        size = upper.right if isinstance(upper, ast.BinOp) and isinstance(upper.op, ast.Add) else None
+        return Draw(node, scope.source, self._path, size) if walks or computed else None
 
     def of_Slice(self, node: ast.Slice, scope: Scope) -> Value:
         parts = [self.eval(part, scope) for part in (node.lower, node.upper, node.step) if part is not None]
@@ -1637,10 +1639,23 @@ class Interpreter:
     def call_seed(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:
-        self.event("seed", node, scope, self._mixed(args))
+        given = [*args, *keywords.values()]
+        fresh = not given or any(value.const is None for value in given)
+        self.event("unseeded" if fresh else "seed", node, scope, self._mixed(args))
         return NOTHING
 
     call_any_seed = call_seed
+
+    def call_generator(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        """A generator of the script's own, with a seed of its own."""
+        given = [*args, *keywords.values()]
+        if not given or any(value.const is None for value in given):
+            self.event("unseeded", node, scope)
+        library = "random" if name == "random.Random" else "numpy.random"
+        make = partial(Object, library, frozenset(["generator"]), node, scope.source, self._path)
+        return of(self._remember(node, make, "generator"))
 
     def _wrap_call(self, kind: str, node: ast.Call, args: list[Value], scope: Scope) -> Value:
         inner = args[0] if args else NOTHING
@@ -1749,14 +1764,17 @@ class Interpreter:
 
     def call_index_draw(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
-    ) -> Value:
+    ) -> Value | None:
+        size = tensors.drawn(name, node)
+        if size is None:
+            return None
         if "generator" not in keywords:
             self.event("random", node, scope)
-        if not _is_array(name, node):
-            return NOTHING  # one number, chosen at random
-        draw = Draw(node, scope.source, self._path)
-        self.event("draw", node, scope, of(draw))
-        taken = self.plan.draws is not None and id(node) in self.plan.draws
+        return self._draw(Draw(node, scope.source, self._path, size), scope)
+
+    def _draw(self, draw: Draw, scope: Scope) -> Value:
+        self.event("draw", draw.node, scope, of(draw))
+        taken = self.plan.draws is not None and id(draw.node) in self.plan.draws
         return Value(spread=ROWS if taken else SAME, origins=frozenset([draw]))
 
     def call_random_draw(
@@ -1773,7 +1791,10 @@ class Interpreter:
         sized = [*args, *keywords.values(), *(c for a in args for c in self._contents(a))]
         if any(v.spread in (COUNT, ROWS) for v in sized):
             return Value(spread=ROWS, origins=frozenset().union(*(v.origins for v in sized)))
-        return NOTHING
+        size = tensors.drawn(name, node)
+        if size is None or not self._loops or self._forward:
+            return NOTHING
+        return self._draw(Draw(node, scope.source, self._path, size, noise=True), scope)
 
     def call_dropout(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
@@ -2142,6 +2163,9 @@ class Interpreter:
             return of(inner)
         if not isinstance(inner, Object):
             return None
+        if "generator" in inner.roles:
+            drawn = "randint" if name == "integers" else name
+            return self._external(f"{inner.name}.{drawn}", node, args, {**keywords, "generator": of(inner)}, scope)
         if name in ("parameters", "named_parameters") and not inner.roles and inner.cls is None:
             self.promoted.add(id(inner.node))
         if "module" in inner.roles or isinstance(thing, Wrapped):
@@ -2411,14 +2435,6 @@ def _is_size(node: ast.expr) -> bool:
         and node.func.attr == "size"
         and not node.args
     )
-
-
-def _is_array(name: str, node: ast.Call) -> bool:
-    """Whether a draw of indices gives several: `randint(0, n)` of NumPy gives one number."""
-    if not name.startswith("numpy.") or name.endswith("permutation"):
-        return True
-    position = {"randint": 2, "choice": 1}.get(name.rpartition(".")[2], 0)
-    return len(node.args) > position or any(keyword.arg in ("size", None) for keyword in node.keywords)
 
 
 def _is_super(node: ast.expr) -> bool:

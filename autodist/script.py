@@ -10,7 +10,7 @@ from autodist.project import Project
 from autodist.rule import Severity
 from autodist.source import Source
 from autodist.spread import Spread
-from autodist.values import Object, Value
+from autodist.values import Draw, Object, Value
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ class TrainingScript:
     prints: bool = True
     models: tuple[Model, ...] = ()
     loaders: tuple[Loader, ...] = ()
-    draws: tuple[Site, ...] = ()
+    draws: tuple[Draw, ...] = ()
     batch_sizes: tuple[Site, ...] = ()
     averaged: tuple[tuple[Site, str], ...] = ()
     sums: tuple[Site, ...] = ()
@@ -238,6 +238,8 @@ class TrainingScript:
     uses_logging: bool = False
     seeded: frozenset[str] = frozenset()
     drawn: frozenset[str] = frozenset()
+    unseeded: tuple[Site, ...] = ()
+    """Calls that take a seed from the clock or the system: each rank would get another one."""
     diverge: Site | None = None
     noise: frozenset[str] = frozenset()
     devices: tuple[Site, ...] = ()

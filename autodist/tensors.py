@@ -29,7 +29,38 @@ ARITHMETIC: dict[str, Callable[[Spread, Spread], Spread]] = {
     "sub": add,
     "sub_": add,
 }
+# Where random functions take the shape of what they draw: the number of a positional argument, -1 for the last one.
+SHAPES = {
+    "torch.rand": 0,
+    "torch.randn": 0,
+    "torch.normal": 2,
+    "torch.randperm": 0,
+    "torch.randint": -1,
+    "torch.multinomial": 1,
+    "numpy.random.rand": 0,
+    "numpy.random.randn": 0,
+    "numpy.random.random": 0,
+    "numpy.random.random_sample": 0,
+    "numpy.random.permutation": 0,
+    "numpy.random.randint": 2,
+    "numpy.random.uniform": 2,
+    "numpy.random.normal": 2,
+    "numpy.random.standard_normal": 0,
+    "numpy.random.choice": 1,
+    "random.sample": 1,
+}
 PRODUCTS = frozenset("mm matmul cdist addmm".split())
+
+
+def drawn(name: str, call: ast.Call) -> ast.expr | None:
+    """How many samples a random function draws: the first axis of its shape. None for a single one, or unknown."""
+    node = next((k.value for k in call.keywords if k.arg in ("size", "k", "num_samples")), None)
+    position = SHAPES.get(name)
+    if node is None and position is not None and len(call.args) > position:
+        node = call.args[position]
+    if isinstance(node, (ast.Tuple, ast.List)):
+        node = node.elts[0] if node.elts else None
+    return None if isinstance(node, ast.Starred) or isinstance(node, ast.Constant) and node.value in (0, 1) else node
 
 
 def axis(call: ast.Call, position: int) -> int | bool | None:

@@ -179,11 +179,15 @@ class Index:
 
 @dataclass(frozen=True)
 class Draw:
-    """Indices that the script chooses its batches with: drawn at random, or a slice of the data."""
+    """What the script makes its batches of: indices drawn at random, noise, or a slice of the data."""
 
     node: ast.expr
     source: Source
     path: Path_
+    size: ast.expr | None = None
+    """How many samples it takes."""
+    noise: bool = False
+    """Whether it is the samples themselves that are drawn."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-from autodist.edits import InsertBefore
+from autodist.edits import InsertBefore, ReplaceExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
@@ -116,6 +117,48 @@ EXAMPLES = [
         """,
         after=None,
     ),
+    Example(
+        before="""\
+        import numpy as np
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        torch.manual_seed(1)
+        rng = np.random.default_rng()
+        inputs = torch.from_numpy(rng.normal(size=(64, 4))).float()
+        loader = DataLoader(TensorDataset(inputs, inputs.sum(1, keepdim=True)), batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after="""\
+        import numpy as np
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        torch.manual_seed(1)
+        rng = np.random.default_rng(0)
+        inputs = torch.from_numpy(rng.normal(size=(64, 4))).float()
+        loader = DataLoader(TensorDataset(inputs, inputs.sum(1, keepdim=True)), batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+    ),
 ]
 
 
@@ -141,3 +184,7 @@ def seed_every_rank(script: TrainingScript, context: Context) -> Iterator[Findin
         code = "\n".join([lines[0] + "  # all ranks draw alike", *lines[1:]]) + "\n"
         fix = Fix((*imports, *planned(setup.source, InsertBefore(setup.before, code, order=-2))))
         yield Finding(setup.source, setup.before, "the ranks would draw from different seeds", fix)
+    for site in script.unseeded:
+        assert isinstance(site.node, ast.Call)
+        fix = Fix(planned(site.source, ReplaceExpr(site.node, f"{site.source.code(site.node.func)}(0)")))
+        yield Finding(site.source, site.node, "each rank would draw from a seed of its own", fix)

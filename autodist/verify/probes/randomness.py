@@ -511,6 +511,13 @@ class RandomnessProbe:
             self._patch(numpy_random, name, functools.partial(self._numpy, position))
         for name in NUMPY_UNPACKED:
             self._patch(numpy_random, name, functools.partial(self._numpy, None))
+        plain = numpy_random.default_rng
+
+        def default_rng(seed: Any = None) -> Any:
+            """Without a seed each process has its own, as from the system, but the same in every run."""
+            return plain(self._context.plan.rank if seed is None else seed)
+
+        numpy_random.default_rng = functools.wraps(plain)(default_rng)
 
     def _numpy(
         self,
