@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -145,8 +146,8 @@ EXAMPLES = [
 def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Give each rank its share of batches that the script puts together itself.
 
-    All ranks draw the same indices or samples, from the same seed, and each keeps every N-th of them. Sizes that a training
-    step takes from the batch-size setting are divided by the number of ranks.
+    All ranks draw the same indices or samples, from the same seed, and each keeps every N-th of them. Sizes that a
+    training step takes from the batch-size setting are divided by the number of ranks.
     """
     if not script.trains:
         return
