@@ -11,6 +11,7 @@ from typing import Any
 from autodist import catalog, escapes, regions, sharding, shards, unshardable
 from autodist.borrowed import borrowed, departed, imported_names
 from autodist.config import Config, Strategy
+from autodist.frameworks import owned
 from autodist.interpreter import SAFE_ON_WRAPPER, Event, Interpreter, Loop, Plan
 from autodist.launchers import launcher, without
 from autodist.models import loose_parameters, optimized_by, owned_values, parts, trained_models, wrap_plan
@@ -21,7 +22,6 @@ from autodist.source import Source
 from autodist.spread import COUNT, CROSS, LOCAL, ROWS, SUM, Spread
 from autodist.values import (
     NOTHING,
-    UNKNOWN,
     Draw,
     External,
     Function,
@@ -49,7 +49,7 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     modules = frozenset(first.promoted)
     if modules:
         first = Interpreter(project, facts, Plan(modules=modules)).run()
-    refused = list(_refusals(first))
+    refused = list(_refusals(first, config.strategy))
     if refused:
         return TrainingScript(project, first.values, concerns=tuple(refused), distributed=_is_distributed(first))
     models = trained_models(first)
@@ -163,18 +163,17 @@ def _is_distributed(run: Interpreter) -> bool:
 # -------------------------------------------------------------------- refusals
 
 
-def _refusals(run: Interpreter) -> Iterator[Concern]:
+def _refusals(run: Interpreter, strategy: Strategy) -> Iterator[Concern]:
     entry = run.project.entry
     top: ast.AST = entry.tree.body[0] if entry.tree.body else entry.tree
 
     def refuse(code: str, source: Source, node: ast.AST, message: str) -> Concern:
         return Concern(code, source, node, message, Severity.REFUSAL)
 
-    for event in run.events:
-        if event.kind == "framework":
-            name = _framework(event, run)
-            yield refuse("AD903", event.source, event.node, _framework_advice(name))
-            return
+    framework = owned(run, strategy)
+    if framework is not None:
+        yield framework
+        return
     if not run.complete:
         yield refuse(
             "AD905", entry, top, "the script is too large to be followed to its end; convert its training part alone"
@@ -295,28 +294,6 @@ def _along_sequence(draws: list[Draw]) -> Draw | None:
 
 def _takes_closure(event: Event) -> bool:
     return any(isinstance(t, Object) and t.name.endswith(".LBFGS") for t in event.value.things)
-
-
-def _framework(event: Event, run: Interpreter) -> str:
-    for thing in (run.values.get(event.node.func, NOTHING).things if isinstance(event.node, ast.Call) else ()):
-        if isinstance(thing, External):
-            return thing.name
-    return str(event.value.const) if event.value.const is not UNKNOWN else "a framework"
-
-
-def _framework_advice(name: str) -> str:
-    root = name.partition(".")[0]
-    advice = {
-        "pytorch_lightning": 'set strategy="ddp", devices=N and num_nodes on the Trainer',
-        "lightning": 'set strategy="ddp", devices=N and num_nodes on the Trainer (or on Fabric)',
-        "accelerate": "run `accelerate launch --multi_gpu --num_processes N` on it",
-        "deepspeed": "run it with the `deepspeed` launcher",
-        "transformers": "run it with `torchrun --nproc-per-node N`; the Trainer distributes itself",
-        "trl": "run it with `torchrun --nproc-per-node N`; the Trainer distributes itself",
-        "ray": "set num_workers in its ScalingConfig",
-        "horovod": "run it with `horovodrun -np N`",
-    }.get(root, "use its own distributed mode")
-    return f"training is owned by {name}: {advice}"
 
 
 def _is_environment(run: Interpreter) -> bool:
@@ -1200,10 +1177,14 @@ def _devices(project: Project) -> Iterator[Site]:
             continue
         for node in ast.walk(source.tree):
             if (
-                isinstance(node, ast.Constant)
-                and isinstance(node.value, str)
-                and node.value.startswith("cuda:")
-                and node.value[5:].isdigit()
+                (
+                    isinstance(node, ast.Constant)
+                    and isinstance(node.value, str)
+                    and node.value.startswith("cuda:")
+                    and node.value[5:].isdigit()
+                )
+                or isinstance(node, ast.expr)
+                and _spells_device(node)
             ):
                 yield Site(source, node)
             elif (
@@ -1220,6 +1201,19 @@ def _devices(project: Project) -> Iterator[Site]:
                     and "gpu" in ast.unparse(first).lower()
                 ):
                     yield Site(source, node)
+
+
+def _spells_device(node: ast.expr) -> bool:
+    """`f"cuda:{gpu}"`, `"cuda:{}".format(gpu)`, `"cuda:%d" % gpu`, `"cuda:" + gpu`"""
+    text: ast.expr | None = None
+    if isinstance(node, ast.JoinedStr) and len(node.values) == 2:
+        text = node.values[0]
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mod, ast.Add)):
+        text = node.left
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+        text = node.func.value
+    named = isinstance(text, ast.Constant) and isinstance(text.value, str)
+    return named and isinstance(text, ast.Constant) and text.value in ("cuda:", "cuda:{}", "cuda:%d", "cuda:%s")
 
 
 def _hidden_devices(project: Project) -> Iterator[Site]:

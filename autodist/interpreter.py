@@ -1529,7 +1529,19 @@ class Interpreter:
                     return result
         for value in values:
             self._callbacks(value, name, node, scope)
-        if roles & {"print", "log", "write", "save", "tracker", "mkdir", "download", "framework", "load", "exists"}:
+        if roles & {
+            "print",
+            "log",
+            "write",
+            "save",
+            "tracker",
+            "mkdir",
+            "download",
+            "framework",
+            "framework_setting",
+            "load",
+            "exists",
+        }:
             for role in sorted(roles):
                 self.event(role, node, scope, self._mixed(values))
         builtin = self._builtin(name, node, args, keywords, scope)

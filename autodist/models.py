@@ -222,7 +222,20 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
         dropped,
         tuple(site for site in foreign if _in_place((site,)) is not None),
         sharded=shards,
+        moved_later=tuple(_moved_later(module, wraps, run)),
     )
+
+
+def _moved_later(module: Object, wraps: list[Event], run: Interpreter) -> Iterator[Site]:
+    """`model = nn.DataParallel(model)`, and then `model.cuda()`."""
+    first = next((e.order for e in wraps if module in unwrapped(e.value)), None)
+    for event in run.of("move"):
+        if first is None or event.order < first or not isinstance(event.node, ast.Call):
+            continue
+        function = event.node.func
+        around = any(isinstance(t, Wrapped) and t.module is module for t in event.value.things)
+        if around and isinstance(function, ast.Attribute) and function.attr in ("cuda", "to", "xpu", "mps"):
+            yield Site(event.source, event.node)
 
 
 def _in_place(foreign: tuple[Site, ...]) -> Wrapping | None:

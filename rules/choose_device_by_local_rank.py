@@ -124,7 +124,9 @@ def choose_device_by_local_rank(script: TrainingScript, context: Context) -> Ite
     if script.distributed or not script.trains:
         return
     for site in script.devices:
-        if isinstance(site.node, ast.Constant):
+        text = isinstance(site.node, ast.Call) and ".cuda" not in site.source.code(site.node.func)
+        if text or not isinstance(site.node, ast.Call):
+            assert isinstance(site.node, ast.expr)
             fix = planned(site.source, ReplaceExpr(site.node, '"cuda"'))
         else:
             assert isinstance(site.node, ast.Call) and isinstance(site.node.func, ast.Attribute)

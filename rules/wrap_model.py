@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from autodist.edits import InsertAfter, Recompose, RemoveStatement, ReplaceStatement, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, Severity, Strategy, rule
-from autodist.script import Model, TrainingScript, Wrapping
+from autodist.script import Model, Site, TrainingScript, Wrapping
 from autodist.source import Source
 
 from ._preamble import argument, is_move, member, planned, synchronised
@@ -264,6 +264,24 @@ def _replaced(model: Model, context: Context, options: str) -> Iterator[Finding]
             after = source.code(outer)[len(source.code(call)) :] if outer is not call else ""
             moves = device is not None and not (isinstance(device, ast.Constant) and device.value is None)
             moves = moves and not is_move(inner)
+            later = None if moves or after or is_move(inner) else next(iter(model.moved_later), None)
+            anchor = _anchor(site, later) if later is not None else None
+            if later is not None and anchor is None:
+                message = "is moved to its device after it is wrapped, where gradients would no longer be averaged"
+                yield Finding(source, later.node, message, severity=Severity.REFUSAL)
+                continue
+            if anchor is not None and bound and not isinstance(anchor, ast.Return):  # wrapped where it is moved
+                assert isinstance(statement, ast.Assign)
+                target = source.code(statement.targets[0])
+                same = source.code(inner) == target
+                unwrap = RemoveStatement(statement) if same else Recompose(call, "{0}", (inner,))
+                wrap = InsertAfter(anchor, f"{target} = {ddp}({target}{options})\n")
+                fix = Fix((*ddp_import, *planned(source, unwrap, wrap)))
+                yield Finding(source, call, "DataParallel uses the devices of one process", fix)
+                continue
+            if later is not None and isinstance(later.node, ast.Call) and isinstance(later.node.func, ast.Attribute):
+                moved = later.node.func.value  # what follows it, `.to(device)`, comes before the wrapper, too
+                after = source.code(later.node)[len(source.code(moved)) :]
             template = f"{ddp}({{0}}{'.to({1})' if moves else ''}{after}{options})"
             parts = (inner, device) if moves and device is not None else (inner,)
             fix = Fix((*ddp_import, *planned(source, Recompose(outer, template, parts))))
@@ -278,6 +296,21 @@ def _replaced(model: Model, context: Context, options: str) -> Iterator[Finding]
         if model.fully_sharded or kind != "DataParallel":
             message = "its gradients are averaged over the ranks, and every rank holds all of it"
         yield Finding(source, call, message, fix)
+
+
+def _anchor(site: Site, later: Site) -> ast.stmt | None:
+    """The statement after that of ``site``, in the same block, that moves the model or decides whether to."""
+    block = site.source.block(site.statement)
+    if site.source is not later.source:
+        return None
+    around = [later.statement, *(a for a in later.source.ancestors(later.statement) if isinstance(a, ast.stmt))]
+    found = next((each for each in around if each in block), None)
+    if found is None or block.index(found) <= block.index(site.statement):
+        return None
+    between = block[block.index(site.statement) + 1 : block.index(found)]
+    if any(isinstance(n, ast.Attribute) and n.attr == "module" for s in between for n in ast.walk(s)):
+        return None
+    return found if isinstance(found, (ast.Expr, ast.Assign, ast.If, ast.Return)) else None
 
 
 def _moved(source: Source, node: ast.expr) -> ast.expr:

@@ -22,7 +22,7 @@ LAYERS = """
     analyze
     shards | unshardable
     sharding
-    escapes | models | launchers | borrowed
+    escapes | models | launchers | borrowed | frameworks
     regions
     interpreter
     result
