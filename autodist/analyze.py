@@ -19,7 +19,7 @@ from autodist.project import Project
 from autodist.rule import Severity
 from autodist.script import Concern, Epoch, Loader, Model, Reduction, Setup, Shards, Site, TrainingScript
 from autodist.source import Source
-from autodist.spread import COUNT, CROSS, LOCAL, ROWS, SUM, Spread
+from autodist.spread import COUNT, CROSS, LOCAL, ROWS, SAME, SUM, Spread
 from autodist.values import (
     NOTHING,
     Draw,
@@ -659,6 +659,7 @@ def _assemble(
         if p.event.on_one_rank and not _is_distributed(run)
     ]
     concerns += _loss_concerns(run)
+    concerns += _statistics_concerns(run, models)
     kinds: dict[str, list[Event]] = {}
     for event in run.events:
         kinds.setdefault(event.kind, []).append(event)
@@ -811,6 +812,23 @@ def _loss_concerns(run: Interpreter) -> Iterator[Concern]:
                 if named and thing.node not in seen and reduction not in ("sum", "none"):
                     seen.add(thing.node)
                     yield _weighted(event.source, thing.node, named)
+
+
+def _statistics_concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
+    """Training-mode passes of whole, shared data through BatchNorm, in scripts that never call ``eval()``."""
+    if any(mode in source.text for source in run.project.sources for mode in (".eval()", ".train(False)")):
+        return
+    normalised = {each.key for model in models if model.batch_norm for each in (model.object, *model.alternatives)}
+    for event in run.of("forward"):
+        things = {thing.module if isinstance(thing, Wrapped) else thing for thing in event.value.things}
+        keys = {thing.key for thing in things if isinstance(thing, Object)}
+        if event.loops and event.detail.spread is SAME and not normalised.isdisjoint(keys):
+            message = (
+                "all ranks pass the same data through BatchNorm in training mode, where SyncBatchNorm counts them once "
+                "for each rank: running_var differs slightly from one process's"
+            )
+            yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+            return
 
 
 def _weights(options: Mapping[str, Any], is_none: Callable[[Any], bool]) -> str | None:

@@ -73,7 +73,8 @@ def check_loss_is_mean(script: TrainingScript, context: Context) -> Iterator[Fin
     """Say where averaging gradients is not exact.
 
     Averaging over ranks gives the gradient of a mean over samples. A mean that is weighted by class, or leaves tokens
-    out, divides by what happens to be in each rank's share; the difference is small, but it is there.
+    out, divides by what happens to be in each rank's share; the difference is small, but it is there. So is that of
+    batch statistics over data that every rank passes in full through a model in training mode.
     """
     for concern in script.concerns:
         if concern.code == "AD602":
