@@ -312,7 +312,8 @@ def _origins(run: Interpreter) -> list[Object | Draw]:
     for event in run.events:
         if event.kind == "backward":
             for origin in sorted(event.value.origins, key=lambda o: (o.node.lineno, o.node.col_offset)):
-                found.setdefault(origin)
+                if not isinstance(origin, Object) or "clock" not in origin.roles:
+                    found.setdefault(origin)
     return list(found)
 
 
@@ -1116,7 +1117,8 @@ def _seeded(kinds: Mapping[str, list[Event]], run: Interpreter) -> Iterator[str]
     for event in kinds.get("random", []):
         for library in _libraries(event, run):
             first.setdefault(library, event.order)
-    for event in kinds.get("seed", []):
+    mended = [e for e in kinds.get("unseeded", []) if not [*e.value.objects("generator")] and not e.loops]
+    for event in [*kinds.get("seed", []), *mended]:
         for library in _libraries(event, run):
             if event.order < first.get(library, event.order + 1):
                 yield library

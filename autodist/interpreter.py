@@ -1651,23 +1651,35 @@ class Interpreter:
     def call_seed(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:
-        given = [*args, *keywords.values()]
-        fresh = not given or any(value.const is None for value in given)
+        fresh = self._is_fresh([*args, *keywords.values()])
         self.event("unseeded" if fresh else "seed", node, scope, self._mixed(args))
         return NOTHING
 
     call_any_seed = call_seed
 
+    def _is_fresh(self, seeds: list[Value]) -> bool:
+        """Whether each process gets a seed of its own: none, or one from the clock."""
+        origins = union(seeds).origins
+        clocked = any(isinstance(origin, Object) and "clock" in origin.roles for origin in origins)
+        return not seeds or clocked or any(value.const is None for value in seeds)
+
+    def call_clock(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        """What differs from process to process."""
+        make = partial(Object, name, frozenset(["clock"]), node, scope.source, self._path)
+        return Value(origins=frozenset([self._remember(node, make, "clock")]))
+
     def call_generator(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:
         """A generator of the script's own, with a seed of its own."""
-        given = [*args, *keywords.values()]
-        if not given or any(value.const is None for value in given):
-            self.event("unseeded", node, scope)
         library = "random" if name == "random.Random" else "numpy.random"
         make = partial(Object, library, frozenset(["generator"]), node, scope.source, self._path)
-        return of(self._remember(node, make, "generator"))
+        made = of(self._remember(node, make, "generator"))
+        if self._is_fresh([*args, *keywords.values()]):
+            self.event("unseeded", node, scope, made)
+        return made
 
     def _wrap_call(self, kind: str, node: ast.Call, args: list[Value], scope: Scope) -> Value:
         inner = args[0] if args else NOTHING

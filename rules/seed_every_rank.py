@@ -159,6 +159,52 @@ EXAMPLES = [
                 optimizer.step()
         """,
     ),
+    Example(
+        before="""\
+        import time
+
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset, random_split
+
+        seed = int(time.time())
+        torch.manual_seed(seed)
+        data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        train_set, test_set = random_split(data, [48, 16])
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after="""\
+        import time
+
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset, random_split
+
+        seed = int(time.time())
+        torch.manual_seed(0)
+        data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        train_set, test_set = random_split(data, [48, 16])
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+    ),
 ]
 
 
@@ -167,7 +213,8 @@ def seed_every_rank(script: TrainingScript, context: Context) -> Iterator[Findin
     """Seed all ranks alike where the script does not.
 
     Splits, samplers and generated data must be the same on every rank; each process would otherwise start from a
-    seed of its own. Every run of the converted script then draws the same numbers.
+    seed of its own. Every run of the converted script then draws the same numbers. Seeds taken from the clock or the
+    system are replaced, too.
     """
     setup = script.setup
     if setup is None or script.distributed or not script.trains:
