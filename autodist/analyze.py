@@ -35,6 +35,7 @@ from autodist.values import (
 )
 
 ROUNDS = 6
+SEQUENCES_FIRST = ("LSTM", "GRU", "RNN", "Transformer", "MultiheadAttention")
 KEYS = frozenset(["init_hidden", "initHidden", "init_state", "size", "Size"])
 SHAPES = frozenset(
     "view reshape randn zeros ones rand full empty expand repeat randint normal init_hidden new_zeros new_ones "
@@ -328,12 +329,36 @@ def _batch_draws(run: Interpreter) -> list[Draw]:
     found = list(dict.fromkeys(found))
     # a permutation that is then cut into batches is not itself a batch
     slices = [draw for draw in found if isinstance(draw.node, ast.Subscript)]
-    chosen = slices or [draw for draw in found if not draw.noise]
+    chosen = slices or [draw for draw in found if not draw.noise and not _is_permutation(draw)]
     noise = [draw for draw in found if draw.noise and draw not in chosen]
     sizes = {_size_of(draw, run) for draw in chosen or noise}
-    if not chosen and (len(sizes) > 1 or not all(_only_sizes_batches(draw, noise, run) for draw in noise)):
+    if not chosen and (
+        len(sizes) > 1
+        or _takes_sequences_first(run)
+        or not all(_only_sizes_batches(draw, noise, run) for draw in noise)
+    ):
         return []
     return [*chosen, *(draw for draw in noise if draw.size is not None and _size_of(draw, run) in sizes)]
+
+
+def _is_permutation(draw: Draw) -> bool:
+    """Whether all of the data is put in order: a share of that says nothing about the size of a batch."""
+    return isinstance(draw.node, ast.Call) and getattr(draw.node.func, "attr", getattr(draw.node.func, "id", "")) in (
+        "randperm",
+        "permutation",
+    )
+
+
+def _takes_sequences_first(run: Interpreter) -> bool:
+    """Whether a module takes the batch as its second axis, so that the first one of a tensor may be time."""
+    return any(
+        isinstance(thing, Object)
+        and thing.name.startswith("torch.nn.")
+        and thing.name.rpartition(".")[2].startswith(SEQUENCES_FIRST)
+        and thing.keywords.get("batch_first", NOTHING).const is not True
+        for value in run.values.values()
+        for thing in value.things
+    )
 
 
 def _size_of(draw: Draw, run: Interpreter) -> object:

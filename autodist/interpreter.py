@@ -930,7 +930,9 @@ class Interpreter:
         if isinstance(node.slice, ast.Slice) and self._strided(node.slice, scope):
             return Value(spread=ROWS, origins=origins, models=models)
         if not base.spread.is_local and not key.spread.is_local:
-            draw = self._sequential(node, key, scope) if not base.things else None
+            draw = (
+                (self._sequential(node, key, scope) or self._first_of(node, base, scope)) if not base.things else None
+            )
             if draw is not None:
                 self.event("draw", node, scope, of(draw))
                 taken = self.plan.draws is not None and id(node) in self.plan.draws
@@ -971,6 +973,21 @@ class Interpreter:
         upper = node.slice.upper
         size = upper.right if isinstance(upper, ast.BinOp) and isinstance(upper.op, ast.Add) else None
         return Draw(node, scope.source, self._path, size) if walks or computed else None
+
+    def _first_of(self, node: ast.Subscript, base: Value, scope: Scope) -> Draw | None:
+        """The first few of indices that were drawn: `torch.randperm(n)[:batch_size]`."""
+        cut = node.slice
+        if not isinstance(cut, ast.Slice) or cut.lower is not None or cut.step is not None:
+            return None
+        if not isinstance(cut.upper, (ast.Constant, ast.Name, ast.Attribute)):
+            return None
+        for draw in base.origins:
+            if isinstance(draw, Draw) and not draw.noise and isinstance(draw.node, ast.Call):
+                bound = draw.source.parents.get(draw.node)
+                names = [ast.dump(t) for t in bound.targets] if isinstance(bound, ast.Assign) else []
+                if node.value is draw.node or ast.dump(node.value).replace("Load()", "Store()") in names:
+                    return Draw(node, scope.source, self._path, cut.upper)
+        return None
 
     def of_Slice(self, node: ast.Slice, scope: Scope) -> Value:
         parts = [self.eval(part, scope) for part in (node.lower, node.upper, node.step) if part is not None]
