@@ -976,6 +976,8 @@ def _unwraps(run: Interpreter) -> tuple[list[Site], frozenset[ast.AST]]:
 def _is_shared(draw: Draw, run: Interpreter) -> bool:
     """Whether the script already takes the rank's share of what it draws."""
     parent = draw.source.parents.get(draw.node)
+    if isinstance(parent, ast.Call):
+        return draw.node in parent.args and any(draw in event.value.origins for event in run.of("share"))
     if not isinstance(parent, ast.Subscript) or not isinstance(parent.slice, ast.Slice) or parent.slice.lower is None:
         return False
     return run.values.get(parent.slice.lower, NOTHING).spread is Spread.RANK

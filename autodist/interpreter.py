@@ -924,6 +924,8 @@ class Interpreter:
     def _indexed(self, node: ast.Subscript, base: Value, key: Value, scope: Scope) -> Value:
         """Samples chosen by an index, and slices of what a rank has."""
         origins, models = base.origins | key.origins, base.models
+        if isinstance(node.slice, ast.Slice) and self._strided(node.slice, scope):
+            self.event("share", node, scope, base)
         if key.spread is RANK or base.spread is RANK and not base.things:
             spread = ROWS if isinstance(node.slice, ast.Slice) else RANK
             return Value(spread=spread, origins=origins, models=models)

@@ -9,7 +9,16 @@ from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 from autodist.values import Draw
 
-from ._preamble import dist, divisible, planned, simple
+from ._preamble import Planned, defined, dist, divisible, planned, simple
+
+LOCAL_ROWS = '''\
+def local_rows(batch):
+    """This rank's rows of a batch that all ranks hold."""
+    assert len(batch) % {d}.get_world_size() == 0, "the batch must divide by the number of ranks"
+    return batch[{d}.get_rank() :: {d}.get_world_size()]
+
+
+'''
 
 EXAMPLES = [
     Example(
@@ -44,6 +53,50 @@ EXAMPLES = [
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+        """,
+    ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+
+        inputs, targets = torch.randn(80, 4), torch.randn(80, 1)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            order = torch.randperm(len(inputs))
+            for i in range(0, len(inputs), 32):
+                rows = order[i : i + 32]
+                loss = nn.functional.mse_loss(model(inputs[rows]), targets[rows])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after="""\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+
+
+        def local_rows(batch):
+            \"\"\"This rank's rows of a batch that all ranks hold.\"\"\"
+            assert len(batch) % dist.get_world_size() == 0, "the batch must divide by the number of ranks"
+            return batch[dist.get_rank() :: dist.get_world_size()]
+
+
+        inputs, targets = torch.randn(80, 4), torch.randn(80, 1)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            order = torch.randperm(len(inputs))
+            for i in range(0, len(inputs), 32):
+                rows = local_rows(order[i : i + 32])
+                loss = nn.functional.mse_loss(model(inputs[rows]), targets[rows])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
         """,
     ),
     Example(
@@ -154,20 +207,30 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
     checked: set[tuple[Path, str]] = set()
     for draw in script.draws:
         d, imports = dist(context, draw.source)
-        template = f"{{}}[{d}.get_rank() :: {d}.get_world_size()]"
+        known = _known_size(draw)
+        template = f"{{}}[{d}.get_rank() :: {d}.get_world_size()]" if known is not None else "local_rows({})"
         if _is_viewed_tensor(draw):
             template += ".contiguous()"
         edits: list[Edit] = [WrapExpr(draw.node, template)]
-        size = draw.source.code(draw.size) if draw.size is not None and simple(draw.size) else None
-        if size is not None and (draw.source.path, size) not in checked:
+        helper: Planned = ()
+        size = draw.source.code(known) if known is not None else None
+        if size is None:
+            helper = defined(script, draw.source, LOCAL_ROWS.replace("{d}", d))
+        elif (draw.source.path, size) not in checked:
             checked.add((draw.source.path, size))
             edits.append(InsertBefore(draw.source.statement(draw.node), divisible(size, d)))
-        fix = Fix((*imports, *planned(draw.source, *edits)))
+        fix = Fix((*imports, *helper, *planned(draw.source, *edits)))
         yield Finding(draw.source, draw.node, "each rank takes its share of the batch", fix)
     for site in script.batch_sizes:
         d, imports = dist(context, site.source)
         fix = Fix((*imports, *planned(site.source, WrapExpr(site.node, f"{{}} // {d}.get_world_size()"))))
         yield Finding(site.source, site.node, "a rank has its share of the batch only", fix)
+
+
+def _known_size(draw: Draw) -> ast.expr | None:
+    """How many samples are in every batch; the last slice of the data may hold fewer."""
+    walks = isinstance(draw.node, ast.Subscript) and isinstance(draw.node.slice, ast.Slice) and draw.node.slice.lower
+    return draw.size if draw.size is not None and simple(draw.size) and not walks else None
 
 
 def _is_viewed_tensor(draw: Draw) -> bool:
