@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from autodist import catalog, escapes, regions, sharding, shards, unshardable
+from autodist import catalog, escapes, optimizers, regions, sharding, shards, unshardable
 from autodist.borrowed import borrowed, departed, imported_names
 from autodist.config import Config, Strategy
 from autodist.frameworks import owned
@@ -54,7 +54,7 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     if refused:
         return TrainingScript(project, first.values, concerns=tuple(refused), distributed=_is_distributed(first))
     models = trained_models(first)
-    fsdp = config.strategy is Strategy.FSDP
+    fsdp = config.strategy.shards
     if fsdp:
         models = sharding.sharded(models, first)
     refused = list(_uncovered(first, models))
@@ -73,6 +73,9 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     plan = replace(plan, reduced=frozenset(site.node for site, _ in held))
     run, reductions, leftover = _reduce(project, facts, plan, Interpreter(project, facts, plan).run())
     script = _assemble(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held)
+    if config.strategy is Strategy.ZERO:
+        parted, states = optimizers.parted(run, script.models, script.guards)
+        script = replace(script, parted=tuple(parted), optimizer_states=tuple(states))
     uses = borrowed(project, facts.equivalents)
     return _without(replace(script, borrowed=uses, borrowed_names=imported_names(project)))
 

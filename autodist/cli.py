@@ -79,6 +79,9 @@ run_options = _options(
     click.option(
         "--nproc", metavar="N,...", default="2", show_default=True, callback=_counts, help="Numbers of ranks."
     ),
+    click.option(
+        "--nnodes", type=click.IntRange(min=1), default=1, show_default=True, help="Nodes that the ranks simulate."
+    ),
     click.option("--steps", type=click.IntRange(min=1), help="End both programs after so many optimizer steps."),
     click.option(
         "--device",
@@ -97,7 +100,7 @@ run_options = _options(
     ),
     click.option("--report", type=click.Path(path_type=Path), help="Write an HTML report."),
 )
-RUN_OPTIONS = ("nproc", "steps", "device", "dtype", "timeout", "report")
+RUN_OPTIONS = ("nproc", "nnodes", "steps", "device", "dtype", "timeout", "report")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -16,7 +16,14 @@ class Strategy(str, Enum):
     """How the training is distributed."""
 
     DDP = "ddp"
+    ZERO = "zero"
     FSDP = "fsdp"
+    HSDP = "hsdp"
+
+    @property
+    def shards(self) -> bool:
+        """Whether each rank keeps only its share of the parameters."""
+        return self in SHARDED
 
 
 class BatchSize(str, Enum):
@@ -33,7 +40,9 @@ class MixedPrecision(str, Enum):
     FP16 = "fp16"
 
 
-AVAILABLE = (Strategy.DDP, Strategy.FSDP)
+AVAILABLE = (Strategy.DDP, Strategy.FSDP, Strategy.ZERO, Strategy.HSDP)
+REPLICATED = (Strategy.DDP, Strategy.ZERO)
+SHARDED = (Strategy.FSDP, Strategy.HSDP)
 
 
 @dataclass(frozen=True)
@@ -72,8 +81,8 @@ def load(folder: Path, options: Mapping[str, Any]) -> Config:
     """The options of a run on a file in ``folder``. Those that are None or empty come from its pyproject.toml."""
     given = {key: value for key, value in options.items() if value or value is False}
     config = Config(**{**_defaults(folder.absolute()), **given})
-    if config.sharding and config.strategy is not Strategy.FSDP:
-        raise AutodistError(f"{config.sharding[0]} needs --strategy fsdp")
+    if config.sharding and not config.strategy.shards:
+        raise AutodistError(f"{config.sharding[0]} needs --strategy fsdp or hsdp")
     return config
 
 

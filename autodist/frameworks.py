@@ -78,11 +78,11 @@ def owned(run: Interpreter, strategy: Strategy) -> Concern | None:
     candidates = [*found, *((each, _name(each, run)) for each in run.of("framework_setting"))]
     ours = [c for c in candidates if c[1].partition(".")[0] in framework.packages]
     event, name = min(ours, key=lambda candidate: _rank(candidate[1], framework))
-    advice = framework.advice + (framework.sharded if strategy is Strategy.FSDP else "")
-    script = run.project.entry.path.name
+    advice = framework.advice + (framework.sharded if strategy.shards else "")
+    words = {"script": run.project.entry.path.name, "strategy": "fsdp" if strategy.shards else "ddp"}
     return _concern(
         event,
-        f"training is owned by {name}{_now(event)}: {advice.format(script=script, strategy=strategy.value)}",
+        f"training is owned by {name}{_now(event)}: {advice.format(**words)}",
     )
 
 

@@ -2224,6 +2224,8 @@ class Interpreter:
                 self.event("optimizer_" + name, node, scope, of(inner), self._mixed(values))
                 if name == "add_param_group":
                     inner.args.extend(args)
+                if name == "state_dict":
+                    return of(self._state_dict(node, scope))
             return NOTHING
         if "scaler" in inner.roles:
             if name == "scale":
@@ -2282,13 +2284,16 @@ class Interpreter:
             return self._module_call(inner if not isinstance(thing, Wrapped) else thing, node, args, keywords, scope)
         if name in ("state_dict", "load_state_dict", "zero_grad"):
             self.event("model_" + name, node, scope, of(thing))
-            return of(
-                self._remember(node, lambda: Object("state_dict", frozenset(["state"]), node, scope.source, self._path))
-            )
+            return of(self._state_dict(node, scope))
         if name in ("append", "add_module", "register_module", "insert", "extend"):
             inner.args.extend(args)
             return NOTHING
         return self._mixed([*args, *keywords.values()])
+
+    def _state_dict(self, node: ast.Call, scope: Scope) -> Object:
+        made = self._remember(node, lambda: Object("state_dict", frozenset(["state"]), node, scope.source, self._path))
+        assert isinstance(made, Object)
+        return made
 
     def _container_method(
         self,

@@ -9,6 +9,8 @@ from enum import Enum
 from inspect import cleandoc
 from typing import TYPE_CHECKING
 
+from autodist.config import REPLICATED as REPLICATED
+from autodist.config import SHARDED as SHARDED
 from autodist.config import Config
 from autodist.config import Strategy as Strategy
 from autodist.edits import Edit

@@ -134,6 +134,37 @@ class Shards:
 
 
 @dataclass(frozen=True)
+class PartedOptimizer:
+    """Calls that make an optimizer whose state the ranks can share out.
+
+    ``generators`` are the parameters of its groups that can be iterated over only once, ``names`` those of the
+    arguments that follow the parameters. ``cycled`` if a scheduler moves its momentum, which it looks for among the
+    settings. ``whole`` says why every rank keeps all of the state instead.
+    """
+
+    site: Site
+    generators: tuple[ast.expr, ...] = ()
+    names: tuple[str, ...] = ()
+    cycled: bool = False
+    whole: str | None = None
+
+
+@dataclass(frozen=True)
+class OptimizerState:
+    """A state dict that is taken of a parted optimizer, named ``target``.
+
+    The state is gathered before the statement ``before``; ``alone`` if only rank 0 goes on from there. Where just the
+    settings are asked for, ``groups`` is the expression for them, and nothing has to be gathered.
+    """
+
+    site: Site
+    target: str
+    before: ast.stmt
+    alone: bool
+    groups: ast.expr | None = None
+
+
+@dataclass(frozen=True)
 class Concern:
     """Something that a person must know or do."""
 
@@ -249,6 +280,8 @@ class TrainingScript:
     set_devices: tuple[Site, ...] = ()
     concerns: tuple[Concern, ...] = ()
     shards: Shards = Shards()
+    parted: tuple[PartedOptimizer, ...] = ()
+    optimizer_states: tuple[OptimizerState, ...] = ()
 
     @property
     def trains(self) -> bool:

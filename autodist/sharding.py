@@ -10,6 +10,7 @@ from autodist.interpreter import GROWS, Event, Interpreter
 from autodist.models import at, optimized_by, parts, unwrapped
 from autodist.regions import within
 from autodist.script import Model, Site, Wrapping
+from autodist.source import Source
 from autodist.spread import RANK
 from autodist.values import NOTHING, Function, Items, Object, Parameters, Path_, Table, Thing, Value, Wrapped
 
@@ -287,16 +288,23 @@ def _is_called(module: Object, run: Interpreter) -> bool:
 
 def rank_check(event: Event, run: Interpreter) -> ast.If | None:
     """The outermost condition on the rank around something that happens on one rank, if there is one in sight."""
+    if any(call.node is not None and _checks_rank(call.source, call.node, run) for call in event.calls):
+        return None  # what is around this call is run on one rank already
+    found = _checks_rank(event.source, event.node, run)
+    outer = event.source.parents.get(found) if found is not None else None
+    if isinstance(outer, ast.If) and outer.orelse == [found]:
+        return None  # an elif
+    return found
+
+
+def _checks_rank(source: Source, node: ast.AST, run: Interpreter) -> ast.If | None:
+    """The outermost condition on the rank around a node, in its function."""
     found = None
-    for ancestor in event.source.ancestors(event.node):
+    for ancestor in source.ancestors(node):
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             break
         if isinstance(ancestor, ast.If) and run.values.get(ancestor.test, NOTHING).spread is RANK:
             found = ancestor
-    if found is not None:
-        outer = event.source.parents.get(found)
-        if isinstance(outer, ast.If) and outer.orelse == [found]:
-            return None  # an elif
     return found
 
 

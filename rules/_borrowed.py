@@ -18,7 +18,7 @@ from autodist.edits import (
     ReplaceStatement,
     Unwrap,
 )
-from autodist.rule import Context, Severity, Strategy
+from autodist.rule import Context, Severity
 from autodist.script import Borrowed, TrainingScript
 from autodist.source import Source
 from autodist.values import NOTHING, Object, Wrapped
@@ -326,7 +326,7 @@ def _hook(task: _Task) -> tuple[str, Planned]:
     test = source.code(chosen[2]) if chosen[2] is not None else ""
     if chosen[2] is not None and chosen[0] != "horovod.Compression.fp16":
         test = _negated(chosen[2], test)
-    if task.context.config.strategy is Strategy.FSDP:  # it has no hook for that
+    if task.context.config.strategy.shards:  # it has no hook for that
         return (
             f'assert {_negated(chosen[2], test)}, "FSDP does not compress gradients"\n'
             if chosen[2] is not None and test
@@ -432,13 +432,18 @@ def _plain_optimizer(task: _Task) -> Iterator[Departure]:
         sgd, imports = member(task.context, task.source, "torch.optim", "SGD")
         made = sgd
     given = ["{0}"]
+    shared = any(each.site.node is call and not each.whole for each in task.script.parted)
+    if shared:
+        zero, more = member(task.context, task.source, "torch.distributed.optim", "ZeroRedundancyOptimizer")
+        given, made, imports = ["{0}", f"optimizer_class={made}"], zero, (*imports, *more)
     for keyword in call.keywords:
         if keyword.value in parts or keyword.value not in use.kept:
             continue
         given.append(f"{keyword.arg}={{{len(parts)}}}" if keyword.arg else f"**{{{len(parts)}}}")
         parts.append(keyword.value)
     edit = Recompose(call, f"{made}({', '.join(given)})", tuple(parts))
-    yield task.says("the optimizer itself, whose state every rank holds in full", edit, more=imports)
+    message = "the optimizer itself, whose state every rank holds in full"
+    yield task.says("torch has it as ZeroRedundancyOptimizer" if shared else message, edit, more=imports)
 
 
 def _wrapper(task: _Task) -> Iterator[Departure]:

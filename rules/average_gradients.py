@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autodist.edits import InsertAfter, InsertBefore
-from autodist.rule import Context, Example, Finding, Fix, Severity, Strategy, rule
+from autodist.rule import REPLICATED, Context, Example, Finding, Fix, Severity, rule
 from autodist.script import TrainingScript
 
 from ._preamble import defined, dist, planned
@@ -120,7 +120,7 @@ def average_gradients(optimizer):
 '''
 
 
-@rule("AD404", Strategy.DDP)
+@rule("AD404", *REPLICATED)
 def average_gradients(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Average gradients explicitly where DistributedDataParallel would not.
 

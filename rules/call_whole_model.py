@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import ReplaceExpr
-from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.rule import SHARDED, Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
 from ._examples import PLAIN
@@ -20,7 +20,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD505", Strategy.FSDP)
+@rule("AD505", *SHARDED)
 def call_whole_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Run the model in a way that gathers its parameters.
 

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import ReplaceExpr
-from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.rule import SHARDED, Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
 from ._examples import PLAIN
@@ -50,7 +50,7 @@ train_set''',
 ]
 
 
-@rule("AD502", Strategy.FSDP)
+@rule("AD502", *SHARDED)
 def gather_checkpoints(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Write whole tensors to checkpoints: all ranks gather them, rank 0 writes.
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from autodist.edits import InsertBefore, ReplaceExpr
-from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.rule import SHARDED, Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
 from ._examples import PLAIN
@@ -24,7 +24,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD506", Strategy.FSDP)
+@rule("AD506", *SHARDED)
 def gather_on_all_ranks(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Run a sharded model, or gather its parameters, on all ranks before rank 0 alone writes the result.
 

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.rule import SHARDED, Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
 from ._examples import PLAIN
@@ -18,7 +18,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD504", Strategy.FSDP)
+@rule("AD504", *SHARDED)
 def gather_parameters(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Gather a parameter or gradient before its values are read.
 

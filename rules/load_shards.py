@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autodist.edits import WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.rule import SHARDED, Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
 from ._examples import PLAIN
@@ -44,7 +44,7 @@ train_set''',
 ]
 
 
-@rule("AD503", Strategy.FSDP)
+@rule("AD503", *SHARDED)
 def load_shards(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Cut the whole tensors of a checkpoint into shards when it is loaded.
 

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
+from autodist.rule import REPLICATED, Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
 from ._preamble import planned
@@ -73,7 +73,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD402", Strategy.DDP)
+@rule("AD402", *REPLICATED)
 def reach_into_wrapper(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Use the model itself where the wrapper has no such attribute or would change what is saved.
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autodist.rule import Context, Example, Finding, Strategy, rule
+from autodist.rule import SHARDED, Context, Example, Finding, rule
 from autodist.script import TrainingScript
 
 from ._examples import PLAIN
@@ -15,7 +15,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD907", Strategy.FSDP)
+@rule("AD907", *SHARDED)
 def refuse_unshardable(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Refuse what cannot be done with shards of a model.
 

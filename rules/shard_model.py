@@ -6,11 +6,12 @@ from dataclasses import replace
 
 from autodist.config import Config, MixedPrecision
 from autodist.edits import InsertAfter, Recompose, RemoveStatement, ReplaceExpr, ReplaceStatement
-from autodist.rule import Context, Example, Finding, Fix, Severity, Strategy, rule
+from autodist.rule import SHARDED, Context, Example, Finding, Fix, Severity, Strategy, rule
 from autodist.script import Model, Site, TrainingScript, Wrapping
 from autodist.source import Source
 
 from ._examples import PLAIN
+from ._mesh import nodes_and_ranks
 from ._preamble import Planned, argument, dist, imported, is_move, member, planned, synchronised
 
 WRAPPER = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper"
@@ -78,7 +79,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD501", Strategy.FSDP)
+@rule("AD501", *SHARDED)
 def shard_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Shard each model that trains with `fully_shard`: its repeated blocks, then what is left of it.
 
@@ -110,7 +111,7 @@ def shard_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
             continue
         source = wrapping.source
         target = source.code(wrapping.target)
-        code, edits = _sharded(model, context, source, target)
+        code, edits = _sharded(script, model, context, source, target)
         statement = _after_downloads(script, wrapping)
         name = model.object.name.rpartition(".")[2]
         cost = (
@@ -132,7 +133,9 @@ def shard_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
         yield Finding(source, wrapping.statement, message, Fix((*edits, *planned(source, edit))), severity)
 
 
-def _sharded(model: Model, context: Context, source: Source, target: str) -> tuple[str, Planned]:
+def _sharded(
+    script: TrainingScript, model: Model, context: Context, source: Source, target: str
+) -> tuple[str, Planned]:
     """The lines that shard a model, and what they import."""
     config = context.config
     d, dist_import = dist(context, source)
@@ -142,9 +145,14 @@ def _sharded(model: Model, context: Context, source: Source, target: str) -> tup
     if model.batch_norm:
         lines, needed = synchronised(context, source, target)
         code, edits = lines + code, (*edits, *needed)
-    extra, lines, needed = _options(context, source)
+    names = _names(source, model)
+    extra, lines, needed = _options(context, source, _free(names, "options", "sharding"))
     code, edits = code + lines, (*edits, *needed)
-    name = "unit" if "block" in _names(source, model) else "block"
+    if config.strategy is Strategy.HSDP:
+        mesh = _free(names, "mesh", "device_mesh")
+        extra, code = f", mesh={mesh}{extra}", f"{code}{mesh} = nodes_and_ranks()\n"
+        edits = (*edits, *nodes_and_ranks(script, context, source))
+    name = _free(names, "block", "unit")
     blocks = _blocks(model, config, target)
     if blocks and config.activation_checkpointing:
         apply, needed = member(context, source, WRAPPER, "apply_activation_checkpointing")
@@ -171,7 +179,12 @@ def _blocks(model: Model, config: Config, target: str) -> str:
     return _units(model.units, target) if model.units else ""
 
 
-def _options(context: Context, source: Source) -> tuple[str, str, Planned]:
+def _free(taken: set[str], *names: str) -> str:
+    """The first of some names that means nothing yet."""
+    return next((name for name in names if name not in taken), names[-1])
+
+
+def _options(context: Context, source: Source, name: str) -> tuple[str, str, Planned]:
     """More arguments for `fully_shard`, the lines that make them, and what they import."""
     config = context.config
     entries: list[str] = []
@@ -190,11 +203,11 @@ def _options(context: Context, source: Source) -> tuple[str, str, Planned]:
         edits = (*edits, *needed)
     if not entries:
         return "", "", ()
-    return ", **options", f"options = {{{', '.join(entries)}}}\n", edits
+    return f", **{name}", f"{name} = {{{', '.join(entries)}}}\n", edits
 
 
 def _names(source: Source, model: Model) -> set[str]:
-    """The names that are used where a model is sharded."""
+    """The names that mean something where a model is sharded."""
     assert model.wrapping is not None
     scopes = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
     scope = next((a for a in source.ancestors(model.wrapping.statement) if isinstance(a, scopes)), source.tree)
@@ -204,9 +217,18 @@ def _names(source: Source, model: Model) -> set[str]:
         node = pending.pop()
         if isinstance(node, ast.Name):
             found.add(node.id)
-        if not isinstance(node, scopes):
+        if isinstance(node, scopes):
+            found |= _outer_names(node)
+        else:
             pending += ast.iter_child_nodes(node)
     return found
+
+
+def _outer_names(scope: ast.AST) -> set[str]:
+    """The names that a function or class reads and does not bind."""
+    names = [node for node in ast.walk(scope) if isinstance(node, ast.Name)]
+    bound = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    return {node.id for node in names} - bound - {node.arg for node in ast.walk(scope) if isinstance(node, ast.arg)}
 
 
 def _units(units: tuple[str, ...], target: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from autodist.edits import InsertAfter, Recompose, RemoveStatement, ReplaceStatement, WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, Severity, Strategy, rule
+from autodist.rule import REPLICATED, Context, Example, Finding, Fix, Severity, rule
 from autodist.script import Model, Site, TrainingScript, Wrapping
 from autodist.source import Source
 
@@ -151,7 +151,7 @@ EXAMPLES = [
 ]
 
 
-@rule("AD401", Strategy.DDP)
+@rule("AD401", *REPLICATED)
 def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Wrap each model that trains in DistributedDataParallel.
 

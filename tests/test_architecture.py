@@ -20,7 +20,7 @@ LAYERS = """
     convert | launch
     registry | suppress
     analyze
-    shards | unshardable
+    shards | unshardable | optimizers
     sharding
     escapes | models | launchers | borrowed | frameworks
     regions

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_goldens import CASES, converted, settings
+from test_goldens import CASES, converted, settings, strategies
 
-from autodist.config import AVAILABLE, Strategy
+from autodist.config import Strategy
 
 SHARDED = {"ema_deepcopy_teacher", "encode_decode_methods", "resume_checkpoint", "transformer_lm_tied_warmup"}
-"""The fixtures that `make test` also runs under FSDP, where a step takes longer on CPUs; `make fixtures` runs all."""
+"""The fixtures that `make test` also runs under strategies other than DDP; `make fixtures` runs all."""
 
 STAND_INS = Path(__file__).parent / "stand_ins"
 """Libraries that originals need and that are not installed, in small."""
@@ -27,10 +27,10 @@ def runs() -> list[object]:
             strategy,
             nproc,
             id=f"{case.name}-{strategy.value}-{nproc}",
-            marks=[pytest.mark.slow] if index or (strategy is Strategy.FSDP and case.name not in SHARDED) else [],
+            marks=[pytest.mark.slow] if index or (strategy is not Strategy.DDP and case.name not in SHARDED) else [],
         )
         for case in CASES
-        for strategy in AVAILABLE
+        for strategy in strategies(case)
         for index, nproc in enumerate(settings(case, strategy)["nproc"])
         if settings(case, strategy)["expect"] == "equal" and settings(case, strategy).get("run", True)
     ]
@@ -55,6 +55,7 @@ def test_conversion_trains_the_same_model(case: Path, strategy: Strategy, nproc:
         str(tmp_path / fixture["entry"]),
     ]
     options = ["--nproc", str(nproc), "--workdir", str(before), "--timeout", "120"]
+    options += ["--nnodes", str(fixture.get("nnodes", 1))]
     options += ["--dtype", fixture.get("dtype", "float64"), "--", *map(str, fixture["args"])]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(STAND_INS), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=400, check=False, env=env)

@@ -17,10 +17,10 @@ from autodist.result import Result
 BLOCKS = registry.examples("AD501")[0].before
 
 
-def converted(folder: Path, text: str = BLOCKS, **options: Any) -> Result:
-    """The conversion of a script to FSDP."""
+def converted(folder: Path, text: str = BLOCKS, strategy: Strategy = Strategy.FSDP, **options: Any) -> Result:
+    """The conversion of a script to a strategy that shards."""
     (folder / "train.py").write_text(text)
-    return convert(Project.load(folder / "train.py"), Config(Strategy.FSDP, **options))
+    return convert(Project.load(folder / "train.py"), Config(strategy, **options))
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,18 @@ def converted(folder: Path, text: str = BLOCKS, **options: Any) -> Result:
 )
 def test_options_change_how_the_model_is_sharded(options: dict[str, Any], line: str, tmp_path: Path) -> None:
     assert line in converted(tmp_path, **options).entry.after
+
+
+def test_hsdp_shards_within_a_node(tmp_path: Path) -> None:
+    after = converted(tmp_path, strategy=Strategy.HSDP).entry.after
+    assert "    fully_shard(block, mesh=mesh)\nfully_shard(model, reshard_after_forward=True, mesh=mesh)\n" in after
+    assert 'os.environ.get("LOCAL_WORLD_SIZE", 1)' in after
+
+
+def test_names_of_the_script_are_left_alone(tmp_path: Path) -> None:
+    text = BLOCKS.replace("model = Net()\n", "mesh = options = 1\nmodel = Net()\n") + "print(mesh, options)\n"
+    after = converted(tmp_path, text, Strategy.HSDP, cpu_offload=True).entry.after
+    assert "mesh=device_mesh, **sharding)\n" in after
 
 
 def test_half_precision_without_a_scaler_needs_a_person(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("before", type=Path, help="the original script")
     result.add_argument("after", type=Path, help="the converted script")
     result.add_argument("--nproc", default="2", help="numbers of ranks, such as 2,4")
+    result.add_argument("--nnodes", type=int, default=1, help="nodes that the ranks simulate")
     result.add_argument("--steps", type=int, help="end both programs after so many optimizer steps")
     result.add_argument("--dtype", choices=("float64", "float32"), default="float64")
     result.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
@@ -39,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.after,
         given[at + 1 :],
         nproc=[int(count) for count in options.nproc.split(",")],
+        nnodes=options.nnodes,
         steps=options.steps,
         dtype=options.dtype,
         device=options.device,

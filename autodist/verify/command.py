@@ -36,6 +36,7 @@ def verify_command(
     workdir: Path | None = None,
     base: Path | None = None,
     keep: Path | None = None,
+    nnodes: int = 1,
     output_format: str = "text",
     report: Path | None = None,
     stream: TextIO | None = None,
@@ -58,6 +59,7 @@ def verify_command(
             workdir=workdir,
             base=base,
             keep=keep,
+            nnodes=nnodes,
             progress=progress_for_terminal(),
         )
     except AutodistError as error:

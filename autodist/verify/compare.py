@@ -10,7 +10,7 @@ from autodist.verify.trace import Digest, Group, RunTrace, Step
 from autodist.verify.verdict import Deviation, Finding, Tolerance
 
 SHARD = 4
-"""Position of the mark of a shard in a digest."""
+"""Position of the mark of a shard in a digest: which part of the tensor it is."""
 HISTORY = 10
 CALM_STEPS = 3
 GROWTH = 30.0
@@ -104,15 +104,18 @@ def assembled(parts: Sequence[Digest | None]) -> Digest | None:
         return None
     if len(present[0]) <= SHARD:
         return present[0]
-    columns = list(zip(*present, strict=True))
+    columns = list(zip(*{part[SHARD]: part for part in present}.values(), strict=True))
     return [math.sqrt(sum(norm**2 for norm in columns[0])), *(sum(column) for column in columns[1:4])]
 
 
 def spread(parts: Sequence[Digest | None], floor: float) -> float:
-    """How far the copies of one tensor are apart between ranks; shards have no copies."""
+    """How far the copies of one tensor are apart between ranks; those of one shard, where nodes hold each a copy."""
     present = [part for part in parts if part is not None]
-    if not present or len(present[0]) > SHARD:
+    if not present:
         return 0.0
+    if len(present[0]) > SHARD:
+        copies = [[part for part in present if part[SHARD] == mark] for mark in {part[SHARD] for part in present}]
+        return max(distance(each[0], other) / max(each[0][0], floor, 1e-300) for each in copies for other in each)
     scale = max(max(part[0] for part in present), floor, 1e-300)
     apart = max(distance(present[0], part) for part in present) / scale
     return apart if len(present) == len(parts) else max(apart, 1.0 if max(part[0] for part in present) > floor else 0.0)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from autodist.verify.compare import TOLERANCES, shape_of, spread
-from autodist.verify.launch import free_port, rank_environment
+from autodist.verify.launch import free_port
 from autodist.verify.plan import ProcessPlan
 from autodist.verify.replay import build_replay, replicated, union
 from autodist.verify.runs import Run, Setting, in_workdir, original_steps, prepare, run_processes, scratch_args, sources
@@ -62,7 +62,7 @@ def run_peers(setting: Setting, world: int, folder: Path, conversion: Run) -> Ru
                 shared_gpu=placement.shared,
                 steps=original_steps(setting, conversion),
                 replay=str(replay),
-                env=rank_environment(rank, world, port, placement.gpus),
+                env=setting.environment(rank, world, port),
             )
         )
     goal = max((len(rank.steps) for rank in conversion.traces), default=0) or None

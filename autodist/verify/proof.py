@@ -48,6 +48,7 @@ def verify(
     python: str = sys.executable,
     fork: bool | None = None,
     keep: Path | None = None,
+    nnodes: int = 1,
     zygote: Zygote | None = None,
     progress: Progress | None = None,
 ) -> Verdict:
@@ -57,11 +58,14 @@ def verify(
     ``workdir`` is the folder that is copied and in which the scripts start: by default the current folder when it
     holds ``before``, else the folder of ``before``; ``start`` is a folder below it to start in. ``base`` is the
     folder of the conversion's files, by default that of ``after``. ``keep`` names a folder for traces, output and
-    scratch copies, which are removed otherwise. ``device`` is ``auto`` for a GPU for each rank, one GPU for several
-    where torch can do that, or else the CPU. ``zygote`` is a process to fork from that several verifications share.
+    scratch copies, which are removed otherwise. ``nnodes`` are the nodes that the ranks take themselves to be spread
+    over. ``device`` is ``auto`` for a GPU for each rank, one GPU for several where torch can do that, or else the
+    CPU. ``zygote`` is a process to fork from that several verifications share.
     """
     before, after = Path(before).resolve(), Path(after).resolve()
     check_input(before, after, nproc, timeout, workdir, keep)
+    if nnodes < 1 or any(count % nnodes for count in nproc):
+        raise AutodistError(f"--nnodes {nnodes}: the ranks cannot be spread evenly over so many nodes")
     if workdir is None:
         workdir = Path.cwd() if before.is_relative_to(Path.cwd()) else before.parent
     gpus = 0 if device == "cpu" else gpu_count(python)
@@ -90,7 +94,7 @@ def verify(
         progress or NoProgress(),
         records,
     )
-    setting.zygote = zygote
+    setting.zygote, setting.nodes = zygote, nnodes
     on_cpu = any(placement.device == "cpu" for placement in placements.values())
     forks = (sys.platform == "linux" and on_cpu) if fork is None else fork
     try:

@@ -50,6 +50,14 @@ class Setting:
     progress: Progress
     records: Path
     zygote: Zygote | None = None
+    nodes: int = 1
+    """Nodes that the ranks believe to run on, the same number on each."""
+
+    def environment(self, rank: int, world: int, port: int) -> dict[str, str]:
+        """What torchrun tells a rank."""
+        gpus = self.placements[world].gpus
+        local = world // self.nodes if self.nodes > 1 else gpus
+        return rank_environment(rank, world, port, min(local, gpus) if gpus else local)
 
 
 @dataclass
@@ -170,7 +178,7 @@ def run_conversion(setting: Setting, world: int, folder: Path, shared: Collectio
             steps=setting.steps,
             shared_draws=tuple(sorted(shared)),
             global_batchnorm=synchronised,
-            env=rank_environment(rank, world, port, placement.gpus),
+            env=setting.environment(rank, world, port),
         )
         for rank in range(world)
     ]

@@ -70,12 +70,24 @@ class Digester:
             for at, row in zip(group, table.double().cpu().tolist(), strict=True):
                 numbers[at] = row
         rows = iter(numbers)
-        return [None if value is None else [*next(rows), *([1.0] if is_shard(value) else [])] for value in digested]
+        return [
+            None if value is None else [*next(rows), *([mark(value)] if is_shard(value) else [])] for value in digested
+        ]
 
 
 def is_shard(value: Any) -> bool:
     """This rank holds a part of the tensor; digests of parts carry a mark."""
     return any(placement.is_shard() for placement in getattr(value, "placements", ()))
+
+
+def mark(value: Any) -> float:
+    """Which part it is, from 1: ranks that hold copies of one part have one mark."""
+    number = 0
+    coordinates = value.device_mesh.get_coordinate()
+    for placement, size, at in zip(value.placements, value.device_mesh.shape, coordinates, strict=True):
+        if placement.is_shard():
+            number = number * size + at
+    return number + 1.0
 
 
 def shard_of(value: Any) -> tuple[slice, ...] | None:
