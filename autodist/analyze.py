@@ -76,6 +76,9 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     if config.strategy is Strategy.ZERO:
         parted, states = optimizers.parted(run, script.models, script.guards)
         script = replace(script, parted=tuple(parted), optimizer_states=tuple(states))
+    if config.sharded_checkpoints:
+        folders = tuple(shards.folder_concerns(run, script.shards))
+        script = replace(script, concerns=(*script.concerns, *folders))
     uses = borrowed(project, facts.equivalents)
     return _without(replace(script, borrowed=uses, borrowed_names=imported_names(project)))
 
@@ -1115,7 +1118,10 @@ def _loads(run: Interpreter) -> Iterator[tuple[Site, str]]:
         if isinstance(owner, Object) and "dataset" in owner.roles:
             continue  # data is made on the CPU
         seen.add(event.node)
-        if argument(event.node, "map_location", 1) is None:
+        unpacks = any(isinstance(a, ast.Starred) for a in event.node.args) or any(
+            not k.arg for k in event.node.keywords
+        )
+        if argument(event.node, "map_location", 1) is None and not unpacks:
             yield Site(event.source, event.node), _device_name(event) or '"cpu"'
 
 

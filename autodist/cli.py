@@ -66,6 +66,9 @@ script_options = _options(
         default=None,
         help="FSDP: free the parameters of a block after its forward, or keep them for its backward pass.",
     ),
+    click.option(
+        "--sharded-checkpoints", is_flag=True, default=None, help="FSDP: each rank writes its shards, to a folder."
+    ),
     click.option("--shard-unit", metavar="CLASS", help="FSDP: shard modules of this class by themselves."),
     click.option("--select", metavar="CODES", multiple=True, callback=_codes, help="Run these rules alone."),
     click.option("--ignore", metavar="CODES", multiple=True, callback=_codes, help="Leave these rules out."),

@@ -41,6 +41,7 @@ class MixedPrecision(str, Enum):
 
 
 AVAILABLE = (Strategy.DDP, Strategy.FSDP, Strategy.ZERO, Strategy.HSDP)
+SWITCHES = ("activation-checkpointing", "cpu-offload", "reshard-after-forward", "sharded-checkpoints")
 REPLICATED = (Strategy.DDP, Strategy.ZERO)
 SHARDED = (Strategy.FSDP, Strategy.HSDP)
 
@@ -59,6 +60,7 @@ class Config:
     cpu_offload: bool = False
     reshard_after_forward: bool = True
     shard_unit: str | None = None
+    sharded_checkpoints: bool = False
 
     @property
     def sharding(self) -> tuple[str, ...]:
@@ -69,6 +71,7 @@ class Config:
             "--cpu-offload": self.cpu_offload,
             "--no-reshard-after-forward": not self.reshard_after_forward,
             "--shard-unit": self.shard_unit,
+            "--sharded-checkpoints": self.sharded_checkpoints,
         }
         return tuple(name for name, value in chosen.items() if value)
 
@@ -126,9 +129,9 @@ def _option(path: Path, data: bytes, key: str, value: object) -> Any:
             return MixedPrecision(value)
         case ("mixed-precision", _):
             expected = '"bf16" or "fp16"'
-        case ("activation-checkpointing" | "cpu-offload" | "reshard-after-forward", bool()):
+        case (key, bool()) if key in SWITCHES:
             return value
-        case ("activation-checkpointing" | "cpu-offload" | "reshard-after-forward", _):
+        case (key, _) if key in SWITCHES:
             expected = "true or false"
         case ("shard-unit", str()) if value.isidentifier():
             return value

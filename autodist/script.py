@@ -117,7 +117,9 @@ class Shards:
     calls that return a norm over all shards, ``forwards`` names of `forward` called past the model itself,
     ``inferences`` names of `torch.inference_mode`, ``wrappers`` accesses to the model inside a wrapper that goes.
     ``hoists`` are collectives inside a statement that rank 0 runs alone, each with that statement, ``formats`` memory
-    formats that a model is moved to, ``pauses`` calls of `no_sync`.
+    formats that a model is moved to, ``pauses`` calls of `no_sync`. ``files`` are calls that read a file that may be a
+    checkpoint, ``file_tests`` those that ask whether there is one, ``early_loads`` state dicts that a model loads
+    before it is sharded.
     """
 
     saves: tuple[Site, ...] = ()
@@ -131,6 +133,9 @@ class Shards:
     hoists: tuple[tuple[Site, ast.stmt], ...] = ()
     formats: tuple[Site, ...] = ()
     pauses: tuple[Site, ...] = ()
+    files: tuple[Site, ...] = ()
+    file_tests: tuple[Site, ...] = ()
+    early_loads: tuple[Site, ...] = ()
 
 
 @dataclass(frozen=True)

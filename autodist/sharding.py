@@ -105,8 +105,14 @@ def start(module: Object, run: Interpreter) -> int:
 
 
 def starts(run: Interpreter, models: Iterable[Model]) -> dict[Key, int]:
-    """When each model is sharded, by its key."""
-    return {model.object.key: start(model.object, run) for model in models}
+    """When each module is sharded that a model may be, by its key."""
+    return {each.key: start(each, run) for model in models for each in (model.object, *model.alternatives)}
+
+
+def members(models: Iterable[Model]) -> dict[Key, Object]:
+    """The modules that a model may be, by the keys of their parts."""
+    roots = (each for model in models for each in (model.object, *model.alternatives))
+    return {part.key: root for root in roots for part in parts(root)}
 
 
 def _first(module: Object, run: Interpreter) -> Event | None:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from autodist.interpreter import Event, Interpreter
 from autodist.models import optimized_by, parts, unwrapped
-from autodist.script import Model, Shards, Site
-from autodist.sharding import Key, Keys, keys, rank_check, starts
+from autodist.rule import Severity
+from autodist.script import Concern, Model, Shards, Site
+from autodist.sharding import Key, Keys, keys, members, rank_check, starts
 from autodist.source import Source
 from autodist.values import NOTHING, External, Object, Parameters, Wrapped
 
@@ -21,7 +22,7 @@ STATES = ("model_state_dict", "optimizer_state_dict")
 
 def shards(run: Interpreter, models: list[Model]) -> Shards:
     """Where the script meets shards where it means whole tensors."""
-    ours = frozenset(part.key for model in models if not model.wrapped for part in parts(model.object))
+    ours = frozenset(members(model for model in models if not model.wrapped))
     if any(model.wrapped and not model.sharded for model in models):
         return Shards()
     begun = starts(run, models)
@@ -42,6 +43,9 @@ def shards(run: Interpreter, models: list[Model]) -> Shards:
         wrappers=tuple(_wrappers(run, models)),
         pauses=tuple(_pauses(run, ours)),
         formats=tuple(_formats(run, ours)),
+        files=tuple(_files(run)) if ours else (),
+        file_tests=tuple(_file_tests(run)),
+        early_loads=tuple(site for site, _ in _loads(run, models, ours, begun, early=True) if ours),
     )
 
 
@@ -68,16 +72,58 @@ def _may_hold_shards(event: Event, run: Interpreter) -> bool:
     return not value.spread.is_local
 
 
-def _loads(run: Interpreter, models: list[Model], ours: Keys, begun: Mapping[Key, int]) -> Iterator[tuple[Site, str]]:
-    """State dicts that a model loads after it was sharded."""
+def _files(run: Interpreter) -> Iterator[Site]:
+    """Calls of `torch.load`, but for those that read samples."""
     seen: set[ast.AST] = set()
-    owners = {part.key: model for model in models for part in parts(model.object)}
+    for event in run.of("load"):
+        owner = event.function.owner if event.function is not None else None
+        if event.node not in seen and not (isinstance(owner, Object) and "dataset" in owner.roles):
+            seen.add(event.node)
+            yield Site(event.source, event.node)
+
+
+def _file_tests(run: Interpreter) -> Iterator[Site]:
+    """`os.path.isfile`, `path.is_file`"""
+    for node in run.values:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr in ("isfile", "is_file"):
+                yield Site(run.sources[node], node.func)
+
+
+MOVING = frozenset("os.replace os.rename os.remove os.unlink shutil.copyfile shutil.copy shutil.copy2".split())
+
+
+def folder_concerns(run: Interpreter, found: Shards) -> Iterator[Concern]:
+    """What does not work where a checkpoint is a folder."""
+    for event in run.of("write"):
+        if isinstance(event.node, ast.Call):
+            names = {t.name for t in run.values.get(event.node.func, NOTHING).things if isinstance(t, External)}
+            if names & MOVING or isinstance(event.node.func, ast.Attribute) and event.node.func.attr == "unlink":
+                message = "takes files, and a distributed checkpoint is a folder: leave --sharded-checkpoints away"
+                yield Concern("AD907", event.source, event.node, message, Severity.REFUSAL)
+                return
+    for site in (*found.saves, *found.files):
+        assert isinstance(site.node, ast.Call)
+        place = site.node.args[1:2] if site in found.saves else site.node.args[:1]
+        opened = {t for node in place for t in run.values.get(node, NOTHING).things if isinstance(t, Object)}
+        if any("file" in thing.roles or thing.name.endswith("BytesIO") for thing in opened):
+            message = "passes an open file: a distributed checkpoint is a folder; pass its path"
+            yield Concern("AD907", site.source, site.node, message, Severity.REFUSAL)
+            return
+
+
+def _loads(
+    run: Interpreter, models: list[Model], ours: Keys, begun: Mapping[Key, int], early: bool = False
+) -> Iterator[tuple[Site, str]]:
+    """State dicts that a model loads after it was sharded, or else those that whole models load."""
+    seen: set[ast.AST] = set()
+    owners = members(models)
     for event in run.of("model_load_state_dict"):
         if event.node in seen or not isinstance(event.node, ast.Call):
             continue
         seen.add(event.node)
         loading = [owners[key] for key in keys(unwrapped(event.value)) & ours]
-        if not loading or all(event.order < begun[m.object.key] for m in loading) or not event.node.args:
+        if all(event.order < begun[m.key] for m in loading) is not early or not event.node.args:
             continue
         assert isinstance(event.node.func, ast.Attribute)
         target = event.node.func.value
@@ -226,7 +272,7 @@ def _wrappers(run: Interpreter, models: list[Model]) -> Iterator[Site]:
 
 def guarded_parameters(run: Interpreter, models: list[Model], guards: list[Site]) -> list[tuple[Site, ast.stmt]]:
     """Parameters that a statement uses which rank 0 runs alone, with that statement."""
-    ours = frozenset(part.key for model in models if not model.wrapped for part in parts(model.object))
+    ours = frozenset(members(model for model in models if not model.wrapped))
     found: dict[ast.AST, tuple[Site, ast.stmt]] = {}
     for site in guards:
         assert isinstance(site.node, ast.stmt)
@@ -258,7 +304,7 @@ def _names_parameters(node: ast.expr, outer: ast.AST | None) -> bool:
 
 def hoists(run: Interpreter, models: list[Model], found: Shards, guards: list[Site]) -> Iterator[tuple[Site, ast.stmt]]:
     """Collectives inside statements that rank 0 runs alone: they are made before those."""
-    ours = frozenset(part.key for model in models if not model.wrapped for part in parts(model.object))
+    ours = frozenset(members(model for model in models if not model.wrapped))
     guarded = frozenset(site.node for site in guards)
     written = {site.node for site in found.saves}
     wanted = [(site, _guard(site, guarded)) for site in found.reads]

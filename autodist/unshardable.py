@@ -10,7 +10,7 @@ from autodist.interpreter import Event, Interpreter
 from autodist.models import branches, is_main_guard, loose_parameters, optimized_by, owned_values, parts, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model
-from autodist.sharding import Key, Keys, keys, rank_check, starts
+from autodist.sharding import Key, Keys, keys, members, rank_check, starts
 from autodist.source import Source
 from autodist.values import NOTHING, Object, Parameters
 
@@ -23,7 +23,7 @@ class Sharded:
     """The models of a run: each by the keys of its parts, and when it is sharded."""
 
     run: Interpreter
-    owners: Mapping[object, Model]
+    owners: Mapping[Key, Object]
     roots: Keys
     starts: Mapping[Key, int]
     owned: set[int]
@@ -34,7 +34,7 @@ class Sharded:
 
     def is_sharded(self, module: Object, event: Event) -> bool:
         """Whether the module is sharded by the time of an event."""
-        return event.order >= self.starts[self.owners[module.key].object.key]
+        return event.order >= self.starts[self.owners[module.key].key]
 
 
 def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
@@ -47,8 +47,8 @@ def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
         return
     sharded = Sharded(
         run,
-        {part.key: model for model in models if not model.wrapped for part in parts(model.object)},
-        frozenset(model.object.key for model in models if not model.wrapped),
+        members(model for model in models if not model.wrapped),
+        frozenset(each.key for m in models if not m.wrapped for each in (m.object, *m.alternatives)),
         starts(run, (model for model in models if not model.wrapped)),
         owned_values(run),
     )

@@ -53,6 +53,88 @@ def model_shards(state, model):
 
 '''
 
+PACK = '''\
+def packed(state):
+    """A state for a distributed checkpoint: dicts and lists without tensors are kept whole, each in a tuple."""
+    inside = [state.values()] if isinstance(state, dict) else [state] if isinstance(state, (list, tuple)) else []
+    inside = [packed(value) for values in inside for value in values]
+    if not any({torch}.is_tensor(value) or isinstance(value, (dict, list)) for value in inside):
+        return (state,) if isinstance(state, (dict, list)) else state
+    if not isinstance(state, dict):
+        return inside
+    for key, value in state.items():
+        assert isinstance(key, str) or isinstance(value, dict), f"{key!r} would become a text in the checkpoint"
+    return dict(zip(state, inside))
+
+
+def unpacked(state):
+    """The state that was packed."""
+    if isinstance(state, tuple) and len(state) == 1 and isinstance(state[0], (dict, list)):
+        return state[0]
+    if not isinstance(state, dict):
+        return [unpacked(value) for value in state] if isinstance(state, list) else state
+    if state and all(isinstance(key, int) for key in state):
+        return [unpacked(state[key]) for key in sorted(state)]
+    numbered = all(key.isdecimal() and isinstance(value, dict) for key, value in state.items())
+    return {int(key) if numbered else key: unpacked(value) for key, value in state.items()}
+
+
+'''
+
+SAVE_SHARDED = '''\
+def save_sharded(state, folder):
+    """Write a distributed checkpoint: every rank its shards, rank 0 what all ranks have."""
+    {dcp}.save(packed(state), checkpoint_id=folder, planner={Planner}(dedup_save_to_lowest_rank=True))
+
+
+'''
+
+LOAD_SHARDED = '''\
+def load_sharded(path, *args, **options):
+    """A distributed checkpoint, each rank with a part of its tensors; what is a file is loaded as one."""
+    if not {os}.path.isdir(path):
+        return {torch}.load(path, *args, **options)
+    metadata = {dcp}.FileSystemReader(path).read_metadata()
+    mesh = {init}("cuda" if {torch}.cuda.is_available() else "cpu", ({d}.get_world_size(),))
+    flat, state = {}, {}
+    for key, saved in metadata.state_dict_metadata.items():
+        flat[key] = None
+        if isinstance(saved, {Metadata}):
+            flat[key] = {torch}.empty(saved.size, dtype=saved.properties.dtype)
+            if len(saved.chunks) > 1:
+                shard = [{dtensor}.Shard(0)]
+                flat[key] = {dtensor}.empty(saved.size, dtype=flat[key].dtype, device_mesh=mesh, placements=shard)
+    {dcp}.load(flat, checkpoint_id=path)
+    for key, names in metadata.planner_data.items():
+        place = state
+        for name in names[:-1]:
+            place = place.setdefault(name, {})
+        place[names[-1]] = flat[key]
+    return unpacked(state)
+
+
+'''
+
+WHOLE = '''\
+def whole_tensors(state):
+    """A model's state dict without shards; all ranks must take part."""
+    return {key: value.full_tensor() if isinstance(value, {DTensor}) else value for key, value in state.items()}
+
+
+'''
+
+CUT_ANY = '''\
+def cut_like(tensor, parameter):
+    """This rank's shard of a tensor, whole or cut already, that belongs to a sharded parameter."""
+    if isinstance(tensor, {DTensor}) and getattr(parameter, "device_mesh", None) != tensor.device_mesh:
+        tensor = tensor.full_tensor()
+    if not isinstance(parameter, {DTensor}) or isinstance(tensor, {DTensor}) or tensor.shape != parameter.shape:
+        return tensor
+    return {distribute}(tensor.to(parameter.device), parameter.device_mesh, parameter.placements)
+
+
+'''
+
 OPTIMIZER = '''\
 def optimizer_shards(state, optimizer):
     """An optimizer's state dict, with this rank's shards of whole tensors."""
@@ -80,7 +162,16 @@ def _filled(code: str, context: Context, source: Source) -> tuple[str, Planned]:
         names["distribute"] = member(context, source, "torch.distributed.tensor", "distribute_tensor")
     if "{d}" in code:
         names["d"] = dist(context, source)
-    for module in ("torch", "copy"):
+    if "{Planner}" in code:
+        names["Planner"] = member(context, source, "torch.distributed.checkpoint", "DefaultSavePlanner")
+    if "{Metadata}" in code:
+        names["Metadata"] = member(context, source, "torch.distributed.checkpoint.metadata", "TensorStorageMetadata")
+    if "{init}" in code:
+        names["init"] = member(context, source, "torch.distributed.device_mesh", "init_device_mesh")
+    for name, module in (("dcp", "torch.distributed.checkpoint"), ("dtensor", "torch.distributed.tensor")):
+        if f"{{{name}}}" in code:
+            names[name] = imported(context, source, module, name)
+    for module in ("torch", "copy", "os"):
         if f"{{{module}}}" in code:
             names[module] = imported(context, source, module)
     for placeholder, (name, _) in names.items():
@@ -106,11 +197,30 @@ def saving(script: TrainingScript, context: Context, source: Source) -> Planned:
     return _define(script, context, source, GATHER, SAVE)
 
 
+def saving_shards(script: TrainingScript, context: Context, source: Source) -> Planned:
+    """`save_sharded`."""
+    return _define(script, context, source, PACK, SAVE_SHARDED)
+
+
+def loading_shards(script: TrainingScript, context: Context, source: Source) -> Planned:
+    """`load_sharded`."""
+    return _define(script, context, source, PACK, LOAD_SHARDED)
+
+
+def joining(script: TrainingScript, context: Context, source: Source) -> Planned:
+    """`whole_tensors`."""
+    return _define(script, context, source, WHOLE)
+
+
+def _cut(context: Context) -> str:
+    return CUT_ANY if context.config.sharded_checkpoints else CUT
+
+
 def cutting_model(script: TrainingScript, context: Context, source: Source) -> Planned:
     """`model_shards`."""
-    return _define(script, context, source, CUT, MODEL)
+    return _define(script, context, source, _cut(context), MODEL)
 
 
 def cutting_optimizer(script: TrainingScript, context: Context, source: Source) -> Planned:
     """`optimizer_shards`."""
-    return _define(script, context, source, CUT, OPTIMIZER)
+    return _define(script, context, source, _cut(context), OPTIMIZER)

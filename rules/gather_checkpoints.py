@@ -9,7 +9,7 @@ from autodist.script import TrainingScript
 
 from ._examples import PLAIN
 from ._preamble import planned
-from ._shards import saving
+from ._shards import saving, saving_shards
 
 EXAMPLES = [
     Example(
@@ -56,12 +56,19 @@ def gather_checkpoints(script: TrainingScript, context: Context) -> Iterator[Fin
 
     The state dict of a sharded model or of its optimizer holds each rank's own part. Gathering takes all ranks, so
     that it must not stand behind a rank check; one tensor after the other moves to the CPU of rank 0. The files have
-    the keys and shapes of the original's, and load into it.
+    the keys and shapes of the original's, and load into it. With `--sharded-checkpoints` nothing is gathered: each rank
+    writes its shards, and a checkpoint is a folder in the format of `torch.distributed.checkpoint`.
     """
     if not script.trains:
         return
     for site in script.shards.saves:
         assert isinstance(site.node, ast.Call)
+        if context.config.sharded_checkpoints:
+            edits = planned(site.source, ReplaceExpr(site.node.func, "save_sharded"))
+            fix = Fix((*saving_shards(script, context, site.source), *edits))
+            message = "every rank writes its own shards, to a folder of this name"
+            yield Finding(site.source, site.node, message, fix)
+            continue
         edits = planned(site.source, ReplaceExpr(site.node.func, "save_gathered"))
         fix = Fix((*saving(script, context, site.source), *edits))
         yield Finding(site.source, site.node, "every rank would write its own shards", fix)

@@ -1,14 +1,15 @@
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-from autodist.edits import WrapExpr
+from autodist.edits import ReplaceExpr, WrapExpr
 from autodist.rule import SHARDED, Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
 from ._examples import PLAIN
 from ._preamble import planned
-from ._shards import cutting_model, cutting_optimizer
+from ._shards import cutting_model, cutting_optimizer, joining, loading_shards
 
 LOADED = PLAIN.replace("\nfor epoch", 'model.load_state_dict(torch.load("model.pt"))\n\nfor epoch')
 
@@ -49,10 +50,13 @@ def load_shards(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Cut the whole tensors of a checkpoint into shards when it is loaded.
 
     A sharded model or its optimizer takes shards only. Every rank reads the file and keeps its part, whether the
-    original, a DDP conversion or this script wrote it.
+    original, a DDP conversion or this script wrote it. With `--sharded-checkpoints` a rank reads its parts of a folder
+    of shards, written by any number of ranks; files can be read as well.
     """
     if not script.trains:
         return
+    if context.config.sharded_checkpoints:
+        yield from _from_folders(script, context)
     for loads, cut, define in (
         (script.shards.model_loads, "model_shards", cutting_model),
         (script.shards.optimizer_loads, "optimizer_shards", cutting_optimizer),
@@ -61,3 +65,20 @@ def load_shards(script: TrainingScript, context: Context) -> Iterator[Finding]:
             wrapped = planned(site.source, WrapExpr(site.node, f"{cut}({{}}, {target})"))
             fix = Fix((*define(script, context, site.source), *wrapped))
             yield Finding(site.source, site.node, f"{target} holds shards, the checkpoint whole tensors", fix)
+
+
+def _from_folders(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """Where a checkpoint may be a folder of shards."""
+    for site in script.shards.files:
+        assert isinstance(site.node, ast.Call)
+        edits = planned(site.source, ReplaceExpr(site.node.func, "load_sharded"))
+        fix = Fix((*loading_shards(script, context, site.source), *edits))
+        yield Finding(site.source, site.node, "a checkpoint may be a folder of shards", fix)
+    for site in script.shards.file_tests:
+        assert isinstance(site.node, ast.Attribute)
+        fix = Fix(planned(site.source, ReplaceExpr(site.node, f"{site.source.code(site.node.value)}.exists")))
+        yield Finding(site.source, site.node, "a checkpoint may be a folder of shards", fix)
+    for site in script.shards.early_loads:
+        wrapped = planned(site.source, WrapExpr(site.node, "whole_tensors({})"))
+        fix = Fix((*joining(script, context, site.source), *wrapped))
+        yield Finding(site.source, site.node, "this model is not sharded yet", fix)

@@ -43,7 +43,7 @@ def test_conversion_trains_the_same_model(case: Path, strategy: Strategy, nproc:
     for library in fixture.get("needs", []):
         pytest.importorskip(library)
     before = case / "before"
-    for file in converted(before, fixture["entry"], strategy).files:
+    for file in converted(before, fixture["entry"], strategy, fixture.get("options")).files:
         target = tmp_path / file.source.path.relative_to(before)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(file.source.encode(file.after))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,9 @@ GOLDENS = [
 ]
 
 
-def converted(folder: Path, entry: str, strategy: Strategy) -> Result:
+def converted(folder: Path, entry: str, strategy: Strategy, options: Mapping[str, Any] | None = None) -> Result:
     """The result of converting the script in a folder."""
-    return convert(Project.load(folder / entry), Config(strategy))
+    return convert(Project.load(folder / entry), Config(strategy, **(options or {})))
 
 
 def content(result: Result, folder: Path) -> dict[str, bytes]:
@@ -69,7 +70,8 @@ def lines(result: Result) -> str:
 
 @pytest.mark.parametrize(("case", "strategy"), MATRIX)
 def test_golden(case: Path, strategy: Strategy, request: pytest.FixtureRequest) -> None:
-    result = converted(case / "before", settings(case)["entry"], strategy)
+    fixture = settings(case, strategy)
+    result = converted(case / "before", fixture["entry"], strategy, fixture.get("options"))
     files = content(result, case / "before")
     golden = case / strategy.value
     if request.config.getoption("--update"):
@@ -85,16 +87,17 @@ def test_golden(case: Path, strategy: Strategy, request: pytest.FixtureRequest) 
 def test_outcome(case: Path, strategy: Strategy) -> None:
     """A fixture is converted, or left to a person: refused, converted with a warning, or already distributed."""
     fixture = settings(case, strategy)
-    result = converted(case / "before", fixture["entry"], strategy)
+    result = converted(case / "before", fixture["entry"], strategy, fixture.get("options"))
     outcome = "equal" if result.changed and not result.needs_person else "refused"
     assert outcome in (fixture["expect"], *fixture.get("accept", [])), lines(result)
 
 
 @pytest.mark.parametrize(("case", "strategy"), MATRIX)
 def test_converting_twice_changes_nothing(case: Path, strategy: Strategy) -> None:
-    entry = settings(case)["entry"]
+    fixture = settings(case, strategy)
+    entry = fixture["entry"]
     if (case / strategy.value / entry).exists():
-        result = converted(case / strategy.value, entry, strategy)
+        result = converted(case / strategy.value, entry, strategy, fixture.get("options"))
         assert not result.changed, lines(result)
 
 

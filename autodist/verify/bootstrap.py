@@ -35,6 +35,7 @@ from autodist.verify.probes.launcher import LauncherProbe
 from autodist.verify.probes.logs import LogProbe
 from autodist.verify.probes.precision import PrecisionProbe
 from autodist.verify.probes.randomness import RandomnessProbe
+from autodist.verify.probes.sharded import ShardedCheckpointProbe
 from autodist.verify.probes.streams import RandomStreams
 from autodist.verify.probes.training import TrainingProbe
 from autodist.verify.replay import Replay
@@ -116,6 +117,7 @@ class Bootstrap:
         LauncherProbe(context).install()
         self._files = FilesProbe(context, digester)
         self._files.install()
+        ShardedCheckpointProbe(context, self._files).install()
         ClockProbe(context).install()
         LogProbe(context).install()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -78,12 +79,17 @@ class Scratch:
             names[:] = [
                 name for name in names if name not in SKIPPED and not os.path.islink(os.path.join(folder, name))
             ]
+            if is_sharded_checkpoint(files):
+                found = [os.stat(os.path.join(folder, name)) for name in files]
+                size, changed = sum(each.st_size for each in found), max(each.st_mtime_ns for each in found)
+                state[os.path.relpath(folder, self.root)] = size, changed
+                continue
             for name in files:
                 path = os.path.join(folder, name)
                 if os.path.islink(path) or name.endswith(".pyc"):
                     continue
-                found = os.stat(path)
-                state[os.path.relpath(path, self.root)] = (found.st_size, found.st_mtime_ns)
+                status = os.stat(path)
+                state[os.path.relpath(path, self.root)] = (status.st_size, status.st_mtime_ns)
         return state
 
     def _copy_folder(self, source: Path, target: Path) -> None:
@@ -116,3 +122,8 @@ class Scratch:
     def _link(self, path: Path, goal: Path) -> None:
         goal.symlink_to(path.resolve())
         self.linked.append(path)
+
+
+def is_sharded_checkpoint(names: Sequence[str]) -> bool:
+    """Whether the files of a folder are those of one distributed checkpoint, which stands for one file."""
+    return ".metadata" in names and any(name.endswith(".distcp") for name in names)

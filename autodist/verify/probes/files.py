@@ -55,7 +55,7 @@ class FilesProbe:
         @functools.wraps(plain)
         def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
             if not self._is_passing(f, sys._getframe(1).f_code.co_filename):
-                self._record_save(obj, f)
+                self.record_save(obj, f)
             return plain(obj, f, *args, **kwargs)
 
         torch.save = save
@@ -136,7 +136,8 @@ class FilesProbe:
         named = isinstance(f, (str, os.PathLike)) or hasattr(f, "name")
         return not named and not caller.startswith((self._context.plan.root, OURS))
 
-    def _record_save(self, obj: Any, f: Any) -> None:
+    def record_save(self, obj: Any, f: Any) -> None:
+        """Write down what is saved where."""
         context = self._context
         path = f if isinstance(f, (str, os.PathLike)) else getattr(f, "name", None)
         if context.probing:

@@ -1,0 +1,67 @@
+"""Folders of shards: read by other numbers of ranks, and turned into a file for the original."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from test_goldens import converted
+
+from autodist.config import Strategy
+
+BEFORE = ROOT / "fixtures" / "sharded_checkpoints" / "before"
+WHOLE = """
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+dcp_to_torch_save("out/last.pt", "last.pt")
+torch.save(train.unpacked(torch.load("last.pt", weights_only=False)), "last.pt")
+"""
+
+
+def run(folder: Path, code: str, nproc: int | None = None) -> str:
+    """Run code beside the script, on some ranks or in one process."""
+    (folder / "go.py").write_text(f"import torch, train\n{code}\n")
+    launch = [] if nproc is None else ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(nproc)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(folder)}
+    command = [sys.executable, *launch, "go.py"]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_a_folder_of_shards_is_read_by_other_ranks_and_by_the_original(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    sharded, original = tmp_path / "sharded", tmp_path / "original"
+    for folder in (sharded, original):
+        folder.mkdir()
+    options = {"sharded_checkpoints": True}
+    for file in converted(BEFORE, "train.py", Strategy.FSDP, options).files:
+        (sharded / file.source.path.name).write_bytes(file.source.encode(file.after))
+    shutil.copy(BEFORE / "train.py", original)
+
+    run(sharded, "train.setup_distributed(); train.session(2, False)", 2)
+    assert len(list((sharded / "out" / "last.pt").glob("*.distcp"))) == 2
+    assert "resumed at 2" in run(sharded, "train.setup_distributed(); train.session(3, True)", 4)
+    assert "resumed at 3" in run(sharded, "train.setup_distributed(); train.session(4, True)")
+
+    run(sharded, WHOLE)
+    (original / "out").mkdir()
+    shutil.copy(sharded / "last.pt", original / "out")
+    state = torch.load(sharded / "last.pt")
+    moments = [value["exp_avg"] for value in state["optimizer"]["state"].values()]
+    assert list(state["optimizer"]["state"]) == list(range(len(moments))) and all(each.any() for each in moments)
+    code = "torch.optim.Adam.step = lambda self: None\ntrain.session(5, True)"
+    assert "resumed at 4" in run(original, code)
+    again = torch.load(original / "out" / "last.pt")
+    assert again["scheduler"]["milestones"] == state["scheduler"]["milestones"] == {1: 1, 3: 1}
+    for key, value in state["model"].items():
+        assert torch.equal(value, again["model"][key])
+    for number, value in enumerate(moments):
+        assert torch.equal(value, again["optimizer"]["state"][number]["exp_avg"])
