@@ -483,6 +483,17 @@ def _loaders(
     return loaders, concerns
 
 
+def _evaluation_loaders(run: Interpreter, loaders: list[Loader]) -> Iterator[Site]:
+    """The calls that make loaders of which none trains."""
+    training = {loader.node for loader in loaders}
+    made = {
+        event.node: event.source
+        for event in run.of("loader")
+        if any(thing.name == "torch.utils.data.DataLoader" for thing in event.value.objects("loader"))
+    }
+    yield from (Site(source, node) for node, source in made.items() if node not in training)
+
+
 def _has_distributed_sampler(loader: Object) -> bool:
     sampler = loader.argument("sampler", 3) or NOTHING
     return any("distributed_sampler" in thing.roles for thing in sampler.things if isinstance(thing, Object))
@@ -711,6 +722,7 @@ def _assemble(
         prints=any(not event.on_one_rank for kind in ("print", "log", "progress") for event in kinds.get(kind, [])),
         models=tuple(models),
         loaders=tuple(loaders),
+        evaluation_loaders=tuple(_evaluation_loaders(run, loaders)),
         draws=tuple(_draw_sites(run, draws)),
         batch_sizes=tuple(batch_sizes),
         averaged=tuple(_averaged(run, models)),
@@ -1192,8 +1204,15 @@ def _diverge(run: Interpreter, loaders: list[Loader], draws: frozenset[object], 
     noise = [e for e in run.events if e.kind == "random" and (e.order > start or _is_dropout(e, run))]
     if any(e.kind in ("seed", "random_split") and e.order > start for e in run.events):
         return None
+    if any(_is_drawn(e.value) for e in (*run.of("test"), *run.of("schedule")) if not e.inside_forward):
+        return None
     makes_models = any(e.kind == "optimizer" and e.order > start for e in run.events)
     return Site(outer.source, outer.node) if noise and not makes_models else None
+
+
+def _is_drawn(value: Value) -> bool:
+    """Whether an evaluation's noise decides, as in `if validation_loss < best` of a VAE: ranks must agree on it."""
+    return any(isinstance(origin, Draw) and origin.evaluates for origin in value.origins)
 
 
 def _noise(run: Interpreter) -> Iterator[str]:

@@ -66,6 +66,8 @@ def _exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
         assert isinstance(node, ast.expr)
         yield node
     elif event.kind == "store" and isinstance(node, ast.Call):
+        if _is_only_averaged(node, event, run):
+            return
         # a list that outlives the step; samples and tensors in it are followed to where they are used
         yield from (
             arg for arg in node.args if run.values.get(arg, NOTHING).spread.is_reducible and not _is_tensor(arg, run)
@@ -82,11 +84,44 @@ def _exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
         yield from (keyword.value for keyword in node.keywords)
 
 
+def _is_only_averaged(call: ast.Call, event: Event, run: Interpreter) -> bool:
+    """Whether all that becomes of a list of numbers is their mean or sum, which can be made global once instead."""
+    if not isinstance(call.func, ast.Attribute) or not isinstance(call.func.value, ast.Name):
+        return False
+    source, name = event.source, call.func.value.id
+    scope = next((a for a in source.ancestors(call) if isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
+    uses = [
+        node
+        for node in ast.walk(scope or source.tree)
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+    ]
+    lists = [use for use in uses if any(isinstance(t, Items) for t in run.values.get(use, NOTHING).things)]
+    ends = [_averages(use, source) for use in lists if not _grows(use, source)]
+    return bool(ends) and all(ends)
+
+
+def _grows(use: ast.Name, source: Source) -> bool:
+    """`losses.append`"""
+    parent = source.parents[use]
+    return isinstance(parent, ast.Attribute) and parent.attr in ("append", "clear")
+
+
+def _averages(use: ast.expr, source: Source) -> bool:
+    """`np.mean(losses)`, `sum(losses[-10:])`, `len(losses)`"""
+    parent = source.parents[use]
+    while isinstance(parent, ast.Subscript) and parent.value is use and isinstance(parent.slice, ast.Slice):
+        use, parent = parent, source.parents[parent]
+    if not isinstance(parent, ast.Call) or use not in parent.args:
+        return False
+    name = parent.func.attr if isinstance(parent.func, ast.Attribute) else getattr(parent.func, "id", "")
+    return name in ("average", "fmean", "len", "mean", "sum")
+
+
 def _is_tensor(node: ast.expr, run: Interpreter) -> bool:
     """Whether a value is still a tensor: it is part of a computation, not a report of it."""
     if isinstance(node, ast.Call):
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if name not in ("item", "numpy", "tolist", "float", "int", "round", "sum", "mean"):
+        if name not in ("item", "numpy", "tolist", "float", "int", "round", "sum", "mean", "average", "fmean"):
             return True
     return bool(run.values.get(node, NOTHING).models)
 

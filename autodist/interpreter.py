@@ -1835,6 +1835,9 @@ class Interpreter:
         if any(v.spread in (COUNT, ROWS) for v in sized):
             return Value(spread=ROWS, origins=frozenset().union(*(v.origins for v in sized)))
         size = tensors.drawn(name, node)
+        if self._no_grad and "generator" not in keywords:
+            noise = Draw(node, scope.source, self._path, noise=True, evaluates=True)
+            return Value(origins=frozenset([noise]))
         if size is None or not self._loops or self._forward:
             return NOTHING
         return self._draw(Draw(node, scope.source, self._path, size, noise=True), scope)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from autodist.interpreter import Event, Interpreter
-from autodist.regions import within
+from autodist.regions import exclusive, within
 from autodist.script import Model, Site, Wrapping
 from autodist.source import Source
 from autodist.values import Class, External, Items, Object, Parameters, Stream, Table, Thing, Value, Wrapped
@@ -320,7 +320,7 @@ def _pattern(module: Object, history: History) -> str | None:
     for event in sorted(passes, key=lambda e: e.order):
         if event.kind == "forward":
             last = None
-        elif last is not None and event.node is not last.node:
+        elif last is not None and event.node is not last.node and not exclusive(event.source, event.node, last.node):
             return (
                 "it goes through backward twice after one forward, which DistributedDataParallel leaves unsynchronised"
             )

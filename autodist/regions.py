@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from autodist.interpreter import TESTING_FILES, Event, Interpreter
 from autodist.script import Site
@@ -268,3 +268,17 @@ def _is_quiet(call: ast.Call, run: Interpreter) -> bool:
     return not any(
         isinstance(t, External) and t.name.startswith(("torch.rand", "random.", "numpy.random")) for t in things
     )
+
+
+def exclusive(source: Source, first: ast.AST, second: ast.AST) -> bool:
+    """Whether two places lie in different branches of one condition, so that only one of them runs."""
+    branches = dict(_branches(source, first))
+    return any(branches.get(test, branch) != branch for test, branch in _branches(source, second))
+
+
+def _branches(source: Source, node: ast.AST) -> Iterator[tuple[ast.If, bool]]:
+    """The conditions around ``node``, and whether it is where they hold."""
+    for parent in source.ancestors(node):
+        if isinstance(parent, ast.If):
+            yield parent, node in parent.body
+        node = parent

@@ -256,6 +256,8 @@ class TrainingScript:
     prints: bool = True
     models: tuple[Model, ...] = ()
     loaders: tuple[Loader, ...] = ()
+    evaluation_loaders: tuple[Site, ...] = ()
+    """Calls that make loaders of which none trains: every rank reads all of their samples."""
     draws: tuple[Draw, ...] = ()
     batch_sizes: tuple[Site, ...] = ()
     averaged: tuple[tuple[Site, str], ...] = ()

@@ -188,6 +188,8 @@ class Draw:
     """How many samples it takes."""
     noise: bool = False
     """Whether it is the samples themselves that are drawn."""
+    evaluates: bool = False
+    """Whether it is noise in an evaluation, outside of what trains."""
 
 
 @dataclass(frozen=True)

@@ -79,9 +79,20 @@ def is_move(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("cuda", "to")
 
 
-def divisible(size: str, d: str) -> str:
+def divisible(size: str, d: str, unless: str | None = None) -> str:
     """The line that stops the script where a batch cannot be shared out evenly."""
-    return f'assert {size} % {d}.get_world_size() == 0, "the batch must divide by the number of ranks"\n'
+    condition = f"{size} % {d}.get_world_size() == 0"
+    if unless is not None:
+        condition = f"{unless} or {condition}"
+    return f'assert {condition}, "the batch must divide by the number of ranks"\n'
+
+
+def negated(condition: str | None) -> str:
+    """`flag == "train"` becomes `flag != "train"`, and `train` becomes `not train`."""
+    condition = condition or "True"
+    if " == " in condition:
+        return condition.replace(" == ", " != ")
+    return condition.removeprefix("not ") if condition.startswith("not ") else f"not {condition}"
 
 
 def synchronised(context: Context, source: Source, target: str) -> tuple[str, Planned]:
@@ -119,6 +130,7 @@ __all__ = [
     "imported",
     "is_move",
     "member",
+    "negated",
     "planned",
     "simple",
     "synchronised",

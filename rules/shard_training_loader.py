@@ -10,7 +10,7 @@ from autodist.script import Loader, TrainingScript
 from autodist.source import Source
 from autodist.values import NOTHING, Table
 
-from ._preamble import argument, dist, divided_options, divisible, member, planned, simple
+from ._preamble import argument, dist, divided_options, divisible, imported, member, negated, planned, simple
 
 EXAMPLES = [
     Example(
@@ -205,7 +205,12 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
             edits.append(InsertBefore(statement, f"{variable} = {made}\n"))
             made = variable
         if shuffle is not None:
-            edits.append(_without_shuffle(call, shuffle, loader.switch, source))
+            edits.append(_without_shuffle(source, call, shuffle, loader.switch))
+            if _shuffles_others(source, call, shuffle, loader.switch):
+                torch, torch_import = imported(context, source, "torch")
+                imports = (*imports, *torch_import)
+                alike = f"None if {loader.switch} else {torch}.Generator().manual_seed(0)"
+                edits.append(SetArgument(call, "generator", alike))
         edits.append(SetArgument(call, "sampler", made, 3))
         edits += _divided(script, context, loader, d)
         fix = Fix((*imports, *sampler_import, *planned(source, *edits)))
@@ -217,12 +222,19 @@ def _own_sampler(call: ast.Call) -> bool:
     return sampler is not None and not (isinstance(sampler, ast.Constant) and sampler.value is None)
 
 
-def _without_shuffle(call: ast.Call, shuffle: ast.expr, switch: str | None, source: Source) -> Edit:
+def _without_shuffle(source: Source, call: ast.Call, shuffle: ast.expr, switch: str | None) -> Edit:
     """A sampler excludes `shuffle=True`; a shared call keeps it for the loaders that have no sampler."""
-    if switch is not None and isinstance(shuffle, ast.Constant) and shuffle.value:
-        negated = switch.replace(" == ", " != ") if " == " in switch else f"not {switch}"
-        return SetArgument(call, "shuffle", negated.removeprefix("not not "), 2)
-    return RemoveArgument(call, "shuffle", 2)
+    if not _shuffles_others(source, call, shuffle, switch):
+        return RemoveArgument(call, "shuffle", 2)
+    code, others = source.code(shuffle), negated(switch)
+    return SetArgument(call, "shuffle", others if isinstance(shuffle, ast.Constant) else f"{others} and {code}", 2)
+
+
+def _shuffles_others(source: Source, call: ast.Call, shuffle: ast.expr, switch: str | None) -> bool:
+    """Whether the call also makes loaders that evaluate in random order: in the same one on all ranks, see AD206."""
+    if switch is None or source.code(shuffle) == switch or argument(call, "generator"):
+        return False
+    return not isinstance(shuffle, ast.Constant) or bool(shuffle.value)
 
 
 def _table(script: TrainingScript, unpacked: ast.keyword | None) -> dict[object, object] | None:
@@ -273,10 +285,21 @@ def _divided(script: TrainingScript, context: Context, loader: Loader, d: str) -
             isinstance(a, (ast.comprehension, ast.DictComp, ast.ListComp, ast.Lambda)) for a in source.ancestors(call)
         )
         if not inside or isinstance(size, (ast.Constant, ast.Name, ast.Attribute)):
-            check = divisible(code, d)
+            check = divisible(code, d, unless=negated(loader.switch) if _varies(source, call, size, loader) else None)
             edits.append(InsertBefore(statement, check))
     template = f"{{}} // {d}.get_world_size()"
     if loader.switch is not None:
         template = f"{{}} // {d}.get_world_size() if {loader.switch} else {code}"
     edits.append(WrapExpr(size, template))
     return edits
+
+
+def _varies(source: Source, call: ast.Call, size: ast.expr, loader: Loader) -> bool:
+    """Whether a loader that does not train, made by the same call, may have batches of another size."""
+    if loader.switch is None or not isinstance(size, ast.Name):
+        return False
+    function = next((node for node in source.ancestors(call) if isinstance(node, ast.FunctionDef)), None)
+    if function is None:
+        return False
+    bound = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return size.id in bound | {argument.arg for argument in ast.walk(function) if isinstance(argument, ast.arg)}

@@ -117,6 +117,31 @@ EXAMPLES = [
         """,
         after=None,
     ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        torch.manual_seed(1)
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        x, y = torch.randn(16, 4), torch.randn(16, 1)
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+
+        for epoch in range(2):
+            for inputs, targets in loader:
+                loss = nn.functional.mse_loss(model(inputs), targets)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            with torch.no_grad():  # noise decides about the learning rate: all ranks must draw the same
+                scheduler.step(nn.functional.mse_loss(model(x + torch.randn(16, 4)), y))
+        """,
+        after=None,
+    ),
 ]
 
 SEEDS = {
@@ -130,7 +155,8 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
     """Draw different noise on each rank.
 
     Once model and data are made, which must be alike, dropout masks and noise should differ between ranks as they
-    differ between the samples of one batch.
+    differ between the samples of one batch. Where noise in an evaluation decides about the learning rate or when to
+    stop, the ranks go on drawing alike, so that they agree.
     """
     if not script.trains or script.distributed or script.diverge is None:
         return

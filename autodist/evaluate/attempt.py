@@ -7,7 +7,7 @@ import hashlib
 import json
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -144,7 +144,21 @@ def flaw_of(project: Project, result: Result, config: Config) -> str | None:
 
 
 def compared(entry: Entry, setting: Setting, project: Project, result: Result) -> Comparison:
-    """Both programs run, in copies of the working folder with links to the data."""
+    """The script and its conversion run and compared."""
+
+    def write(folder: Path) -> Path:
+        outputs = output.at(result, project.base, f"{folder}/")
+        output.write(outputs)
+        return outputs[0].path
+
+    return _comparison(run_both(entry, setting, write, project.entry.text if project.entry.is_notebook else None))
+
+
+def run_both(entry: Entry, setting: Setting, write: Callable[[Path], Path], notebook: str | None = None) -> Verdict:
+    """Both programs run, in copies of the working folder with links to the data.
+
+    ``write`` puts the other version into a folder and returns its entry script; ``notebook`` is the code of one.
+    """
     repository = entry.folder(Path(setting.root)).resolve()
     with tempfile.TemporaryDirectory(prefix="autodist-evaluate-") as folder:
         outside = max((place.count("..") for place in map(_parts, entry.links)), default=0)
@@ -154,15 +168,13 @@ def compared(entry: Entry, setting: Setting, project: Project, result: Result) -
         start = stage / entry.workdir
         _link(entry, setting, start)
         before = stage / entry.script
-        if project.entry.is_notebook:
+        if notebook is not None:
             before = before.with_suffix(".py")
-            before.write_text(project.entry.text, encoding="utf-8")
+            before.write_text(notebook, encoding="utf-8")
         after = Path(folder).resolve() / "converted"
-        outputs = output.at(result, project.base, f"{after}/")
-        output.write(outputs)
-        verdict = verify(
+        return verify(
             before,
-            outputs[0].path,
+            write(after),
             setting.nproc,
             entry.args,
             steps=entry.steps,
@@ -173,7 +185,6 @@ def compared(entry: Entry, setting: Setting, project: Project, result: Result) -
             base=after,
             python=setting.python,
         )
-    return _comparison(verdict)
 
 
 def _parts(place: str) -> tuple[str, ...]:

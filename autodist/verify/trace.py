@@ -54,6 +54,15 @@ class TraceWriter:
             frame = frame.f_back  # type: ignore[assignment]
         return "?"
 
+    def in_library(self, skip: tuple[str, ...]) -> bool:
+        """Whether a library's code runs now, rather than the user's; frames of the modules ``skip`` do not count."""
+        frame = sys._getframe(1)
+        while frame is not None:
+            if frame.f_globals.get("__name__", "").partition(".")[0] not in skip:
+                return not frame.f_code.co_filename.startswith((self._root, self._outer))
+            frame = frame.f_back  # type: ignore[assignment]
+        return False
+
 
 @dataclass
 class Loader:
@@ -237,7 +246,10 @@ def read_trace(path: Path) -> RunTrace:
         if kind == "start":
             run.started = event
         elif kind == "loader":
-            run.loaders.append(Loader(**event))
+            loader = Loader(**event)
+            earlier = [at for at, each in enumerate(run.loaders) if each.number == loader.number]
+            at = earlier[0] if earlier else len(run.loaders)
+            run.loaders[at : at + 1] = [loader]
         elif kind == "length":
             run.loaders[event["loader"]].length = event["length"]
         elif kind == "pass":

@@ -255,3 +255,23 @@ def test_processes_that_outlive_the_script_are_found_and_ended(pair: Path, zygot
     left = next(finding for finding in verdict.findings if finding.kind == "processes-left")
     assert "rank 0, 1" in left.message
     assert not processes_named(marker)
+
+
+def test_a_loader_that_a_library_makes_anew_is_the_same_loader(
+    pair: Path, tmp_path_factory: pytest.TempPathFactory, zygote: Zygote | None
+) -> None:
+    """As `accelerator.prepare(loader)` does: samples, batches and passes are compared with the original's loader."""
+    library = tmp_path_factory.mktemp("library")
+    (library / "prepares.py").write_text(
+        "from torch.utils.data import DataLoader\n"
+        "def prepare(loader):\n"
+        "    return DataLoader(loader.dataset, loader.batch_size, sampler=loader.sampler)\n"
+    )
+    old = "    val_loader = DataLoader(val_set"
+    new = f"    import sys; sys.path.append({str(library)!r}); from prepares import prepare\n"
+    edit(pair / "after.py", old, f"{new}    train_loader = prepare(train_loader)\n{old}")
+    verdict = verify(pair / "before.py", pair / "after.py", [2], workdir=pair, timeout=100, zygote=zygote)
+    assert verdict.equal, verdict.findings
+    edit(pair / "after.py", "args.batch_size // dist.get_world_size()", "args.batch_size")
+    verdict = verify(pair / "before.py", pair / "after.py", [2], workdir=pair, timeout=100, zygote=zygote)
+    assert "batch-not-divided" in {finding.kind for finding in verdict.findings}

@@ -199,8 +199,10 @@ class DataProbe:
         context.probing = True
         try:
             name = type(innermost_dataset(loader.dataset)).__qualname__
-            number = self._match(name)
-            context.loaders += 1
+            number = self._remade(loader)
+            if number is None:
+                number = self._match(name)
+                context.loaders += 1
             self._numbers[id(loader)] = number
             self._kept.append(loader)
             sampler = getattr(loader, "sampler", None)
@@ -222,6 +224,13 @@ class DataProbe:
             )
         finally:
             context.probing = False
+
+    def _remade(self, loader: Any) -> int | None:
+        """The number of the loader that a library puts another in place of, as `accelerator.prepare(loader)` does."""
+        if not self._context.trace.in_library(("autodist", "torch")):
+            return None
+        numbers = [self._numbers[id(each)] for each in self._kept if each.dataset is loader.dataset]
+        return next((number for number in numbers if number not in self._passes), None)
 
     def _match(self, dataset: str) -> int:
         """The number that the corresponding loader of the conversion has; loaders are matched in order of creation."""

@@ -1,0 +1,1 @@
+"""What other tools' guides make of public scripts, beside what autodist makes of them."""
