@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from autodist import catalog, escapes, optimizers, regions, sharding, shards, unshardable
+from autodist import catalog, escapes, meta, optimizers, regions, sharding, shards, unshardable
 from autodist.borrowed import borrowed, departed, imported_names
 from autodist.config import Config, Strategy
 from autodist.frameworks import owned
@@ -76,6 +76,9 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     if config.strategy is Strategy.ZERO:
         parted, states = optimizers.parted(run, script.models, script.guards)
         script = replace(script, parted=tuple(parted), optimizer_states=tuple(states))
+    if config.meta_device:
+        made = meta.built(run, list(script.models))
+        script = replace(script, models=tuple(made), concerns=(*script.concerns, *meta.concerns(run, made)))
     if config.sharded_checkpoints:
         folders = tuple(shards.folder_concerns(run, script.shards))
         script = replace(script, concerns=(*script.concerns, *folders))

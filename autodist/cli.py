@@ -66,6 +66,7 @@ script_options = _options(
         default=None,
         help="FSDP: free the parameters of a block after its forward, or keep them for its backward pass.",
     ),
+    click.option("--meta-device", is_flag=True, default=None, help="FSDP: only rank 0 holds the whole model at first."),
     click.option(
         "--sharded-checkpoints", is_flag=True, default=None, help="FSDP: each rank writes its shards, to a folder."
     ),

@@ -41,7 +41,7 @@ class MixedPrecision(str, Enum):
 
 
 AVAILABLE = (Strategy.DDP, Strategy.FSDP, Strategy.ZERO, Strategy.HSDP)
-SWITCHES = ("activation-checkpointing", "cpu-offload", "reshard-after-forward", "sharded-checkpoints")
+SWITCHES = ("activation-checkpointing", "cpu-offload", "reshard-after-forward", "sharded-checkpoints", "meta-device")
 REPLICATED = (Strategy.DDP, Strategy.ZERO)
 SHARDED = (Strategy.FSDP, Strategy.HSDP)
 
@@ -61,6 +61,7 @@ class Config:
     reshard_after_forward: bool = True
     shard_unit: str | None = None
     sharded_checkpoints: bool = False
+    meta_device: bool = False
 
     @property
     def sharding(self) -> tuple[str, ...]:
@@ -72,6 +73,7 @@ class Config:
             "--no-reshard-after-forward": not self.reshard_after_forward,
             "--shard-unit": self.shard_unit,
             "--sharded-checkpoints": self.sharded_checkpoints,
+            "--meta-device": self.meta_device,
         }
         return tuple(name for name, value in chosen.items() if value)
 

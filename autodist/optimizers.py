@@ -35,7 +35,7 @@ def parted(
     run: Interpreter, models: Iterable[Model], guards: Iterable[Site]
 ) -> tuple[list[PartedOptimizer], list[OptimizerState]]:
     """The calls that make optimizers of replicated models, and the states that are taken of those."""
-    wrapped = {model.object.key for model in models if model.wrapping is not None or model.data_parallel}
+    wrapped = any(not model.sharded for model in models)
     made: dict[ast.Call, tuple[Source, Object]] = {}
     for event in run.of("optimizer"):
         for optimizer in event.value.objects("optimizer"):
@@ -54,7 +54,7 @@ def parted(
             tuple(_generators(optimizer)),
             _names(optimizer),
             node in cycled,
-            _whole(optimizer, run) or next(iter(reasons), None) if wrapped else "no model is wrapped",
+            _whole(optimizer, run) or next(iter(reasons), None) if wrapped else "its model is sharded already",
         )
     for _ in made:  # a state that is taken of several optimizers in one place is that of all of them
         for event in taken:
@@ -74,11 +74,18 @@ def parted(
 def _whole(optimizer: Object, run: Interpreter) -> str | None:
     """Why all ranks keep all of an optimizer's state."""
     node = optimizer.node
-    if not isinstance(node.func, (ast.Name, ast.Attribute, ast.Subscript)) or not node.args and not node.keywords:
+    chosen = isinstance(node.func, ast.Call) and getattr(node.func.func, "id", "") == "getattr"
+    if not chosen and not isinstance(node.func, (ast.Name, ast.Attribute, ast.Subscript)):
         return "its class cannot be seen"
     things = run.values.get(node.func, NOTHING).things
-    if not all(isinstance(t, External) and t.name.rpartition(".")[2][:1].isupper() for t in things) or not things:
+    if (
+        not chosen
+        and not all(isinstance(t, External) and t.name.rpartition(".")[2][:1].isupper() for t in things)
+        or not (chosen or things)
+    ):
         return "it is made by a function, not by its class"
+    if not node.args and all(k.arg != "params" for k in node.keywords):
+        return "its parameters cannot be seen"
     if any(isinstance(a, ast.Starred) for a in node.args) or len(node.args) - 1 > len(_names(optimizer)):
         return "what its arguments mean cannot be seen"
     if not optimized_by(optimizer):

@@ -40,6 +40,16 @@ class Wrapping:
 
 
 @dataclass(frozen=True)
+class Built:
+    """Where a model is made: the expressions that do it, calls that move it to a device before it is sharded, and
+    statements that then fill it with random numbers."""
+
+    makers: tuple[Site, ...]
+    moves: tuple[Site, ...]
+    draws: tuple[Site, ...]
+
+
+@dataclass(frozen=True)
 class Model:
     """A module that an optimizer trains. ``bypassed`` if gradients flow past its ``forward``, or in a pattern that
     DistributedDataParallel does not synchronise; then gradients are averaged explicitly. ``data_parallel`` wrappers are
@@ -48,7 +58,8 @@ class Model:
     as attributes of the model, the parts that FSDP shards by themselves (with a ``*`` if it is a list of them),
     ``methods`` those that run its layers besides `forward`; ``sharded`` if the script itself does so;
     ``prefixed`` are states taken from a wrapper, whose keys begin with `module.`;
-    ``moved_later`` are calls that move it after it is wrapped, which a distributed wrapper does not survive."""
+    ``moved_later`` are calls that move it after it is wrapped, which a distributed wrapper does not survive;
+    ``built`` says where it is made, if it is made on rank 0 alone."""
 
     object: Object
     wrapping: Wrapping | None
@@ -65,6 +76,7 @@ class Model:
     sharded: bool = False
     prefixed: tuple[Site, ...] = ()
     moved_later: tuple[Site, ...] = ()
+    built: Built | None = None
 
 
 @dataclass(frozen=True)

@@ -95,8 +95,9 @@ MOVING = frozenset("os.replace os.rename os.remove os.unlink shutil.copyfile shu
 
 def folder_concerns(run: Interpreter, found: Shards) -> Iterator[Concern]:
     """What does not work where a checkpoint is a folder."""
+    first = min((e.order for e in run.of("save")), default=len(run.events))
     for event in run.of("write"):
-        if isinstance(event.node, ast.Call):
+        if isinstance(event.node, ast.Call) and event.order > first:
             names = {t.name for t in run.values.get(event.node.func, NOTHING).things if isinstance(t, External)}
             if names & MOVING or isinstance(event.node.func, ast.Attribute) and event.node.func.attr == "unlink":
                 message = "takes files, and a distributed checkpoint is a folder: leave --sharded-checkpoints away"

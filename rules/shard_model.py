@@ -12,6 +12,7 @@ from autodist.source import Source
 
 from ._examples import PLAIN
 from ._mesh import nodes_and_ranks
+from ._meta import filling, making, moves_alone
 from ._preamble import Planned, argument, dist, imported, is_move, member, planned, synchronised
 
 WRAPPER = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper"
@@ -88,7 +89,8 @@ def shard_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
     before the optimizer, which would otherwise hold parameters that are never used again. The root is sharded again
     after each forward pass: torch would keep its parameters for a backward pass that does not follow an evaluation, and
     the next step would train with stale ones. A model without repeated blocks is one unit: it is whole on every rank
-    while it runs.
+    while it runs. With `--meta-device` rank 0 alone makes the weights, in the memory of its host, and no device ever
+    holds all of them.
     """
     if not script.trains:
         return
@@ -120,6 +122,11 @@ def shard_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
             else "; it has no repeated blocks, so that all of it is gathered at once while it runs"
         )
         replaced = _is_lone_wrapper(model, statement)
+        if model.built is not None:
+            edits = (*edits, *making(model.built, wrapping, script, context))
+            replaced = replaced or any(
+                site.statement is statement and moves_alone(source, statement, site.node) for site in model.built.moves
+            )
         edit = ReplaceStatement(statement, code) if replaced else InsertAfter(statement, code)
         message = f"{name} trains: each rank keeps its share of the parameters{cost}"
         severity = Severity.NOTE
@@ -140,12 +147,18 @@ def _sharded(
     config = context.config
     d, dist_import = dist(context, source)
     shard, shard_import = member(context, source, "torch.distributed.fsdp", "fully_shard")
-    edits = (*dist_import, *shard_import)
-    code = f"for tensor in {target}.state_dict().values():  # all ranks start alike\n    {d}.broadcast(tensor, 0)\n"
+    edits = shard_import
+    names = _names(source, model)
+    whole = _free(names, "whole", "weights")
+    if config.meta_device:
+        code = f"{whole} = [*{target}.parameters(), *{target}.buffers()]\n"
+        edits = (*edits, *filling(script, context, source))
+    else:
+        edits = (*edits, *dist_import)
+        code = f"for tensor in {target}.state_dict().values():  # all ranks start alike\n    {d}.broadcast(tensor, 0)\n"
     if model.batch_norm:
         lines, needed = synchronised(context, source, target)
         code, edits = lines + code, (*edits, *needed)
-    names = _names(source, model)
     extra, lines, needed = _options(context, source, _free(names, "options", "sharding"))
     code, edits = code + lines, (*edits, *needed)
     if config.strategy is Strategy.HSDP:
@@ -162,6 +175,8 @@ def _sharded(
         kept = "" if config.reshard_after_forward else ", reshard_after_forward=False"
         code += f"for {name} in {blocks}:\n    {shard}({name}{kept}{extra})\n"
     code += f"{shard}({target}, reshard_after_forward=True{extra})\n"
+    if config.meta_device:
+        code += f"fill_from_rank_zero({target}, {whole})\ndel {whole}\n"
     for method in model.methods:
         register, needed = member(context, source, "torch.distributed.fsdp", "register_fsdp_forward_method")
         code, edits = code + f'{register}({target}, "{method}")\n', (*edits, *needed)

@@ -20,7 +20,7 @@ LAYERS = """
     convert | launch
     registry | suppress
     analyze
-    shards | unshardable | optimizers
+    shards | unshardable | optimizers | meta
     sharding
     escapes | models | launchers | borrowed | frameworks
     regions

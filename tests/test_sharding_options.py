@@ -31,6 +31,8 @@ def converted(folder: Path, text: str = BLOCKS, strategy: Strategy = Strategy.FS
         ({"cpu_offload": True}, 'options = {"offload_policy": CPUOffloadPolicy()}\n'),
         ({"cpu_offload": True}, "fully_shard(model, reshard_after_forward=True, **options)\n"),
         ({"mixed_precision": MixedPrecision.BF16}, "MixedPrecisionPolicy(param_dtype=torch.bfloat16"),
+        ({"meta_device": True}, "model = built_on_rank_zero(Net)\nwhole = [*model.parameters(), *model.buffers()]\n"),
+        ({"meta_device": True}, "fill_from_rank_zero(model, whole)\ndel whole\n"),
         ({"activation_checkpointing": True}, "check_fn=lambda module: module in blocks)\n"),
         ({"shard_unit": "Linear"}, 'if type(m).__name__ == "Linear"]:\n'),
     ],
