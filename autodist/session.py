@@ -172,9 +172,12 @@ def _proven(project: Project, result: Result, **options: Any) -> int:
 def _compared(before: Path, after: Path, **options: Any) -> int:
     if find_spec("torch") is None:
         raise AutodistError("verification runs the scripts and needs torch: pip install 'torch-autodist[verify]'")
-    from autodist.verify import verify_command
+    from autodist.verify import INTERRUPTED, verify_command
 
-    return verify_command(before, after, **options)
+    code = verify_command(before, after, **options)
+    if code == INTERRUPTED:  # ends the files that are still to come as well
+        raise SystemExit(code)
+    return code
 
 
 def _check(project: Project, config: Config) -> tuple[Run | None, int]:

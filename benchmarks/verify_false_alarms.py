@@ -35,6 +35,8 @@ STAND_INS = FIXTURES.parent / "tests" / "stand_ins"
 """Libraries that some originals need, in small."""
 STRATEGIES = ("ddp", "fsdp")
 DTYPES: tuple[Dtype, ...] = ("float64", "float32")
+PRESENTATION = ("__main__.py", "charts.py", "command.py", "page.py", "progress.py")
+"""Modules of the verifier that have no part in a verdict."""
 INDIVISIBLE = "the batch must divide by the number of ranks"
 """What a conversion says when it cannot run at a number of ranks; that is no verdict of ours."""
 
@@ -140,7 +142,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, help="go on where this file ends")
     options = parser.parse_args(arguments)
     chosen = [case for case in cases() if not options.names or any(name in case.name for name in options.names)]
-    code = digest([*(Path(autodist.__file__).parent / "verify").rglob("*.py")])
+    verifier = (Path(autodist.__file__).parent / "verify").rglob("*.py")
+    code = digest([path for path in verifier if path.name not in PRESENTATION])
     done = known(options.results)
     os.environ["PYTHONPATH"] = os.pathsep.join([str(STAND_INS), os.environ.get("PYTHONPATH", "")])
     results: list[Comparison] = []

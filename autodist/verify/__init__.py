@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from autodist.verify.command import verify_command
+    from autodist.verify.command import INTERRUPTED, verify_command
     from autodist.verify.proof import verify
     from autodist.verify.verdict import Finding, Outcome, Verdict, WorldVerdict
 
-__all__ = ["Finding", "Outcome", "Verdict", "WorldVerdict", "verify", "verify_command"]
+__all__ = ["INTERRUPTED", "Finding", "Outcome", "Verdict", "WorldVerdict", "verify", "verify_command"]
 
 _HOMES = {
     "verify": "proof",
     "verify_command": "command",
+    "INTERRUPTED": "command",
     "Finding": "verdict",
     "Outcome": "verdict",
     "Verdict": "verdict",

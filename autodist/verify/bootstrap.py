@@ -15,12 +15,15 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import time
 import traceback
 import types
 from dataclasses import replace
 from pathlib import Path
 
+from autodist.verify.confinement import confine
+from autodist.verify.outside import Outside
 from autodist.verify.plan import OUTPUT_MARK, ProcessPlan
 from autodist.verify.probes import ProbeContext
 from autodist.verify.probes.batchnorm import BatchNormProbe
@@ -35,6 +38,7 @@ from autodist.verify.probes.launcher import LauncherProbe
 from autodist.verify.probes.logs import LogProbe
 from autodist.verify.probes.precision import PrecisionProbe
 from autodist.verify.probes.randomness import RandomnessProbe
+from autodist.verify.probes.redirect import RedirectProbe
 from autodist.verify.probes.sharded import ShardedCheckpointProbe
 from autodist.verify.probes.streams import RandomStreams
 from autodist.verify.probes.training import TrainingProbe
@@ -61,6 +65,7 @@ class Bootstrap:
         self._stacks = open(plan.record("stacks"), "w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
         self._trace = TraceWriter(plan.record("trace"), plan.root, plan.outer)
         self._files: FilesProbe | None = None
+        self._outside = outside_of(plan)
         self._stopped = False
         self._leaving = False
 
@@ -115,7 +120,13 @@ class Bootstrap:
         BatchNormProbe(context).install()
         GroupProbe(context).install()
         LauncherProbe(context).install()
-        self._files = FilesProbe(context, digester)
+        self._files = FilesProbe(context, digester, self._outside)
+        if self._outside is not None:
+            tempfile.tempdir = None
+            os.environ["TMPDIR"] = plan.temporary
+            RedirectProbe(context, self._outside).install()
+            if plan.device == "cpu":
+                confine([*self._outside.kept, self._outside.store, "/dev", "/proc"])
         self._files.install()
         ShardedCheckpointProbe(context, self._files).install()
         ClockProbe(context).install()
@@ -206,6 +217,14 @@ def forget_import_path() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(rest)
     if not rest:
         del os.environ["PYTHONPATH"]
+
+
+def outside_of(plan: ProcessPlan) -> Outside | None:
+    """Where absolute paths lead in this process, None where they are left alone."""
+    if not plan.outside:
+        return None
+    kept = (plan.outer, plan.records, plan.temporary)
+    return Outside(plan.outside, plan.home, plan.root, kept, plan.private)
 
 
 def mark_output() -> None:

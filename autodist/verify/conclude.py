@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from autodist.verify.compare import SHARD, TOLERANCES, StepComparison, compare_steps
 from autodist.verify.explain import CONSEQUENCES, Evidence, explain, with_rules
-from autodist.verify.outputs import compare_files, compare_folders, compare_logs, compare_printed
+from autodist.verify.outputs import compare_files, compare_folders, compare_logs, compare_printed, shares_of_batches
 from autodist.verify.plan import Device
 from autodist.verify.runs import Run, Setting
 from autodist.verify.samples import compare_samples
@@ -19,6 +19,7 @@ from autodist.verify.verdict import Finding, Outcome, WorldVerdict
 
 OLDEST_FOR_SHARDS = (2, 9)
 MISMATCH = re.compile(r"collective mismatch|mismatch between collectives|Received data size")
+DENIED = re.compile(r"Permission denied|Errno 13|EACCES|unable to open database file")
 SHOWN_PASSES, SHOWN_BATCHES = 4, 60
 """What reports draw of the samples that were read."""
 IN_THE_WAKE = frozenset(
@@ -38,7 +39,7 @@ def conclude(setting: Setting, world: int, conversion: Run, original: Run) -> Wo
     ranks = conversion.traces
     failures = run_failures(conversion)
     if not original.result.timed_out and (source.end is None or source.end.code != 0):
-        return original_failed(base, original, failures)
+        return replace(original_failed(base, original, failures), notes=tuple(held_back(original)))
     if not source.steps:
         reason = "no optimizer step was seen in the original: there is nothing to compare"
         return replace(base, reason=reason, findings=tuple(with_rules(failures)))
@@ -59,6 +60,7 @@ def conclude(setting: Setting, world: int, conversion: Run, original: Run) -> Wo
         notes += output_notes
     notes += noise_note(ranks) + probe_notes(source, ranks) + extent_notes(source, steps)
     notes += [Finding("device", placement.note)] if placement.note else []
+    notes += held_back(conversion) if failures else []
     if unsound := too_old_for_shards(source, ranks, setting.placements[world].device):
         return replace(base, reason=unsound)
     base = replace(
@@ -149,6 +151,18 @@ def original_failed(base: WorldVerdict, original: Run, failures: Sequence[Findin
     return replace(base, reason=finding.message, findings=(finding, *with_rules(failures)))
 
 
+def held_back(run: Run) -> list[Finding]:
+    """A run that failed may have been refused to write where the user's files are."""
+    said = [*run.errors, *(trace.end.message for trace in run.traces if trace.end is not None)]
+    if not any(DENIED.search(text) for text in said):
+        return []
+    message = (
+        "verify refuses what other programs and C++ libraries write outside the working folder, so that the user's "
+        "files stay as they are; what Python itself writes there is kept for the run"
+    )
+    return [Finding("held-back", message)]
+
+
 def last_line(text: str) -> str:
     """The last line that says something."""
     lines = [line for line in text.strip().splitlines() if line.strip()]
@@ -190,12 +204,12 @@ def output_findings(
         printed, parameters = max(tolerance.printed, allowed), max(tolerance.parameters, allowed)
         tolerance = replace(tolerance, printed=printed, parameters=parameters)
     source, ranks = original.traces[0], conversion.traces
-    findings = compare_printed(original.printed[0], conversion.printed, tolerance)
-    findings += compare_logs(source, ranks, tolerance)
-    findings += compare_folders(source, ranks)
+    shares = shares_of_batches(source, ranks)
+    in_print, notes = compare_printed(original.printed[0], conversion.printed, tolerance, shares)
+    logged, log_notes = compare_logs(source, ranks, tolerance, shares)
     files = original.scratch.changed(), conversion.scratch.changed()
-    in_files, notes = compare_files(source, ranks, *files, tolerance)
-    return findings + in_files, notes
+    in_files, file_notes = compare_files(source, ranks, *files, tolerance, shares)
+    return in_print + logged + compare_folders(source, ranks) + in_files, notes + log_notes + file_notes
 
 
 def left_processes(conversion: Run, original: Run) -> list[Finding]:

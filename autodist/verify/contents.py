@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from autodist.verify.compare import distance
-from autodist.verify.text import first_difference, lines_agree
+from autodist.verify.text import Shares, as_whole, first_difference, lines_agree
 from autodist.verify.verdict import Tolerance
 
 TEXT_SUFFIXES = frozenset({".txt", ".csv", ".tsv", ".log", ".md", ".yaml", ".yml", ".toml", ".json", ".jsonl", ".html"})
@@ -25,13 +25,15 @@ def understood(path: Path) -> bool:
     return path.suffix.lower() in TEXT_SUFFIXES | ARRAY_SUFFIXES | {""}
 
 
-def content_difference(expected: Path, found: Path, roots: tuple[str, str], tolerance: Tolerance) -> str | None:
+def content_difference(
+    expected: Path, found: Path, roots: tuple[str, str], tolerance: Tolerance, shares: Shares
+) -> str | None:
     """How two files differ; ``roots`` are the scratch folders, whose names may stand in texts."""
     if expected.suffix.lower() in ARRAY_SUFFIXES:
         return array_difference(expected, found, tolerance)
     try:
         left, right = (
-            path.read_text(encoding="utf-8").replace(root, ".")
+            path.read_text(encoding="utf-8").replace(root or "\0", ".")
             for path, root in zip((expected, found), roots, strict=True)
         )
     except UnicodeDecodeError:
@@ -41,11 +43,13 @@ def content_difference(expected: Path, found: Path, roots: tuple[str, str], tole
             return tree_difference(json.loads(left), json.loads(right), tolerance)
         except ValueError:
             pass
-    return lines_difference(left.splitlines(), right.splitlines(), tolerance)
+    return lines_difference(left.splitlines(), right.splitlines(), tolerance, shares)
 
 
-def lines_difference(expected: list[str], found: list[str], tolerance: Tolerance) -> str | None:
+def lines_difference(expected: list[str], found: list[str], tolerance: Tolerance, shares: Shares) -> str | None:
     """The first line that differs."""
+    if len(expected) == len(found):
+        found = [as_whole(line, wanted, shares) for line, wanted in zip(found, expected, strict=True)]
     difference = first_difference(expected, found, tolerance.printed)
     if difference is None:
         return None

@@ -54,6 +54,13 @@ CAUSES: dict[str, tuple[str, str]] = {
     "no-sync": ("AD6", "reduce gradients in the last micro-step before the optimizer step, and only skip it before"),
     "keep-accumulation": ("AD6", "take an optimizer step after as many batches as the original"),
     "reduce-metric": ("AD601", "reduce metrics over the ranks before they are printed, stored or decided upon"),
+    "count-statistics-once": (
+        "AD602",
+        "all ranks pass the same data through BatchNorm in training mode: statistics count it once for each rank",
+    ),
+    "save-optimizer-state": ("AD502", "save the state of the optimizer as the original has it, whole and by its keys"),
+    "keep-generator": ("AD702", "let rank 0 draw what the original draws: the state of its generator is saved"),
+    "save-trained-tensors": ("AD402", "save what the original saves: these tensors are not those that were trained"),
     "decide-together": ("AD6", "take decisions that stop or branch training on a value that all ranks share"),
     "collective-on-all-ranks": ("AD6", "call collectives, and wrapped models, on all ranks or on none"),
     "keep-learning-rate": ("AD6", "keep the learning rate: the global batch is the same"),
@@ -104,6 +111,10 @@ KINDS: dict[str, str] = {
     "printed-on-other-ranks": "print-on-rank-zero",
     "printed-more": "print-as-before",
     "printed-less": "print-as-before",
+    "saved-statistics": "count-statistics-once",
+    "saved-optimizer-state": "save-optimizer-state",
+    "saved-generator": "keep-generator",
+    "saved-tensors": "save-trained-tensors",
     "printed-differs": "reduce-metric",
     "saved-values": "reduce-metric",
     "file-content": "reduce-metric",
@@ -122,7 +133,17 @@ KINDS: dict[str, str] = {
 }
 """The cause of a finding where nothing else is known."""
 
-CONSEQUENCES = frozenset({"printed-differs", "saved-values", "file-content"})
+CONSEQUENCES = frozenset(
+    {
+        "printed-differs",
+        "saved-values",
+        "saved-statistics",
+        "saved-optimizer-state",
+        "saved-generator",
+        "saved-tensors",
+        "file-content",
+    }
+)
 """What differs anyway when training does."""
 
 ORDER = tuple(KINDS)
@@ -384,8 +405,11 @@ def sums(evidence: Evidence) -> bool:
 
 
 def batchnorm(evidence: Evidence) -> tuple[str, Finding] | None:
-    """Statistics over a part of the batch change the very first loss."""
+    """Statistics over a part of the batch change the very first loss, or at least what is saved of them."""
     finding = evidence.find("loss", "gradient")
+    if finding is None and all(each.kind in CONSEQUENCES for each in evidence.findings):
+        finding = evidence.find("saved-statistics")
+        finding = None if finding is None else replace(finding, step=0)
     local = [note for rank in evidence.ranks for note in rank.notes if note["topic"] == "batchnorm-per-rank"]
     structural = evidence.find("batch-not-divided", "samples-replicated", "initial-parameters", "rows-not-divided")
     if finding is None or not local or structural is not None or finding.step not in (0, 1):

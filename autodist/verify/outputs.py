@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from autodist.verify.contents import content_difference, shortened, understood, value_difference
-from autodist.verify.text import first_difference, printed_lines
+from autodist.verify.text import Shares, as_whole, factor_between, first_difference, printed_lines
 from autodist.verify.trace import RunTrace, Save, Write
 from autodist.verify.verdict import Finding, Tolerance
 
@@ -17,27 +18,57 @@ VARYING = re.compile(
 )
 """Parts of paths that differ from run to run: dates, times, process numbers, host names."""
 
+BATCH_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+OPTIMIZER_STATE = re.compile(r"/state/[^/]+/\w+$")
+GENERATOR_BYTES = 5056
+"""What ``torch.get_rng_state`` gives."""
 
-def compare_printed(original: str, ranks: Sequence[str], tolerance: Tolerance) -> list[Finding]:
-    """Rank 0 prints what the original prints, the others nothing."""
-    return compare_lines("prints", printed_lines(original), [printed_lines(text) for text in ranks], tolerance)
+
+def compare_printed(
+    original: str, ranks: Sequence[str], tolerance: Tolerance, shares: Shares
+) -> tuple[list[Finding], list[Finding]]:
+    """Rank 0 prints what the original prints, the others nothing. Findings and notes."""
+    return compare_lines("prints", printed_lines(original), [printed_lines(text) for text in ranks], tolerance, shares)
 
 
-def compare_logs(original: RunTrace, ranks: Sequence[RunTrace], tolerance: Tolerance) -> list[Finding]:
+def compare_logs(
+    original: RunTrace, ranks: Sequence[RunTrace], tolerance: Tolerance, shares: Shares
+) -> tuple[list[Finding], list[Finding]]:
     """The same for what is logged to the terminal."""
-    return compare_lines("logs", original.logs, [rank.logs for rank in ranks], tolerance)
+    return compare_lines("logs", original.logs, [rank.logs for rank in ranks], tolerance, shares)
+
+
+def shares_of_batches(original: RunTrace, ranks: Sequence[RunTrace]) -> Shares:
+    """Rows of batches, and of what models are given, as pairs: of the original, and of rank 0 where it has a part."""
+    pairs: set[tuple[int, int]] = set()
+    for key, whole in original.passes.items():
+        part = ranks[0].passes.get(key)
+        parts = part.batches if part is not None else []
+        pairs |= {(len(a), len(b)) for a, b in zip(whole.batches, parts, strict=False)}
+    for step, own in zip(original.steps, ranks[0].steps, strict=False):
+        for call, part_call in zip(step.forwards, own.forwards, strict=False):
+            pairs |= set(zip(call.shape, part_call.shape, strict=False))
+    world = len(ranks)
+    return frozenset((a, b) for a, b in pairs if b < a and a - world < b * world < a + world)
 
 
 def compare_lines(
-    verb: str, original: Sequence[str], ranks: Sequence[Sequence[str]], tolerance: Tolerance
-) -> list[Finding]:
+    verb: str, original: Sequence[str], ranks: Sequence[Sequence[str]], tolerance: Tolerance, shares: Shares
+) -> tuple[list[Finding], list[Finding]]:
     """Lines of rank 0 against those of the original, and none of the others."""
-    findings = []
+    findings, notes = [], []
+    shown = [as_whole(line, wanted, shares) for line, wanted in zip(ranks[0], original, strict=False)]
+    if shown != list(ranks[0][: len(shown)]):
+        at = next(at for at, line in enumerate(shown) if line != ranks[0][at])
+        message = f"line {at + 1}: rank 0 {verb} the shape of its share of a batch, {shortened(ranks[0][at])}"
+        notes.append(
+            Finding("printed-shape", f"{message}, where the original has the whole: {shortened(original[at])}")
+        )
     talkative = [rank for rank, lines in enumerate(ranks) if rank and lines]
     if talkative:
         who = f"rank {talkative[0]} {verb}" if len(talkative) == 1 else f"ranks {talkative} {verb.rstrip('s')}"
         findings.append(Finding("printed-on-other-ranks", f"{who}, first: {shortened(ranks[talkative[0]][0])}"))
-    difference = first_difference(original, ranks[0], tolerance.printed)
+    difference = first_difference(original, [*shown, *ranks[0][len(shown) :]], tolerance.printed)
     if difference is not None:
         at, expected, found = difference
         if expected is None:
@@ -47,8 +78,11 @@ def compare_lines(
             findings.append(Finding("printed-less", message))
         else:
             message = f"line {at + 1}: rank 0 {verb} {shortened(found)}, the original {shortened(expected)}"
+            factor = factor_between(found, expected, len(ranks), tolerance.printed)
+            if factor is not None:
+                message += f": {factor}, so that it counts the samples of rank 0 alone, or those of all ranks N times"
             findings.append(Finding("printed-differs", message))
-    return findings
+    return findings, notes
 
 
 def stable(path: str) -> str:
@@ -57,7 +91,7 @@ def stable(path: str) -> str:
 
 
 def _makes_folder(write: Write) -> bool:
-    return write.action.startswith("mkdir") and not write.path.startswith("/")
+    return write.action.startswith("mkdir")
 
 
 def compare_files(
@@ -66,6 +100,7 @@ def compare_files(
     original_files: Mapping[str, Path],
     files: Mapping[str, Path],
     tolerance: Tolerance,
+    shares: Shares,
 ) -> tuple[list[Finding], list[Finding]]:
     """Findings and notes: the same files, each written by one rank, with the same content."""
     notes: list[Finding] = []
@@ -84,8 +119,9 @@ def compare_files(
         if not understood(left):
             unknown += [found[path]] if left.read_bytes() != right.read_bytes() else []
             continue
-        roots = str(left)[: -len(expected[path]) - 1], str(right)[: -len(found[path]) - 1]
-        message = content_difference(left, right, roots, tolerance)
+        absolute = os.path.isabs(path)
+        roots = ("", "") if absolute else (str(left)[: -len(expected[path]) - 1], str(right)[: -len(found[path]) - 1])
+        message = content_difference(left, right, roots, tolerance, shares)
         if message is not None:
             findings.append(Finding("file-content", f"{found[path]}: {message}", sites.get(path)))
     if unknown:
@@ -99,7 +135,7 @@ def compare_writers(ranks: Sequence[RunTrace]) -> list[Finding]:
     writers: dict[tuple[str, str], dict[int, str]] = {}
     for number, rank in enumerate(ranks):
         for write in rank.writes:
-            if write.action != "mkdir" and not write.path.startswith("/"):
+            if write.action != "mkdir":
                 writers.setdefault((write.action, write.path), {}).setdefault(number, write.site)
     findings = []
     for (action, path), by in writers.items():
@@ -147,12 +183,27 @@ def compare_save(save: Save, expected: Save, tolerance: Tolerance) -> Finding | 
         difference = value_difference(save.content[key], value, tolerance)
         if difference is not None:
             message = f"{save.path}{': ' if key else ''}{key.lstrip('/')} {difference}"
-            return Finding("saved-values", message, save.site, save.step)
+            kind = saved_kind(key, value) if save.step == expected.step else "saved-values"
+            return Finding(kind, message, save.site, save.step)
     return None
 
 
+def saved_kind(key: str, value: object) -> str:
+    """What a saved value is, as far as its key tells: that of a model's own tensors is known from their type alone."""
+    name = key.rpartition("/")[2]
+    if name.endswith(BATCH_STATISTICS):
+        return "saved-statistics"
+    if OPTIMIZER_STATE.search(key):
+        return "saved-optimizer-state"
+    if not isinstance(value, dict):
+        return "saved-values"
+    if value.get("dtype") == "torch.uint8" and "rng" in key.lower() or value.get("shape") == [GENERATOR_BYTES]:
+        return "saved-generator"
+    return "saved-tensors"
+
+
 def compare_folders(original: RunTrace, ranks: Sequence[RunTrace]) -> list[Finding]:
-    """The same folders are made, below the working folder: what lies elsewhere outlives the first run that makes it."""
+    """The same folders are made."""
     made = {stable(write.path) for rank in ranks for write in rank.writes if _makes_folder(write)}
     expected = {stable(write.path) for write in original.writes if _makes_folder(write)}
     sites = {stable(write.path): write.site for rank in (*ranks, original) for write in rank.writes}

@@ -16,7 +16,17 @@ from autodist.verify.compare import TOLERANCES, shape_of, spread
 from autodist.verify.launch import free_port
 from autodist.verify.plan import ProcessPlan
 from autodist.verify.replay import build_replay, replicated, union
-from autodist.verify.runs import Run, Setting, in_workdir, original_steps, prepare, run_processes, scratch_args, sources
+from autodist.verify.runs import (
+    Run,
+    Setting,
+    elsewhere,
+    in_workdir,
+    original_steps,
+    prepare,
+    run_processes,
+    scratch_args,
+    sources,
+)
 from autodist.verify.trace import Group, Pass, RunTrace, Step
 
 JOINS = re.compile(r"\binit_process_group\(|\bhvd\.init\(|^\s*(?:import|from) +(?:horovod|fairscale)\b", re.MULTILINE)
@@ -63,6 +73,7 @@ def run_peers(setting: Setting, world: int, folder: Path, conversion: Run) -> Ru
                 steps=original_steps(setting, conversion),
                 replay=str(replay),
                 env=setting.environment(rank, world, port),
+                **elsewhere(scratch),
             )
         )
     goal = max((len(rank.steps) for rank in conversion.traces), default=0) or None

@@ -44,6 +44,14 @@ class ProcessPlan:
     """Several ranks compute on one GPU, which NCCL refuses: they speak over gloo."""
     global_batchnorm: bool = False
     """The conversion asks for SyncBatchNorm somewhere, which torch has on accelerators only."""
+    outside: str = ""
+    """Takes what is written to absolute paths elsewhere; empty where paths are left alone."""
+    home: str = ""
+    """The working folder itself, to which absolute paths may lead."""
+    private: tuple[str, ...] = ()
+    """Beginnings of paths of caches and libraries: what is written there is not compared."""
+    temporary: str = ""
+    """The folder of temporary files."""
     env: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -66,4 +74,5 @@ class ProcessPlan:
         fields = json.loads(text)
         fields["args"] = tuple(fields["args"])
         fields["shared_draws"] = tuple(fields["shared_draws"])
+        fields["private"] = tuple(fields["private"])
         return cls(**fields)

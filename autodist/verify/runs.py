@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from autodist.errors import AutodistError
 from autodist.verify.launch import (
@@ -17,6 +19,7 @@ from autodist.verify.launch import (
     start_process,
     watch,
 )
+from autodist.verify.outside import Outside
 from autodist.verify.placement import Placement
 from autodist.verify.plan import OUTPUT_MARK, Dtype, ProcessPlan
 from autodist.verify.progress import Progress, StepCounter
@@ -106,7 +109,35 @@ def prepare(setting: Setting, script: Path, outer: Path) -> Scratch:
     if not script.is_relative_to(setting.workdir):
         scratch.overlay(setting.base, overlaid(setting, script, root))
     scratch.seal()
+    kept = str(outer), str(outer.parent / "records"), str(temporary_folder(outer))
+    store = outer.with_name(f"{outer.name}-outside")
+    for folder in (store, temporary_folder(outer)):
+        folder.mkdir(parents=True, exist_ok=True)
+    scratch.outside = Outside(str(store), str(setting.workdir), str(root), kept, private_places())
     return scratch
+
+
+def temporary_folder(outer: Path) -> Path:
+    """Where the processes of a run have their temporary files."""
+    return outer.with_name("tmp")
+
+
+def private_places() -> tuple[str, ...]:
+    """How paths of caches and libraries begin."""
+    named = (os.environ.get(name) for name in ("XDG_CACHE_HOME", "TORCH_HOME", "HF_HOME"))
+    return (os.path.expanduser("~/."), f"{sys.prefix}{os.sep}", *(f"{path}{os.sep}" for path in named if path))
+
+
+def elsewhere(scratch: Scratch) -> dict[str, Any]:
+    """What the plan of a process says about paths outside its scratch copy."""
+    outside = scratch.outside
+    assert outside is not None
+    return {
+        "outside": outside.store,
+        "home": outside.home,
+        "private": outside.private,
+        "temporary": outside.kept[-1],
+    }
 
 
 def scratch_args(setting: Setting, root: Path) -> tuple[str, ...]:
@@ -179,6 +210,7 @@ def run_conversion(setting: Setting, world: int, folder: Path, shared: Collectio
             shared_draws=tuple(sorted(shared)),
             global_batchnorm=synchronised,
             env=setting.environment(rank, world, port),
+            **elsewhere(scratch),
         )
         for rank in range(world)
     ]
@@ -210,6 +242,7 @@ def run_original(setting: Setting, world: int, folder: Path, replay: Path, conve
         device=setting.placements[world].device,
         steps=original_steps(setting, conversion),
         replay=str(replay),
+        **elsewhere(scratch),
     )
     goal = max((len(rank.steps) for rank in conversion.traces), default=0) or None
     what = f"{setting.before.name} on the samples that the ranks read"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from autodist.verify.outside import Outside, is_sharded_checkpoint
 
 SKIPPED = frozenset(
     {".git", ".hg", ".svn", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", "node_modules"}
@@ -29,6 +30,8 @@ class Scratch:
     """Folders around ``root`` that stand for those above the working folder, below this one."""
     excluded: Path | None = None
     """The folder of the verification itself, which may lie in the working folder."""
+    outside: Outside | None = None
+    """What is written elsewhere."""
     linked: list[Path] = field(default_factory=list)
     _initial: dict[str, tuple[int, int]] = field(default_factory=dict)
     _bytes: int = 0
@@ -70,8 +73,11 @@ class Scratch:
         self._initial = self._state()
 
     def changed(self) -> dict[str, Path]:
-        """Files that the run created or changed, by their path below the scratch folder."""
-        return {name: self.root / name for name, state in self._state().items() if self._initial.get(name) != state}
+        """Files that the run created or changed, by their path below the scratch folder or their absolute path."""
+        beyond = {} if self.outside is None else dict(self.outside.changed())
+        return beyond | {
+            name: self.root / name for name, state in self._state().items() if self._initial.get(name) != state
+        }
 
     def _state(self) -> dict[str, tuple[int, int]]:
         state: dict[str, tuple[int, int]] = {}
@@ -122,8 +128,3 @@ class Scratch:
     def _link(self, path: Path, goal: Path) -> None:
         goal.symlink_to(path.resolve())
         self.linked.append(path)
-
-
-def is_sharded_checkpoint(names: Sequence[str]) -> bool:
-    """Whether the files of a folder are those of one distributed checkpoint, which stands for one file."""
-    return ".metadata" in names and any(name.endswith(".distcp") for name in names)

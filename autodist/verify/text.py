@@ -17,6 +17,47 @@ BATCHNORM = re.compile(r"\b(?:Sync)?BatchNorm(?:[123]d)?\b")
 """What prints a model with layers that synchronise their statistics names them otherwise, as it must."""
 BAR = re.compile(r"[\r\x1b]|\d+%\|")
 
+SHAPE = re.compile(r"[\[(]\d+(?:, ?\d+)*,?[\])]")
+Shares = frozenset[tuple[int, int]]
+"""Rows of a whole batch, each with those of one rank's part of it."""
+
+
+def as_whole(line: str, wanted: str, shares: Shares) -> str:
+    """The line as if the shapes in it were those of whole batches, where that is all in which they differ."""
+    if line == wanted or not shares:
+        return line
+    theirs = SHAPE.findall(wanted)
+    if len(theirs) != len(SHAPE.findall(line)):
+        return line
+    waiting = iter(theirs)
+
+    named = re.search("shape|size", line, re.IGNORECASE) is not None
+
+    def replaced(found: re.Match[str]) -> str:
+        whole = next(waiting)
+        part, goal = (re.findall(r"\d+", text) for text in (found[0], whole))
+        if len(part) != len(goal) or not (named or any(a == b for a, b in zip(goal, part, strict=True))):
+            return found[0]
+        alike = all(b == a or (int(a), int(b)) in shares for a, b in zip(goal, part, strict=True))
+        return whole if alike else found[0]
+
+    return SHAPE.sub(replaced, line)
+
+
+def factor_between(found: str, wanted: str, world: int, tolerance: float) -> str | None:
+    """Says so where the first number that differs is N times the other, or the N-th part of it."""
+    left, right = NUMBER.findall(normal(wanted)), NUMBER.findall(normal(found))
+    if len(left) != len(right) or world < 2:
+        return None
+    for a, b in zip(left, right, strict=True):
+        if numbers_agree(a, b, tolerance):
+            continue
+        first, second = float(a), float(b)
+        if second * world == first and first:
+            return f"{b} is exactly 1/{world} of {a}"
+        return f"{b} is exactly {world} times {a}" if first * world == second and first else None
+    return None
+
 
 def normal(line: str) -> str:
     """Without what differs between two right runs: moments, durations, addresses, names of normalisation layers."""

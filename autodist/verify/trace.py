@@ -26,6 +26,7 @@ class TraceWriter:
 
     def __init__(self, path: Path, root: str, outer: str | None = None) -> None:
         self._file: IO[str] = open(path, "w", encoding="utf-8")  # noqa: SIM115
+        self._encode = json.JSONEncoder(default=str, check_circular=False).encode
         self._root = root
         self._outer = outer or root
         self.diverted: list[str] | None = None
@@ -36,7 +37,7 @@ class TraceWriter:
         if self.diverted is not None:
             self.diverted.append(kind)
         else:
-            self._file.write(json.dumps({"kind": kind, **fields}, default=str) + "\n")
+            self._file.write(self._encode({"kind": kind, **fields}) + "\n")
 
     def flush(self) -> None:
         """Make every event so far survive the death of this process."""

@@ -9,7 +9,7 @@ import pytest
 from autodist.verify import Outcome, verify
 from autodist.verify.launch import Zygote
 from benchmarks import verify_faults as faults
-from verify.conftest import PAIRS, edit
+from verify.conftest import PAIRS, ROOT, edit
 
 NAMES = sorted(path.name for path in PAIRS.iterdir())
 QUICK = (
@@ -137,3 +137,23 @@ def test_scripts_reach_for_what_lies_above_their_folder(pair: Path, zygote: Zygo
     assert verdict.equal, verdict.findings
     assert verdict.worlds[0].details["writers"]["../../scale.txt"] == [0], "what is written there is seen"
     assert (pair / "scale.txt").read_text() == "0.5", "and does not touch the user's files"
+
+
+@pytest.mark.parametrize("pair", ["classifier"], indirect=True)
+def test_the_shape_of_a_share_of_the_batch_is_a_note(pair: Path, zygote: Zygote | None) -> None:
+    for name in ("before.py", "after.py"):
+        edit(pair / name, "            loss.backward()", "            print(x.shape)\n            loss.backward()")
+    guard = "            if dist.get_rank() == 0:\n                print(x.shape)"
+    edit(pair / "after.py", "            print(x.shape)", guard)
+    verdict = verify(pair / "before.py", pair / "after.py", [2], workdir=pair, timeout=100, zygote=zygote)
+    assert verdict.equal, verdict.findings
+    note = next(note for note in verdict.notes if note.kind == "printed-shape")
+    assert "torch.Size([8, 12])" in note.message and "torch.Size([16, 12])" in note.message
+
+
+def test_statistics_that_count_the_same_data_on_all_ranks(zygote: Zygote | None) -> None:
+    home = ROOT / "fixtures" / "gan_preview_in_training_mode"
+    scripts = home / "before" / "train.py", home / "ddp" / "train.py"
+    verdict = verify(*scripts, [2], workdir=home / "before", timeout=100, zygote=zygote)
+    assert [finding.kind for finding in verdict.findings] == ["saved-statistics"]
+    assert verdict.cause is not None and verdict.cause.rule == "AD602"

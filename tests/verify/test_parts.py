@@ -200,12 +200,12 @@ def test_file_contents(tmp_path: Path) -> None:
     left.write_text(json.dumps({"loss": [0.1, 0.2], "name": "x"}))
     right.write_text(json.dumps({"loss": [0.1, 0.2 + 1e-12], "name": "x"}))
     roots = str(tmp_path), str(tmp_path)
-    assert content_difference(left, right, roots, TOLERANCES["float64"]) is None
+    assert content_difference(left, right, roots, TOLERANCES["float64"], frozenset()) is None
     right.write_text(json.dumps({"loss": [0.1, 0.3], "name": "x"}))
-    assert "/loss/1" in (content_difference(left, right, roots, TOLERANCES["float64"]) or "")
+    assert "/loss/1" in (content_difference(left, right, roots, TOLERANCES["float64"], frozenset()) or "")
     (tmp_path / "a.txt").write_text(f"saved to {tmp_path}/x\n")
     (tmp_path / "b.txt").write_text("saved to ./x\n")
-    assert content_difference(tmp_path / "a.txt", tmp_path / "b.txt", roots, TOLERANCES["float64"]) is None
+    assert content_difference(tmp_path / "a.txt", tmp_path / "b.txt", roots, TOLERANCES["float64"], frozenset()) is None
     assert not understood(tmp_path / "plot.png")
 
 

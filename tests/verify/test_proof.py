@@ -195,6 +195,37 @@ def test_nothing_is_left_when_the_command_is_ended(pair: Path, end: signal.Signa
     assert not processes_named(str(keep))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_an_interruption_ends_the_conversion_of_all_files(pair: Path) -> None:
+    text = (pair / "before.py").read_text().replace("        start = time.time()", "        time.sleep(60)")
+    assert text != (pair / "before.py").read_text()
+    for name in ("before.py", "after.py"):
+        (pair / name).unlink()
+    for name in ("one.py", "two.py"):
+        (pair / name).write_text(text)
+    command = [sys.executable, "-m", "autodist", "convert", "--in-place", "--verify", "one.py", "two.py"]
+    folder = pair / "tmp"
+    folder.mkdir()
+    with subprocess.Popen(
+        command,
+        cwd=pair,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
+    ) as process:
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and not any(folder.rglob("rank1.trace")):
+            time.sleep(0.1)
+        assert any(folder.rglob("rank1.trace"))
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=30)[0].decode()
+    assert process.returncode == 130, said
+    assert said.count("interrupted") == 1 and "two.py" not in said
+    assert not processes_named(str(folder)) and not list(folder.iterdir())
+    assert all((pair / name).read_text() == text for name in ("one.py", "two.py"))
+
+
 SILENCED = {
     "data": (
         "loader_iteration = torch.utils.data.dataloader._SingleProcessDataLoaderIter\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autodist.verify.text import first_difference, lines_agree, printed_lines
+from autodist.verify.text import as_whole, factor_between, first_difference, lines_agree, printed_lines
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,26 @@ def test_first_difference_says_which_side_ended() -> None:
 
 def test_progress_bars_are_no_lines() -> None:
     assert printed_lines("a\n\n 10%|#  | 1/10\nb\n") == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "same"),
+    [
+        ("torch.Size([16, 3, 32, 32])", "torch.Size([32, 3, 32, 32])", True),
+        ("torch.Size([16])", "torch.Size([32])", True),
+        ("batch (16, 10) of", "batch (32, 10) of", True),
+        ("shape [16]", "shape [32]", True),
+        ("torch.Size([16, 4])", "torch.Size([32, 5])", False),
+        ("torch.Size([15, 4])", "torch.Size([32, 4])", False),
+        ("counted [16]", "counted [32]", False),
+        ("counted 16", "counted 32", False),
+    ],
+)
+def test_shapes_of_a_share_of_the_batch(found: str, wanted: str, same: bool) -> None:
+    assert (as_whole(found, wanted, frozenset({(32, 16)})) == wanted) is same
+
+
+def test_a_number_that_counts_one_rank_alone_is_told() -> None:
+    assert factor_between("epoch 1: 401 right", "epoch 1: 802 right", 2, 1e-7) == "401 is exactly 1/2 of 802"
+    assert factor_between("2.5", "1.25", 2, 1e-7) == "2.5 is exactly 2 times 1.25"
+    assert factor_between("400", "802", 2, 1e-7) is None

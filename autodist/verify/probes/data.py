@@ -29,6 +29,7 @@ IN_PROCESS = {
     "multiprocessing_context": None,
 }
 """Loading happens in the process itself: workers would keep samples and their seeds out of sight."""
+DRAWS_NOTHING = (torch_data.default_collate, torch_data.default_convert)
 LOOKAHEAD = 20_000
 """Items of a stream that the original reads ahead to find those the ranks read."""
 
@@ -81,6 +82,13 @@ def identity(dataset: Any, index: Any) -> Any:
         index = plain_index(dataset.indices[index])
         dataset = dataset.dataset
     return index
+
+
+def identities(dataset: Any, indices: list[Any]) -> list[Any]:
+    """The samples behind the indices of a batch."""
+    if not isinstance(dataset, torch_data.Subset) and all(type(index) is int for index in indices):
+        return indices
+    return [identity(dataset, plain_index(index)) for index in indices]
 
 
 def innermost_dataset(dataset: Any) -> Any:
@@ -334,13 +342,24 @@ class DataProbe:
                 )
         indices = list(wanted) if several else [wanted]
         if fetcher.auto_collation:
-            samples: Any = [self._sample(fetcher.dataset, record, index) for index in indices]
+            samples: Any = self._samples(fetcher.dataset, record, indices)
         else:
             samples = self._sample(fetcher.dataset, record, wanted)
         context.fetched(record.loader, len(indices))
         self._emit_batch(record, indices, list(natural) if several else [natural], steered)
-        context.streams.reseed("collate", *record.key, record.taken)
+        if fetcher.collate_fn not in DRAWS_NOTHING:
+            context.streams.reseed("collate", *record.key, record.taken)
         return fetcher.collate_fn(samples)
+
+    def _samples(self, dataset: Any, record: OpenPass, indices: list[Any]) -> list[Any]:
+        if record.draws:
+            return [self._sample(dataset, record, index) for index in indices]
+        context = self._context
+        context.inside_sample = True
+        try:
+            return [dataset[index] for index in indices]
+        finally:
+            context.inside_sample = False
 
     def _sample(self, dataset: Any, record: OpenPass, index: Any) -> Any:
         context = self._context
@@ -354,11 +373,9 @@ class DataProbe:
 
     def _emit_batch(self, record: OpenPass, indices: list[Any], natural: list[Any], steered: bool) -> None:
         context = self._context
-        fields: dict[str, Any] = {
-            "samples": [identity(record.dataset, plain_index(index)) for index in indices],
-        }
+        fields: dict[str, Any] = {"samples": identities(record.dataset, indices)}
         if context.replay is not None:
-            fields["natural"] = [identity(record.dataset, plain_index(index)) for index in natural]
+            fields["natural"] = identities(record.dataset, natural)
             fields["steered"] = steered
         context.trace.emit("batch", loader=record.loader, number=record.number, **fields)
 

@@ -6,15 +6,16 @@ through it, so that the user's file stays as it is.
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
-import shutil
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from autodist.verify.outside import Outside, replace_link
 from autodist.verify.probes.digest import Digester
 
 if TYPE_CHECKING:
@@ -39,8 +40,9 @@ LARGEST_SAVE = 100_000
 class FilesProbe:
     """Listens to the interpreter's audit events, and patches ``torch.save``, which writes in C++."""
 
-    def __init__(self, context: ProbeContext, digester: Digester) -> None:
+    def __init__(self, context: ProbeContext, digester: Digester, outside: Outside | None = None) -> None:
         self._context = context
+        self._outside = outside
         self._digester = digester
         self._active = False
         slow = context.plan.role == "conversion" and context.plan.rank == 0 and context.plan.world > 1
@@ -54,6 +56,8 @@ class FilesProbe:
 
         @functools.wraps(plain)
         def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._outside is not None and isinstance(f, (str, os.PathLike)):
+                f = self._outside.to_change(os.fspath(f), "drop")
             if not self._is_passing(f, sys._getframe(1).f_code.co_filename):
                 self.record_save(obj, f)
             return plain(obj, f, *args, **kwargs)
@@ -91,8 +95,12 @@ class FilesProbe:
         if action == "mkdir":
             if os.path.isdir(full):
                 return
+            self._refuse(full)
             action = "mkdir" if tolerates_existing() else "mkdir-new"
+        self._refuse(full)
         self._break_links(full)
+        if self._outside is not None and self._is_private(full):
+            return
         kind = "mkdir" if action.startswith("mkdir") else "early" if self._context.steps == 0 else "late"
         if self._delays.get(kind, 0):
             self._delays[kind] -= 1
@@ -109,7 +117,23 @@ class FilesProbe:
 
     def _shown(self, full: str) -> str:
         plan = self._context.plan
-        return os.path.relpath(full, plan.root) if full.startswith(plan.outer + os.sep) else full
+        if full.startswith(plan.outer + os.sep):
+            return os.path.relpath(full, plan.root)
+        return full if self._outside is None else self._outside.original(full)
+
+    def _is_private(self, full: str) -> bool:
+        """Temporary files and caches: what becomes of them is not the script's result."""
+        outside, temporary = self._outside, self._context.plan.temporary
+        return outside is not None and (
+            full.startswith(temporary + os.sep) or outside.original(full).startswith(outside.private)
+        )
+
+    def _refuse(self, full: str) -> None:
+        """Hold back a change that was not led elsewhere, because it does not come from a function that is replaced."""
+        parent = os.path.dirname(full)
+        if self._outside is not None and not self._outside.own(full) and os.access(parent, os.W_OK):
+            message = "autodist verify keeps the files of the user as they are, and cannot lead this call elsewhere"
+            raise PermissionError(errno.EACCES, message, full)
 
     def _break_links(self, full: str) -> None:
         """Turn every link on the way to ``full``, in the scratch folders, into a copy of its own."""
@@ -124,12 +148,7 @@ class FilesProbe:
             target = os.path.realpath(way)
             if target.startswith(root + os.sep):
                 return
-            if os.path.isdir(target):
-                unlink_folder(way, target)
-            elif os.path.exists(target):
-                copy = f"{way}.{os.getpid()}.copy"
-                shutil.copy2(target, copy)
-                os.replace(copy, way)
+            replace_link(way)
 
     def _is_passing(self, f: Any, caller: str) -> bool:
         """A library turns tensors into bytes, to send them to other ranks for instance."""
@@ -142,6 +161,8 @@ class FilesProbe:
         path = f if isinstance(f, (str, os.PathLike)) else getattr(f, "name", None)
         if context.probing:
             return
+        if self._outside is not None and isinstance(f, (str, os.PathLike)):
+            path = f = self._outside.to_read(os.fspath(f))
         context.probing = True
         try:
             shown = "?" if not isinstance(path, (str, os.PathLike)) else self._shown(os.path.abspath(os.fspath(path)))
@@ -162,19 +183,6 @@ def tolerates_existing() -> bool:
             return True
         frame = frame.f_back  # type: ignore[assignment]
     return False
-
-
-def unlink_folder(link: str, target: str) -> None:
-    """Replace the link to a folder by a folder of links to its entries."""
-    fresh = f"{link}.{os.getpid()}.links"
-    os.mkdir(fresh)
-    for entry in os.scandir(target):
-        os.symlink(entry.path, os.path.join(fresh, entry.name))
-    try:
-        os.unlink(link)
-        os.rename(fresh, link)
-    except OSError:
-        shutil.rmtree(fresh, ignore_errors=True)  # another rank was faster
 
 
 def describe(obj: Any, digester: Digester, root: str) -> dict[str, Any]:

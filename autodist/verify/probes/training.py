@@ -11,7 +11,7 @@ from torch.nn.modules import module as torch_module
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import optimizer as torch_optimizer
 
-from autodist.verify.probes.digest import Digester
+from autodist.verify.probes.digest import LONG, REAL, Digester
 
 if TYPE_CHECKING:
     from autodist.verify.probes import ProbeContext
@@ -60,6 +60,9 @@ class TrainingProbe:
         torch.autograd.backward = backward
 
     def _record_loss(self, tensors: Any, gradients: Any) -> None:
+        if gradients is None and isinstance(tensors, torch.Tensor) and tensors.dtype in REAL and tensors.numel() == 1:
+            self._context.trace.emit("backward", loss=tensors.item(), site=self._context.trace.site())
+            return
         roots = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         weights = [gradients] if gradients is None or isinstance(gradients, torch.Tensor) else list(gradients)
         weights += [None] * (len(roots) - len(weights))
@@ -117,7 +120,9 @@ class TrainingProbe:
         context.probing = True
         try:
             with torch.no_grad():
-                digest = self._digester.all([value])[0] if value.numel() else None
+                # where a loader tells which samples these are, it is enough to know that another batch is another one
+                seen = value.detach().reshape(-1)[:LONG] if context.batch_rows and value.is_contiguous() else value
+                digest = self._digester.all([seen])[0] if value.numel() else None
         finally:
             context.probing = False
         name = type(module).__qualname__
