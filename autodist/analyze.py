@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from autodist import catalog, escapes, meta, optimizers, regions, sharding, shards, unshardable
+from autodist import catalog, escapes, meta, optimizers, regions, sharding, shards, unshardable, wholes
 from autodist.borrowed import borrowed, departed, imported_names
 from autodist.config import Config, Strategy
 from autodist.frameworks import owned
@@ -16,6 +16,7 @@ from autodist.interpreter import SAFE_ON_WRAPPER, Event, Interpreter, Loop, Plan
 from autodist.launchers import launcher, without
 from autodist.models import loose_parameters, optimized_by, owned_values, parts, trained_models, wrap_plan
 from autodist.project import Project
+from autodist.rowwise import ONE
 from autodist.rule import Severity
 from autodist.script import Concern, Epoch, Loader, Model, Reduction, Setup, Shards, Site, TrainingScript
 from autodist.source import Source
@@ -50,7 +51,10 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     modules = frozenset(first.promoted)
     if modules:
         first = Interpreter(project, facts, Plan(modules=modules)).run()
-    refused = list(_refusals(first, config.strategy))
+    whole = None
+    if _has_no_batches(first):
+        whole = wholes.find(lambda plan: Interpreter(project, facts, plan).run(), Plan(modules=modules))
+    refused = list(_refusals(first, config.strategy, whole))
     if refused:
         return TrainingScript(project, first.values, concerns=tuple(refused), distributed=_is_distributed(first))
     models = trained_models(first)
@@ -63,6 +67,7 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     trained = {origin.key for origin in _origins(first) if isinstance(origin, Object)}
     draws = frozenset() if trained else frozenset(id(draw.node) for draw in _batch_draws(first))
     plan = Plan(sharded=_shard_sites(first, trained), draws=draws, modules=modules, bare=fsdp)
+    plan = replace(plan, wholes=whole.nodes if whole is not None else None)
     dropped = frozenset(s.node for m in models for s in (*m.dropped, *(m.data_parallel if fsdp else ())))
     dropped |= {e.node for e in first.events if e.kind == "wrap" and e.detail.const == "fully_sharded"}
     plan = replace(plan, wraps={} if fsdp else wrap_plan(models), dropped=dropped)
@@ -173,7 +178,14 @@ def _is_distributed(run: Interpreter) -> bool:
 # -------------------------------------------------------------------- refusals
 
 
-def _refusals(run: Interpreter, strategy: Strategy) -> Iterator[Concern]:
+def _has_no_batches(run: Interpreter) -> bool:
+    """Whether neither a loader nor what is drawn anew in each step reaches a gradient."""
+    if not run.of("backward") or any(isinstance(origin, Object) for origin in _origins(run)):
+        return False
+    return not _batch_draws(run)
+
+
+def _refusals(run: Interpreter, strategy: Strategy, whole: wholes.Wholes | None) -> Iterator[Concern]:
     entry = run.project.entry
     top: ast.AST = entry.tree.body[0] if entry.tree.body else entry.tree
 
@@ -265,6 +277,16 @@ def _refusals(run: Interpreter, strategy: Strategy) -> Iterator[Concern]:
         if (missing := _undefined(event, run)) is not None:
             yield refuse("AD902", event.source, missing, f"iterates over {missing.id}, which is defined nowhere")
             return
+        if whole is not None and whole.site is not None:
+            message = (
+                f"a step trains on one batch of all the data it has, whose rows cannot be shared out: {whole.reason}"
+            )
+            if whole.reason.endswith(ONE):
+                message = f"each step trains on one sample, which cannot be shared out: {whole.reason}"
+            yield refuse("AD902", whole.site.source, whole.site.node, message)
+            return
+        if whole is not None or any(event.value.spread is not SAME for event in backwards):
+            return
         yield refuse(
             "AD902",
             event.source,
@@ -322,7 +344,11 @@ def _origins(run: Interpreter) -> list[Object | Draw]:
     for event in run.events:
         if event.kind == "backward":
             for origin in sorted(event.value.origins, key=lambda o: (o.node.lineno, o.node.col_offset)):
-                if not isinstance(origin, Object) or "clock" not in origin.roles:
+                if (
+                    isinstance(origin, Draw)
+                    and not origin.whole
+                    or (isinstance(origin, Object) and "clock" not in origin.roles)
+                ):
                     found.setdefault(origin)
     return list(found)
 
@@ -728,6 +754,9 @@ def _assemble(
         evaluation_loaders=tuple(_evaluation_loaders(run, loaders)),
         draws=tuple(_draw_sites(run, draws)),
         batch_sizes=tuple(batch_sizes),
+        wholes=tuple(wholes.draws(run)),
+        row_means=tuple(wholes.row_means(run)),
+        paired=tuple(wholes.paired(run)),
         averaged=tuple(_averaged(run, models)),
         sums=tuple(_sums(run)),
         reductions=tuple(reductions),
@@ -747,7 +776,7 @@ def _assemble(
         seeded=seeded,
         drawn=drawn,
         unseeded=tuple(Site(e.source, e.node) for e in run.of("unseeded") if not e.loops and not _is_per_sample(e)),
-        diverge=_diverge(run, loaders, draws, models),
+        diverge=_diverge(run, loaders, draws | {draw.node for draw in wholes.draws(run)}, models),
         noise=frozenset(_noise(run)),
         devices=tuple(_devices(project)),
         hidden_devices=tuple(_hidden_devices(project)),

@@ -17,7 +17,9 @@ from autodist.source import Source
 from autodist.spread import COUNT, ROWS, SUM, Spread
 from autodist.values import NOTHING, Function, Items, Object, Stream, Table, Value, Wrapped
 
-SINKS = frozenset("format print log tracker schedule test save write file_method step discarded store set_item".split())
+SINKS = frozenset(
+    "format print log tracker schedule test save write file_method step discarded store set_item meets".split()
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def escapes(run: Interpreter, guards: list[Site]) -> list[Escape]:
 def _exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
     """The expressions that an event hands to the outside."""
     node = event.node
-    if event.kind in ("format", "test"):
+    if event.kind in ("format", "test", "meets"):
         assert isinstance(node, ast.expr)
         yield node
     elif event.kind == "store" and isinstance(node, ast.Call):

@@ -8,12 +8,12 @@ user's code is ever executed.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
-from autodist import tensors
+from autodist import rowwise, tensors
 from autodist.catalog import Catalog
 from autodist.errors import AutodistError
 from autodist.project import Project, absolute
@@ -44,6 +44,7 @@ from autodist.values import (
     Index,
     Items,
     LocalModule,
+    Mixing,
     Object,
     Parameters,
     Path_,
@@ -88,7 +89,8 @@ class Plan:
     ``wraps`` the statements after which a model is wrapped, with the expression that names it, ``reduced`` the
     expressions whose value is made global, ``settled`` the
     loops after which accumulators are, ``divided`` those that become a rank's share of the batch size, ``dropped``
-    the wrappers that go, ``modules`` the calls of unknown libraries that turned out to make a module.
+    the wrappers that go, ``modules`` the calls of unknown libraries that turned out to make a module, ``wholes`` the
+    names of tensors of which a rank takes its rows (None: nobody asks which values are tensors).
     """
 
     sharded: frozenset[tuple[int, Path_]] | None = None
@@ -99,6 +101,7 @@ class Plan:
     divided: frozenset[ast.expr] = frozenset()
     dropped: frozenset[ast.AST] = frozenset()
     modules: frozenset[int] = frozenset()
+    wholes: frozenset[ast.expr] | None = None
     bare: bool = False
     """Models are distributed without a wrapper: `model.module` becomes the model itself."""
 
@@ -156,6 +159,8 @@ class Interpreter:
         self.values: dict[ast.expr, Value] = {}
         self.events: list[Event] = []
         self.sources: dict[ast.AST, Source] = {}
+        self.latest: dict[ast.expr, Value] = {}
+        self.spreads: dict[ast.expr, set[Spread]] = {}
         self.complete = True
         self.executed: set[ast.AST] = set()
         self.promoted: set[int] = set()
@@ -679,9 +684,19 @@ class Interpreter:
             ):
                 found = found | of(thing)
         if value.spread is not SAME:
+            if isinstance(node, ast.expr | ast.For | ast.comprehension) and rowwise.is_whole(value):
+                value = self._one_by_one(value, node)
             spread = ROWS if value.spread is Spread.COLUMNS else value.spread
             found = found | value.but(things=frozenset(), const=UNKNOWN, firm=False, spread=spread)
         return found
+
+    def _one_by_one(self, value: Value, node: ast.expr | ast.For | ast.comprehension) -> Value:
+        """Rows that a loop takes one after the other."""
+        start = node if isinstance(node, ast.expr) else node.iter
+        if value.things or value.spread is not ROWS or start not in self.sources:
+            return value
+        mixing = Mixing(start, self.sources[start], "takes one row after the other")
+        return value.but(origins=value.origins | {mixing})
 
     def _children(self, thing: Object) -> list[Value]:
         inner = [value for value in (*thing.args, *thing.attributes.values()) if self._modules_in(value)]
@@ -755,10 +770,106 @@ class Interpreter:
             value = Value(kept if not value.spread.is_local else frozenset(), models=value.models)
         if node in self.plan.divided:
             value = value.but(spread=COUNT, const=UNKNOWN)
+        if self.plan.wholes is not None:
+            value = self._followed(node, value, scope, self.plan.wholes)
         old = self.values.get(node)
         self.values[node] = value if old is None else old | value
         self.sources[node] = scope.source
         return value
+
+    def _followed(self, node: ast.expr, value: Value, scope: Scope, wholes: frozenset[ast.expr]) -> Value:
+        """What is asked where steps may train on all of the data: what is a tensor, and what becomes of its rows."""
+        parent = scope.source.parents.get(node)
+        called = isinstance(parent, ast.Call) and parent.func is node
+        if node not in self.plan.reduced:
+            value = rowwise.shaped(node, value, self._lately, called)
+            if value.array and value.spread is SAME and rowwise.has_one_row(node, self._lately):
+                value = value.but(origins=value.origins | {Mixing(node, scope.source, rowwise.ONE)})
+            elif isinstance(node, ast.BinOp) and value.spread is SAME and value.origins:
+                sides = [side for side in (self._lately(node.left), self._lately(node.right)) if side.array]
+                if not all(rowwise.mixings(side) for side in sides):  # it is broadcast
+                    value = value.but(origins=value.origins - set(rowwise.mixings(value)))
+            if isinstance(node, (ast.Name, ast.Attribute)):
+                value = self._whole(node, value, scope, wholes)
+            elif not called and any(rowwise.is_whole(each) for each in self._operands(node)):
+                value = self._apart(node, value, scope)
+        self.latest[node] = value
+        self.spreads.setdefault(node, set()).add(value.spread)
+        return value
+
+    def _lately(self, node: ast.expr) -> Value:
+        return self.latest.get(node, NOTHING)
+
+    def _whole(self, node: ast.Name | ast.Attribute, value: Value, scope: Scope, wholes: frozenset[ast.expr]) -> Value:
+        """A tensor with all the data, where a training step may take its rows from it."""
+        plain = value.array and value.spread is SAME and not value.things and not value.models
+        if not plain or not isinstance(node.ctx, ast.Load):
+            return value
+        if any(not isinstance(origin, Mixing) for origin in value.origins):
+            return value
+        if node in wholes:
+            draw = Draw(node, scope.source, (), whole=True)
+            self.event("whole", node, scope, of(draw))
+            return value.but(spread=ROWS, origins=value.origins | {draw}, const=UNKNOWN)
+        if self._loops and not self._forward and self._no_grad == 0 and not _asks_size(node, scope.source):
+            self.event("may_be_whole", node, scope, value)
+        return value
+
+    def _operands(self, node: ast.expr) -> list[Value]:
+        """What an expression has just been computed from."""
+        found = [self._lately(child) for child in _children_of(node)]
+        return [*found, *(inner for value in found for inner in self._contents(value))]
+
+    def _apart(self, node: ast.expr, value: Value, scope: Scope) -> Value:
+        """A value computed from rows of the whole data: where they lie, or that they may have been mixed."""
+        paired = rowwise.may_pair(node, self._lately) if not self._forward else []
+        if paired:
+            self.event("may_pair", node, scope, value)
+        if value.spread is MEAN and self._takes_mean(node):
+            self.event("row_mean", node, scope, value)
+        if self._one_result_of_rows(node, value, scope):
+            reason = "uses rows together with something that is not known to have as many"
+            return value.but(origins=value.origins | {Mixing(node, scope.source, reason)})
+        found = rowwise.followed(node, value, self._lately, self._contents)
+        if isinstance(found, str):
+            mixing = Mixing(node, scope.source, found)
+            value = value.but(origins=value.origins | {mixing})
+            for thing in value.things:
+                if isinstance(thing, Items):
+                    thing.element = thing.element | Value(origins=frozenset([mixing]))
+            return value
+        if found is value.spread:
+            return value
+        return value.but(spread=found)
+
+    def _one_result_of_rows(self, node: ast.expr, value: Value, scope: Scope) -> bool:
+        """Whether rows meet data of which every rank has all: then those of all ranks are wanted."""
+        if self._forward or not isinstance(node, (ast.Call, ast.BinOp, ast.Compare)):
+            return False
+        children = list(_children_of(node))
+        rows = [c for c in children if rowwise.is_whole(self._lately(c)) and self._lately(c).spread is ROWS]
+        foreign = isinstance(node, ast.Call) and self._is_foreign(node)
+        whole = [c for c in children if self._lately(c).array and self._lately(c).spread is SAME]
+        if not rows or not (foreign or whole):
+            return False
+        for child in rows:
+            self.event("meets", child, scope, self._lately(child))
+        return True
+
+    def _takes_mean(self, node: ast.expr) -> bool:
+        """Whether a mean over rows is taken here, and was not handed on."""
+        if (
+            not isinstance(node, (ast.Call, ast.BinOp))
+            or isinstance(node, ast.Call)
+            and rowwise.is_entered(node, self._lately)
+        ):
+            return False
+        return all(self._lately(child).spread is not MEAN for child in _children_of(node))
+
+    def _is_foreign(self, node: ast.Call) -> bool:
+        """Whether a call leaves torch, NumPy and Python, as one that plots does."""
+        name = rowwise.library(node, self._lately)
+        return name is not None and name.partition(".")[0] not in ("torch", "numpy", "builtins", "math", "copy")
 
     def _other(self, node: ast.expr, scope: Scope) -> Value:
         values = [self.eval(child, scope) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
@@ -1339,7 +1450,7 @@ class Interpreter:
             or active >= 2
             or self._repeats[definition] > MAX_REPEATS * (1 + 4 * (self._forward > 0))
         ):
-            return self._mixed([*args, *keywords.values()])
+            return self._unfollowed(self._mixed([*args, *keywords.values()]), node, scope)
         self.executed.add(definition)
         key = self._signature(function, args, keywords)
         if key is not None and key in self._results and self._repeats[definition] > 2:
@@ -1385,6 +1496,13 @@ class Interpreter:
         if key is not None and self._forward:
             self._results[key] = result
         return result
+
+    def _unfollowed(self, value: Value, node: ast.Call | None, scope: Scope) -> Value:
+        """The result of a function that is not entered once more."""
+        if self.plan.wholes is None or node is None or not rowwise.is_whole(value):
+            return value
+        mixing = Mixing(node, scope.source, "calls a function too often to be followed")
+        return value.but(origins=value.origins | {mixing})
 
     def _signature(self, function: Function, args: list[Value], keywords: dict[str, Value]) -> Any:
         """What a forward pass depends on; running it again with the same tells nothing new."""
@@ -1500,10 +1618,29 @@ class Interpreter:
             result = self._mixed(values)
             if inner.args and "module" in inner.roles:
                 self._enter_children(inner, node, args, scope)
+            if self.plan.wholes is not None and inner.name.rpartition(".")[2] in rowwise.RECURRENT:
+                result = self._recurrent(inner, node, values)
         self._forward -= 1
         if outermost and self._no_grad == 0:
             result = self._with_model(result, inner)
         return result
+
+    def _recurrent(self, layer: Object, node: ast.Call, values: list[Value]) -> Value:
+        """The output and the state of a recurrent layer: the batch is the second axis of the state."""
+        mixed = self._mixed([*values, *(inner for value in values[1:] for inner in self._contents(value))])
+        if not rowwise.is_whole(mixed):
+            return mixed
+        found = rowwise.through_layer(layer, values, mixed, self._contents)
+        if isinstance(found, str):
+            source = self.sources.get(node.func, self.module.source)
+            return mixed.but(origins=mixed.origins | {Mixing(node, source, found)})
+        state = mixed.but(spread=Spread.COLUMNS, things=frozenset(), array=True)
+        if layer.name.endswith("LSTM"):
+            state = of(self._remember(node, lambda: Items(node, [state, state], NOTHING), "state"))
+        output = mixed.but(spread=found, things=frozenset(), array=True, axes=3)
+        items = self._remember(node, lambda: Items(node, [], NOTHING), "recurrent")
+        items.parts = [output, state]
+        return of(items)
 
     def _enter_children(self, module: Object, node: ast.Call, args: list[Value], scope: Scope) -> None:
         """Run the project's own layers inside a Sequential, for what they draw or write."""
@@ -1948,6 +2085,8 @@ class Interpreter:
             return of(Stream(self._mixed([self._element(v, node) for v in args[1:]]), NOTHING))
         if short == "len":
             return self._length(first)
+        if short == "slice" and any(value.spread is RANK for value in args):
+            return Value(spread=ROWS)
         if short in ("sum", "fsum", "math.fsum"):
             return self._total(first)
         if short in ("str", "repr", "format"):
@@ -2486,6 +2625,26 @@ def _is_size(node: ast.expr) -> bool:
         and node.func.attr == "size"
         and not node.args
     )
+
+
+def _children_of(node: ast.expr) -> Iterator[ast.expr]:
+    """The expressions that one is computed from."""
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute):
+            yield node.func.value
+        for arg in node.args:
+            yield arg.value if isinstance(arg, ast.Starred) else arg
+        yield from (keyword.value for keyword in node.keywords)
+    elif not isinstance(node, (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Lambda, ast.ListComp, ast.JoinedStr)):
+        yield from (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
+
+
+def _asks_size(node: ast.expr, source: Source) -> bool:
+    """`x.shape`, `len(x)`: what is asked of the whole."""
+    parent = source.parents.get(node)
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in ("shape", "size", "ndim", "dim", "dtype", "device", "numel")
+    return isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "len"
 
 
 def _is_super(node: ast.expr) -> bool:

@@ -121,6 +121,15 @@ class Reduction:
 
 
 @dataclass(frozen=True)
+class RowMean:
+    """A mean over this rank's rows of tensors that hold all of the data, taken at ``draws``."""
+
+    source: Source
+    node: ast.expr
+    draws: tuple[Draw, ...]
+
+
+@dataclass(frozen=True)
 class Shards:
     """Where a script meets the shards of a model: whole tensors are written to and read from files.
 
@@ -272,6 +281,11 @@ class TrainingScript:
     """Calls that make loaders of which none trains: every rank reads all of their samples."""
     draws: tuple[Draw, ...] = ()
     batch_sizes: tuple[Site, ...] = ()
+    wholes: tuple[Draw, ...] = ()
+    """Where a step takes all of the data, of which a rank is to take its rows."""
+    row_means: tuple[RowMean, ...] = ()
+    paired: tuple[tuple[Site, ast.expr, ast.expr], ...] = ()
+    """Where two tensors of rows meet that have one shape, for all that can be seen."""
     averaged: tuple[tuple[Site, str], ...] = ()
     sums: tuple[Site, ...] = ()
     reductions: tuple[Reduction, ...] = ()

@@ -165,11 +165,20 @@ def _reads(run: Interpreter, ours: Keys) -> Iterator[Site]:
         else:
             continue
         assert start is not None
-        root, cut = _root(start, run, ours)
-        if root is None or root in seen or not (cut or _is_reported(node, source)):
-            continue
-        seen.add(root)
-        yield Site(source, root)
+        for part in _operands(start):
+            root, cut = _root(part, run, ours)
+            if root is not None and root not in seen and (cut or _is_reported(node, source)):
+                seen.add(root)
+                yield Site(source, root)
+
+
+def _operands(node: ast.expr) -> Iterator[ast.expr]:
+    """What `a / b` is computed from, or the expression itself."""
+    if isinstance(node, ast.BinOp):
+        yield from _operands(node.left)
+        yield from _operands(node.right)
+    else:
+        yield node
 
 
 def _root(node: ast.expr, run: Interpreter, ours: Keys) -> tuple[ast.expr | None, bool]:

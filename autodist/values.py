@@ -190,6 +190,17 @@ class Draw:
     """Whether it is the samples themselves that are drawn."""
     evaluates: bool = False
     """Whether it is noise in an evaluation, outside of what trains."""
+    whole: bool = False
+    """Whether it is a tensor that holds all the rows a step trains on."""
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """An operation that may make the rows of a batch depend on each other, and what it does."""
+
+    node: ast.expr
+    source: Source
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -209,18 +220,21 @@ Thing = (
 class Value:
     """What an expression may evaluate to.
 
-    ``origins`` are the loaders and draws that its samples come from, ``models`` the modules in its graph,
-    ``made`` the expressions that computed it. A constant is ``firm`` if it is bound by a call or a loop over
+    ``origins`` are the loaders and draws that its samples come from, and what mixed them, ``models`` the modules in
+    its graph, ``made`` the expressions that computed it, ``array`` if it is known to be a tensor or an array, with
+    ``axes`` as many as are known. A constant is ``firm`` if it is bound by a call or a loop over
     literals, so that a branch on it is decided; a module's settings are not.
     """
 
     things: frozenset[Thing] = frozenset()
     spread: Spread = SAME
-    origins: frozenset[Object | Draw] = frozenset()
+    origins: frozenset[Object | Draw | Mixing] = frozenset()
     models: frozenset[Thing] = frozenset()
     const: Any = UNKNOWN
     firm: bool = False
     made: frozenset[tuple[Source, ast.expr]] = frozenset()
+    array: bool = False
+    axes: int | None = None
 
     def __or__(self, other: Value) -> Value:
         if self is other or other is NOTHING:
@@ -233,6 +247,8 @@ class Value:
                 and self.models >= other.models
                 and self.const is other.const
                 and self.firm == other.firm
+                and self.array >= other.array
+                and self.axes == other.axes
             ):
                 return self
         same = type(self.const) is type(other.const) and self.const == other.const
@@ -244,6 +260,8 @@ class Value:
             self.const if same else UNKNOWN,
             self.firm and other.firm,
             self.made | other.made,
+            self.array or other.array,
+            self.axes if self.axes == other.axes else None,
         )
 
     def but(self, **changes: Any) -> Value:

@@ -36,6 +36,21 @@ def gather_rows(rows):
 ''',
 }
 
+UNEVEN = '''\
+def gather_rows(rows):
+    """The rows of all ranks in the order of the whole data; another rank may have one row more."""
+    own = {torch}.as_tensor(rows).detach()
+    parts = [None] * {d}.get_world_size()
+    {d}.all_gather_object(parts, own.cpu())
+    whole = own.new_empty(sum(map(len, parts)), *own.shape[1:])
+    for rank, part in enumerate(parts):
+        whole[rank :: len(parts)] = part
+    return whole if {torch}.is_tensor(rows) else whole.numpy()
+
+
+'''
+"""`gather_rows` where the data need not divide by the number of ranks."""
+
 COLLECTIVES = {
     **REDUCTIONS,
     "concatenated": '''\

@@ -8,7 +8,7 @@ from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 from autodist.spread import Spread
 
-from ._collectives import REDUCTIONS
+from ._collectives import REDUCTIONS, UNEVEN
 from ._preamble import Planned, defined, dist, imported, member, planned
 
 EXAMPLES = [
@@ -160,12 +160,13 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
         source, node = reduction.source, reduction.node
         d, imports = dist(context, source)
         helper: Planned = ()
-        if reduction.spread is Spread.COUNT and reduction.after is None:
+        if reduction.spread is Spread.COUNT and reduction.after is None and not script.wholes:
             template = f"{{}} * {d}.get_world_size()"
         else:
             name = {Spread.MEAN: "reduce_mean", Spread.ROWS: "gather_rows"}.get(reduction.spread, "reduce_sum")
             torch, torch_import = imported(context, source, "torch")
-            code = REDUCTIONS[name].replace("{d}", d).replace("{torch}", torch)
+            code = UNEVEN if script.wholes and name == "gather_rows" else REDUCTIONS[name]
+            code = code.replace("{d}", d).replace("{torch}", torch)
             template, helper = f"{name}({{}})", (*torch_import, *defined(script, source, code))
         edits: list[Edit]
         if reduction.after is not None:

@@ -11,12 +11,12 @@ EXAMPLES = [
         import torch
         from torch import nn
 
-        inputs, targets = torch.randn(64, 4), torch.randn(64, 1)
+        inputs, targets, adjacency = torch.randn(64, 4), torch.randn(64, 1), torch.rand(64, 64)
         model = nn.Linear(4, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
         for step in range(100):
-            loss = nn.functional.mse_loss(model(inputs), targets)
+            loss = nn.functional.mse_loss(adjacency.mm(model(inputs)), targets)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -25,12 +25,12 @@ EXAMPLES = [
         import torch
         from torch import nn
 
-        inputs, targets = torch.randn(64, 4), torch.randn(64, 1)
+        inputs, targets, adjacency = torch.randn(64, 4), torch.randn(64, 1), torch.rand(64, 64)
         model = nn.Linear(4, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
         for step in range(100):
-            loss = nn.functional.mse_loss(model(inputs), targets)
+            loss = nn.functional.mse_loss(adjacency.mm(model(inputs)), targets)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

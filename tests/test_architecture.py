@@ -22,6 +22,7 @@ LAYERS = """
     analyze
     shards | unshardable | optimizers | meta
     sharding
+    wholes
     escapes | models | launchers | borrowed | frameworks
     regions
     interpreter
@@ -30,6 +31,7 @@ LAYERS = """
     rule
     imports
     edits & lossless
+    rowwise
     values
     tensors
     spread

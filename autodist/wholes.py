@@ -1,0 +1,187 @@
+"""Training steps that take all of the data: which tensors hold it, and whether a rank may take its rows of them.
+
+It may where every row is treated by itself up to the loss, and the loss is a mean or a sum over them. Ranks may then
+hold one row more or less than others, so a mean counts for as many rows as it was taken over.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from autodist.interpreter import Event, Interpreter, Plan
+from autodist.models import optimized_by
+from autodist.rowwise import mixings
+from autodist.script import RowMean, Site
+from autodist.source import Source
+from autodist.spread import MEAN, SAME, SUM
+from autodist.values import NOTHING, Draw, Function
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+@dataclass(frozen=True)
+class Wholes:
+    """The tensors with all the data, or where and why a rank cannot take its rows of them."""
+
+    nodes: frozenset[ast.expr] = frozenset()
+    site: Site | None = None
+    reason: str = ""
+
+
+def find(run: Callable[[Plan], Interpreter], plan: Plan) -> Wholes | None:
+    """What the training steps read in full; None where nothing is known to be a tensor of data."""
+    first = run(_with(plan, frozenset()))
+    candidates = _candidates(first)
+    homes = {(e.source, _around(e.source, e.node)) for e in first.of("backward")}
+    near = frozenset(node for node, source in candidates.items() if (source, _around(source, node)) in homes)
+    refused: Wholes | None = None
+    for nodes in dict.fromkeys([near, frozenset(candidates)]):
+        reached = _reaching(run(_with(plan, nodes))) if nodes else frozenset()
+        if not reached:
+            continue
+        objection = next(_objections(run(_with(plan, reached))), None)
+        if objection is None:
+            return Wholes(reached)
+        refused = refused or Wholes(site=objection[0], reason=objection[1])
+    return refused
+
+
+def _candidates(run: Interpreter) -> dict[ast.expr, Source]:
+    """The names of tensors in training steps that no function of the project is just given."""
+    steps = {loop.node for event in run.of("backward") for loop in event.loops[-1:]}
+    return {
+        event.node: event.source
+        for event in run.of("may_be_whole")
+        if any(loop.node in steps for loop in event.loops)
+        and isinstance(event.node, ast.expr)
+        and _is_plain(event.node)
+        and not _is_handed_on(event.node, event.source, run)
+    }
+
+
+def _with(plan: Plan, nodes: frozenset[ast.expr]) -> Plan:
+    return Plan(modules=plan.modules, wholes=nodes)
+
+
+def _is_plain(node: ast.expr) -> bool:
+    """`x`, `self.x`: what can be written once more."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def _is_handed_on(node: ast.expr, source: Source, run: Interpreter) -> bool:
+    """Whether a function of the project is given the tensor, and takes the rows itself."""
+    parent = source.parents.get(node)
+    parent = source.parents.get(parent) if isinstance(parent, ast.keyword) else parent
+    things = run.values.get(parent.func, NOTHING).things if isinstance(parent, ast.Call) else ()
+    return any(isinstance(thing, Function) for thing in things)
+
+
+def _reaching(run: Interpreter) -> frozenset[ast.expr]:
+    origins = frozenset().union(*(event.value.origins for event in run.of("backward")))
+    return frozenset(each.node for each in origins if isinstance(each, Draw) and each.whole)
+
+
+def _objections(run: Interpreter) -> Iterator[tuple[Site, str]]:
+    """Why the rows of the whole data cannot be dealt out."""
+    for event in run.of("step"):
+        for optimizer in event.value.objects("optimizer"):
+            if not optimized_by(optimizer):
+                yield Site(
+                    event.source, event.node
+                ), "the optimizer changes a tensor, not a model that learns from data"
+    for event in run.of("backward"):
+        for mixing in mixings(event.value):
+            yield Site(mixing.source, mixing.node), f"{_short(mixing.source, mixing.node)} {mixing.reason}"
+        for origin in event.value.origins:
+            if isinstance(origin, Draw) and not origin.whole:
+                yield Site(origin.source, origin.node), "random numbers are drawn beside it in each step"
+        if event.value.spread not in (MEAN, SUM, SAME):
+            yield Site(event.source, event.node), "the loss is not known to be a mean or a sum over the rows"
+    for site, left, right in paired(run):
+        if not (_is_written(left) and _is_written(right)):
+            reason = "may compare tensors of different shapes, which pairs every row with every other one"
+            yield site, f"{_short(site.source, site.node)} {reason}"  # type: ignore[arg-type]
+    means = list(row_means(run))
+    for event in run.of("row_mean"):
+        site = Site(event.source, event.node)
+        assert isinstance(event.node, ast.expr)
+        if event.inside_forward:
+            yield site, f"{_short(event.source, event.node)} takes the mean over the rows inside the model"
+        if SAME in run.spreads.get(event.node, ()):
+            yield site, f"{_short(event.source, event.node)} is also computed from data that all ranks have"
+    for mean in means:
+        home = mean.source, _around(mean.source, mean.node)
+        if any((draw.source, _around(draw.source, draw.node)) != home for draw in mean.draws):
+            yield Site(
+                mean.source, mean.node
+            ), "the loss is computed in another function than the one that has the data"
+    for draw in draws(run):
+        for node, source in run.sources.items():
+            if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Store):
+                continue
+            if (
+                source is draw.source
+                and _alike(node, draw.node)
+                and _around(source, node) is _around(source, draw.node)
+            ):
+                if run.values.get(node, NOTHING).spread.is_local:
+                    yield Site(source, node), f"{source.code(node)} is overwritten by what is computed from it"
+
+
+def _alike(one: ast.expr, other: ast.expr) -> bool:
+    return ast.unparse(one) == ast.unparse(other)
+
+
+def _short(source: Source, node: ast.expr) -> str:
+    line = " ".join(source.code(node).split())
+    return line if len(line) <= 60 else line[:57] + "..."
+
+
+def draws(run: Interpreter) -> list[Draw]:
+    """The places where a rank takes its rows, in the order of execution."""
+    found: dict[ast.AST, Draw] = {}
+    for event in run.of("whole"):
+        for thing in event.value.things:
+            if isinstance(thing, Draw):
+                found.setdefault(thing.node, thing)
+    return list(found.values())
+
+
+def paired(run: Interpreter) -> Iterator[tuple[Site, ast.expr, ast.expr]]:
+    """Where a step compares two tensors of rows whose shapes cannot be seen to agree."""
+    reached = frozenset().union(*(event.value.origins for event in run.of("backward")))
+    seen: set[ast.AST] = set()
+    for event in run.of("may_pair"):
+        if event.node in seen or not event.grad or not event.value.origins & reached:
+            continue
+        seen.add(event.node)
+        assert isinstance(event.node, (ast.BinOp, ast.Call))
+        parts = [event.node.left, event.node.right] if isinstance(event.node, ast.BinOp) else event.node.args[:2]
+        yield Site(event.source, event.node), parts[0], parts[1]
+
+
+def _is_written(node: ast.expr) -> bool:
+    """A name, which can be asked for its shape before it is used."""
+    return _is_plain(node)
+
+
+def row_means(run: Interpreter) -> Iterator[RowMean]:
+    """Every mean over rows of the whole data."""
+    found: dict[ast.AST, list[Event]] = {}
+    for event in run.of("row_mean"):
+        found.setdefault(event.node, []).append(event)
+    order = {draw.node: index for index, draw in enumerate(draws(run))}
+    for node, events in found.items():
+        origins = {o.node: o for e in events for o in e.value.origins if isinstance(o, Draw) and o.whole}
+        ordered = sorted(origins.values(), key=lambda draw: order.get(draw.node, 0))
+        assert isinstance(node, ast.expr)
+        yield RowMean(events[0].source, node, tuple(ordered))
+
+
+def _around(source: Source, node: ast.AST) -> ast.AST | None:
+    """The function that a node stands in."""
+    return next((ancestor for ancestor in source.ancestors(node) if isinstance(ancestor, FUNCTIONS)), None)

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autodist.edits import Edit, InsertBefore, WrapExpr
+from autodist.rule import Context, Example, Finding, Fix, rule
+from autodist.script import RowMean, TrainingScript
+from autodist.source import Source
+from autodist.values import Draw
+
+from ._preamble import defined, dist, planned
+
+EXAMPLES = [
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+
+        x, y = torch.randn(15, 4), torch.randn(15, 1)
+        model = nn.Linear(4, 1)
+        criterion = nn.MSELoss()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(100):
+            loss = criterion(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+        after='''\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+
+
+        def row_weight(total):
+            """What a mean over this rank's rows counts for, of ``total``; another rank may have one row more."""
+            own = len(range(dist.get_rank(), total, dist.get_world_size()))
+            return own * dist.get_world_size() / total
+
+
+        x, y = torch.randn(15, 4), torch.randn(15, 1)
+        model = nn.Linear(4, 1)
+        criterion = nn.MSELoss()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        assert len(x) == len(y) >= dist.get_world_size(), "every rank needs rows of its own"
+        rows = slice(dist.get_rank(), None, dist.get_world_size())  # this rank's share
+        for epoch in range(100):
+            loss = criterion(model(x[rows]), y[rows]) * row_weight(len(x))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        ''',
+    ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+
+        x, y = torch.randn(64, 4), torch.randn(64, 1)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+        for step in range(100):
+            loss = ((model(x) - y) ** 2).sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+        after="""\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+
+        x, y = torch.randn(64, 4), torch.randn(64, 1)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+        assert len(x) == len(y) >= dist.get_world_size(), "every rank needs rows of its own"
+        rows = slice(dist.get_rank(), None, dist.get_world_size())  # this rank's share
+        for step in range(100):
+            loss = ((model(x[rows]) - y[rows]) ** 2).sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+    ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+
+        x, y, adjacency = torch.randn(64, 4), torch.randn(64, 1), torch.rand(64, 64)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for step in range(100):
+            loss = nn.functional.mse_loss(adjacency.mm(model(x)), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+        after=None,
+    ),
+]
+
+WEIGHT = '''\
+def row_weight(total):
+    """What a mean over this rank's rows counts for, of ``total``; another rank may have one row more."""
+    own = len(range({d}.get_rank(), total, {d}.get_world_size()))
+    return own * {d}.get_world_size() / total
+
+
+'''
+
+Home = tuple[Source, ast.AST | None]
+
+
+@rule("AD207")
+def share_whole_data(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """Give each rank its rows of the data, where every step trains on all of it.
+
+    Each row of a tensor is treated by itself up to the loss, so a rank may keep every N-th of them. Where the data
+    does not divide, some ranks have one row more than others: a mean over a rank's rows then counts for as many rows
+    as it has, and the mean over ranks is that over all rows. What is done with the whole data outside of the training
+    step stays as it is.
+    """
+    if not script.trains or script.distributed:
+        return
+    homes: dict[Home, list[Draw]] = {}
+    for draw in script.wholes:
+        homes.setdefault((draw.source, _function(draw.source, draw.node)), []).append(draw)
+    for (source, _), draws in homes.items():
+        d, imports = dist(context, source)
+        name = _free("rows", source)
+        start = _start(source, draws)
+        line = f"{name} = slice({d}.get_rank(), None, {d}.get_world_size())  # this rank's share\n"
+        shared = Fix((*imports, *planned(source, InsertBefore(start, line, order=2))))
+        for group in _groups(draws, script.row_means):
+            codes = list(dict.fromkeys(source.code(draw.node) for draw in group))
+            lengths = " == ".join(f"len({code})" for code in codes)
+            check = f'assert {lengths} >= {d}.get_world_size(), "every rank needs rows of its own"\n'
+            place = start if _bound_before(start, codes, source) else source.statement(group[-1].node)
+            checked = planned(source, InsertBefore(place, check, order=1))
+            for draw in group:
+                fix = Fix((*shared.edits, *checked, *planned(source, WrapExpr(draw.node, f"{{}}[{name}]"))))
+                yield Finding(source, draw.node, "each rank takes its rows of the data", fix)
+    wholes = {draw.node for draw in script.wholes}
+    for site, left, right in script.paired:
+        name = _free("rows", site.source)
+        codes = [site.source.code(node) + (f"[{name}]" if node in wholes else "") for node in (left, right)]
+        check = f'assert {codes[0]}.shape == {codes[1]}.shape, "a row belongs to one row"\n'
+        fix = Fix(planned(site.source, InsertBefore(site.source.statement(site.node), check, order=3)))
+        yield Finding(site.source, site.node, "broadcasting would pair every row with all of this rank's", fix)
+    for mean in script.row_means:
+        d, imports = dist(context, mean.source)
+        code = WEIGHT.replace("{d}", d)
+        template = f"{{}} * row_weight(len({mean.source.code(mean.draws[0].node)}))"
+        edits: list[Edit] = [WrapExpr(mean.node, template)]
+        fix = Fix((*imports, *defined(script, mean.source, code), *planned(mean.source, *edits)))
+        yield Finding(mean.source, mean.node, "the mean counts for as many rows as it is taken over", fix)
+
+
+def _function(source: Source, node: ast.AST) -> ast.AST | None:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return next((ancestor for ancestor in source.ancestors(node) if isinstance(ancestor, kinds)), None)
+
+
+def _start(source: Source, draws: list[Draw]) -> ast.stmt:
+    """The outermost loop around the first of the uses, or its statement."""
+    first = min((draw.node for draw in draws), key=lambda node: (node.lineno, node.col_offset))
+    found = source.statement(first)
+    for ancestor in source.ancestors(first):
+        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            break
+        if isinstance(ancestor, (ast.For, ast.While)):
+            found = ancestor
+    return found
+
+
+def _groups(draws: list[Draw], means: tuple[RowMean, ...]) -> list[list[Draw]]:
+    """The uses that belong together, since they make one loss; a row of one goes with a row of the others."""
+    groups = [{draw.node} for draw in draws]
+    for mean in means:
+        joined = {draw.node for draw in mean.draws}
+        touched = [group for group in groups if group & joined]
+        groups = [group for group in groups if not group & joined] + [set().union(*touched)] * bool(touched)
+    if not means:
+        groups = [{draw.node for draw in draws}]
+    found = [[draw for draw in draws if draw.node in group] for group in groups]
+    return sorted(found, key=lambda group: (group[0].node.lineno, group[0].node.col_offset))
+
+
+def _bound_before(start: ast.stmt, codes: list[str], source: Source) -> bool:
+    """Whether nothing in the loop binds one of the names."""
+    bound = {
+        source.code(node)
+        for node in ast.walk(start)
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store)
+    }
+    return not bound & {*codes, *(code.partition(".")[0] for code in codes)}
+
+
+def _free(name: str, source: Source) -> str:
+    """A name that the file does not use."""
+    used = {node.id for node in ast.walk(source.tree) if isinstance(node, ast.Name)}
+    used |= {node.arg for node in ast.walk(source.tree) if isinstance(node, ast.arg)}
+    return next(each for each in (name, f"own_{name}", f"rank_{name}", f"{name}_of_rank") if each not in used)

@@ -1,0 +1,123 @@
+"""Steps that train on all of the data: which may be dealt out row by row, and what mixes the rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autodist.config import Config, Strategy
+from autodist.convert import convert
+from autodist.project import Project
+
+SCRIPT = """
+import numpy as np
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+x, y, labels = torch.randn(30, 4), torch.randn(30, 1), torch.arange(30) % 3
+adjacency, chosen = torch.rand(30, 30), torch.arange(0, 30, 2)
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.keys, self.values = nn.Linear(4, 4), nn.Linear(4, 1)
+
+    def forward(self, x):
+        scores = torch.softmax(self.keys(x) @ x.transpose(-2, -1), -1)
+        return scores @ self.values(x)
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.out = nn.GRU(4, 4), nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.out(self.rnn(x)[0])
+
+
+class Rowwise(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.out = nn.Linear(4, 8), nn.Linear(8, 1)
+
+    def forward(self, x):
+        h = torch.relu(self.first(x)).view(x.size(0), 2, 4)
+        h = torch.cat([h.mean(dim=1), h.max(dim=1)[0]], dim=1)
+        return self.out(F.dropout(h, 0.1, self.training))
+
+
+net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+attention, recurrent, rowwise = Attention(), Recurrent(), Rowwise()
+classifier = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(MODEL.parameters(), lr=0.1)
+criterion = nn.MSELoss()
+for step in range(5):
+    optimizer.zero_grad()
+    LINE
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+"""
+
+SHARED = [
+    "loss = criterion(net(x), y)",
+    "loss = ((net(x) - y) ** 2).mean()",
+    "loss = ((net(x) - y) ** 2).sum() / len(x)",
+    "loss = F.cross_entropy(classifier(x), labels)",
+    "loss = -F.log_softmax(classifier(x), dim=1).gather(1, labels.unsqueeze(1)).mean()",
+    "loss = criterion(rowwise(x), y) + 0.1 * rowwise.out.weight.norm()",
+    "loss = (net(x) - y).abs().mean()",
+    "out, target = net(x).squeeze(1), y.squeeze(1); loss = criterion(out, target)",
+    "loss = criterion(net(x[None]), y[None])",
+    "loss = criterion(net(x[:, [0, 1, 2, 3]]), y[:, :1])",
+]
+REFUSED = [
+    "loss = criterion(net(x).squeeze(1), y.squeeze(1))",
+    "loss = criterion(adjacency @ net(x), y)",
+    "loss = criterion(torch.mm(adjacency, net(x)), y)",
+    "loss = criterion(net(x)[chosen], y[chosen])",
+    "loss = criterion(attention(x), y)",
+    "loss = criterion(recurrent(x), y)",
+    "loss = criterion(net(x), y.squeeze(1))",
+    "loss = ((net(x) - y.view(-1)) ** 2).mean()",
+    "out = net(x); loss = ((out - out.mean()) ** 2).mean()",
+    "out = net(x); loss = criterion(out / out.size(0), y)",
+    "out = net(x); loss = criterion(out.softmax(0), y)",
+    "loss = torch.sqrt(criterion(net(x), y))",
+    "loss = criterion(net(x).cumsum(0), y)",
+    "loss = criterion(net(x).flip(0), y)",
+    "loss = net(x).std()",
+    "out = net(x); loss = torch.pdist(out).mean()",
+    "out = net(x); loss = (out.t() @ out).mean()",
+    "loss = criterion(torch.sort(net(x), 0)[0], y)",
+    "loss = criterion(torch.roll(net(x), 1), y)",
+    "loss = criterion(net(x)[1:], y[:-1])",
+    "loss = sum(criterion(net(row), target) for row, target in zip(x, y))",
+    "loss = (net(x).mean(0) ** 2).mean()",
+    "out = net(x); loss = (out * y).sum() / out.sum()",
+    "loss = criterion(net(x), torch.randn(30, 1))",
+    "loss = criterion(net(torch.cat([x, x])), torch.cat([y, y]))",
+    "loss = criterion(np.vectorize(net)(x), y)",
+]
+
+
+def diagnose(line: str, folder: Path) -> set[str]:
+    model = next(name for name in ("attention", "recurrent", "rowwise", "classifier", "net") if name in line)
+    (folder / "train.py").write_text(SCRIPT.replace("LINE", line).replace("MODEL", model))
+    result = convert(Project.load(folder / "train.py"), Config(Strategy.DDP))
+    return {diagnostic.code for diagnostic in result.diagnostics}
+
+
+@pytest.mark.parametrize("line", SHARED)
+def test_rows_are_dealt_out(line: str, tmp_path: Path) -> None:
+    codes = diagnose(line, tmp_path)
+    assert "AD207" in codes and "AD902" not in codes
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_mixed_rows_are_refused(line: str, tmp_path: Path) -> None:
+    assert diagnose(line, tmp_path) == {"AD902"}
