@@ -494,6 +494,7 @@ def _loaders(
                 switch,
                 iterable,
                 _has_distributed_sampler(loader),
+                frozenset(t.key for t, _ in ours),
             )
         )
         if mixed and switch is None:

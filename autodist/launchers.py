@@ -179,13 +179,13 @@ def _declares(call: ast.Call, name: str) -> bool:
 def _device_numbers(run: Interpreter) -> Iterator[Site]:
     """Uses of a process's number as the number of its device: they differ as soon as there are several nodes."""
     for node, value in run.values.items():
-        if value.spread is RANK and isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+        if value.spread is RANK and isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
             source = run.sources[node]
             if _names_device(node, source):
                 yield Site(source, node)
 
 
-def _names_device(node: ast.Name, source: Source) -> bool:
+def _names_device(node: ast.expr, source: Source) -> bool:
     parent = source.parents[node]
     if isinstance(parent, ast.FormattedValue):
         text = source.parents[parent]

@@ -10,7 +10,7 @@ from autodist.project import Project
 from autodist.rule import Severity
 from autodist.source import Source
 from autodist.spread import Spread
-from autodist.values import Draw, Object, Value
+from autodist.values import Draw, Object, Path_, Value
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,8 @@ class Loader:
     switch: str | None
     iterable: bool
     reshuffles: bool
+    keys: frozenset[tuple[int, Path_]] = frozenset()
+    """Of all loaders that the call makes on the ways to an optimizer."""
 
 
 @dataclass(frozen=True)

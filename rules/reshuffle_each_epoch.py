@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from autodist.edits import InsertBefore
 from autodist.rule import Context, Example, Finding, Fix, rule
-from autodist.script import Loader, TrainingScript
+from autodist.script import Epoch, Loader, TrainingScript
 from autodist.source import Source
 from autodist.values import Object
 
@@ -135,13 +135,13 @@ def reshuffle_each_epoch(script: TrainingScript, context: Context) -> Iterator[F
         if not _has_distributed_sampler(loader):
             continue
         for epoch in loader.epochs:
-            if _calls_set_epoch(epoch.source):
+            if any(_calls_set_epoch(source) for source in script.project.sources):
                 continue
             sampler = f"{epoch.loader}.sampler"
             number = epoch.number or f"{sampler}.epoch + 1"
             code = f"{sampler}.set_epoch({number})\n"
             imports: Planned = ()
-            if _also_evaluates(script, epoch.loader, epoch.source, epoch.statement):
+            if _may_shuffle_otherwise(loader) or _also_evaluates(script, epoch):
                 name, imports = member(context, epoch.source, "torch.utils.data.distributed", "DistributedSampler")
                 code = f"if isinstance({sampler}, {name}):\n    {code}"
             fix = Fix((*imports, *planned(epoch.source, InsertBefore(epoch.statement, code))))
@@ -163,11 +163,19 @@ def _calls_set_epoch(source: Source) -> bool:
     return any(isinstance(n, ast.Attribute) and n.attr == "set_epoch" for n in ast.walk(source.tree))
 
 
-def _also_evaluates(script: TrainingScript, name: str, source: Source, statement: ast.stmt) -> bool:
+def _may_shuffle_otherwise(loader: Loader) -> bool:
+    """`sampler = DistributedSampler(data) if distributed else RandomSampler(data)`"""
+    sampler = loader.object.argument("sampler", 3) if loader.sharded else None
+    return sampler is not None and any(
+        isinstance(thing, Object) and "distributed_sampler" not in thing.roles for thing in sampler.things
+    )
+
+
+def _also_evaluates(script: TrainingScript, epoch: Epoch) -> bool:
     """Whether other loaders pass here too."""
-    ours = {loader.object.key for loader in script.loaders}
-    for node in ast.walk(statement):
-        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and source.code(node) == name:
+    ours = frozenset(key for loader in script.loaders for key in loader.keys)
+    for node in ast.walk(epoch.statement):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and epoch.source.code(node) == epoch.loader:
             value = script.values.get(node)
             if value is not None:
                 return any(isinstance(t, Object) and "loader" in t.roles and t.key not in ours for t in value.things)

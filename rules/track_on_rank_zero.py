@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from autodist.edits import SetArgument, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
+from autodist.spread import Spread
+from autodist.values import NOTHING
 
 from ._preamble import argument, dist, planned
 
@@ -172,7 +174,7 @@ def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         d, imports = dist(context, site.source)
         given = argument(site.node, "disable")
         code = f"{d}.get_rank() != 0" if given is None else f"({site.source.code(given)}) or {d}.get_rank() != 0"
-        if given is not None and "get_rank" in site.source.code(given):
+        if given is not None and script.values.get(given, NOTHING).spread is Spread.RANK:
             continue
         fix = Fix((*imports, *planned(site.source, SetArgument(site.node, "disable", code))))
         yield Finding(site.source, site.node, "every rank would draw this progress bar", fix)
