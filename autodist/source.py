@@ -115,6 +115,10 @@ class Source:
                 return value
         raise LookupError("statement outside any block")
 
+    def line(self, number: int) -> str:
+        """A line of the text, counted from 1, without its end."""
+        return self._lines[number - 1].decode().rstrip("\r\n")
+
     @cached_property
     def _lines(self) -> list[bytes]:
         return [line.encode() for line in re.split(r"(?<=\n)|(?<=\r)(?!\n)", self.text)]

@@ -756,3 +756,14 @@ def test_nothing_is_imported_where_nothing_changes() -> None:
         "Importer(source).module('a', 'b'); assert 'libcst' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_call_that_outgrows_its_line_is_broken() -> None:
+    call = "DataLoader(data, batch_size=size, pin_memory=True)"
+    text = f"def f():\n\tloader = {call}  # all of it\n"
+    long = "DistributedSampler(data, shuffle=True, drop_last=True, seed=settings.seed_of_the_experiment)"
+    assert edited(text, at(call, SetArgument, "sampler", long)) == (
+        "def f():\n\tloader = DataLoader(\n\t\tdata,\n\t\tbatch_size=size,\n\t\tpin_memory=True,\n"
+        f"\t\tsampler={long},\n\t)  # all of it\n"
+    )
+    assert edited(text, at(call, SetArgument, "sampler", "None")) == text.replace("True)", "True, sampler=None)")

@@ -56,6 +56,24 @@ def change_arguments(call: cst.Call, edits: Sequence[ArgumentEdit], parse: Parse
     return call
 
 
+def one_per_line(call: cst.Call, indent: str, unit: str) -> cst.Call:
+    """``call`` with each argument on a line of its own, a ``unit`` deeper; its line has ``indent`` beyond its block."""
+
+    def line_break(deeper: bool) -> cst.ParenthesizedWhitespace:
+        inner = indent + unit if deeper else indent
+        return cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace(inner))
+
+    args = [
+        changed(
+            arg,
+            comma=cst.Comma(whitespace_after=line_break(deeper=arg is not call.args[-1])),
+            whitespace_after_arg=_NOTHING,
+        )
+        for arg in call.args
+    ]
+    return changed(call, args=args, whitespace_before_args=line_break(deeper=True))
+
+
 def _by_name(edits: Sequence[ArgumentEdit]) -> Iterable[ArgumentEdit]:
     """One edit for each name: the one that knows a position, if several say the same."""
     merged: dict[str, ArgumentEdit] = {}

@@ -30,7 +30,7 @@ from autodist.edits import (
 )
 from autodist.errors import AutodistError
 from autodist.lossless import prelude
-from autodist.lossless.arguments import change_arguments
+from autodist.lossless.arguments import change_arguments, one_per_line
 from autodist.lossless.blocks import Block, BlockEdits, ImportEdits, Layout, StatementEdits
 from autodist.lossless.conflicts import settle
 from autodist.lossless.expressions import CannotQuote, fill, fill_all, fit, quotable, with_hole, with_holes
@@ -38,6 +38,9 @@ from autodist.lossless.locate import Locator
 from autodist.lossless.parsing import parse, with_lost_spaces
 from autodist.lossless.trees import Rebuilder, changed, code_of
 from autodist.source import Source
+
+LINE = 120
+"""Longer lines are not made where a call can be broken."""
 
 
 def rewrite(source: Source, edits: Sequence[Edit]) -> str:
@@ -72,6 +75,7 @@ class _Rewriter(Rebuilder):
     def __init__(self, source: Source, module: cst.Module, edits: Sequence[Edit]) -> None:
         super().__init__()
         self._source = source
+        self._module = module
         self._locator = Locator(source, module)
         self._layout = Layout(module)
         self._touched: set[cst.CSTNode] = set()
@@ -203,6 +207,7 @@ class _Rewriter(Rebuilder):
         arguments = [edit for edit in edits if isinstance(edit, SetArgument | RemoveArgument)]
         if arguments and isinstance(updated, cst.Call):
             updated = change_arguments(updated, arguments, lambda edit: self._inserted(edit, edit.value))
+            updated = self._broken(original, updated, arguments[0].anchor)
         for edit in edits:
             if isinstance(edit, ReplaceExpr):
                 updated = self._inserted(edit, edit.code)
@@ -214,6 +219,19 @@ class _Rewriter(Rebuilder):
             if isinstance(edit, WrapExpr):
                 updated = fill(self._inserted(edit, with_hole(edit.template)), updated)
         return updated if len(arguments) == len(edits) else fit(updated, original, self.parents)
+
+    def _broken(self, original: cst.CSTNode, updated: cst.Call, anchor: ast.AST) -> cst.Call:
+        """A call that has grown beyond the end of a line, with an argument on each."""
+        before, after = code_of(original), code_of(updated)
+        assert isinstance(anchor, ast.expr)
+        line = self._source.line(anchor.lineno)
+        statement = self._source.statement(anchor)
+        own = line[: len(line) - len(line.lstrip())]
+        if "\n" in after or len(updated.args) < 2 or len(line) + len(after) - len(before) <= max(LINE, len(line)):
+            return updated
+        if len(own) < statement.col_offset or any(isinstance(node, cst.FormattedString) for node in self.parents):
+            return updated
+        return one_per_line(updated, own[statement.col_offset :], self._module.default_indent)
 
     def _inserted(self, edit: Edit, code: str) -> cst.BaseExpression:
         """New code, as it may be written where the rewriter is."""
