@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -20,10 +21,14 @@ class Catalog:
     """Roles by qualified name. A name listed exactly is not looked up among the wildcards."""
 
     def __init__(
-        self, tables: Sequence[Mapping[str, Sequence[str]]], equivalents: Mapping[str, str] | None = None
+        self,
+        tables: Sequence[Mapping[str, Sequence[str]]],
+        equivalents: Mapping[str, str] | None = None,
+        blocks: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.equivalents: Mapping[str, str] = equivalents or {}
         """What plain PyTorch says instead of a name of another distribution library."""
+        self._blocks = blocks or {}
         self._roles: dict[str, frozenset[str]] = {}
         for table in tables:
             for role, names in table.items():
@@ -34,6 +39,14 @@ class Catalog:
         """What ``name`` does; empty if nothing is known of it."""
         found = self._roles.get(name)
         return found if found is not None else self._roles.get(name.rpartition(".")[0] + ".*", NOTHING)
+
+    def blocks(self, name: str, first: object = None) -> tuple[str, ...]:
+        """The repeated blocks of the model that ``name`` makes, given its first argument where that is known."""
+        for pattern, units in self._blocks.items():
+            model, _, argument = pattern.partition("(")
+            if fnmatchcase(name, model) and (not argument or isinstance(first, str) and fnmatchcase(first, argument)):
+                return tuple(units)
+        return ()
 
     def has(self, name: str, role: str) -> bool:
         """Whether ``name`` plays ``role``."""
@@ -50,4 +63,5 @@ def _shipped() -> tuple[Mapping[str, Any], ...]:
 def load(extra: Mapping[str, Sequence[str]] | None = None) -> Catalog:
     """The shipped facts, with the user's own added."""
     equivalents = {name: code for table in _shipped() for name, code in table.get("equivalents", {}).items()}
-    return Catalog([*(table["roles"] for table in _shipped()), extra or {}], equivalents)
+    blocks = {name: units for table in _shipped() for name, units in table.get("blocks", {}).items()}
+    return Catalog([*(table.get("roles", {}) for table in _shipped()), extra or {}], equivalents, blocks)

@@ -22,11 +22,6 @@ CONFIGURING = frozenset(
     "parameters named_parameters train eval modules children state_dict load_state_dict requires_grad_ in_features "
     "out_features numel weight".split()
 )
-LAYERS = {
-    "torch.nn.TransformerEncoder": ("*layers",),
-    "torch.nn.TransformerDecoder": ("*layers",),
-    "torch.nn.Transformer": ("*encoder.layers", "*decoder.layers"),
-}
 
 
 # -------------------------------------------------------------------- models
@@ -206,8 +201,9 @@ def units(module: Object, run: Interpreter) -> Iterator[str]:
 def _lists(module: Object, path: str, run: Interpreter, depth: int) -> Iterator[str]:
     """Lists of like blocks, the outermost ones."""
     name = module.name if module.cls is None else ""
-    if name in LAYERS:
-        yield from (f"*{path}.{each[1:]}".replace("*.", "*") for each in LAYERS[name])
+    known = run.catalog.blocks(name, (module.argument("model_name", 0) or NOTHING).const) if name else ()
+    if known:
+        yield from (_below(path, each) for each in known)
         return
     if name in CONTAINERS:
         if _is_blocks(_elements(module), run):
@@ -218,6 +214,12 @@ def _lists(module: Object, path: str, run: Interpreter, depth: int) -> Iterator[
     for attribute, value in module.attributes.items():
         for thing in _modules(value):
             yield from _lists(thing, f"{path}.{attribute}" if path else attribute, run, depth - 1)
+
+
+def _below(path: str, unit: str) -> str:
+    """A unit of a part as one of the model."""
+    star = "*" if unit.startswith("*") else ""
+    return f"{star}{path}.{unit.lstrip('*')}" if path else unit
 
 
 def _alike(module: Object, run: Interpreter) -> Iterator[str]:

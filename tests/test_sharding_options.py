@@ -41,6 +41,20 @@ def test_options_change_how_the_model_is_sharded(options: dict[str, Any], line: 
     assert line in converted(tmp_path, **options).entry.after
 
 
+@pytest.mark.parametrize(
+    ("made", "blocks"),
+    [
+        ("torchvision.models.resnet50()", "(*model.layer1, *model.layer2, *model.layer3, *model.layer4)"),
+        ("timm.create_model('vit_tiny_patch16_224', num_classes=2)", "model.blocks"),
+        ("transformers.AutoModelForCausalLM.from_pretrained('gpt2')", "model.transformer.h"),
+    ],
+)
+def test_blocks_of_library_models_are_known(made: str, blocks: str, tmp_path: Path) -> None:
+    text = BLOCKS.replace("model = Net()", f"model = {made}").replace("import torch\n", "import timm, torch\n", 1)
+    text = text.replace("from torch import nn\n", "from torch import nn\nimport torchvision, transformers\n", 1)
+    assert f"for unit in {blocks}:" in converted(tmp_path, text).entry.after.replace("for block in", "for unit in")
+
+
 def test_hsdp_shards_within_a_node(tmp_path: Path) -> None:
     after = converted(tmp_path, strategy=Strategy.HSDP).entry.after
     assert "    fully_shard(block, mesh=mesh)\nfully_shard(model, reshard_after_forward=True, mesh=mesh)\n" in after
