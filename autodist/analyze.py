@@ -65,7 +65,7 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     if refused:
         return TrainingScript(project, first.values, concerns=tuple(refused))
     trained = {origin.key for origin in _origins(first) if isinstance(origin, Object)}
-    draws = frozenset() if trained else frozenset(id(draw.node) for draw in _batch_draws(first))
+    draws = frozenset() if trained or _seeds_by_rank(first) else frozenset(id(d.node) for d in _batch_draws(first))
     plan = Plan(sharded=_shard_sites(first, trained), draws=draws, modules=modules, bare=fsdp)
     plan = replace(plan, wholes=whole.nodes if whole is not None else None)
     dropped = frozenset(s.node for m in models for s in (*m.dropped, *(m.data_parallel if fsdp else ())))
@@ -171,6 +171,11 @@ def _uncovered(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
             return
 
 
+def _seeds_by_rank(run: Interpreter) -> bool:
+    """Whether a distributed script seeds its ranks apart, so that each draws batches of its own."""
+    return _is_distributed(run) and any(event.value.spread is Spread.RANK for event in run.of("seed"))
+
+
 def _is_distributed(run: Interpreter) -> bool:
     return bool(run.of("init_process_group"))
 
@@ -244,6 +249,17 @@ def _refusals(run: Interpreter, strategy: Strategy, whole: wholes.Wholes | None)
             event.source,
             event.node,
             ("learns from an environment, not from batches of a data set: there is no batch to " "share out"),
+        )
+        return
+    for event in run.of("parameter_set"):
+        yield refuse(
+            "AD904",
+            event.source,
+            event.node,
+            (
+                "sets parameters to a statistic of the samples within a forward pass: each rank would set its own, and "
+                "nothing makes them equal again"
+            ),
         )
         return
     for event in backwards:
@@ -554,16 +570,24 @@ def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: In
     """The statements that start a pass over one of the loaders."""
     seen: set[ast.stmt] = set()
     events = {event.order: event for loader in loaders for event in passes.get(loader, [])}
+    steps = {event.loops[-1].node for event in run.of("backward") if event.loops}
+    restarts = any(event.kind == "iter" and event.loops and event.loops[-1].node in steps for event in events.values())
     for _, event in sorted(events.items()):
         statement = event.node if isinstance(event.node, ast.stmt) else event.source.statement(event.node)
         outer = [loop for loop in event.loops if isinstance(loop.node, (ast.For, ast.While))]
-        name = _loader_name(event, loaders, run)
-        if not outer or statement in seen or name is None:
-            continue
-        if any(isinstance(s, ast.For) and s is statement for s in seen):
+        if not outer or statement in seen or any(isinstance(s, ast.For) and s is statement for s in seen):
             continue
         seen.add(statement)
-        yield Epoch(event.source, statement, name, _number(outer, event.scope))
+        name = _loader_name(event, loaders, run)
+        number = None if restarts else _number(outer, event)
+        fresh = any(_made_for(loader, event) for loader in loaders) and number is None
+        yield Epoch(event.source, statement, None if fresh else name, number)
+
+
+def _made_for(loader: Object, start: Event) -> bool:
+    """Whether a loader is made anew in the loop that starts a pass over it."""
+    loops = [loop.node for loop in start.loops if loop.source is loader.source]
+    return bool(loops) and loops[-1] in loader.source.ancestors(loader.node)
 
 
 def _loader_name(event: Event, loaders: list[Object], run: Interpreter) -> str | None:
@@ -571,14 +595,40 @@ def _loader_name(event: Event, loaders: list[Object], run: Interpreter) -> str |
     start = event.node.iter if isinstance(event.node, (ast.For, ast.AsyncFor)) else event.node
     for node in ast.walk(start):
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and _is_path(node):
-            if _is_loader(run.values.get(node, NOTHING), loaders):
+            value = run.values.get(node, NOTHING)
+            if _is_loader(value, loaders):
                 return event.source.code(node)
+            for bar in value.objects("progress"):
+                if name := _read_by(bar, event, loaders, run):
+                    return name
     scope: Scope | None = event.scope
     while scope is not None:
         for name, value in scope.names.items():
             if _is_loader(value, loaders):
                 return name
         scope = scope.parent
+    owner = event.function.owner if event.function is not None else None
+    if isinstance(owner, Object) and isinstance(event.function and event.function.node, ast.FunctionDef):
+        first = event.function.node.args.args[:1] if event.function is not None else []
+        for name, value in owner.attributes.items():
+            if first and _is_loader(value, loaders):
+                return f"{first[0].arg}.{name}"
+    return None
+
+
+def _read_by(bar: Object, event: Event, loaders: list[Object], run: Interpreter) -> str | None:
+    """The expression for the loader in `bar = tqdm(loader)`, where the same function then iterates over the bar."""
+    if bar.source is not event.source or not isinstance(bar.node, ast.Call) or not bar.node.args:
+        return None
+    homes = [
+        next((a for a in event.source.ancestors(node) if isinstance(a, (ast.FunctionDef, ast.Module))), None)
+        for node in (bar.node, event.node)
+    ]
+    read = bar.node.args[0]
+    while isinstance(read, ast.Call) and getattr(read.func, "id", "") == "enumerate" and read.args:
+        read = read.args[0]
+    if homes[0] is homes[1] and _is_path(read) and _is_loader(run.values.get(read, NOTHING), loaders):
+        return event.source.code(read)
     return None
 
 
@@ -597,24 +647,28 @@ def _is_path(node: ast.AST) -> bool:
     return isinstance(node, ast.Name)
 
 
-def _number(outer: list[Loop], scope: Scope) -> str | None:
-    """The name, in ``scope``, of the running number of the innermost loop around a pass that has one."""
+def _number(outer: list[Loop], event: Event) -> str | None:
+    """The name, where a pass starts, of the running number of the innermost loop around it that has one."""
+    definition = event.function.node if event.function is not None else None
+    parameters = {a.arg for a in (*definition.args.args, *definition.args.kwonlyargs)} if definition is not None else ()
     for loop in reversed(outer):
         if not isinstance(loop.node, ast.For):
             continue
-        indices = {
-            t
+        numbers = {
+            n.id: {t for t in loop.scope.names.get(n.id, NOTHING).things if isinstance(t, Index)}
             for n in ast.walk(loop.node.target)
             if isinstance(n, ast.Name)
-            for t in loop.scope.names.get(n.id, NOTHING).things
-            if isinstance(t, Index)
         }
-        inner: Scope | None = scope
+        indices = frozenset().union(*numbers.values())
+        inner: Scope | None = event.scope
         while inner is not None:
             for name, value in inner.names.items():
-                if indices & value.things:
+                # another variable that holds it may hold it from an earlier round: `best_epoch = epoch`
+                if inner is loop.scope and numbers.get(name) or name in parameters and indices & value.things:
                     return name
-            inner = inner.parent
+            if inner is loop.scope:
+                break
+            parameters, inner = (), inner.parent
     return None
 
 
@@ -646,8 +700,27 @@ def _batch_sizes(run: Interpreter, plan: Plan) -> list[Site]:
         and _last_name(use) in names
         and run.values.get(use, NOTHING).spread is not COUNT  # `batch_size = x.shape[0]` is this rank's already
         and shared.isdisjoint(source.ancestors(use))
-        and _shapes_tensors(use, source, run, bool(run.loops_of.get(use, set()) & steps))
+        and _shapes_tensors(use, source, run, bool(run.loops_of.get(use, set()) & steps or _is_refilled(use, source)))
     ]
+
+
+REFILLING = frozenset("copy_ normal_ uniform_ fill_ resize_ resize_as_ random_".split())
+
+
+def _is_refilled(use: ast.expr, source: Source) -> bool:
+    """Whether a use is in the shape of a tensor that is made once and filled anew in each step."""
+    statement = source.statement(use)
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
+        return False
+    name = statement.targets[0].id
+    home = next((a for a in source.ancestors(statement) if isinstance(a, (ast.FunctionDef, ast.Module))), source.tree)
+    for call in ast.walk(home):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in REFILLING:
+            base = call.func.value
+            base = base.value if isinstance(base, ast.Attribute) and base.attr == "data" else base
+            if isinstance(base, ast.Name) and base.id == name:
+                return True
+    return False
 
 
 def _last_name(node: ast.Name | ast.Attribute) -> str:
@@ -732,6 +805,7 @@ def _assemble(
         if p.event.on_one_rank and not _is_distributed(run)
     ]
     concerns += _loss_concerns(run)
+    concerns += _sampler_concerns(run)
     concerns += _statistics_concerns(run, models)
     kinds: dict[str, list[Event]] = {}
     for event in run.events:
@@ -872,6 +946,13 @@ def _loss_concerns(run: Interpreter) -> Iterator[Concern]:
                 ),
                 Severity.WARNING,
             )
+    for event in run.of("batch_statistic"):
+        message = (
+            "computes with a statistic of the batch: each rank takes that of its own samples, so that results differ "
+            "from those of one process"
+        )
+        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+        break
     for event in run.events:
         if event.kind == "forward":
             continue
@@ -889,6 +970,19 @@ def _loss_concerns(run: Interpreter) -> Iterator[Concern]:
                 if named and thing.node not in seen and reduction not in ("sum", "none"):
                     seen.add(thing.node)
                     yield _weighted(event.source, thing.node, named)
+
+
+def _sampler_concerns(run: Interpreter) -> Iterator[Concern]:
+    """Samplers of the script's own that draw from a new seed, so that ranks would not agree on the samples."""
+    for event in run.of("unseeded"):
+        owners = [call.function.owner for call in event.calls]
+        if any(isinstance(owner, Object) and owner.roles & {"sampler", "batch_sampler"} for owner in owners):
+            message = (
+                "a sampler that starts from a new seed draws other samples on each rank, where all must agree: "
+                "give it a seed"
+            )
+            yield Concern("AD203", event.source, event.node, message, Severity.REFUSAL)
+            return
 
 
 def _statistics_concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
@@ -1050,6 +1144,8 @@ def _reaches_in(node: ast.AST, parent: ast.AST | None) -> bool:
 def _takes_module(node: ast.AST, parent: ast.AST | None, run: Interpreter) -> bool:
     """`torch.save(model)`, `copy.deepcopy(model)`, `{"model": model}` mean the model itself."""
     if isinstance(parent, ast.Call) and node in parent.args:
+        if isinstance(parent.func, ast.Attribute) and parent.func.attr == "add_graph":
+            return True
         names = {t.name for t in run.values.get(parent.func, NOTHING).things if isinstance(t, External)}
         return any("summary" in name for name in names) or bool(
             names
@@ -1345,8 +1441,10 @@ def _setup(script: TrainingScript, run: Interpreter) -> Setup | None:
     guard = next((s for s in body if isinstance(s, ast.If) and _is_main_guard(s.test)), None)
     start = next((s for s in body if not _is_preface(s)), body[-1])
     needed = [e for e in run.events if e.kind in NEEDS_GROUP and not (e.kind == "make" and not _matters(e))]
-    tops = (_top_statement(event, entry) for event in needed)
-    first = next((top for top in tops if top is not None and not _is_preface(top)), None)
+    found = [top for event in needed if (top := _top_statement(event, entry)) is not None and not _is_preface(top)]
+    first = next((top for top in found if not isinstance(top, (ast.FunctionDef, ast.ClassDef))), None)
+    if first is None and guard is None and found and isinstance(found[0], ast.FunctionDef):
+        return Setup(entry, _without_docstring(found[0].body), found[0])  # what a launcher or an entry point calls
     define = next((s for s in body if not _is_preface(s) or isinstance(s, (ast.FunctionDef, ast.ClassDef))), start)
     if guard is not None and (first is None or first is guard or body.index(first) >= body.index(guard)):
         return Setup(entry, guard.body[0], define)
@@ -1360,6 +1458,10 @@ def _setup(script: TrainingScript, run: Interpreter) -> Setup | None:
             before = statement
             break
     return Setup(entry, before, define)
+
+
+def _without_docstring(body: list[ast.stmt]) -> ast.stmt:
+    return next((s for s in body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))), body[-1])
 
 
 NEEDS_GROUP = frozenset(

@@ -173,11 +173,11 @@ def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, see
         return
     if value.spread.is_local:
         inner = [e for part in _parts(node) for e in _resolve(part, source, event, run, seen)]
-        if not inner and value.spread is not ROWS:
+        if not inner:
             inner = [
                 e
                 for where, made in sorted_sites(value)
-                if made is not node and _is_free(made, run)
+                if made is not node and _is_free(made, run) and not _in_forward(where, made)
                 for e in _resolve(made, where, event, run, seen)
             ]
         if inner:
@@ -192,6 +192,12 @@ def _is_free(made: ast.expr, run: Interpreter) -> bool:
     return not run.values.get(made, NOTHING).models
 
 
+def _in_forward(source: Source, made: ast.expr) -> bool:
+    """Whether an expression is part of a forward pass, which a rank makes of its own samples."""
+    home = next((a for a in source.ancestors(made) if isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
+    return home is not None and home.name == "forward"
+
+
 def _origins_of(node: ast.expr, value: Value, source: Source, run: Interpreter) -> list[tuple[Source, ast.expr]]:
     """Where to reduce instead of at ``node``: a name that a loop or comprehension binds takes its values from
     elsewhere, and a name with several origins may hold a sum in one case and a mean in another."""
@@ -200,12 +206,16 @@ def _origins_of(node: ast.expr, value: Value, source: Source, run: Interpreter) 
     if _bound_anywhere(node, source) and not isinstance(node, ast.Name):
         return [site for site in sorted_sites(value) if _is_free(site[1], run)]
     sites = sorted_sites(value)
+    if any(_in_forward(where, made) for where, made in sites):
+        return []
     if not all(_is_free(made, run) and run.values.get(made, NOTHING).spread.is_reducible for _, made in sites):
         return []
     if any(isinstance(where.statement(made), ast.AugAssign) for where, made in sites):
         return []
     if isinstance(node, ast.Name) and _bound_by_loop(node, source):
         return sites
+    if any(ast.dump(each) == ast.dump(node) for _, made in sites for each in ast.walk(made)):
+        return []  # a running average, made of what it was before
     return sites if len(sites) > 1 else []
 
 
@@ -290,6 +300,8 @@ def _contained(
     for thing in sorted((t for t in value.things if isinstance(t, (Items, Table, Object))), key=_place):
         if isinstance(thing, (Items, Table)):
             for where, stored in list(thing.stores):
+                if _in_forward(where, stored):
+                    continue
                 yield from _resolve(stored, where, event, run, seen)
             if not thing.stores:
                 inside = (
@@ -302,6 +314,8 @@ def _contained(
         elif thing.cls is not None and not thing.roles & {"module", "optimizer", "loader", "dataset"}:
             if event.kind in ("print", "format", "log") and run.holds_local(Value(frozenset([thing]))):
                 for where, given in list(thing.inflows):
+                    if _in_forward(where, given):
+                        continue
                     yield from _resolve(given, where, event, run, seen)
 
 

@@ -75,6 +75,12 @@ WRITING = frozenset(
     "savefig to_csv to_json to_excel to_pickle to_parquet write_text write_bytes unlink save_pretrained write_image "
     "write_html rmdir touch push_to_hub imsave".split()
 )
+PICTURES = (
+    "PIL.",
+    "matplotlib.animation.",
+    "torchvision.transforms.ToPILImage",
+    "torchvision.transforms.functional.to_pil",
+)
 REST = "**"
 TESTING_FILES = frozenset("exists is_file is_dir isfile isdir".split())
 CUTTING = frozenset("detach detach_ item tolist numpy".split())
@@ -163,6 +169,7 @@ class Interpreter:
         self.spreads: dict[ast.expr, set[Spread]] = {}
         self.complete = True
         self.executed: set[ast.AST] = set()
+        self._entered: set[ast.AST] = set()
         self.promoted: set[int] = set()
         self.loops_of: dict[ast.expr, set[ast.AST]] = {}
         self._modules: dict[str, LocalModule] = {}
@@ -193,10 +200,11 @@ class Interpreter:
         self._modules["__main__"] = self.module
         try:
             self.block(self.module.source.tree.body, self.module.scope)
-            trained = any(event.kind in ("backward", "step") for event in self.events)
             for value in list(self.module.scope.names.values()):
                 for thing in list(value.things):
-                    if isinstance(thing, Function) and thing.node not in self.executed and not trained:
+                    if any(event.kind in ("backward", "step") for event in self.events):
+                        return self
+                    if isinstance(thing, Function) and thing.node not in self._entered:
                         self.call_function(thing, None, [], {}, self.module.scope)
         except (_Interrupted, RecursionError):
             self.complete = False
@@ -253,6 +261,7 @@ class Interpreter:
         left = bool(handler(node, scope)) if handler is not None else False
         for target in self.plan.wraps.get(node, ()):
             self.assign(target, wrapped(self.eval(target, scope), "planned"), scope, None)
+            self.event("wrapped", target, scope)
         for accumulator in self.plan.settled.get(node, ()):
             self.assign(accumulator, NOTHING, scope, None)
         return left
@@ -332,7 +341,7 @@ class Interpreter:
         return None
 
     def do_Assert(self, node: ast.Assert, scope: Scope) -> None:
-        self.event("test", node.test, scope, self.eval(node.test, scope))
+        self.eval(node.test, scope)  # each rank checks what it has
         if node.msg is not None:
             self.eval(node.msg, scope)
 
@@ -962,6 +971,8 @@ class Interpreter:
                 return self._bound(found[1], thing, node, scope)
         if name == "module" and "module" in thing.roles and self.plan.bare:
             return of(thing)
+        if name == "_modules" and "module" in thing.roles:
+            return of(self._remember(node, lambda: Table(node, {}, union(self._children(thing))), thing))
         if "loader" in thing.roles:
             sharded = self.plan.sharded is not None and (thing.key in self.plan.sharded or self.is_sharded(thing))
             if name == "dataset":
@@ -1030,7 +1041,7 @@ class Interpreter:
         if isinstance(table.node, ast.Attribute):
             things = {t for v in table.entries.values() for t in v.things if isinstance(t, (Class, Function))}
             return Value(frozenset(things))
-        return union(table.entries.values())
+        return _any_entry(table)
 
     def _indexed(self, node: ast.Subscript, base: Value, key: Value, scope: Scope) -> Value:
         """Samples chosen by an index, and slices of what a rank has."""
@@ -1063,8 +1074,16 @@ class Interpreter:
                 return base.computed(spread)
             if base.spread is Spread.COLUMNS and _number(first) is not None and not isinstance(node.slice, ast.Tuple):
                 spread = ROWS
+            elif base.spread is ROWS and _number(node.slice) is not None and self._is_tensor(node.value, base):
+                spread = LOCAL  # one sample
             return base.computed(spread)
         return Value(spread=key.spread, origins=origins, models=models)
+
+    def _is_tensor(self, node: ast.expr, value: Value) -> bool:
+        """Whether samples are in a tensor, as after `images.cpu()`: a batch may still be a list of fields."""
+        made = [each for _, each in value.made] if isinstance(node, ast.Name) else [node]
+        names = {each.func.attr for each in made if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute)}
+        return not value.models and bool(made) and len(names) == len(made) and names <= MOVES | {"detach", "clone"}
 
     def _strided(self, slice_: ast.Slice, scope: Scope) -> bool:
         return slice_.lower is not None and self.values.get(slice_.lower, NOTHING).spread is RANK
@@ -1123,12 +1142,25 @@ class Interpreter:
                 return right.computed(LOCAL)
             return NOTHING
         spread = self._binary(node.op, left, right)
+        if {left.spread, right.spread} == {ROWS, Spread.COLUMNS} and _sets_apart(node, left, right):
+            spread = CROSS
+        elif self._compares_with_batch(node.op, left, right):
+            self.event("batch_statistic", node, scope)
         things: frozenset[Thing] = (
             frozenset(t for t in left.things | right.things if isinstance(t, Index))
             if isinstance(node.op, (ast.Add, ast.Sub, ast.Mult))
             else frozenset()
         )
         return Value(things, spread, left.origins | right.origins, left.models | right.models)
+
+    def _compares_with_batch(self, op: ast.operator, left: Value, right: Value) -> bool:
+        """`x - x.mean(0)`, where gradients flow: what becomes of a sample depends on the others of the batch."""
+        if self._no_grad or isinstance(op, ast.Add) or ROWS not in (left.spread, right.spread):
+            return False
+        other = right if left.spread is ROWS else left
+        if other.things or other.spread not in (MEAN, SUM, LOCAL):
+            return False
+        return bool(other.models) or self._forward > 0 and bool(other.origins) and other.spread is not LOCAL
 
     def _binary(self, op: ast.operator, left: Value, right: Value) -> Spread:
         a, b = left.spread, right.spread
@@ -1177,6 +1209,8 @@ class Interpreter:
                 return constant(decided, firm=True)
         if all(value.spread is COUNT for value in values):
             return NOTHING
+        if isinstance(node.ops[0], (ast.Is, ast.IsNot)) and not any(value.spread is RANK for value in values):
+            return NOTHING  # what is None on one rank is so on all
         return self._mixed(values)
 
     def of_IfExp(self, node: ast.IfExp, scope: Scope) -> Value:
@@ -1452,6 +1486,7 @@ class Interpreter:
         ):
             return self._unfollowed(self._mixed([*args, *keywords.values()]), node, scope)
         self.executed.add(definition)
+        self._entered.add(definition)
         key = self._signature(function, args, keywords)
         if key is not None and key in self._results and self._repeats[definition] > 2:
             return self._results[key]
@@ -1749,7 +1784,7 @@ class Interpreter:
     def _callbacks(self, value: Value, name: str, node: ast.Call, scope: Scope) -> None:
         """A function handed to a library is called by it some time."""
         for thing in value.things:
-            if isinstance(thing, Function) and thing.node not in self.executed:
+            if isinstance(thing, Function) and thing.node not in self._entered:
                 first = [Value(spread=RANK)] if self.catalog.has(name, "spawn") else []
                 self.call_function(thing, None, first, {}, scope)
 
@@ -1931,6 +1966,10 @@ class Interpreter:
         made = self._remember(node, lambda: Object(name, frozenset(["loader"]), node, scope.source, self._path), name)
         made.args, made.keywords = args, keywords
         self.event("loader", node, scope, of(made), _constants(scope))
+        for sampler in (made.argument("sampler", 3), made.argument("batch_sampler", 4)):
+            for thing in sampler.things if sampler is not None else ():
+                if isinstance(thing, Object) and thing.cls is not None:  # what it draws, all ranks must draw alike
+                    self._element(self.method(thing, "__iter__", None, [], {}, Scope(thing.source)), None)
         return of(made)
 
     def call_loss_function(
@@ -2084,7 +2123,7 @@ class Interpreter:
                     )
             return of(Stream(self._mixed([self._element(v, node) for v in args[1:]]), NOTHING))
         if short == "len":
-            return self._length(first)
+            return NOTHING if self._is_sequence(node.args[:1], first) else self._length(first)
         if short == "slice" and any(value.spread is RANK for value in args):
             return Value(spread=ROWS)
         if short in ("sum", "fsum", "math.fsum"):
@@ -2229,6 +2268,26 @@ class Interpreter:
                 thing.parts = parts
         return Value(frozenset([Stream(pair, over)]), origins=over.origins)
 
+    def _is_sequence(self, nodes: list[ast.expr], value: Value) -> bool:
+        """Whether a batch is a list of fields: `isinstance(batch, list)`, `batch[0]` and `batch[1]`, `x, y = batch`."""
+        if not nodes or not isinstance(nodes[0], ast.Name) or value.spread is not ROWS or value.models:
+            return False
+        if not any(isinstance(origin, Object) and "loader" in origin.roles for origin in value.origins):
+            return False
+        name, fields = nodes[0].id, set()
+        home = self._calls[-1].function.node if self._calls else self.module.source.tree
+        for each in ast.walk(home):
+            if isinstance(each, ast.Assign) and isinstance(each.value, ast.Name) and each.value.id == name:
+                if isinstance(each.targets[0], (ast.Tuple, ast.List)):
+                    return True
+            if isinstance(each, ast.Call) and getattr(each.func, "id", "") == "isinstance" and len(each.args) == 2:
+                names = {n.id for n in ast.walk(each.args[1]) if isinstance(n, ast.Name)}
+                if isinstance(each.args[0], ast.Name) and each.args[0].id == name and names & {"list", "tuple"}:
+                    return True
+            if isinstance(each, ast.Subscript) and isinstance(each.value, ast.Name) and each.value.id == name:
+                fields |= {each.slice.value} if isinstance(each.slice, ast.Constant) else set()
+        return len(fields) > 1
+
     def _length(self, value: Value) -> Value:
         if value.spread is ROWS or value.spread is Spread.COLUMNS:
             return value.computed(COUNT)
@@ -2277,6 +2336,10 @@ class Interpreter:
         ):
             self._note_backward(node, base, scope)
             return NOTHING
+        if name == "copy_" and self._forward and any(value.spread.is_local for value in values):
+            target = node.func.value if isinstance(node.func, ast.Attribute) else None
+            if isinstance(target, ast.Attribute) and target.attr == "data" and isinstance(target.value, ast.Attribute):
+                self.event("parameter_set", node, scope)
         local = any(isinstance(t, Object) and t.cls is not None and t.cls.find(name) for t in base.things)
         if name in WRITING and not local and not any(isinstance(t, External) for t in base.things):
             self.event("write", node, scope, self._mixed(values))
@@ -2396,6 +2459,11 @@ class Interpreter:
             return self._listed("iter", of(inner), node, scope)
         if name in ("parse_args", "add_argument", "parse_known_args"):
             return of(self._remember(node, lambda: Object("arguments", frozenset(), node, scope.source, self._path)))
+        if inner.name.startswith(PICTURES):
+            if name == "save":
+                self.event("write", node, scope, self._mixed(values))
+                return NOTHING
+            return of(inner)
         mixed = self._mixed(values)
         if "dataset" in inner.roles:
             return of(inner)
@@ -2476,7 +2544,7 @@ class Interpreter:
         if name in ("get", "pop", "setdefault"):
             if first.const is not UNKNOWN and _hashable(first.const) and first.const in container.entries:
                 return container.entries[first.const]
-            return union([*container.entries.values(), container.element, *args[1:]])
+            return union([_any_entry(container), container.element, *args[1:]])
         if name == "update":
             for thing in first.things:
                 if isinstance(thing, Table):
@@ -2546,6 +2614,14 @@ def wrapped(value: Value, kind: str = "ddp") -> Value:
     return value.but(things=frozenset(things))
 
 
+def _any_entry(table: Table) -> Value:
+    """What one of the entries holds: a sum beside what is equal on all ranks is neither."""
+    found = union(table.entries.values())
+    if found.spread in (SUM, COUNT) and any(value.spread is not found.spread for value in table.entries.values()):
+        return found.but(spread=LOCAL)
+    return found
+
+
 def _itself(items: Items) -> Items:
     return items
 
@@ -2590,6 +2666,20 @@ def compare(op: ast.cmpop, left: Value, right: Value) -> bool | None:
     except Exception:  # constants of odd types: nothing is decided
         return None
     return None
+
+
+def _sets_apart(node: ast.BinOp, left: Value, right: Value) -> bool:
+    """Whether an axis was put before the samples of an operand: `x.unsqueeze(1) - y.unsqueeze(0)`."""
+    made = [each for value in (left, right) for _, each in value.made]
+    return any(
+        isinstance(each, ast.Call)
+        and isinstance(each.func, ast.Attribute)
+        and each.func.attr == "unsqueeze"
+        and bool(each.args)
+        and _number(each.args[0]) == 0
+        for expression in (node, *made)
+        for each in ast.walk(expression)
+    )
 
 
 def _constants(scope: Scope) -> Value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
 
 from autodist.interpreter import Event, Interpreter
 from autodist.regions import exclusive, within
@@ -68,13 +69,29 @@ def loose_parameters(optimizer: Object, inside: set[int]) -> bool:
     return False
 
 
+_PARTS: WeakKeyDictionary[Object, list[Object]] = WeakKeyDictionary()
+"""What modules hold once their run is over, which is asked of each of them again and again."""
+
+
 def parts(module: Object) -> list[Object]:
     """The module and all that it holds."""
+    found = _PARTS.get(module)
+    if found is None:
+        found = _PARTS[module] = _parts(module)
+    return found
+
+
+def _parts(module: Object) -> list[Object]:
     found: dict[int, Object] = {}
     pending: list[Value] = [Value(frozenset([module]))]
     containers: set[int] = set()
+    read: set[int] = set()
     while pending:
-        for thing in pending.pop().things:
+        value = pending.pop()
+        if id(value.things) in read:
+            continue
+        read.add(id(value.things))
+        for thing in value.things:
             if isinstance(thing, Wrapped):
                 thing = thing.module
             if isinstance(thing, Object) and ("module" in thing.roles or "batch_norm" in thing.roles):
@@ -155,6 +172,9 @@ def trained_models(run: Interpreter) -> list[Model]:
             roots.pop(module, None)
             roots.setdefault(owner)
             passed_by[owner] = "its methods are called instead of itself, so that gradients flow past forward()"
+    for module in roots:
+        if any(_calls_itself(event, module) for event in history.forwards.get(module, [])):
+            passed_by.setdefault(module, "a method of it calls it, so that gradients flow past its wrapper")
     held: dict[Object, list[Object]] = {}
     for root in roots:
         for part in members[root]:
@@ -166,6 +186,11 @@ def trained_models(run: Interpreter) -> list[Model]:
             if module in used:
                 passed_by.setdefault(owner, "a part of it is called on its own, so that gradients flow past forward()")
     return _merged([_model(module, run, history, passed_by.get(module)) for module in roots])
+
+
+def _calls_itself(event: Event, module: Object) -> bool:
+    """`self(x)` in a method such as `model.log_probs(x)`: the module itself, whatever is wrapped around it."""
+    return bool(event.calls) and event.calls[-1].function.owner is module
 
 
 def _merged(models: list[Model]) -> list[Model]:
@@ -210,6 +235,8 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
     if bypass is None and not wrapped:
         bypass = _pattern(module, history) or _changes(module, history)
     dropped = tuple(site for site in parallel if _is_conditional(site))
+    if len(dropped) < len(parallel):  # one branch wraps where the model is moved, another does not: so do both
+        dropped = tuple(site for site in dropped if not any(_alternatives(site, other) for other in parallel))
     parallel = tuple(site for site in parallel if site not in dropped)
     return Model(
         module,
@@ -233,6 +260,8 @@ def _moved_later(module: Object, wraps: list[Event], run: Interpreter) -> Iterat
         if first is None or event.order < first or not isinstance(event.node, ast.Call):
             continue
         function = event.node.func
+        if isinstance(function, ast.Attribute) and any(function.value is wrap.node for wrap in wraps):
+            continue  # `nn.DataParallel(model).cuda()`
         around = any(isinstance(t, Wrapped) and t.module is module for t in event.value.things)
         if around and isinstance(function, ast.Attribute) and function.attr in ("cuda", "to", "xpu", "mps"):
             yield Site(event.source, event.node)
@@ -263,8 +292,14 @@ def _is_conditional(site: Site) -> bool:
     """`if torch.cuda.device_count() > 1: model = nn.DataParallel(model)`"""
     statement = site.statement
     parent = site.source.parents.get(statement)
-    bound = isinstance(statement, ast.Assign) and statement.value is site.node
+    bound = isinstance(statement, ast.Assign) and statement.value is _moved(site)
     return bound and isinstance(parent, ast.If) and not is_main_guard(parent)
+
+
+def _alternatives(site: Site, other: Site) -> bool:
+    """Whether two wrappers stand in the two branches of one condition."""
+    parents = (site.source.parents.get(site.statement), other.source.parents.get(other.statement))
+    return parents[0] is parents[1] and site.source.block(site.statement) is not other.source.block(other.statement)
 
 
 def _after_dropped(dropped: tuple[Site, ...]) -> Wrapping | None:
@@ -431,9 +466,13 @@ def _wrapping(module: Object, run: Interpreter, history: History) -> Wrapping | 
     first = use.order if use is not None else len(run.events)
     chosen: Event | None = None
     alias: Event | None = None
-    for event in history.places.get(module, []):
+    places = history.places.get(module, [])
+    made_in = {loop.node for event in places[:1] for loop in event.loops}
+    for event in places:
         if event.order >= first:
             break
+        if any(loop.node not in made_in for loop in event.loops if not isinstance(loop.node, ast.comprehension)):
+            continue  # a model is wrapped once, not in each round of a loop
         if event.kind == "alias":
             alias = alias or event
         elif event.kind != "move" or isinstance(event.source.statement(event.node), ast.Expr):

@@ -84,7 +84,8 @@ def stands_in(source: Source, node: ast.AST, statements: frozenset[ast.AST]) -> 
 
 
 PREPARING = frozenset("download open write save".split())
-TRAINING = frozenset("backward loader optimizer forward step".split())
+TRAINING = frozenset("backward loader optimizer forward step wrap wrapped".split())
+REMOVING = frozenset("rmtree remove unlink rmdir removedirs".split())
 
 
 def preparations(run: Interpreter) -> tuple[list[Site], list[Site]]:
@@ -104,8 +105,10 @@ def preparations(run: Interpreter) -> tuple[list[Site], list[Site]]:
             continue
         if event.kind == "download" and not downloads(event.node, run):
             continue
-        chain = [(call.node, call.source) for call in event.calls if call.node is not None]
-        for depth, (node, source) in enumerate(chain):
+        chain = [(depth, each.node, each.source) for depth, each in enumerate(event.calls)]
+        for depth, node, source in chain:
+            if node is None:
+                continue
             inside = happening[depth, node]
             if inside & TRAINING:
                 continue
@@ -118,9 +121,16 @@ def preparations(run: Interpreter) -> tuple[list[Site], list[Site]]:
         else:
             statement = event.source.statement(event.node)
             outer = _file_test(event.source, statement)
+            if event.kind == "write" and _removes(event.node):
+                continue  # who comes second finds something else there
             if event.kind == "download" or outer is not statement:
                 found.setdefault(outer, Site(event.source, outer))
     return list(found.values()), [site for node, site in alone.items() if node not in found]
+
+
+def _removes(node: ast.AST) -> bool:
+    """`shutil.rmtree(folder)`"""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in REMOVING
 
 
 def _runs_alone(statement: ast.stmt, call: ast.AST, function: Function, inside: set[str]) -> bool:

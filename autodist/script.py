@@ -81,11 +81,12 @@ class Model:
 
 @dataclass(frozen=True)
 class Epoch:
-    """A loop over a training loader: the statement that starts it, the loader there, and the epoch's number."""
+    """A loop over a training loader: the statement that starts it, the loader there (None if no expression names it,
+    or if each pass has a new one, so that the sampler cannot count), and the epoch's number."""
 
     source: Source
     statement: ast.stmt
-    loader: str
+    loader: str | None
     number: str | None
 
 

@@ -15,6 +15,7 @@ KEEPING = frozenset(
 )
 MEANS = frozenset("mean nanmean average".split())
 SUMS = frozenset("sum nansum count_nonzero".split())
+TALLIES = frozenset("bincount histc histogram".split())
 COUNTS = frozenset("numel nelement __len__".split())
 EXTREMES = frozenset(
     "max min amax amin argmax argmin topk sort argsort any all norm std var prod median mode logsumexp".split()
@@ -49,6 +50,8 @@ SHAPES = {
     "numpy.random.choice": 1,
     "random.sample": 1,
 }
+# What finds some of the samples: how many, and which, says nothing in the order of the others.
+FINDING = frozenset("nonzero argwhere unique masked_select flatnonzero".split())
 PRODUCTS = frozenset("mm matmul cdist addmm".split())
 
 
@@ -112,9 +115,15 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
         return ROWS
     if name in MEANS or name in SUMS:
         return reduced(name, call, position, first)
+    if name in TALLIES and first in (ROWS, COLUMNS):
+        return SUM
     if name in COUNTS:
         return COUNT if first in (ROWS, COLUMNS) else (LOCAL if first.is_local else SAME)
+    if name == "norm":  # its order comes before the axis
+        position += 1
     if name in EXTREMES and first is ROWS and not others and axis(call, position) in (None, 0):
+        return LOCAL
+    if name in FINDING and first in (ROWS, COLUMNS):
         return LOCAL
     if name == "size" and first in (ROWS, COLUMNS):
         over = axis(call, position)

@@ -8,6 +8,7 @@ from autodist.edits import AddImport, Edit, InsertBefore, ReplaceExpr
 from autodist.rule import Context
 from autodist.script import TrainingScript
 from autodist.source import Source
+from autodist.values import NOTHING
 
 Planned = tuple[tuple[Source, Edit], ...]
 
@@ -74,6 +75,15 @@ def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr
     return None
 
 
+def given_sampler(script: TrainingScript, call: ast.Call) -> ast.expr | None:
+    """The sampler that a loader is given, if any: `sampler=train_sampler` may say `None` by a variable."""
+    sampler = argument(call, "sampler", 3)
+    if sampler is None or isinstance(sampler, ast.Constant) and sampler.value is None:
+        return None
+    value = script.values.get(sampler, NOTHING)
+    return None if value.const is None and not value.things else sampler
+
+
 def is_move(node: ast.expr) -> bool:
     """`model.to(device)`"""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("cuda", "to")
@@ -127,6 +137,7 @@ __all__ = [
     "dist",
     "divided_options",
     "divisible",
+    "given_sampler",
     "imported",
     "is_move",
     "member",

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
 from autodist.edits import Edit, InsertAfter, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
+from autodist.source import Source
 from autodist.spread import Spread
 
 from ._collectives import REDUCTIONS, UNEVEN
@@ -156,6 +158,7 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
     for concern in script.concerns:
         if concern.code == "AD601":
             yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    variables: dict[tuple[Source, str], str] = {}
     for reduction in script.reductions:
         source, node = reduction.source, reduction.node
         d, imports = dist(context, source)
@@ -179,7 +182,10 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
                 line = f"if {reduction.switch}:\n    {line}"
             edits = [InsertAfter(reduction.after, line)]
         elif reduction.hoist is not None:
-            variable = _variable(source.code(node), template)
+            variable = _variable(node, source.code(node), template)
+            # rank 0 may need several values for one statement
+            while variables.setdefault((source, variable), source.code(node)) != source.code(node):
+                variable += "_"
             line = f"{variable} = {template.format(source.code(node))}\n"
             edits = [InsertBefore(reduction.hoist, line), ReplaceExpr(node, variable)]
         else:
@@ -193,8 +199,14 @@ def _short(code: str) -> str:
     return line if len(line) <= 40 else line[:37] + "..."
 
 
-def _variable(code: str, template: str) -> str:
+def _variable(node: ast.expr, code: str, template: str) -> str:
     """A name for a value that is made global before a guarded statement: `mean_loss`."""
+    if (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.slice, ast.Constant)
+        and str(node.slice.value).isidentifier()
+    ):
+        code = str(node.slice.value)
     words = re.findall(r"[A-Za-z_]\w*", re.sub(r"\.(item|detach|cpu|data)\b(\(\))?", "", code))
     last = words[0] if words else "value"
     if words[:1] == ["self"] and len(words) > 1:

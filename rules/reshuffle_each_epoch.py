@@ -4,12 +4,12 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import InsertBefore
-from autodist.rule import Context, Example, Finding, Fix, rule
+from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import Epoch, Loader, TrainingScript
 from autodist.source import Source
 from autodist.values import Object
 
-from ._preamble import Planned, argument, member, planned
+from ._preamble import Planned, argument, given_sampler, member, planned
 
 EXAMPLES = [
     Example(
@@ -132,10 +132,17 @@ def reshuffle_each_epoch(script: TrainingScript, context: Context) -> Iterator[F
     if not script.trains:
         return
     for loader in script.loaders:
-        if not _has_distributed_sampler(loader):
+        if not _has_distributed_sampler(loader, script):
             continue
         for epoch in loader.epochs:
             if any(_calls_set_epoch(source) for source in script.project.sources):
+                continue
+            if epoch.loader is None:
+                message = (
+                    "the sampler cannot be told here which epoch it is, so that every pass repeats the order of the "
+                    "first: make the loader once, and call its sampler's set_epoch() before each pass"
+                )
+                yield Finding(epoch.source, epoch.statement, message, severity=Severity.WARNING)
                 continue
             sampler = f"{epoch.loader}.sampler"
             number = epoch.number or f"{sampler}.epoch + 1"
@@ -148,13 +155,16 @@ def reshuffle_each_epoch(script: TrainingScript, context: Context) -> Iterator[F
             yield Finding(epoch.source, epoch.statement, "each epoch has its own order of samples", fix)
 
 
-def _has_distributed_sampler(loader: Loader) -> bool:
+def _has_distributed_sampler(loader: Loader, script: TrainingScript) -> bool:
     """Whether the loader has such a sampler, or is about to be given one."""
     if loader.sharded or loader.iterable:
         return loader.reshuffles
-    sampler = argument(loader.node, "sampler", 3)
-    own = sampler is not None and not (isinstance(sampler, ast.Constant) and sampler.value is None)
-    return argument(loader.node, "batch_sampler") is None and not own
+    shuffle = argument(loader.node, "shuffle", 2)
+    if (shuffle is None or isinstance(shuffle, ast.Constant) and not shuffle.value) and not any(
+        keyword.arg is None for keyword in loader.node.keywords
+    ):
+        return False
+    return argument(loader.node, "batch_sampler") is None and given_sampler(script, loader.node) is None
 
 
 def _calls_set_epoch(source: Source) -> bool:

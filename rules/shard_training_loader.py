@@ -10,7 +10,18 @@ from autodist.script import Loader, TrainingScript
 from autodist.source import Source
 from autodist.values import NOTHING, Table
 
-from ._preamble import argument, dist, divided_options, divisible, imported, member, negated, planned, simple
+from ._preamble import (
+    argument,
+    dist,
+    divided_options,
+    divisible,
+    given_sampler,
+    imported,
+    member,
+    negated,
+    planned,
+    simple,
+)
 
 EXAMPLES = [
     Example(
@@ -163,9 +174,12 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
     """
     if not script.trains:
         return
+    for concern in script.concerns:
+        if concern.code == "AD201":
+            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
     for loader in script.loaders:
         call, source = loader.node, loader.source
-        if loader.sharded or loader.iterable or argument(call, "batch_sampler") or _own_sampler(loader.node):
+        if loader.sharded or loader.iterable or argument(call, "batch_sampler") or given_sampler(script, call):
             continue
         unsized = argument(call, "batch_size", 1) is None and not any(keyword.arg is None for keyword in call.keywords)
         if unsized and context.config.batch_size is BatchSize.GLOBAL:
@@ -192,6 +206,8 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
             options += f', shuffle={source.code(unpacked.value)}.pop("shuffle", False)'
         elif shuffle is None or isinstance(shuffle, ast.Constant) and not shuffle.value:
             options += ", shuffle=False"
+        elif isinstance(shuffle, ast.Compare) and _asks_for(argument(call, "sampler", 3), shuffle):
+            pass  # `shuffle=(sampler is None)`, which it is
         elif not isinstance(shuffle, ast.Constant) and source.code(shuffle) != loader.switch:
             options += f", shuffle={source.code(shuffle)}"
         drop = argument(call, "drop_last", 8)
@@ -217,9 +233,10 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
         yield Finding(source, call, "each rank takes its share of every batch; " + UNEVEN, fix)
 
 
-def _own_sampler(call: ast.Call) -> bool:
-    sampler = argument(call, "sampler", 3)
-    return sampler is not None and not (isinstance(sampler, ast.Constant) and sampler.value is None)
+def _asks_for(sampler: ast.expr | None, test: ast.Compare) -> bool:
+    """`sampler is None`"""
+    asks = isinstance(test.ops[0], ast.Is) and isinstance(test.comparators[0], ast.Constant)
+    return sampler is not None and asks and ast.dump(test.left) == ast.dump(sampler)
 
 
 def _without_shuffle(source: Source, call: ast.Call, shuffle: ast.expr, switch: str | None) -> Edit:

@@ -8,7 +8,7 @@ from autodist.edits import Edit, InsertBefore, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import TrainingScript
 
-from ._preamble import Planned, argument, defined, dist, divided_options, divisible, imported, planned
+from ._preamble import Planned, argument, defined, dist, divided_options, divisible, given_sampler, imported, planned
 
 EXAMPLES = [
     Example(
@@ -188,11 +188,14 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
     the samples. All ranks draw the same stream instead, from the same seed, and each takes every N-th index (of a
     batch sampler: every N-th of each batch).
     """
+    for concern in script.concerns:
+        if concern.code == "AD203":
+            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
     if not script.trains:
         return
     for loader in script.loaders:
         call, source = loader.node, loader.source
-        sampler, batches = argument(call, "sampler", 3), argument(call, "batch_sampler")
+        sampler, batches = given_sampler(script, call), argument(call, "batch_sampler")
         given = batches or sampler
         if loader.sharded or loader.iterable or given is None or isinstance(given, ast.Constant):
             continue

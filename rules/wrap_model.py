@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from autodist.edits import InsertAfter, Recompose, RemoveStatement, ReplaceStatement, WrapExpr
+from autodist.edits import Edit, InsertAfter, Recompose, RemoveStatement, ReplaceStatement, WrapExpr
 from autodist.rule import REPLICATED, Context, Example, Finding, Fix, Severity, rule
 from autodist.script import Model, Site, TrainingScript, Wrapping
 from autodist.source import Source
@@ -171,6 +171,16 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
             # the block goes with its only statement, unless the wrapping is anchored to it
             if alone and model.wrapping is not None and parent is model.wrapping.statement:
                 continue
+            assert isinstance(site.node, ast.Call)
+            inner = argument(site.node, "module", 0)
+            if inner is not None and _moved(site.source, site.node) is not site.node:  # it is also moved there
+                yield Finding(
+                    site.source,
+                    site.node,
+                    "DataParallel uses the devices of one process",
+                    Fix(planned(site.source, Recompose(site.node, "{0}", (inner,)))),
+                )
+                continue
             removed = RemoveStatement(parent if alone else statement)
             yield Finding(
                 site.source,
@@ -258,39 +268,45 @@ def _replaced(model: Model, context: Context, options: str) -> Iterator[Finding]
             continue
         ddp, ddp_import = member(context, source, "torch.nn.parallel", "DistributedDataParallel", "DDP")
         statement = site.statement
-        bound = isinstance(statement, ast.Assign) and statement.value is call
-        if not model.batch_norm or not bound:
-            outer = _moved(source, call)  # the model is moved before it is wrapped
-            after = source.code(outer)[len(source.code(call)) :] if outer is not call else ""
-            moves = device is not None and not (isinstance(device, ast.Constant) and device.value is None)
-            moves = moves and not is_move(inner)
-            later = None if moves or after or is_move(inner) else next(iter(model.moved_later), None)
-            anchor = _anchor(site, later) if later is not None else None
-            if later is not None and anchor is None:
-                message = "is moved to its device after it is wrapped, where gradients would no longer be averaged"
-                yield Finding(source, later.node, message, severity=Severity.REFUSAL)
-                continue
-            if anchor is not None and bound and not isinstance(anchor, ast.Return):  # wrapped where it is moved
-                assert isinstance(statement, ast.Assign)
-                target = source.code(statement.targets[0])
-                same = source.code(inner) == target
-                unwrap = RemoveStatement(statement) if same else Recompose(call, "{0}", (inner,))
-                wrap = InsertAfter(anchor, f"{target} = {ddp}({target}{options})\n")
-                fix = Fix((*ddp_import, *planned(source, unwrap, wrap)))
-                yield Finding(source, call, "DataParallel uses the devices of one process", fix)
-                continue
-            if later is not None and isinstance(later.node, ast.Call) and isinstance(later.node.func, ast.Attribute):
-                moved = later.node.func.value  # what follows it, `.to(device)`, comes before the wrapper, too
-                after = source.code(later.node)[len(source.code(moved)) :]
-            template = f"{ddp}({{0}}{'.to({1})' if moves else ''}{after}{options})"
-            parts = (inner, device) if moves and device is not None else (inner,)
-            fix = Fix((*ddp_import, *planned(source, Recompose(outer, template, parts))))
-        else:
+        outer = _moved(source, call)  # the model is moved before it is wrapped
+        bound = isinstance(statement, ast.Assign) and statement.value in (call, outer)
+        after = source.code(outer)[len(source.code(call)) :] if outer is not call else ""
+        moves = device is not None and not (isinstance(device, ast.Constant) and device.value is None)
+        moves = moves and not is_move(inner)
+        later = None if moves or after or is_move(inner) else next(iter(model.moved_later), None)
+        anchor = _anchor(site, later) if later is not None else None
+        if later is not None and anchor is None:
+            message = "is moved to its device after it is wrapped, where gradients would no longer be averaged"
+            yield Finding(source, later.node, message, severity=Severity.REFUSAL)
+            continue
+        if isinstance(anchor, ast.Return):
+            anchor = None
+        if later is not None and anchor is None:
+            assert isinstance(later.node, ast.Call) and isinstance(later.node.func, ast.Attribute)
+            moved = later.node.func.value  # what follows it, `.to(device)`, comes before the wrapper, too
+            after = source.code(later.node)[len(source.code(moved)) :]
+        template = "{0}" + (".to({1})" if moves else "") + after
+        parts = (inner, device) if moves and device is not None else (inner,)
+        imports = ddp_import
+        if bound and (anchor is not None or model.batch_norm):  # statements of their own
             assert isinstance(statement, ast.Assign)
             target = source.code(statement.targets[0])
-            code, imports = synchronised(context, source, target)
-            wrap = InsertAfter(statement, f"{code}{target} = {ddp}({target}{options})\n")
-            fix = Fix((*ddp_import, *imports, *planned(source, Recompose(call, "{0}", (inner,)), wrap)))
+            lines = f"{target} = {ddp}({target}{options})\n"
+            if model.batch_norm:
+                code, more = synchronised(context, source, target)
+                lines, imports = code + lines, (*imports, *more)
+            same = template == "{0}" and source.code(inner) == target
+            edits: list[Edit]
+            if anchor is not None:  # wrapped where it is moved
+                edits = [RemoveStatement(statement) if same else Recompose(outer, template, parts)]
+                edits.append(InsertAfter(anchor, lines))
+            elif same:
+                edits = [ReplaceStatement(statement, lines)]
+            else:
+                edits = [Recompose(outer, template, parts), InsertAfter(statement, lines)]
+        else:
+            edits = [Recompose(outer, f"{ddp}({template}{options})", parts)]
+        fix = Fix((*imports, *planned(source, *edits)))
         kind = source.code(call.func).rpartition(".")[2]
         message = "DataParallel uses the devices of one process"
         if model.fully_sharded or kind != "DataParallel":
