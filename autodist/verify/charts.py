@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 WIDTH, HEIGHT = 720, 240
-LEFT, RIGHT, TOP, BOTTOM = 64, 12, 12, 34
+LEFT, RIGHT, TOP, BOTTOM = 64, 12, 18, 42
 MOST_POINTS = 1500
 MOST_CELLS = 360
 RANK_COLOURS = ("#2f6fb0", "#d9822b", "#3f9d5d", "#b8405e", "#7a5bb0", "#8a6d3b", "#2ba3a3", "#c2447f")
@@ -30,8 +30,16 @@ def thinned(count: int) -> list[int]:
     return sorted({*range(0, count, step), *([count - 1] if count else [])})
 
 
-def line_chart(lines: Sequence[Line], logarithmic: bool = False, levels: Sequence[tuple[str, float]] = ()) -> str:
-    """Values over steps; ``levels`` are horizontal lines with a name. On a log scale zero lies at the bottom."""
+def line_chart(
+    lines: Sequence[Line],
+    logarithmic: bool = False,
+    levels: Sequence[tuple[str, float]] = (),
+    mark: tuple[str, int] | None = None,
+) -> str:
+    """Values over steps; ``levels`` are horizontal lines with a name, ``mark`` is a step with one.
+
+    On a log scale zero lies at the bottom.
+    """
     finite = [
         value for line in lines for value in line.values if math.isfinite(value) and (value > 0 or not logarithmic)
     ]
@@ -61,12 +69,22 @@ def line_chart(lines: Sequence[Line], logarithmic: bool = False, levels: Sequenc
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(f'<text class="label" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
     for step in step_ticks(count):
-        parts.append(f'<text class="label" x="{across(step):.1f}" y="{HEIGHT - 14}" text-anchor="middle">{step}</text>')
-    parts.append(f'<text class="label" x="{WIDTH - RIGHT}" y="{HEIGHT - 2}" text-anchor="end">optimizer step</text>')
+        parts.append(f'<text class="label" x="{across(step):.1f}" y="{HEIGHT - 24}" text-anchor="middle">{step}</text>')
+    parts.append(f'<text class="label" x="{WIDTH - RIGHT}" y="{HEIGHT - 8}" text-anchor="end">optimizer step</text>')
+    labels = []
     for name, value in levels:
         y = up(value)
         parts.append(f'<line class="level" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="label" x="{WIDTH - RIGHT}" y="{y - 3:.1f}" text-anchor="end">{escape(name)}</text>')
+        labels.append(
+            f'<text class="label halo" x="{WIDTH - RIGHT}" y="{y - 3:.1f}" text-anchor="end">{escape(name)}</text>'
+        )
+    if mark is not None and mark[1] < count:
+        x, anchor = across(mark[1]), "start" if mark[1] < count / 2 else "end"
+        parts.append(f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{TOP + tall}"/>')
+        at = x + (4 if anchor == "start" else -4)
+        labels.append(
+            f'<text class="label halo" x="{at:.1f}" y="{TOP - 5}" text-anchor="{anchor}">{escape(mark[0])}</text>'
+        )
     for line in lines:
         points = [
             f"{across(at):.1f},{up(line.values[at]):.1f}"
@@ -80,7 +98,7 @@ def line_chart(lines: Sequence[Line], logarithmic: bool = False, levels: Sequenc
         parts.append(
             f'<polyline points="{" ".join(points)}" fill="none" stroke="{line.colour}" stroke-width="1.6"{dash}/>'
         )
-    return "".join([*parts, "</svg>", legend([(line.name, line.colour) for line in lines])])
+    return "".join([*parts, *labels, "</svg>", legend([(line.name, line.colour) for line in lines])])
 
 
 def ticks(low: float, high: float, logarithmic: bool) -> list[float]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from autodist.errors import AutodistError
-from autodist.verify.page import write_page
+from autodist.verify.page import rounded, write_page
 from autodist.verify.placement import Wanted
 from autodist.verify.plan import Dtype
 from autodist.verify.progress import progress_for_terminal
@@ -43,6 +43,7 @@ def verify_command(
 ) -> int:
     """Verify, say what came out, and return the exit code: 0 equal, 1 not, 2 bad usage."""
     stream = stream or sys.stdout
+    progress = progress_for_terminal()
     try:
         if report is not None:
             check_report(report)
@@ -60,14 +61,17 @@ def verify_command(
             base=base,
             keep=keep,
             nnodes=nnodes,
-            progress=progress_for_terminal(),
+            progress=progress,
         )
     except AutodistError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
+        progress.close()
         print("interrupted, all processes of the verification are gone", file=sys.stderr)
         return INTERRUPTED
+    finally:
+        progress.close()
     if report is not None:
         try:
             write_page(verdict, report)
@@ -122,7 +126,7 @@ def world_text(world: WorldVerdict) -> str:
         margins = {name: world.margin(name) for name in ("loss", "gradient", "parameters")}
         closest = min((margin, name) for name, margin in margins.items() if margin) if any(margins.values()) else None
         if closest is not None and closest[0] > 1 and world.equal:
-            lines[-1] += f", {closest[1]} closest: {closest[0]:.1g} times below"
+            lines[-1] += f", {closest[1]} closest: {rounded(closest[0])} times below"
     if world.cause is not None:
         lines.append(f"  likely cause: {world.cause}")
     lines += [f"  {'step ' + str(each.step) + ' ' if each.step is not None else ''}{each}" for each in world.findings]

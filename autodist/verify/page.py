@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from autodist.verify.charts import Line, line_chart, sample_chart
-from autodist.verify.verdict import Finding, Outcome, Tolerance, Verdict, WorldVerdict
+from autodist.verify.verdict import Deviation, Finding, Outcome, Tolerance, Verdict, WorldVerdict
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2430; --soft: #5d6878; --line: #d8dde5; --paper: #fff; --box: #f5f7fa;
@@ -28,7 +28,9 @@ td code { white-space: nowrap; } th { color: var(--soft); font-weight: 500; }
 td.number, th.number { text-align: right; white-space: nowrap; }
 svg { width: 100%; height: auto; background: var(--box); }
 .grid { stroke: var(--line); stroke-width: 1; } .level { stroke: var(--soft); stroke-dasharray: 2 3; }
-.label { fill: var(--soft); font-size: 11px; } .legend { margin: .2rem 0 0; font-size: 13px; color: var(--soft); }
+.mark { stroke: var(--bad); stroke-dasharray: 4 3; } .label { fill: var(--soft); font-size: 11px; }
+.halo { paint-order: stroke; stroke: var(--box); stroke-width: 4px; stroke-linejoin: round; }
+.legend { margin: .2rem 0 0; font-size: 13px; color: var(--soft); }
 .legend span { margin-right: 1.2rem; } .legend i { display: inline-block; width: 14px; height: 3px; margin-right: .4rem;
   vertical-align: middle; } .empty { color: var(--soft); font-style: italic; }
 details summary { cursor: pointer; color: var(--soft); }
@@ -51,10 +53,17 @@ def page(verdict: Verdict) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(after)}: {escape(verdict.outcome.value)}</title><style>{STYLE}</style></head><body>"
-        f"<h1>Does <code>{escape(after)}</code> train the same model as <code>{escape(before)}</code>?</h1>"
+        f"<h1>{question(before, after)}</h1>"
         f'<p class="soft"><code>{escape(verdict.before)}</code><br><code>{escape(verdict.after)}</code></p>'
         f"{body}</body></html>\n"
     )
+
+
+def question(before: str, after: str) -> str:
+    """The headline; a conversion into a folder of its own has the name of the original."""
+    if before == after:
+        return f"Does the conversion of <code>{escape(before)}</code> train the same model?"
+    return f"Does <code>{escape(after)}</code> train the same model as <code>{escape(before)}</code>?"
 
 
 def world_section(world: WorldVerdict) -> str:
@@ -116,12 +125,19 @@ def margin_text(margin: float | None) -> str:
     """How far from the tolerance."""
     if margin is None:
         return "no deviation"
-    return f"{margin:.1g} times below" if margin >= 1 else f"{1 / margin:.1g} times above"
+    return f"{rounded(margin)} times below" if margin >= 1 else f"{rounded(1 / margin)} times above"
+
+
+def rounded(value: float) -> str:
+    """One digit that counts."""
+    short = float(f"{value:.1g}")
+    return f"{short:,.0f}" if short < 1e6 else f"{short:.0e}"
 
 
 def charts(world: WorldVerdict) -> list[str]:
     """Losses of both runs for each optimizer, and the deviations."""
     parts = []
+    mark = None if world.step is None else ("differs from here", world.step)
     optimizers = sorted({each.optimizer for each in world.deviations})
     for optimizer in optimizers:
         own = [each for each in world.deviations if each.optimizer == optimizer]
@@ -130,15 +146,23 @@ def charts(world: WorldVerdict) -> list[str]:
             Line("original", [each.original_loss for each in own], "var(--one)"),
             Line(f"{world.nproc} ranks", [each.converted_loss for each in own], "var(--two)", dashed=True),
         ]
-        parts.append(f"<h3>Loss before each step{name}</h3>{line_chart(lines)}")
+        parts.append(f"<h3>Loss before each step{name}</h3>{line_chart(lines, mark=mark_among(own, world.step))}")
     lines = [
         Line("loss", [each.loss for each in world.deviations], "var(--one)"),
         Line("gradient", [each.gradient for each in world.deviations], "var(--two)"),
         Line("parameters", [each.parameters for each in world.deviations], "#3f9d5d"),
     ]
     levels = [] if world.tolerance is None else tolerance_levels(world.tolerance)
-    parts.append(f"<h3>Relative deviation of each step</h3>{line_chart(lines, logarithmic=True, levels=levels)}")
+    parts.append(
+        f"<h3>Relative deviation of each step</h3>{line_chart(lines, logarithmic=True, levels=levels, mark=mark)}"
+    )
     return parts
+
+
+def mark_among(own: Sequence[Deviation], step: int | None) -> tuple[str, int] | None:
+    """Where among the steps of one optimizer the first step lies that differs."""
+    at = next((at for at, each in enumerate(own) if step is not None and each.step >= step), None)
+    return None if at is None else ("differs from here", at)
 
 
 def tolerance_levels(tolerance: Tolerance) -> list[tuple[str, float]]:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TextIO
 
 STEP = b'{"kind": "step"'
 REFRESH_SECONDS = 0.25
+PAIR = 2
 
 
 class Progress(Protocol):
@@ -24,6 +25,9 @@ class Progress(Protocol):
     def end(self) -> None:
         """The run is over."""
 
+    def close(self) -> None:
+        """All runs are over."""
+
 
 class NoProgress:
     """Says nothing."""
@@ -35,6 +39,9 @@ class NoProgress:
         """Nothing."""
 
     def end(self) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
         """Nothing."""
 
 
@@ -54,9 +61,12 @@ class LineProgress:
     def end(self) -> None:
         """Nothing."""
 
+    def close(self) -> None:
+        """Nothing."""
+
 
 class LiveProgress:
-    """A bar for each process, by rich."""
+    """A bar for each process, by rich: those of the conversion stay beside that of the original."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -72,23 +82,29 @@ class LiveProgress:
             console=Console(stderr=True),
             transient=True,
         )
-        self._tasks: list[Any] = []
+        self._runs: list[list[Any]] = []
 
     def begin(self, what: str, names: Sequence[str], goal: int | None) -> None:
-        """Add a bar for each process."""
+        """Add a bar for each process; a pair of runs that is shown already makes room."""
+        if len(self._runs) >= PAIR:
+            for task in (task for run in self._runs for task in run):
+                self._bars.remove_task(task)
+            self._runs = []
+        self._runs.append([self._bars.add_task(f"{what}, {name}", total=goal) for name in names])
         self._bars.start()
-        self._tasks = [self._bars.add_task(f"{what}, {name}", total=goal) for name in names]
 
     def steps(self, counts: Sequence[int]) -> None:
         """Move the bars."""
-        for task, count in zip(self._tasks, counts, strict=False):
+        for task, count in zip(self._runs[-1], counts, strict=False):
             self._bars.update(task, completed=count)
 
     def end(self) -> None:
+        """Stop the clocks; the steps that were taken are all there were."""
+        for task in self._runs[-1]:
+            self._bars.stop_task(task)
+
+    def close(self) -> None:
         """Take the bars away."""
-        for task in self._tasks:
-            self._bars.remove_task(task)
-        self._tasks = []
         self._bars.stop()
 
 
