@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import autodist
@@ -33,7 +34,8 @@ else:
 FIXTURES = FAULTS.parent
 STAND_INS = FIXTURES.parent / "tests" / "stand_ins"
 """Libraries that some originals need, in small."""
-STRATEGIES = ("ddp", "fsdp")
+IN_SMALL = frozenset(path.name for path in STAND_INS.iterdir())
+STRATEGIES = ("ddp", "fsdp", "zero", "hsdp")
 DTYPES: tuple[Dtype, ...] = ("float64", "float32")
 PRESENTATION = ("__main__.py", "charts.py", "command.py", "page.py", "progress.py")
 """Modules of the verifier that have no part in a verdict."""
@@ -49,6 +51,7 @@ class Case:
     before: Path
     after: Path
     args: tuple[str, ...] = ()
+    nodes: int = 1
     unequal: frozenset[int] = frozenset()
     """Numbers of ranks at which the conversion is known to differ, rightly."""
 
@@ -107,16 +110,27 @@ def cases() -> Iterator[Case]:
         for strategy in STRATEGIES:
             fixture = {**table, **table.get(strategy, {})}
             before, after = (path.parent / folder / fixture["entry"] for folder in ("before", strategy))
-            if fixture["expect"] == "equal" and fixture.get("run", True) and after.exists():
+            there = all(find_spec(name) is not None for name in fixture.get("needs", ()) if name not in IN_SMALL)
+            if fixture["expect"] == "equal" and fixture.get("run", True) and after.exists() and there:
                 name = path.parent.name if strategy == "ddp" else f"{path.parent.name} {strategy}"
                 args, unequal = tuple(map(str, fixture.get("args", ()))), frozenset(fixture.get("unequal", ()))
-                yield Case(name, before, after, args, unequal)
+                yield Case(name, before, after, args, int(fixture.get("nnodes", 1)), unequal)
 
 
 def compared(case: Case, nproc: int, dtype: Dtype, run: int, code: str, zygote: Zygote | None) -> Comparison:
     """Verify one pair once."""
     home = case.before.parent
-    verdict = verify(case.before, case.after, [nproc], case.args, dtype=dtype, workdir=home, timeout=300, zygote=zygote)
+    verdict = verify(
+        case.before,
+        case.after,
+        [nproc],
+        case.args,
+        dtype=dtype,
+        workdir=home,
+        timeout=300,
+        nnodes=case.nodes,
+        zygote=zygote,
+    )
     (world,) = verdict.worlds
     reason = "" if world.equal else " | ".join(map(str, (world.reason, *world.findings)))[:500]
     largest = (world.largest("loss"), world.largest("gradient"))

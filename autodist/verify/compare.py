@@ -79,8 +79,9 @@ class StepComparison:
         self.grown = max(self.grown, deviation)
         if deviation > tolerance.growth:
             self.diverged = True
-            message = f"rounding has grown to {deviation:.0e} from step to step: nothing can be said about later steps"
-            self.add(step, "rounding", message, None)
+            if not self.findings:  # what follows from a difference is not for rounding to explain
+                message = f"rounding has grown to {deviation:.0e} from step to step: nothing can be said of later steps"
+                self.add(step, "rounding", message, None)
         return False
 
     def add(self, step: int, kind: str, message: str, site: str | None, ratio: float | None = None) -> None:

@@ -50,6 +50,8 @@ FACTORIES = (
     "frombuffer",
 )
 FROM_DATA = ("tensor", "as_tensor", "asarray", "from_numpy", "frombuffer")
+NORMS = ("norm", "vector_norm", "matrix_norm")
+"""FSDP1 clips gradients by norms that it asks for in float32."""
 LEGACY = ("FloatTensor", "HalfTensor", "BFloat16Tensor")
 
 
@@ -75,6 +77,8 @@ class PrecisionProbe:
             setattr(torch.Tensor, name, self._widened(getattr(torch.Tensor, name), False))
         for name in FACTORIES:
             setattr(torch, name, self._widened(getattr(torch, name), name in FROM_DATA))
+        for name in NORMS:
+            setattr(torch.linalg, name, self._widened(getattr(torch.linalg, name), False))
         for name in LEGACY:
             setattr(torch, name, torch.DoubleTensor)
             if hasattr(torch.cuda, name):
