@@ -14,7 +14,15 @@ from autodist.config import Config, Strategy
 from autodist.frameworks import owned
 from autodist.interpreter import SAFE_ON_WRAPPER, Event, Interpreter, Loop, Plan
 from autodist.launchers import launcher, without
-from autodist.models import loose_parameters, optimized_by, owned_values, parts, trained_models, wrap_plan
+from autodist.models import (
+    is_main_guard,
+    loose_parameters,
+    optimized_by,
+    owned_values,
+    parts,
+    trained_models,
+    wrap_plan,
+)
 from autodist.project import Project
 from autodist.rowwise import ONE
 from autodist.rule import Severity
@@ -178,6 +186,31 @@ def _seeds_by_rank(run: Interpreter) -> bool:
 
 def _is_distributed(run: Interpreter) -> bool:
     return bool(run.of("init_process_group"))
+
+
+def _conditions(run: Interpreter) -> Iterator[ast.If]:
+    """The conditions around calls that join a group."""
+    for event in run.of("init_process_group"):
+        yield from (a for a in event.source.ancestors(event.node) if isinstance(a, ast.If))
+
+
+def _sometimes_joined(run: Interpreter) -> Site | None:
+    """The innermost condition under which the script joins a process group."""
+    if any("is_initialized" in ast.unparse(a.test) for a in _conditions(run)):
+        return None  # it is joined in one way or another
+    for event in run.of("init_process_group"):
+        chain = [(event.node, event.source)]
+        chain += [(call.node, call.source) for call in reversed(event.calls) if call.node is not None]
+        for node, source in chain:
+            found: ast.If | None = None
+            for ancestor in source.ancestors(node):
+                if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    break
+                if isinstance(ancestor, ast.If) and not is_main_guard(ancestor):
+                    found = ancestor
+            if found is not None:
+                return Site(source, found)
+    return None
 
 
 # -------------------------------------------------------------------- refusals
@@ -822,6 +855,7 @@ def _assemble(
         project,
         run.values,
         distributed=_is_distributed(run),
+        sometimes_joined=_sometimes_joined(run),
         launcher=without(launcher(run), run.plan.dropped),
         prints=any(not event.on_one_rank for kind in ("print", "log", "progress") for event in kinds.get(kind, [])),
         models=tuple(models),

@@ -274,6 +274,8 @@ class TrainingScript:
     values: Mapping[ast.expr, Value]
     setup: Setup | None = None
     distributed: bool = False
+    sometimes_joined: Site | None = None
+    """The condition under which the script itself joins a process group; it runs without one otherwise."""
     launcher: Launcher | None = None
     borrowed: tuple[Borrowed, ...] = ()
     borrowed_names: Mapping[Source, frozenset[str]] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from autodist.rule import Severity
 from autodist.script import Concern, Model
 from autodist.sharding import Key, Keys, keys, members, rank_check, starts
 from autodist.source import Source
+from autodist.spread import RANK
 from autodist.values import NOTHING, Object, Parameters
 
 UNSHARDED = ("Adafactor", "Rprop", "LBFGS", "SparseAdam")
@@ -58,6 +59,52 @@ def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
         if reason is not None and reason not in seen:
             seen.add(reason)
             yield Concern("AD907", event.source, event.node, reason, Severity.REFUSAL)
+    yield from _uneven(sharded)
+
+
+def _uneven(sharded: Sharded) -> Iterator[Concern]:
+    """Loops in which a sharded model runs over a part of the data that the script has cut for this rank."""
+    run = sharded.run
+    loaders = [t for event in run.of("loader") for t in event.value.objects("loader") if _is_own_part(t, run)]
+    seen: set[ast.AST] = set()
+    for event in run.of("forward") if loaders else ():
+        if not keys(sharded.held(event)) & sharded.roots:
+            continue
+        for loop in event.loops:
+            node = loop.node
+            if isinstance(node, ast.While):
+                continue
+            read = (n for n in ast.walk(node.iter) if isinstance(n, ast.expr))
+            inside = {t for n in read for t in run.values.get(n, NOTHING).things}
+            if node not in seen and not inside.isdisjoint(loaders):
+                seen.add(node)
+                message = (
+                    "each rank has its own part of these data, and one may have more batches than another: it would "
+                    "wait for ever, since a sharded model runs on all ranks at once; use DistributedSampler, which "
+                    "pads, or all of the data on every rank"
+                )
+                yield Concern("AD907", event.source, event.node, message, Severity.WARNING)
+
+
+def _is_own_part(loader: Object, run: Interpreter) -> bool:
+    """Whether a loader reads what the script has chosen by the rank, in another way than by DistributedSampler."""
+    sampler = loader.argument("sampler", 3) or NOTHING
+    if any("distributed_sampler" in t.roles for t in sampler.things if isinstance(t, Object)):
+        return False
+    given = [*loader.node.args[:1], *loader.node.args[3:5]]
+    given += [k.value for k in loader.node.keywords if k.arg in ("dataset", "sampler", "batch_sampler")]
+    scopes = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)
+    home = next(a for a in loader.source.ancestors(loader.node) if isinstance(a, scopes))
+    seen: set[str] = set()
+    while given:
+        for node in ast.walk(given.pop()):
+            if isinstance(node, ast.expr) and run.values.get(node, NOTHING).spread is RANK:
+                return True
+            if isinstance(node, ast.Name) and node.id not in seen:
+                seen.add(node.id)
+                bound = (a for a in ast.walk(home) if isinstance(a, ast.Assign))
+                given += [a.value for a in bound if any(getattr(t, "id", "") == node.id for t in a.targets)]
+    return False
 
 
 def _of_models(models: list[Model]) -> Iterator[tuple[Source, ast.AST, str]]:
@@ -176,7 +223,7 @@ def _gathered_on_one_rank(event: Event, sharded: Sharded) -> str | None:
 
 
 def _saved(event: Event, sharded: Sharded) -> str | None:
-    if not event.on_one_rank or not isinstance(event.node, ast.Call):
+    if not event.on_one_rank or not isinstance(event.node, ast.Call) or not sharded.roots:
         return _saved_whole(event, sharded)
     inside = [
         n.func.attr for n in ast.walk(event.node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)

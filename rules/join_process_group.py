@@ -3,9 +3,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist.edits import InsertBefore, ReplaceStatement
+from autodist.edits import InsertAfter, InsertBefore, ReplaceStatement
 from autodist.rule import Context, Example, Finding, Fix, rule
-from autodist.script import TrainingScript
+from autodist.script import Site, TrainingScript
 from autodist.source import Source
 
 from ._preamble import Planned, defined, dist, imported, planned
@@ -186,6 +186,8 @@ def join_process_group(script: TrainingScript, context: Context) -> Iterator[Fin
             edits = (*edits, *planned(use.source, ReplaceStatement(statement, "setup_distributed()\n")))
             edits = (*edits, *defined(script, use.source, code))
             yield Finding(use.source, use.node, "the ranks find each other with torch.distributed", Fix(edits))
+    if script.sometimes_joined is not None and (context.config.strategy.shards or _speaks(script)):
+        yield _always_joined(script.sometimes_joined, context)
     setup = script.setup
     if setup is None or script.distributed:
         return
@@ -196,6 +198,24 @@ def join_process_group(script: TrainingScript, context: Context) -> Iterator[Fin
         *planned(setup.source, InsertBefore(setup.before, "setup_distributed()\n", order=-3)),
     )
     yield Finding(setup.source, setup.before, "the ranks have to find each other and their devices", Fix(edits))
+
+
+def _speaks(script: TrainingScript) -> bool:
+    """Whether something that is written into the script asks for its rank."""
+    quiet = (*script.opens, *script.file_handlers, *script.log_configs, *script.writers, *script.progress)
+    return bool(script.guards or quiet or script.waits or script.downloads or script.prepared_alone)
+
+
+def _always_joined(site: Site, context: Context) -> Finding:
+    """A group of one where the script would go on without a group."""
+    d, imports = dist(context, site.source)
+    assert isinstance(site.node, ast.stmt)
+    code = (
+        f"if not {d}.is_initialized():  # a group of one\n"
+        f'    {d}.init_process_group("gloo", store={d}.HashStore(), rank=0, world_size=1)\n'
+    )
+    fix = Fix((*imports, *planned(site.source, InsertAfter(site.node, code))))
+    return Finding(site.source, site.node, "the script asks for its rank also where it joins no group here", fix)
 
 
 def _definition(script: TrainingScript, context: Context, source: Source, quiet: bool) -> tuple[str, Planned]:

@@ -1,0 +1,82 @@
+"""Scripts that are distributed by hand, in ways that are right under torchrun alone, or without sharding."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autodist.config import Config, Strategy
+from autodist.convert import convert
+from autodist.project import Project
+from autodist.result import Result
+
+SCRIPT = """\
+import argparse
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--distributed", action="store_true")
+args = parser.parse_args()
+if args.distributed:
+    dist.init_process_group("gloo")
+rank = dist.get_rank() if args.distributed else 0
+world = dist.get_world_size() if args.distributed else 1
+train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+test_set = TensorDataset(torch.randn(21, 4), torch.randn(21, 1))
+sampler = DistributedSampler(train_set, num_replicas=world, rank=rank)
+loader = DataLoader(train_set, batch_size=8, sampler=sampler)
+test_loader = DataLoader(test_set, batch_size=4, sampler=range(rank, len(test_set), world))
+model = nn.Linear(4, 1)
+{wrap}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    sampler.set_epoch(epoch)
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        losses = [nn.functional.mse_loss(model(x), y).item() for x, y in test_loader]
+torch.save({state}.state_dict(), "model.pt")
+"""
+OPTIONAL = SCRIPT.format(wrap="if args.distributed:\n    model = DDP(model)", state="getattr(model, 'module', model)")
+WRAPPED = SCRIPT.format(wrap="model = DDP(model)", state="model.module")
+
+
+def converted(folder: Path, text: str, strategy: Strategy) -> Result:
+    """The conversion of a script."""
+    (folder / "train.py").write_text(text)
+    return convert(Project.load(folder / "train.py"), Config(strategy))
+
+
+def test_a_script_that_joins_a_group_under_a_condition_still_runs_without_one(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    result = converted(tmp_path, OPTIONAL, Strategy.DDP)
+    assert "if dist.get_rank() == 0:\n    torch.save" in result.entry.after
+    (tmp_path / "after.py").write_text(result.entry.after)
+    done = subprocess.run(
+        [sys.executable, "after.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "model.pt").exists()
+    (tmp_path / "train.py").write_text(result.entry.after)
+    assert not convert(Project.load(tmp_path / "train.py"), Config()).changed
+
+
+def test_a_part_of_the_data_for_each_rank_is_no_evaluation_for_a_sharded_model(tmp_path: Path) -> None:
+    warned = converted(tmp_path, WRAPPED, Strategy.FSDP)
+    assert any("wait for ever" in each.message for each in warned.diagnostics)
+    assert warned.needs_person and not warned.refused
+    assert not any("wait for ever" in each.message for each in converted(tmp_path, WRAPPED, Strategy.DDP).diagnostics)
+    even = WRAPPED.replace("range(rank, len(test_set), world)", "DistributedSampler(test_set)")
+    assert not converted(tmp_path, even, Strategy.FSDP).needs_person
