@@ -184,6 +184,24 @@ def _seeds_by_rank(run: Interpreter) -> bool:
     return _is_distributed(run) and any(event.value.spread is Spread.RANK for event in run.of("seed"))
 
 
+def _unwrapped_uses(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
+    """Training steps that the planned wrapper does not reach: their gradients would silently stay each rank's own."""
+    if run.plan.bare:
+        return
+    training = {loop.node for event in run.of("backward") for loop in event.loops}
+    steps = [e for e in run.of("forward") if e.grad and any(loop.node in training for loop in e.loops)]
+    for model in models:
+        if model.wrapping is None or model.bypassed is not None or model.data_parallel:
+            continue
+        ours = {each.key for each in (model.object, *model.alternatives)}
+        bare = [e for e in steps if any(isinstance(t, Object) and t.key in ours for t in e.value.things)]
+        around = [e for e in bare if any(isinstance(t, Wrapped) for t in e.value.things)]
+        if len(bare) > len(around):
+            uses = [event for event in bare if event not in around]
+            message = "cannot see where to wrap this model so that its training steps go through the wrapper"
+            yield Concern("AD904", uses[0].source, uses[0].node, message, Severity.REFUSAL)
+
+
 def _is_distributed(run: Interpreter) -> bool:
     return bool(run.of("init_process_group"))
 
@@ -840,6 +858,7 @@ def _assemble(
     concerns += _loss_concerns(run)
     concerns += _sampler_concerns(run)
     concerns += _statistics_concerns(run, models)
+    concerns += _unwrapped_uses(run, models)
     kinds: dict[str, list[Event]] = {}
     for event in run.events:
         kinds.setdefault(event.kind, []).append(event)

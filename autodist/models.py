@@ -11,7 +11,7 @@ from autodist.interpreter import Event, Interpreter
 from autodist.regions import exclusive, within
 from autodist.script import Model, Site, Wrapping
 from autodist.source import Source
-from autodist.values import Class, External, Items, Object, Parameters, Stream, Table, Thing, Value, Wrapped
+from autodist.values import Class, External, Function, Items, Object, Parameters, Stream, Table, Thing, Value, Wrapped
 
 WITHOUT_BATCH_NORM = ("vgg", "alexnet", "vit_", "swin", "squeezenet", "convnext", "maxvit")
 
@@ -466,6 +466,7 @@ def _wrapping(module: Object, run: Interpreter, history: History) -> Wrapping | 
     first = use.order if use is not None else len(run.events)
     chosen: Event | None = None
     alias: Event | None = None
+    called: Wrapping | None = None
     places = history.places.get(module, [])
     made_in = {loop.node for event in places[:1] for loop in event.loops}
     for event in places:
@@ -476,7 +477,12 @@ def _wrapping(module: Object, run: Interpreter, history: History) -> Wrapping | 
         if event.kind == "alias":
             alias = alias or event
         elif event.kind != "move" or isinstance(event.source.statement(event.node), ast.Expr):
-            chosen = event
+            if _lasts(event, use):
+                chosen, called = event, None
+            else:
+                called = _after_call(event, module, run, use) or called
+    if called is not None:
+        return called
     placed = chosen or alias
     if placed is None:
         return None
@@ -489,6 +495,48 @@ def _wrapping(module: Object, run: Interpreter, history: History) -> Wrapping | 
         if use is None or not within(use, frozenset([statement])):
             return Wrapping(found.source, statement, found.target, None)
     return found
+
+
+def _lasts(event: Event, use: Event | None) -> bool:
+    """Whether what is bound where ``event`` is still holds where the model is used: `def initialize(model):
+    model.apply(...)` binds a name that nobody else sees."""
+    if use is None:
+        return True
+    if event.kind != "move" or event.function in _running(use):
+        return True
+    target = at(event, use).target
+    if not isinstance(target, ast.Name):
+        return True
+    assert event.function is not None
+    return any(
+        isinstance(node, ast.Return) and node.value is not None and target.id in _names(node.value)
+        for node in ast.walk(event.function.node)
+    )
+
+
+def _running(event: Event) -> tuple[Function | None, ...]:
+    """The functions that are being run, and None for the module."""
+    return (None, *(call.function for call in event.calls))
+
+
+def _after_call(event: Event, module: Object, run: Interpreter, use: Event | None) -> Wrapping | None:
+    """After `initialize(model)`, in the function that uses the model."""
+    for index, call in reversed(list(enumerate(event.calls))):
+        if call.node is None:
+            return None
+        given = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
+        target = next((arg for arg in given if module in unwrapped(run.values.get(arg, Value()))), None)
+        statement = call.source.statement(call.node)
+        if not isinstance(target, (ast.Name, ast.Attribute)) or not isinstance(statement, ast.Expr):
+            return None
+        around = event.calls[index - 1].function if index else None
+        if use is None or around in _running(use):
+            return Wrapping(call.source, after_conditions(call.source, statement, use), target, None)
+    return None
+
+
+def _names(node: ast.expr) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 
 def _freezes(module: Object, history: History) -> list[Event]:
