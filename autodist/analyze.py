@@ -73,9 +73,11 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     if refused:
         return TrainingScript(project, first.values, concerns=tuple(refused))
     trained = {origin.key for origin in _origins(first) if isinstance(origin, Object)}
-    draws = frozenset() if trained or _seeds_by_rank(first) else frozenset(id(d.node) for d in _batch_draws(first))
+    drawn = not trained and whole is None and not _seeds_by_rank(first)
+    draws = frozenset(id(draw.node) for draw in _batch_draws(first)) if drawn else frozenset()
     plan = Plan(sharded=_shard_sites(first, trained), draws=draws, modules=modules, bare=fsdp)
-    plan = replace(plan, wholes=whole.nodes if whole is not None else None)
+    if whole is not None:
+        plan = replace(plan, wholes=whole.nodes, columns=whole.columns, counts=whole.counts)
     dropped = frozenset(s.node for m in models for s in (*m.dropped, *(m.data_parallel if fsdp else ())))
     dropped |= {e.node for e in first.events if e.kind == "wrap" and e.detail.const == "fully_sharded"}
     plan = replace(plan, wraps={} if fsdp else wrap_plan(models), dropped=dropped)
@@ -236,9 +238,13 @@ def _sometimes_joined(run: Interpreter) -> Site | None:
 
 def _has_no_batches(run: Interpreter) -> bool:
     """Whether neither a loader nor what is drawn anew in each step reaches a gradient."""
-    if not run.of("backward") or any(isinstance(origin, Object) for origin in _origins(run)):
+    backwards = run.of("backward")
+    if not backwards or any(event.value.spread is not SAME for event in backwards):
         return False
-    return not _batch_draws(run)
+    if any(isinstance(origin, Object) for origin in _origins(run)):
+        return False
+    draws = _batch_draws(run)
+    return not draws or _along_sequence(draws) is not None
 
 
 def _refusals(run: Interpreter, strategy: Strategy, whole: wholes.Wholes | None) -> Iterator[Concern]:
@@ -328,6 +334,8 @@ def _refusals(run: Interpreter, strategy: Strategy, whole: wholes.Wholes | None)
             return
     draws = [] if any(isinstance(origin, Object) for origin in _origins(run)) else _batch_draws(run)
     moving = _along_sequence(draws)
+    if whole is not None and whole.site is None:
+        return
     if moving is not None:
         yield refuse(
             "AD902",
@@ -903,6 +911,7 @@ def _assemble(
         uses_logging=bool(kinds.get("log") or kinds.get("log_config")),
         seeded=seeded,
         drawn=drawn,
+        unordered=tuple(_unordered(run)),
         unseeded=tuple(Site(e.source, e.node) for e in run.of("unseeded") if not e.loops and not _is_per_sample(e)),
         diverge=_diverge(run, loaders, draws | {draw.node for draw in wholes.draws(run)}, models),
         noise=frozenset(_noise(run)),
@@ -1354,6 +1363,22 @@ def _seeded(kinds: Mapping[str, list[Event]], run: Interpreter) -> Iterator[str]
                 yield library
 
 
+def _unordered(run: Interpreter) -> Iterator[tuple[Site, bool]]:
+    """Where all ranks together put a set in order. Of what is sorted or counted right away the order is none."""
+    seen: set[ast.AST] = set()
+    for event in run.of("ordered"):
+        early = event.source is not run.project.entry and not event.calls
+        called_back = any(call.node is None for call in event.calls)
+        if event.node in seen or event.on_one_rank or early or called_back or _is_per_sample(event):
+            continue
+        seen.add(event.node)
+        parent = event.source.parents.get(event.node)
+        named = parent.func if isinstance(parent, ast.Call) and event.node in parent.args else None
+        if isinstance(named, ast.Name) and named.id in ("sorted", "len", "set", "sum", "max", "min", "any", "all"):
+            continue
+        yield Site(event.source, event.node), event.detail.const is True
+
+
 def _is_per_sample(event: Event) -> bool:
     """Whether something happens while one sample is read, or a worker starts: ranks may differ there."""
     names = {getattr(call.function.node, "name", "") for call in event.calls}
@@ -1520,7 +1545,7 @@ def _without_docstring(body: list[ast.stmt]) -> ast.stmt:
 NEEDS_GROUP = frozenset(
     (
         "seed loader download mkdir save open writer optimizer forward backward move print "
-        "log random set_device progress make"
+        "log random set_device progress make ordered"
     ).split()
 )
 

@@ -96,7 +96,8 @@ class Plan:
     expressions whose value is made global, ``settled`` the
     loops after which accumulators are, ``divided`` those that become a rank's share of the batch size, ``dropped``
     the wrappers that go, ``modules`` the calls of unknown libraries that turned out to make a module, ``wholes`` the
-    names of tensors of which a rank takes its rows (None: nobody asks which values are tensors).
+    names of tensors of which a rank takes its rows (None: nobody asks which values are tensors), ``columns`` those of
+    which it takes columns, ``counts`` names of the number of all rows that shape other tensors.
     """
 
     sharded: frozenset[tuple[int, Path_]] | None = None
@@ -108,6 +109,8 @@ class Plan:
     dropped: frozenset[ast.AST] = frozenset()
     modules: frozenset[int] = frozenset()
     wholes: frozenset[ast.expr] | None = None
+    columns: frozenset[ast.expr] = frozenset()
+    counts: frozenset[ast.expr] = frozenset()
     bare: bool = False
     """Models are distributed without a wrapper: `model.module` becomes the model itself."""
 
@@ -273,6 +276,7 @@ class Interpreter:
 
     def do_Assign(self, node: ast.Assign, scope: Scope) -> None:
         value = self._made(self.eval(node.value, scope), node.value, scope)
+        value = self._loaded(node, value, scope)
         if isinstance(node.value, (ast.Call, ast.Await, ast.IfExp)) and self._modules_in(value):
             self.event("bind", node, scope, value)
         elif self._modules_in(value):
@@ -287,6 +291,18 @@ class Interpreter:
                     bound = self.values.get(part, NOTHING)
                     if self._modules_in(bound):
                         self.event("bind_part", part, scope, bound)
+
+    def _loaded(self, node: ast.Assign, value: Value, scope: Scope) -> Value:
+        """`model = torch.load(path)`: a name of a model is that of another one from here on."""
+        target, call = node.targets[0], node.value
+        if not isinstance(target, ast.Name) or not isinstance(call, ast.Call) or value.things:
+            return value
+        home = scope.find(target.id)
+        named = {thing.name for thing in self.values.get(call.func, NOTHING).things if isinstance(thing, External)}
+        if home is None or named != {"torch.load"} or not self._modules_in(home.names[target.id]):
+            return value
+        make = partial(Object, "torch.load", frozenset(["module"]), call, scope.source, self._path)
+        return of(self._remember(call, make, "loaded"))
 
     def do_AnnAssign(self, node: ast.AnnAssign, scope: Scope) -> None:
         if node.value is not None:
@@ -481,6 +497,8 @@ class Interpreter:
     def do_For(self, node: ast.For | ast.AsyncFor, scope: Scope) -> bool:
         iterable = self.eval(node.iter, scope)
         self.event("iterate", node, scope, iterable)
+        if is_set(iterable):
+            self.event("ordered", node.iter, scope, iterable)
         loop = Loop(node, scope.source, scope, self._calls[-1].function if self._calls else None)
         parts = self._unrolled(iterable)
         self._loops.append(loop)
@@ -811,17 +829,32 @@ class Interpreter:
 
     def _whole(self, node: ast.Name | ast.Attribute, value: Value, scope: Scope, wholes: frozenset[ast.expr]) -> Value:
         """A tensor with all the data, where a training step may take its rows from it."""
-        plain = value.array and value.spread is SAME and not value.things and not value.models
+        plain = value.spread is SAME and not value.things and not value.models
         if not plain or not isinstance(node.ctx, ast.Load):
             return value
+        if not value.array:
+            return self._counted(node, value, scope)
         if any(not isinstance(origin, Mixing) for origin in value.origins):
             return value
-        if node in wholes:
-            draw = Draw(node, scope.source, (), whole=True)
+        if node in wholes or node in self.plan.columns:
+            columns = node in self.plan.columns
+            draw = Draw(node, scope.source, (), whole=True, columns=columns)
             self.event("whole", node, scope, of(draw))
-            return value.but(spread=ROWS, origins=value.origins | {draw}, const=UNKNOWN)
+            spread = Spread.COLUMNS if columns else ROWS
+            return value.but(spread=spread, origins=value.origins | {draw}, const=UNKNOWN)
         if self._loops and not self._forward and self._no_grad == 0 and not _asks_size(node, scope.source):
             self.event("may_be_whole", node, scope, value)
+        return value
+
+    def _counted(self, node: ast.Name | ast.Attribute, value: Value, scope: Scope) -> Value:
+        """The number of all rows, given to what makes a tensor: a rank's has as many as it has rows."""
+        if node in self.plan.counts:
+            draw = Draw(node, scope.source, (), whole=True, count=True)
+            self.event("whole", node, scope, of(draw))
+            return value.but(spread=COUNT, origins=value.origins | {draw}, const=UNKNOWN)
+        parent = scope.source.parents.get(node)
+        if self._loops and not self._forward and isinstance(parent, ast.Call) and node in parent.args:
+            self.event("may_be_count", node, scope, value)
         return value
 
     def _operands(self, node: ast.expr) -> list[Value]:
@@ -847,9 +880,11 @@ class Interpreter:
                 if isinstance(thing, Items):
                     thing.element = thing.element | Value(origins=frozenset([mixing]))
             return value
-        if found is value.spread:
-            return value
-        return value.but(spread=found)
+        if isinstance(node, ast.Call) and rowwise.makes_tensor(node):
+            origins = frozenset().union(*(each.origins for each in self._operands(node)))
+            return Value(spread=found, origins=origins | value.origins, array=True)
+        unchanged = found is value.spread or any(isinstance(thing, Items) for thing in value.things)
+        return value if unchanged else value.but(spread=found)
 
     def _one_result_of_rows(self, node: ast.expr, value: Value, scope: Scope) -> bool:
         """Whether rows meet data of which every rank has all: then those of all ranks are wanted."""
@@ -1301,6 +1336,8 @@ class Interpreter:
             iterable = self.eval(first.iter, inner)
             if first is node.generators[0]:
                 over.append(iterable)
+            if is_set(iterable) and isinstance(node, (ast.ListComp, ast.DictComp)):
+                self.event("ordered", first.iter, scope, iterable)
             self.event("iterate", first, scope, iterable)
             self._loops.append(Loop(first, scope.source, scope, self._calls[-1].function if self._calls else None))
             parts = self._unrolled(iterable)
@@ -2087,6 +2124,7 @@ class Interpreter:
             "list",
             "tuple",
             "set",
+            "frozenset",
             "filter",
         ):
             if short in ("copy.copy", "copy.deepcopy"):
@@ -2094,10 +2132,12 @@ class Interpreter:
             value = args[1] if short == "filter" and len(args) > 1 else first
             if short == "filter":
                 self._callbacks(first, "filter", node, scope)
-            return self._listed(short, value, node, scope)
+            return self._listed("set" if short == "frozenset" else short, value, node, scope)
         if short == "next":
             return self._element(first, node) if first.things else first
         if short == "enumerate":
+            if is_set(first):
+                self.event("ordered", node.args[0], scope, first)
             numbers = Value(frozenset(t for t in first.things if isinstance(t, Index)))
             parts = [of(Index(node)), self._element(first, node) | numbers]
             return self._stream(node, of(self._remember(node, lambda: Items(node, [], NOTHING), "pair")), parts, first)
@@ -2124,6 +2164,8 @@ class Interpreter:
             return of(Stream(self._mixed([self._element(v, node) for v in args[1:]]), NOTHING))
         if short == "len":
             return NOTHING if self._is_sequence(node.args[:1], first) else self._length(first)
+        if short == "isinstance" and self.plan.wholes is not None and len(args) == 2:
+            return self._tells_tensor(first, args[1])
         if short == "slice" and any(value.spread is RANK for value in args):
             return Value(spread=ROWS)
         if short in ("sum", "fsum", "math.fsum"):
@@ -2213,6 +2255,17 @@ class Interpreter:
             return mixed.computed(spread)
         return None
 
+    def _tells_tensor(self, value: Value, kind: Value) -> Value:
+        """`isinstance(h, torch.Tensor)`, where it is known."""
+        asked = any(
+            isinstance(t, External) and t.name in ("torch.Tensor", "torch.autograd.Variable") for t in kind.things
+        )
+        if asked and not value.things and (value.array or rowwise.is_whole(value)):
+            return constant(True, firm=True)
+        if asked and value.things and all(isinstance(t, Items) for t in value.things):
+            return constant(False, firm=True)
+        return NOTHING
+
     def _any_of(self, thing: Thing) -> Value:
         """`getattr(module, name)` with a name that is not known: any of its classes and functions."""
         if isinstance(thing, External):
@@ -2242,6 +2295,15 @@ class Interpreter:
         return result
 
     def _listed(self, kind: str, value: Value, node: ast.Call, scope: Scope) -> Value:
+        if kind == "set" or kind in ("list", "tuple", "sorted") and is_set(value):
+            if kind in ("list", "tuple"):
+                self.event("ordered", node, scope, value, constant(True))
+            items = self._remember(node, lambda: Items(node, [], NOTHING))
+            items.element = items.element | self._element(value, node)
+            parameters = frozenset(t for t in value.things if isinstance(t, Parameters))
+            return Value(
+                frozenset([items]) | parameters, value.spread if value.spread.is_local else SAME, value.origins
+            )
         keep = {
             t
             for t in value.things
@@ -2599,6 +2661,20 @@ class Interpreter:
         if key not in self._memory:
             self._memory[key] = make()
         return self._memory[key]
+
+
+def is_set(value: Value) -> bool:
+    """Whether a value is a set of what may be strings."""
+    for thing in value.things:
+        if isinstance(thing, Items) and _makes_set(thing.node):
+            inside = [*thing.parts, thing.element]
+            return not any(part.things or part.spread.is_local or isinstance(part.const, int) for part in inside)
+    return False
+
+
+def _makes_set(node: ast.AST) -> bool:
+    called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("set", "frozenset")
+    return called or isinstance(node, (ast.Set, ast.SetComp))
 
 
 def wrapped(value: Value, kind: str = "ddp") -> Value:

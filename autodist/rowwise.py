@@ -140,6 +140,8 @@ def shaped(node: ast.expr, value: Value, latest: Latest, called: bool) -> Value:
     array, axes = value.array, value.axes
     if isinstance(node, ast.Attribute):
         base = latest(node.value)
+        if base.things:
+            return value  # what an object holds
         array = base.array and node.attr in ("data", "grad", "real", "T", "mT", "values")
         axes = base.axes if array else None
     elif isinstance(node, ast.Call):
@@ -161,6 +163,11 @@ def shaped(node: ast.expr, value: Value, latest: Latest, called: bool) -> Value:
         parts = [latest(node.left), *map(latest, node.comparators)]
         array, axes = any(part.array for part in parts), None
     return value.but(array=array, axes=axes) if (array, axes) != (value.array, value.axes) else value
+
+
+def makes_tensor(node: ast.Call) -> bool:
+    """`torch.zeros(1, n, size)`, `weight.new_zeros(1, n, size)`"""
+    return _called(node) in FACTORIES
 
 
 def is_entered(node: ast.Call, latest: Latest) -> bool:
@@ -391,6 +398,7 @@ def _pairs(values: Iterable[Value]) -> bool:
     return len(axes - {None}) > 1
 
 
+STATE = "carries a state that has the size of the whole batch"
 ONE = "has one sample"
 GRAPH = "is a matrix product over the rows, which mixes them"
 PAIRED = "broadcasts tensors of different shapes, which pairs every row with every other one"
@@ -431,6 +439,8 @@ def _product(left: Value, right: Value) -> Spread | str:
 def _of_call(node: ast.Call, value: Value, latest: Latest, contents: Callable[[Value], list[Value]]) -> Spread | str:
     if is_entered(node, latest):
         return value.spread
+    if makes_tensor(node):
+        return _made(node.args, latest)
     given = [latest(arg) for arg in node.args]
     named = [latest(keyword.value) for keyword in node.keywords]
     layer = _layer(node, latest)
@@ -456,6 +466,8 @@ def _of_function(
     contents: Callable[[Value], list[Value]],
 ) -> Spread | str:
     short = name.rpartition(".")[2]
+    if short in ("tuple", "list") and any(isinstance(t, Items) for v in given for t in v.things):
+        return value.spread
     if name.startswith("builtins."):
         return value.spread if short in PLAIN_BUILTINS else f"calls {short}() on the rows"
     if not name.startswith(("torch.", "numpy.")):
@@ -664,7 +676,7 @@ def through_layer(
             )
         states = [part for state in given[1:] for part in (contents(state) or [state]) if part.const is not None]
         if any(not is_whole(state) or state.spread is not COLUMNS for state in states):
-            return "carries a state that has the size of the whole batch"
+            return STATE
         return expected
     if layer.name.startswith(("torch_geometric.", "dgl.")):
         return "works on a graph, whose nodes depend on each other"

@@ -309,6 +309,8 @@ class TrainingScript:
     uses_logging: bool = False
     seeded: frozenset[str] = frozenset()
     drawn: frozenset[str] = frozenset()
+    unordered: tuple[tuple[Site, bool], ...] = ()
+    """Where a set of what may be strings is put in order, and whether a list is made of it there."""
     unseeded: tuple[Site, ...] = ()
     """Calls that take a seed from the clock or the system: each rank would get another one."""
     diverge: Site | None = None

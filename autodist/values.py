@@ -191,7 +191,11 @@ class Draw:
     evaluates: bool = False
     """Whether it is noise in an evaluation, outside of what trains."""
     whole: bool = False
-    """Whether it is a tensor that holds all the rows a step trains on."""
+    """Whether it is a tensor that holds all the rows a step trains on, or their number."""
+    columns: bool = False
+    """Whether the samples of that tensor lie along its second axis."""
+    count: bool = False
+    """Whether it is their number, which shapes another tensor."""
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.models import optimized_by
-from autodist.rowwise import mixings
+from autodist.rowwise import STATE, mixings
 from autodist.script import RowMean, Site
 from autodist.source import Source
 from autodist.spread import MEAN, SAME, SUM
@@ -26,26 +26,72 @@ class Wholes:
     """The tensors with all the data, or where and why a rank cannot take its rows of them."""
 
     nodes: frozenset[ast.expr] = frozenset()
+    columns: frozenset[ast.expr] = frozenset()
+    counts: frozenset[ast.expr] = frozenset()
     site: Site | None = None
     reason: str = ""
 
 
 def find(run: Callable[[Plan], Interpreter], plan: Plan) -> Wholes | None:
     """What the training steps read in full; None where nothing is known to be a tensor of data."""
-    first = run(_with(plan, frozenset()))
+    first = run(_with(plan, Wholes()))
     candidates = _candidates(first)
     homes = {(e.source, _around(e.source, e.node)) for e in first.of("backward")}
     near = frozenset(node for node, source in candidates.items() if (source, _around(source, node)) in homes)
     refused: Wholes | None = None
-    for nodes in dict.fromkeys([near, frozenset(candidates)]):
-        reached = _reaching(run(_with(plan, nodes))) if nodes else frozenset()
-        if not reached:
-            continue
-        objection = next(_objections(run(_with(plan, reached))), None)
-        if objection is None:
-            return Wholes(reached)
-        refused = refused or Wholes(site=objection[0], reason=objection[1])
+    counts = _counts(first, homes)
+    tried = [Wholes(near), Wholes(frozenset(candidates)), Wholes(columns=_outer(first, homes))]
+    for trial in tried:
+        found = _try(run, plan, trial)
+        if found is not None and found.reason.endswith(STATE):
+            several = (_try(run, plan, replace(found, counts=each, site=None, reason="")) for each in counts)
+            found = next((each for each in several if each is not None and each.site is None), found)
+        if found is not None and found.site is None:
+            return found
+        refused = refused or found
     return refused
+
+
+def _try(run: Callable[[Plan], Interpreter], plan: Plan, trial: Wholes) -> Wholes | None:
+    """What of ``trial`` reaches a gradient, with what stands against it; None if nothing does."""
+    if not trial.nodes | trial.columns:
+        return None
+    reached = _reaching(run(_with(plan, trial)))
+    found = Wholes(trial.nodes & reached, trial.columns & reached, trial.counts & reached)
+    if not found.nodes | found.columns:
+        return None
+    objection = next(_objections(run(_with(plan, found))), None)
+    return found if objection is None else replace(found, site=objection[0], reason=objection[1])
+
+
+Home = tuple[Source, ast.AST | None]
+
+
+def _counts(run: Interpreter, homes: set[Home]) -> list[frozenset[ast.expr]]:
+    """The names in the functions with the steps that may say how many rows there are, those alike together."""
+    found: dict[tuple[str, Home], set[ast.expr]] = {}
+    for event in run.of("may_be_count"):
+        assert isinstance(event.node, ast.expr)
+        home = event.source, _around(event.source, event.node)
+        if _is_plain(event.node) and home in homes:
+            found.setdefault((ast.unparse(event.node), home), set()).add(event.node)
+    return [frozenset(nodes) for nodes in found.values()]
+
+
+def _outer(run: Interpreter, homes: set[Home]) -> frozenset[ast.expr]:
+    """The tensors that the functions with the steps read, and that no step makes."""
+    steps = {loop.node for event in run.of("backward") for loop in event.loops[-1:]}
+    found = set()
+    for event in run.of("may_be_whole"):
+        node = event.node
+        if (event.source, _around(event.source, node)) in homes and isinstance(node, ast.expr) and _is_plain(node):
+            inside = [loop for loop in event.loops if loop.node in steps]
+            if inside and not any(
+                isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Store) and _alike(n, node)
+                for n in ast.walk(inside[-1].node)
+            ):
+                found.add(node)
+    return frozenset(found)
 
 
 def _candidates(run: Interpreter) -> dict[ast.expr, Source]:
@@ -61,8 +107,8 @@ def _candidates(run: Interpreter) -> dict[ast.expr, Source]:
     }
 
 
-def _with(plan: Plan, nodes: frozenset[ast.expr]) -> Plan:
-    return Plan(modules=plan.modules, wholes=nodes)
+def _with(plan: Plan, found: Wholes) -> Plan:
+    return replace(plan, wholes=found.nodes, columns=found.columns, counts=found.counts)
 
 
 def _is_plain(node: ast.expr) -> bool:

@@ -140,12 +140,14 @@ def share_whole_data(script: TrainingScript, context: Context) -> Iterator[Findi
         shared = Fix((*imports, *planned(source, InsertBefore(start, line, order=2))))
         for group in _groups(draws, script.row_means):
             codes = list(dict.fromkeys(source.code(draw.node) for draw in group))
-            lengths = " == ".join(f"len({code})" for code in codes)
+            lengths = " == ".join(dict.fromkeys(_total(draw) for draw in group))
             check = f'assert {lengths} >= {d}.get_world_size(), "every rank needs rows of its own"\n'
             place = start if _bound_before(start, codes, source) else source.statement(group[-1].node)
             checked = planned(source, InsertBefore(place, check, order=1))
             for draw in group:
-                fix = Fix((*shared.edits, *checked, *planned(source, WrapExpr(draw.node, f"{{}}[{name}]"))))
+                index = f":, {name}" if draw.columns else name
+                template = f"len(range({{}})[{name}])" if draw.count else f"{{}}[{index}]"
+                fix = Fix((*shared.edits, *checked, *planned(source, WrapExpr(draw.node, template))))
                 yield Finding(source, draw.node, "each rank takes its rows of the data", fix)
     wholes = {draw.node for draw in script.wholes}
     for site, left, right in script.paired:
@@ -157,10 +159,16 @@ def share_whole_data(script: TrainingScript, context: Context) -> Iterator[Findi
     for mean in script.row_means:
         d, imports = dist(context, mean.source)
         code = WEIGHT.replace("{d}", d)
-        template = f"{{}} * row_weight(len({mean.source.code(mean.draws[0].node)}))"
+        template = f"{{}} * row_weight({_total(mean.draws[0])})"
         edits: list[Edit] = [WrapExpr(mean.node, template)]
         fix = Fix((*imports, *defined(script, mean.source, code), *planned(mean.source, *edits)))
         yield Finding(mean.source, mean.node, "the mean counts for as many rows as it is taken over", fix)
+
+
+def _total(draw: Draw) -> str:
+    """The number of all rows."""
+    code = draw.source.code(draw.node)
+    return code if draw.count else f"{code}.size(1)" if draw.columns else f"len({code})"
 
 
 def _function(source: Source, node: ast.AST) -> ast.AST | None:

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autodist.edits import WrapExpr
+from autodist.rule import Context, Example, Finding, Fix, rule
+from autodist.script import TrainingScript
+
+from ._preamble import defined, dist, planned
+
+EXAMPLES = [
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        words = "the cat sees the dog and the dog sees the cat".split()
+        vocabulary = list(set(words))
+        numbers = torch.tensor([vocabulary.index(word) for word in words])
+        loader = DataLoader(TensorDataset(numbers[:-1], numbers[1:]), batch_size=2)
+        model = nn.Sequential(nn.Embedding(len(vocabulary), 8), nn.Linear(8, len(vocabulary)))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for word, following in loader:
+            loss = nn.functional.cross_entropy(model(word), following)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+        after='''\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+
+        def as_on_rank_zero(values):
+            """The values in the order that rank 0 has them in: a set of strings is ordered anew in each process."""
+            box = [values]
+            dist.broadcast_object_list(box)
+            return box[0]
+
+
+        words = "the cat sees the dog and the dog sees the cat".split()
+        vocabulary = as_on_rank_zero(list(set(words)))
+        numbers = torch.tensor([vocabulary.index(word) for word in words])
+        loader = DataLoader(TensorDataset(numbers[:-1], numbers[1:]), batch_size=2)
+        model = nn.Sequential(nn.Embedding(len(vocabulary), 8), nn.Linear(8, len(vocabulary)))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for word, following in loader:
+            loss = nn.functional.cross_entropy(model(word), following)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        ''',
+    ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        words = "the cat sees the dog and the dog sees the cat".split()
+        vocabulary = sorted(set(words))
+        numbers = torch.tensor([vocabulary.index(word) for word in words])
+        loader = DataLoader(TensorDataset(numbers[:-1], numbers[1:]), batch_size=2)
+        model = nn.Sequential(nn.Embedding(len(vocabulary), 8), nn.Linear(8, len(vocabulary)))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for word, following in loader:
+            loss = nn.functional.cross_entropy(model(word), following)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+        after=None,
+    ),
+]
+
+HELPER = '''\
+def as_on_rank_zero(values):
+    """The values in the order that rank 0 has them in: a set of strings is ordered anew in each process."""
+    box = [values]
+    {d}.broadcast_object_list(box)
+    return box[0]
+
+
+'''
+
+
+@rule("AD703")
+def keep_order_of_sets(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """Put the elements of a set in the same order on all ranks.
+
+    Python orders a set of strings by hashes that differ from process to process. A vocabulary made of one would give
+    a word another number on each rank, and the ranks would train on different encodings of the same data.
+    """
+    if not script.trains or script.distributed:
+        return
+    for site, listed in script.unordered:
+        d, imports = dist(context, site.source)
+        template = "as_on_rank_zero({})" if listed else "as_on_rank_zero(list({}))"
+        code = HELPER.replace("{d}", d)
+        edit = WrapExpr(site.node, template)
+        fix = Fix((*imports, *defined(script, site.source, code), *planned(site.source, edit)))
+        yield Finding(site.source, site.node, "a set of strings has another order in each process", fix)
