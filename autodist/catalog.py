@@ -25,10 +25,12 @@ class Catalog:
         tables: Sequence[Mapping[str, Sequence[str]]],
         equivalents: Mapping[str, str] | None = None,
         blocks: Mapping[str, Sequence[str]] | None = None,
+        parameters: Mapping[str, int] | None = None,
     ) -> None:
         self.equivalents: Mapping[str, str] = equivalents or {}
         """What plain PyTorch says instead of a name of another distribution library."""
         self._blocks = blocks or {}
+        self._parameters = parameters or {}
         self._roles: dict[str, frozenset[str]] = {}
         for table in tables:
             for role, names in table.items():
@@ -42,15 +44,23 @@ class Catalog:
 
     def blocks(self, name: str, first: object = None) -> tuple[str, ...]:
         """The repeated blocks of the model that ``name`` makes, given its first argument where that is known."""
-        for pattern, units in self._blocks.items():
-            model, _, argument = pattern.partition("(")
-            if fnmatchcase(name, model) and (not argument or isinstance(first, str) and fnmatchcase(first, argument)):
-                return tuple(units)
-        return ()
+        return next((tuple(units) for pattern, units in self._blocks.items() if _matches(pattern, name, first)), ())
+
+    def parameters(self, name: str, first: object = None) -> int | None:
+        """The number of parameters of such a model, where it is a fact."""
+        found = self._parameters.get(name)
+        matching = (count for pattern, count in self._parameters.items() if _matches(pattern, name, first))
+        return found if found is not None else next(matching, None)
 
     def has(self, name: str, role: str) -> bool:
         """Whether ``name`` plays ``role``."""
         return role in self.roles(name)
+
+
+def _matches(pattern: str, name: str, first: object) -> bool:
+    """`library.make(argument*`, with wildcards, against a name and a first argument."""
+    model, _, argument = pattern.partition("(")
+    return fnmatchcase(name, model) and (not argument or isinstance(first, str) and fnmatchcase(first, argument))
 
 
 @cache
@@ -64,4 +74,5 @@ def load(extra: Mapping[str, Sequence[str]] | None = None) -> Catalog:
     """The shipped facts, with the user's own added."""
     equivalents = {name: code for table in _shipped() for name, code in table.get("equivalents", {}).items()}
     blocks = {name: units for table in _shipped() for name, units in table.get("blocks", {}).items()}
-    return Catalog([*(table.get("roles", {}) for table in _shipped()), extra or {}], equivalents, blocks)
+    counts = {name: count for table in _shipped() for name, count in table.get("parameters", {}).items()}
+    return Catalog([*(table.get("roles", {}) for table in _shipped()), extra or {}], equivalents, blocks, counts)

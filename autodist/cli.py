@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from autodist.config import AVAILABLE, BatchSize, MixedPrecision, Strategy
+from autodist.config import AVAILABLE, CHOICES, BatchSize, MixedPrecision, Strategy, memory
 from autodist.sniff import may_train
 from autodist.terminal import Terminal
 
@@ -23,6 +23,12 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def _codes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(code.upper() for value in values for code in value.replace(",", " ").split())
+
+
+def _memory(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    if value is not None and memory(value) is None:
+        raise click.BadParameter("a size is wanted, as in 80GiB")
+    return memory(value) if value is not None else None
 
 
 def _options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -52,7 +58,13 @@ class ScriptCommand(click.Command):
 
 
 script_options = _options(
-    click.option("--strategy", type=click.Choice([each.value for each in AVAILABLE]), help="How to distribute."),
+    click.option("--strategy", type=click.Choice([each.value for each in CHOICES]), help="How to distribute."),
+    click.option(
+        "--device-memory", metavar="SIZE", callback=_memory, help="For --strategy auto: of one device, as 80GiB."
+    ),
+    click.option(
+        "--activation-memory", metavar="SIZE", callback=_memory, help="For --strategy auto: of activations, if known."
+    ),
     click.option(
         "--batch-size", type=click.Choice([each.value for each in BatchSize]), help="What the script's means."
     ),

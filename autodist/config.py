@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ class Strategy(str, Enum):
     ZERO = "zero"
     FSDP = "fsdp"
     HSDP = "hsdp"
+    AUTO = "auto"
 
     @property
     def shards(self) -> bool:
@@ -41,6 +43,7 @@ class MixedPrecision(str, Enum):
 
 
 AVAILABLE = (Strategy.DDP, Strategy.FSDP, Strategy.ZERO, Strategy.HSDP)
+CHOICES = (*AVAILABLE, Strategy.AUTO)
 SWITCHES = ("activation-checkpointing", "cpu-offload", "reshard-after-forward", "sharded-checkpoints", "meta-device")
 REPLICATED = (Strategy.DDP, Strategy.ZERO)
 SHARDED = (Strategy.FSDP, Strategy.HSDP)
@@ -62,6 +65,8 @@ class Config:
     shard_unit: str | None = None
     sharded_checkpoints: bool = False
     meta_device: bool = False
+    device_memory: int | None = None
+    activation_memory: int | None = None
 
     @property
     def sharding(self) -> tuple[str, ...]:
@@ -82,11 +87,22 @@ class Config:
         return (not self.select or code.startswith(self.select)) and not code.startswith(self.ignore)
 
 
+def memory(text: str) -> int | None:
+    """Bytes, from a size such as 80GiB or 24 GB; None if it is no size."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT])(i?)B?\s*", text, re.IGNORECASE)
+    if found is None:
+        return None
+    base = 1024 if found[3] else 1000
+    return int(float(found[1]) * base ** ("KMGT".index(found[2].upper()) + 1))
+
+
 def load(folder: Path, options: Mapping[str, Any]) -> Config:
     """The options of a run on a file in ``folder``. Those that are None or empty come from its pyproject.toml."""
     given = {key: value for key, value in options.items() if value or value is False}
     config = Config(**{**_defaults(folder.absolute()), **given})
-    if config.sharding and not config.strategy.shards:
+    if config.strategy is Strategy.AUTO and config.device_memory is None:
+        raise AutodistError("--strategy auto needs --device-memory, the memory of one device, such as 80GiB")
+    if config.sharding and not config.strategy.shards and config.strategy is not Strategy.AUTO:
         raise AutodistError(f"{config.sharding[0]} needs --strategy fsdp or hsdp")
     return config
 
@@ -119,10 +135,10 @@ def _table(path: Path, data: bytes) -> dict[str, Any] | None:
 def _option(path: Path, data: bytes, key: str, value: object) -> Any:
     """The checked value of one option."""
     match key, value:
-        case ("strategy", str()) if value in AVAILABLE:
+        case ("strategy", str()) if value in CHOICES:
             return Strategy(value)
         case ("strategy", _):
-            expected = " or ".join(f'"{strategy.value}"' for strategy in AVAILABLE)
+            expected = " or ".join(f'"{strategy.value}"' for strategy in CHOICES)
         case ("batch-size", "global" | "per-rank"):
             return BatchSize(value)
         case ("batch-size", _):
@@ -135,6 +151,10 @@ def _option(path: Path, data: bytes, key: str, value: object) -> Any:
             return value
         case (key, _) if key in SWITCHES:
             expected = "true or false"
+        case ("device-memory" | "activation-memory", str()) if memory(value) is not None:
+            return memory(value)
+        case ("device-memory" | "activation-memory", _):
+            expected = 'a size, as in "80GiB"'
         case ("shard-unit", str()) if value.isidentifier():
             return value
         case ("shard-unit", _):

@@ -9,9 +9,9 @@ from enum import Enum
 from inspect import cleandoc
 from typing import TYPE_CHECKING
 
+from autodist.config import AVAILABLE, Config
 from autodist.config import REPLICATED as REPLICATED
 from autodist.config import SHARDED as SHARDED
-from autodist.config import Config
 from autodist.config import Strategy as Strategy
 from autodist.edits import Edit
 from autodist.imports import Importer
@@ -122,4 +122,4 @@ class Rule:
 
 def rule(code: str, *strategies: Strategy) -> Callable[[Check], Rule]:
     """Declare the decorated function as the rule ``code``, for ``strategies`` (all if none is named)."""
-    return lambda check: Rule(code, frozenset(strategies or Strategy), check)
+    return lambda check: Rule(code, frozenset(strategies or AVAILABLE), check)

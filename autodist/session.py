@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from autodist import launch, output, registry
+from autodist.choice import choose
 from autodist.config import Config, load
 from autodist.convert import convert, diagnose, unchanged
 from autodist.errors import AutodistError
@@ -80,14 +81,21 @@ class Session:
         try:
             if after is not None:
                 return _compared(before, after, **options)
-            config = load(before.parent, self.options)
             project = Project.load(before)
+            config = self._chosen(project, load(before.parent, self.options))
             result = convert(project, config)
             self.terminal.say(text.summary(Run(config.strategy, result), quiet=False, verbose=False))
             return _proven(project, result, **options) if result.changed else LOOK
         except Exception as error:
             self.terminal.error(error, before)
             return BAD_INPUT
+
+    def _chosen(self, project: Project, config: Config) -> Config:
+        """The options with a strategy that fits, which is said if it was not named."""
+        config, reason = choose(project, config)
+        if reason and not self.terminal.quiet:
+            self.terminal.say(f"{project.entry.path.name}: {reason}")
+        return config
 
     def _each(self, files: Iterable[Path], work: Work) -> tuple[list[Run], int]:
         """Do ``work`` on every file, whatever happens to the others. The worst exit code counts."""
@@ -96,7 +104,8 @@ class Session:
         for path in files:
             try:
                 config = load(Path() if path == STDIN else path.parent, self.options)
-                run, status = work(_read(path), config)
+                project = _read(path)
+                run, status = work(project, self._chosen(project, config))
                 runs += [run] if run else []
             except Exception as error:
                 self.terminal.error(error, path)

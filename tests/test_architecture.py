@@ -17,9 +17,10 @@ LAYERS = """
     cli
     session | evaluate
     report | output | terminal | verify
-    convert | launch
+    convert | launch | choice
     registry | suppress
     analyze
+    footprint
     shards | unshardable | optimizers | meta
     sharding
     wholes

@@ -1,0 +1,73 @@
+"""Which strategy fits a script: DDP if what training holds fits one device, FSDP if it does not, with figures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from autodist import catalog
+from autodist.config import Config, Strategy
+from autodist.footprint import Uncounted, footprint
+from autodist.interpreter import Interpreter, Plan
+from autodist.models import trained_models
+from autodist.project import Project
+
+GIB = 2**30
+
+
+def choose(project: Project, config: Config) -> tuple[Config, str]:
+    """The options with a strategy, and why it was chosen; empty where nothing had to be."""
+    if config.strategy is not Strategy.AUTO:
+        return config, ""
+    run = Interpreter(project, catalog.load(config.catalog), Plan()).run()
+    models = [model.object for model in trained_models(run)]
+    if not models:
+        return _replicated(config), ""
+    names = " and ".join(dict.fromkeys(model.name.rpartition(".")[2] for model in models))
+    try:
+        held = footprint(run, models)
+    except Uncounted as unknown:
+        reason = (
+            f"the parameters of {names} cannot be counted without making it ({unknown}); if they do not fit one device"
+        )
+        return _replicated(config), f"strategy ddp: {reason}, choose --strategy fsdp"
+    assert config.device_memory is not None
+    optimizers = " and ".join(held.optimizers)
+    figures = (
+        f"{held.parameters / 1e6:.1f} million parameters of {names} take {_size(held.held)} in float32 with gradients "
+        f"and the state of {optimizers}"
+    )
+    device = _size(config.device_memory)
+    if config.activation_memory is not None:
+        needed, limit = held.held + config.activation_memory, config.device_memory
+        figures += f", and activations {_size(config.activation_memory)}"
+        fits, lacks = f"they fit a device of {device}", f"they do not fit a device of {device}"
+    else:
+        needed, limit = held.held, config.device_memory // 2
+        rest = "what activations take is known only from a run (--activation-memory says it)"
+        fits = f"at most half of a device of {device}; {rest}"
+        lacks = f"more than half of a device of {device}; {rest}"
+    if needed <= limit:
+        return _replicated(config), f"strategy ddp: {figures}: {fits}"
+    return replace(config, strategy=Strategy.FSDP), f"strategy fsdp: {figures}: {lacks}"
+
+
+def _replicated(config: Config) -> Config:
+    """DDP, for which the options of sharding mean nothing."""
+    plain = Config()
+    unused = {name: getattr(plain, name) for name in SHARDING}
+    return replace(config, strategy=Strategy.DDP, **unused)
+
+
+SHARDING = (
+    "mixed_precision",
+    "activation_checkpointing",
+    "cpu_offload",
+    "reshard_after_forward",
+    "shard_unit",
+    "sharded_checkpoints",
+    "meta_device",
+)
+
+
+def _size(number: int) -> str:
+    return f"{number / GIB:.2f} GiB" if number < 10 * GIB else f"{number / GIB:.0f} GiB"
