@@ -102,6 +102,8 @@ def load(folder: Path, options: Mapping[str, Any]) -> Config:
     config = Config(**{**_defaults(folder.absolute()), **given})
     if config.strategy is Strategy.AUTO and config.device_memory is None:
         raise AutodistError("--strategy auto needs --device-memory, the memory of one device, such as 80GiB")
+    if config.meta_device and config.cpu_offload:
+        raise AutodistError("--meta-device fills the shards on the devices: it does not go with --cpu-offload")
     if config.sharding and not config.strategy.shards and config.strategy is not Strategy.AUTO:
         raise AutodistError(f"{config.sharding[0]} needs --strategy fsdp or hsdp")
     return config

@@ -203,6 +203,7 @@ def _options(context: Context, source: Source, name: str) -> tuple[str, str, Pla
     """More arguments for `fully_shard`, the lines that make them, and what they import."""
     config = context.config
     entries: list[str] = []
+    offload = ""
     edits: Planned = ()
     if config.mixed_precision is not None:
         policy, needed = member(context, source, "torch.distributed.fsdp", "MixedPrecisionPolicy")
@@ -214,11 +215,13 @@ def _options(context: Context, source: Source, name: str) -> tuple[str, str, Pla
         edits = (*edits, *needed, *torch_import)
     if config.cpu_offload:
         policy, needed = member(context, source, "torch.distributed.fsdp", "CPUOffloadPolicy")
-        entries.append(f'"offload_policy": {policy}()')
-        edits = (*edits, *needed)
-    if not entries:
+        torch, torch_import = imported(context, source, "torch")
+        offload = f"if {torch}.cuda.is_available():  # on CPUs there is nothing to offload\n"
+        offload += f'    {name}["offload_policy"] = {policy}()\n'
+        edits = (*edits, *needed, *torch_import)
+    if not entries and not offload:
         return "", "", ()
-    return f", **{name}", f"{name} = {{{', '.join(entries)}}}\n", edits
+    return f", **{name}", f"{name} = {{{', '.join(entries)}}}\n{offload}", edits
 
 
 def _names(source: Source, model: Model) -> set[str]:

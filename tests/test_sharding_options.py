@@ -28,7 +28,7 @@ def converted(folder: Path, text: str = BLOCKS, strategy: Strategy = Strategy.FS
     [
         ({}, "    fully_shard(block)\n"),
         ({"reshard_after_forward": False}, "    fully_shard(block, reshard_after_forward=False)\n"),
-        ({"cpu_offload": True}, 'options = {"offload_policy": CPUOffloadPolicy()}\n'),
+        ({"cpu_offload": True}, '    options["offload_policy"] = CPUOffloadPolicy()\n'),
         ({"cpu_offload": True}, "fully_shard(model, reshard_after_forward=True, **options)\n"),
         ({"mixed_precision": MixedPrecision.BF16}, "MixedPrecisionPolicy(param_dtype=torch.bfloat16"),
         ({"meta_device": True}, "model = built_on_rank_zero(Net)\nwhole = [*model.parameters(), *model.buffers()]\n"),
