@@ -13,7 +13,7 @@ from autodist.script import Concern, Model
 from autodist.sharding import Key, Keys, keys, members, rank_check, starts
 from autodist.source import Source
 from autodist.spread import RANK
-from autodist.values import NOTHING, Object, Parameters
+from autodist.values import NOTHING, Class, Object, Parameters
 
 UNSHARDED = ("Adafactor", "Rprop", "LBFGS", "SparseAdam")
 """Optimizers of torch whose steps are not defined on shards."""
@@ -240,8 +240,28 @@ def _optimized(event: Event, sharded: Sharded) -> str | None:
             continue
         if name in UNSHARDED and optimizer.cls is None:
             return f"{name} cannot step on shards: use another optimizer, or --strategy ddp"
+        if optimizer.cls is not None and (whole := _whole_tensors(optimizer.cls)) is not None:
+            return (
+                f"steps with `{whole}` of whole tensors, of which each rank holds a share: "
+                "use an optimizer that steps element by element, or --strategy ddp"
+            )
         if loose_parameters(optimizer, sharded.owned):
             return "trains tensors of no module beside a sharded model: make them parameters of a module"
+    return None
+
+
+WHOLE = frozenset("norm mean sum max min std var median topk sort quantile svd qr matmul mm t view reshape".split())
+"""Methods and functions of tensors that say nothing about the whole when they are given a share."""
+
+
+def _whole_tensors(cls: Class) -> str | None:
+    """What an optimizer of the project computes from whole parameters or gradients, or puts in their place."""
+    for each in cls.line():
+        for node in ast.walk(each.node):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in WHOLE:
+                return node.func.attr
+            if isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.ctx, ast.Store):
+                return "data"
     return None
 
 
