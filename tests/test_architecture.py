@@ -133,3 +133,18 @@ def test_converting_needs_no_torch(path: Path) -> None:
 @pytest.mark.parametrize("path", [*FILES, *RULE_FILES], ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_is_python_3_10(path: Path) -> None:
     ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 10))
+
+
+def test_every_concern_of_the_analysis_is_reported_by_a_rule() -> None:
+    """A refusal that no rule passes on would end as `nothing to change`."""
+    raised = {
+        node.args[0].value
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Concern" and node.args
+        if isinstance(node.args[0], ast.Constant)
+    }
+    assert raised
+    for code in raised:
+        rule = next(path for path in RULES.glob("*.py") if f'@rule("{code}"' in path.read_text(encoding="utf-8"))
+        assert f'concern.code == "{code}"' in rule.read_text(encoding="utf-8"), f"{rule.name} does not report {code}"
