@@ -11,7 +11,20 @@ from autodist.interpreter import Event, Interpreter
 from autodist.regions import exclusive, within
 from autodist.script import Model, Site, Wrapping
 from autodist.source import Source
-from autodist.values import Class, External, Function, Items, Object, Parameters, Stream, Table, Thing, Value, Wrapped
+from autodist.values import (
+    NOTHING,
+    Class,
+    External,
+    Function,
+    Items,
+    Object,
+    Parameters,
+    Stream,
+    Table,
+    Thing,
+    Value,
+    Wrapped,
+)
 
 WITHOUT_BATCH_NORM = ("vgg", "alexnet", "vit_", "swin", "squeezenet", "convnext", "maxvit")
 
@@ -375,7 +388,27 @@ def _changes(module: Object, history: History) -> str | None:
 def _sometimes_unused(module: Object, run: Interpreter) -> bool:
     """Whether a part that trains is called under a condition within forward."""
     unread = (_never_read(name, part.cls) for part in parts(module) if part.cls for name in _own_parts(part))
-    return any(unread) or any(True for _ in branches(module, run))
+    return any(unread) or any(True for _ in branches(module, run)) or _repeats_at_random(module, run)
+
+
+def _repeats_at_random(module: Object, run: Interpreter) -> bool:
+    """`for _ in range(random.randint(0, 3)): x = self.middle(x)`: how often, or whether, is drawn in each step."""
+    found = module.cls.find("forward") if module.cls is not None else None
+    nodes = [getattr(thing, "node", None) for thing in found[1].things] if found is not None else []
+    loops = [n for node in nodes if node is not None for n in ast.walk(node) if isinstance(n, ast.For)]
+    names = _own_parts(module)
+    drawn = {event.node for event in run.of("random")}
+    for loop in loops:
+        calls = [node for node in ast.walk(loop.iter) if isinstance(node, ast.Call)]
+        if any(call in drawn or _draws(call, run) for call in calls) and _called_parts(loop.body, names, run):
+            return True
+    return False
+
+
+def _draws(call: ast.Call, run: Interpreter) -> bool:
+    """`random.randint(0, 3)`, `np.random.choice(4)`, `torch.randint(4, ())`"""
+    names = {t.name for t in run.values.get(call.func, NOTHING).things if isinstance(t, External)}
+    return any(name.startswith(("random.", "numpy.random.", "torch.rand")) for name in names)
 
 
 def branches(module: Object, run: Interpreter) -> Iterator[ast.If]:

@@ -643,7 +643,7 @@ def _of_index(node: ast.Subscript, value: Value, latest: Latest) -> Spread | str
         return ROWS
     if isinstance(parts[0], ast.Constant) and parts[0].value is ... and (base.axes or 0) >= len(parts):
         return ROWS
-    if isinstance(parts[0], ast.Constant) and parts[0].value is None:
+    if _adds_axis(parts[0], latest):
         return COLUMNS
     if isinstance(node.value, ast.Call) and _called(node.value) in PICKING:
         return ROWS  # the values or the positions
@@ -672,7 +672,7 @@ def through_layer(
             return (
                 f"runs along the rows: {short} takes its first axis for time"
                 if expected is COLUMNS
-                else (f"gives {short} rows along another axis than its batch")
+                else (f"runs along the rows: {short} takes its second axis for time")
             )
         states = [part for state in given[1:] for part in (contents(state) or [state]) if part.const is not None]
         if any(not is_whole(state) or state.spread is not COLUMNS for state in states):
