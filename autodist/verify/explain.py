@@ -46,6 +46,10 @@ CAUSES: dict[str, tuple[str, str]] = {
         "AD501",
         "reshard the root after forward: torch keeps what an evaluation gathered, and trains with it",
     ),
+    "shard-over-all-ranks": (
+        "AD501",
+        "shard over all ranks, or over a mesh with a dimension that replicates the shards",
+    ),
     "gather-state": ("AD5", "gather the full state on all ranks before rank 0 saves it"),
     "optimizer-after-sharding": ("AD5", "build the optimizer after the model is sharded"),
     "scale-summed-loss": ("AD603", "multiply a loss that sums over samples by the world size"),
@@ -321,7 +325,7 @@ def wrapping(evidence: Evidence) -> tuple[str, Finding] | None:
         return "wrap-model", finding
     if step.wrapped_calls and not any(step.wrapped_calls[-1:]):
         return "no-sync", finding
-    return "call-wrapper", finding
+    return ("shard-over-all-ranks" if any_sharded(step.groups) else "call-wrapper"), finding
 
 
 def scheduler(evidence: Evidence) -> tuple[str, Finding] | None:
