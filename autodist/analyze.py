@@ -31,6 +31,7 @@ from autodist.source import Source
 from autodist.spread import COUNT, CROSS, LOCAL, ROWS, SAME, SUM, Spread
 from autodist.values import (
     NOTHING,
+    Class,
     Draw,
     External,
     Function,
@@ -39,6 +40,7 @@ from autodist.values import (
     Path_,
     Scope,
     Stream,
+    Table,
     Value,
     Wrapped,
 )
@@ -362,6 +364,13 @@ def _refusals(run: Interpreter, strategy: Strategy, whole: wholes.Wholes | None)
             return
         if whole is not None or any(event.value.spread is not SAME for event in backwards):
             return
+        if (iterator := _foreign_iterator(run)) is not None:
+            message = (
+                f"takes its batches from {iterator}, which has no sampler and puts the batch on an axis of its own: "
+                "read them with a torch DataLoader"
+            )
+            yield refuse("AD902", event.source, event.node, message)
+            return
         yield refuse(
             "AD902",
             event.source,
@@ -401,6 +410,13 @@ def _along_sequence(draws: list[Draw]) -> Draw | None:
 
 def _takes_closure(event: Event) -> bool:
     return any(isinstance(t, Object) and t.name.endswith(".LBFGS") for t in event.value.things)
+
+
+def _foreign_iterator(run: Interpreter) -> str | None:
+    """A library's own way of making batches that the script uses."""
+    names = {t.name for v in run.values.values() for t in v.things if isinstance(t, (External, Object))}
+    found = [name for name in names if name.startswith("torchtext.") and "Iterator" in name]
+    return min(found, key=lambda name: (len(name), name)) if found else None
 
 
 def _is_environment(run: Interpreter) -> bool:
@@ -601,7 +617,11 @@ def _evaluation_loaders(run: Interpreter, loaders: list[Loader]) -> Iterator[Sit
 
 def _has_distributed_sampler(loader: Object) -> bool:
     sampler = loader.argument("sampler", 3) or NOTHING
-    return any("distributed_sampler" in thing.roles for thing in sampler.things if isinstance(thing, Object))
+    return any(
+        "distributed_sampler" in thing.roles and (thing.argument("shuffle", 3) or NOTHING).const is not False
+        for thing in sampler.things
+        if isinstance(thing, Object)
+    )
 
 
 def _over(value: Value) -> Iterator[Object]:
@@ -912,7 +932,7 @@ def _assemble(
         seeded=seeded,
         drawn=drawn,
         unordered=tuple(_unordered(run)),
-        unseeded=tuple(Site(e.source, e.node) for e in run.of("unseeded") if not e.loops and not _is_per_sample(e)),
+        unseeded=tuple(_seed_of(e) for e in run.of("unseeded") if not e.loops and not _is_per_sample(e)),
         diverge=_diverge(run, loaders, draws | {draw.node for draw in wholes.draws(run)}, models),
         noise=frozenset(_noise(run)),
         devices=tuple(_devices(project)),
@@ -1167,13 +1187,14 @@ def _unwraps(run: Interpreter) -> tuple[list[Site], frozenset[ast.AST]]:
     """Expressions that name a wrapped model where the model itself is meant."""
     found: dict[ast.AST, Site] = {}
     maybe: set[ast.AST] = set()
+    saved = frozenset(_saved(run))
     for node, value in run.values.items():
         ours = [t for t in value.things if isinstance(t, Wrapped) and t.kind == "planned"]
         if not ours:
             continue
         source = run.sources[node]
         parent = source.parents.get(node)
-        if _reaches_in(node, parent) or _takes_module(node, parent, run):
+        if _reaches_in(node, parent) or _takes_module(node, parent, run) or node in saved:
             found[node] = Site(source, node)
             if any(isinstance(t, Object) and "module" in t.roles for t in value.things):
                 maybe.add(node)
@@ -1203,10 +1224,33 @@ def _reaches_in(node: ast.AST, parent: ast.AST | None) -> bool:
     )
 
 
+def _averages_weights(thing: object, run: Interpreter) -> bool:
+    """Whether a class of the project is one of `AveragedModel`, which copies the model that it is given."""
+    return isinstance(thing, Class) and any(
+        External("torch.optim.swa_utils.AveragedModel") in run.values.get(base, NOTHING).things
+        for cls in thing.line()
+        for base in cls.node.bases
+    )
+
+
+def _saved(run: Interpreter) -> Iterator[ast.expr]:
+    """What is put into a dict that is saved: `{"net": net.module if parallel else net}`."""
+    for event in run.of("save"):
+        for given in event.node.args if isinstance(event.node, ast.Call) else ():
+            for thing in run.values.get(given, NOTHING).things:
+                for _, expression in thing.stores if isinstance(thing, Table) else ():
+                    if isinstance(expression, ast.IfExp):
+                        yield from (expression.body, expression.orelse)
+                    else:
+                        yield expression
+
+
 def _takes_module(node: ast.AST, parent: ast.AST | None, run: Interpreter) -> bool:
     """`torch.save(model)`, `copy.deepcopy(model)`, `{"model": model}` mean the model itself."""
     if isinstance(parent, ast.Call) and node in parent.args:
         if isinstance(parent.func, ast.Attribute) and parent.func.attr == "add_graph":
+            return True
+        if any(_averages_weights(thing, run) for thing in run.values.get(parent.func, NOTHING).things):
             return True
         names = {t.name for t in run.values.get(parent.func, NOTHING).things if isinstance(t, External)}
         return any("summary" in name for name in names) or bool(
@@ -1377,6 +1421,17 @@ def _unordered(run: Interpreter) -> Iterator[tuple[Site, bool]]:
         if isinstance(named, ast.Name) and named.id in ("sorted", "len", "set", "sum", "max", "min", "any", "all"):
             continue
         yield Site(event.source, event.node), event.detail.const is True
+
+
+def _seed_of(event: Event) -> Site:
+    """What to replace where ranks would be seeded apart: the call, or the default of an option that it takes."""
+    for origin in event.value.origins:
+        if isinstance(origin, Object) and "clock" in origin.roles:
+            for node in (origin.node, *origin.source.ancestors(origin.node)):
+                parent = origin.source.parents.get(node)
+                if isinstance(parent, ast.keyword) and parent.arg == "default":
+                    return Site(origin.source, node)
+    return Site(event.source, event.node)
 
 
 def _is_per_sample(event: Event) -> bool:

@@ -2520,7 +2520,12 @@ class Interpreter:
         if "loader" in inner.roles and name == "__iter__":
             return self._listed("iter", of(inner), node, scope)
         if name in ("parse_args", "add_argument", "parse_known_args"):
-            return of(self._remember(node, lambda: Object("arguments", frozenset(), node, scope.source, self._path)))
+            made = self._remember(node, lambda: Object("arguments", frozenset(), node, scope.source, self._path))
+            if name == "add_argument":
+                self._note_default(inner, args, keywords)
+            else:
+                made.attributes.update(inner.attributes)
+            return of(made)
         if inner.name.startswith(PICTURES):
             if name == "save":
                 self.event("write", node, scope, self._mixed(values))
@@ -2530,6 +2535,16 @@ class Interpreter:
         if "dataset" in inner.roles:
             return of(inner)
         return mixed if mixed.spread.is_local else NOTHING
+
+    def _note_default(self, parser: Object, args: list[Value], keywords: dict[str, Value]) -> None:
+        """`add_argument("--seed", default=int(time.time()))`: an option that each process may set otherwise."""
+        default = keywords.get("default", NOTHING)
+        if not any(isinstance(origin, Object) and "clock" in origin.roles for origin in default.origins):
+            return
+        flags = [keywords["dest"].const] if "dest" in keywords else [value.const for value in args]
+        names = [flag for flag in flags if isinstance(flag, str)]
+        long = next((flag for flag in names if flag.startswith("--")), names[0] if names else "")
+        parser.attributes[long.lstrip("-").replace("-", "_")] = Value(origins=default.origins)
 
     def _model_method(
         self,

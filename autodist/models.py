@@ -248,8 +248,8 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
     if bypass is None and not wrapped:
         bypass = _pattern(module, history) or _changes(module, history)
     dropped = tuple(site for site in parallel if _is_conditional(site))
-    if len(dropped) < len(parallel):  # one branch wraps where the model is moved, another does not: so do both
-        dropped = tuple(site for site in dropped if not any(_alternatives(site, other) for other in parallel))
+    # what is wrapped in both branches has the keys of a wrapper in its checkpoints, and keeps them
+    dropped = tuple(site for site in dropped if not any(_alternatives(site, other) for other in parallel))
     parallel = tuple(site for site in parallel if site not in dropped)
     return Model(
         module,

@@ -92,6 +92,7 @@ def preparations(run: Interpreter) -> tuple[list[Site], list[Site]]:
     """Statements that put data on disk before training, the outermost ones that do nothing of the training: those
     that rank 0 runs first, since they do nothing when the files are there, and those that rank 0 runs alone."""
     start = next((e.order for e in run.events if e.kind in ("backward", "optimizer")), len(run.events))
+    steps = next((e.order for e in run.events if e.kind == "backward"), len(run.events))
     found: dict[ast.stmt, Site] = {}
     alone: dict[ast.stmt, Site] = {}
     happening: dict[tuple[int, ast.AST | None], set[str]] = {}
@@ -99,7 +100,12 @@ def preparations(run: Interpreter) -> tuple[list[Site], list[Site]]:
         for depth, call in enumerate(event.calls):
             happening.setdefault((depth, call.node), set()).add(event.kind)
     for event in run.events:
-        if event.order >= start or event.kind not in PREPARING or event.on_one_rank or event.inside_forward:
+        if (
+            event.order >= (steps if event.kind == "download" else start)
+            or event.kind not in PREPARING
+            or event.on_one_rank
+            or event.inside_forward
+        ):
             continue
         if event.kind == "open" and not opens_for_writing(event.node, run):
             continue

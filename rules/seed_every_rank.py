@@ -205,6 +205,54 @@ EXAMPLES = [
                 optimizer.step()
         """,
     ),
+    Example(
+        before="""\
+        import argparse
+        import time
+
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--seed", type=int, default=int(time.time()))
+        args = parser.parse_args()
+        torch.manual_seed(args.seed)
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for x, y in loader:
+            loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+        after="""\
+        import argparse
+        import time
+
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--seed", type=int, default=0)
+        args = parser.parse_args()
+        torch.manual_seed(args.seed)
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for x, y in loader:
+            loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+    ),
 ]
 
 
@@ -232,6 +280,8 @@ def seed_every_rank(script: TrainingScript, context: Context) -> Iterator[Findin
         fix = Fix((*imports, *planned(setup.source, InsertBefore(setup.before, code, order=-2))))
         yield Finding(setup.source, setup.before, "the ranks would draw from different seeds", fix)
     for site in script.unseeded:
-        assert isinstance(site.node, ast.Call)
-        fix = Fix(planned(site.source, ReplaceExpr(site.node, f"{site.source.code(site.node.func)}(0)")))
+        assert isinstance(site.node, ast.expr)
+        called = isinstance(site.node, ast.Call) and not isinstance(site.source.parents.get(site.node), ast.keyword)
+        seed = f"{site.source.code(site.node.func)}(0)" if called and isinstance(site.node, ast.Call) else "0"
+        fix = Fix(planned(site.source, ReplaceExpr(site.node, seed)))
         yield Finding(site.source, site.node, "each rank would draw from a seed of its own", fix)

@@ -157,6 +157,47 @@ EXAMPLES = [
         """,
         after=None,
     ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        sampler = None
+        loader = DataLoader(train_set, batch_size=8, shuffle=(sampler is None), sampler=sampler)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after="""\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+        from torch.utils.data.distributed import DistributedSampler
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        sampler = None
+        assert 8 % dist.get_world_size() == 0, "the batch must divide by the number of ranks"
+        loader = DataLoader(train_set, batch_size=8 // dist.get_world_size(), sampler=DistributedSampler(train_set))
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+    ),
 ]
 
 

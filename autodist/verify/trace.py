@@ -318,4 +318,16 @@ def read_trace(path: Path) -> RunTrace:
             run.unheard = event["unheard"]
         elif kind == "end":
             run.end = End(**event)
+    forget_previews(run)
     return run
+
+
+def forget_previews(run: RunTrace) -> None:
+    """One batch that is looked at before training starts trains nothing, although a step follows."""
+    trained = [entry for entry in run.passes.values() if entry.trains]
+    if len(run.steps) < 2 or not any(len(entry.batches) > 1 for entry in trained):
+        return
+    for entry in trained:
+        alone = all(other is entry or other.loader != entry.loader for other in trained)
+        if alone and len(entry.batches) == 1 and not entry.exhausted:
+            entry.trains = False
