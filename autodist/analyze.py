@@ -1300,6 +1300,16 @@ def _waits(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Site]:
     ]
     written = [e for e in written if not regions.within(e, prepared)]
     seen: set[ast.AST] = set()
+    made = [e for e in run.of("mkdir") if isinstance(e.node, ast.Call) and e.node.args and not e.on_one_rank]
+    for event in run.of("exists"):
+        test = event.source.statement(event.node)
+        if not isinstance(test, ast.If) or not any(isinstance(each, ast.Raise) for each in test.body):
+            continue
+        asked = [ast.dump(arg) for arg in event.node.args[:1]] if isinstance(event.node, ast.Call) else []
+        if any(e.order < event.order and [ast.dump(arg) for arg in e.node.args[:1]] == asked for e in made):  # type: ignore[attr-defined]
+            if test not in seen and not event.on_one_rank:
+                seen.add(test)
+                yield Site(event.source, test)
     for event in run.events:
         if event.kind not in ("load", "read") and not (
             event.kind == "open" and not regions.opens_for_writing(event.node, run)

@@ -73,7 +73,7 @@ SAFE_ON_WRAPPER = frozenset(
 GROWS = frozenset("append extend add insert appendleft update".split())
 WRITING = frozenset(
     "savefig to_csv to_json to_excel to_pickle to_parquet write_text write_bytes unlink save_pretrained write_image "
-    "write_html rmdir touch push_to_hub imsave".split()
+    "write_html rmdir touch push_to_hub imsave dump tofile".split()
 )
 PICTURES = (
     "PIL.",
