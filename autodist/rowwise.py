@@ -659,6 +659,9 @@ def through_layer(
     if short in LOSSES:
         return _of_loss(short, given, value)
     first = given[0] if given else value
+    drawn = any(isinstance(each, Draw) and each.columns for each in first.origins)
+    if first.spread is COLUMNS and short != "Embedding" and (first.axes == 2 or drawn and (first.axes or 0) < 3):
+        return f"may take the axis of the samples for that of the features ({short})"
     if short == "Sequential":
         spread: Spread | str = first.spread
         for part in _inside(layer):
