@@ -338,7 +338,7 @@ def _refusals(run: Interpreter, strategy: Strategy, whole: wholes.Wholes | None)
     moving = _along_sequence(draws)
     if whole is not None and whole.site is None:
         return
-    if moving is not None:
+    if moving is not None and not _is_distributed(run):
         yield refuse(
             "AD902",
             moving.source,

@@ -203,15 +203,18 @@ class Interpreter:
         self._modules["__main__"] = self.module
         try:
             self.block(self.module.source.tree.body, self.module.scope)
-            for value in list(self.module.scope.names.values()):
-                for thing in list(value.things):
-                    if any(event.kind in ("backward", "step") for event in self.events):
-                        return self
-                    if isinstance(thing, Function) and thing.node not in self._entered:
+            if not self._trains("backward", "step"):
+                for thing in [t for value in self.module.scope.names.values() for t in value.things]:
+                    if isinstance(thing, Function) and thing.node not in self._entered and not self._trains("step"):
                         self.call_function(thing, None, [], {}, self.module.scope)
+                if not self._trains("step"):  # functions for others to call, which train elsewhere
+                    self.events = [event for event in self.events if event.kind != "backward"]
         except (_Interrupted, RecursionError):
             self.complete = False
         return self
+
+    def _trains(self, *kinds: str) -> bool:
+        return any(event.kind in kinds for event in self.events)
 
     def of(self, kind: str) -> list[Event]:
         """The events of one kind, in order, once the run is over."""
@@ -1083,6 +1086,10 @@ class Interpreter:
         origins, models = base.origins | key.origins, base.models
         if isinstance(node.slice, ast.Slice) and self._strided(node.slice, scope):
             self.event("share", node, scope, base)
+        axes = [self.values.get(axis, NOTHING) for axis in node.slice.elts] if isinstance(node.slice, ast.Tuple) else []
+        shared = [at for at, axis in enumerate(axes) if axis.spread is ROWS and not axis.origins]
+        if shared and not base.spread.is_local:  # `data[:, own_rows]`
+            return Value(spread=Spread.COLUMNS if shared[0] else ROWS, origins=origins, models=models)
         if key.spread is RANK or base.spread is RANK and not base.things:
             spread = ROWS if isinstance(node.slice, ast.Slice) else RANK
             return Value(spread=spread, origins=origins, models=models)

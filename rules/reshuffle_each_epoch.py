@@ -135,7 +135,9 @@ def reshuffle_each_epoch(script: TrainingScript, context: Context) -> Iterator[F
         if not _has_distributed_sampler(loader, script):
             continue
         for epoch in loader.epochs:
-            if any(_calls_set_epoch(source) for source in script.project.sources):
+            if any(
+                _calls_set_epoch(source) for source in (script.project.sources if loader.sharded else [epoch.source])
+            ):
                 continue
             if epoch.loader is None:
                 message = (

@@ -27,7 +27,7 @@ model = torch.nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for _ in range(3):
     optimizer.zero_grad()
-    model(x).pow(2).mean().backward()
+    (x @ x.t() @ model(x)).pow(2).mean().backward()
     optimizer.step()
 """
 
