@@ -183,6 +183,26 @@ def _uncovered(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
             return
 
 
+def _layer_tests(run: Interpreter, models: list[Model]) -> Iterator[Site]:
+    """Where training asks for layers of batch normalisation, which are of another class once they are synchronised."""
+    if not any(model.batch_norm and model.wrapping is not None for model in models):
+        return
+    training = {loop.node for event in run.of("backward") for loop in event.loops}
+    steps = [event for event in run.events if any(loop.node in training for loop in event.loops)]
+    places = {*training, *(call.function.node for event in steps for call in event.calls)}
+    for node, value in run.values.items():
+        named = any(isinstance(t, External) and t.name.startswith("torch.nn.BatchNorm") for t in value.things)
+        source = run.sources.get(node)
+        if not named or source is None:
+            continue
+        parent = source.parents.get(node)
+        outer = node if isinstance(parent, ast.Call) else parent
+        call = source.parents.get(outer) if outer is not None else None
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "isinstance" and outer in call.args[1:]:
+            if isinstance(outer, ast.expr) and not places.isdisjoint(source.ancestors(call)):
+                yield Site(source, outer)
+
+
 def _seeds_by_rank(run: Interpreter) -> bool:
     """Whether a distributed script seeds its ranks apart, so that each draws batches of its own."""
     return _is_distributed(run) and any(event.value.spread is Spread.RANK for event in run.of("seed"))
@@ -917,6 +937,7 @@ def _assemble(
         sums=tuple(_sums(run)),
         reductions=tuple(reductions),
         unwraps=tuple(unwraps),
+        layer_tests=tuple(_layer_tests(run, models)),
         maybe_wrapped=maybe,
         guards=tuple(sorted(guards, key=lambda s: _at(run, s))),
         opens=tuple(opens),

@@ -295,6 +295,8 @@ class TrainingScript:
     sums: tuple[Site, ...] = ()
     reductions: tuple[Reduction, ...] = ()
     unwraps: tuple[Site, ...] = ()
+    layer_tests: tuple[Site, ...] = ()
+    """Classes of batch normalisation that training asks layers for, as in `isinstance(layer, nn.BatchNorm2d)`."""
     maybe_wrapped: frozenset[ast.AST] = frozenset()
     guards: tuple[Site, ...] = ()
     opens: tuple[Site, ...] = ()
