@@ -80,7 +80,7 @@ def test_files_that_train() -> None:
 
 def mutants(each: int) -> list[str]:
     """What goes wrong with ``each`` mutants of every fixture."""
-    paths = sorted((ROOT / "fixtures").glob("*/before/**/*.py"))
+    paths = sorted(path for path in (ROOT / "fixtures").glob("*/before/**/*.py") if path.stat().st_size)
     found = ((path, number, failure(path, mutant(path, number))) for path in paths for number in range(each))
     return [f"{path} mutant {number}: {wrong}" for path, number, wrong in found if wrong is not None]
 
