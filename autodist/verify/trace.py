@@ -125,7 +125,7 @@ class Group:
 
 @dataclass
 class Forward:
-    """The first tensor that an outermost module call was given."""
+    """The first tensor that an outermost module call was given, and that is not all the same number."""
 
     module: str
     shape: list[int]

@@ -63,10 +63,13 @@ def test_digests_measure_distance_and_add_up() -> None:
     assert small == Digester().all([torch.ones(5)])[0], "directions must not depend on what was asked before"
 
 
-def test_shards_are_assembled_and_have_no_copies() -> None:
-    parts: list[list[float] | None] = [[3.0, 1.0, 2.0, 3.0, 1.0], [4.0, 1.0, 1.0, 1.0, 1.0]]
-    assert assembled(parts) == [5.0, 2.0, 3.0, 4.0]
-    assert spread(parts, 0.0) == 0.0
+def test_shards_are_assembled_and_copies_of_one_must_agree() -> None:
+    first, second = [3.0, 1.0, 2.0, 3.0, 1.0], [4.0, 1.0, 1.0, 1.0, 2.0]
+    assert assembled([first, second]) == [5.0, 2.0, 3.0, 4.0]
+    assert spread([first, second], 0.0) == 0.0
+    assert assembled([first, second, first, second]) == [5.0, 2.0, 3.0, 4.0], "two nodes hold each a copy"
+    assert spread([first, second, first, second], 0.0) == 0.0
+    assert spread([first, second, first, [4.0, 1.0, 1.0, 1.5, 2.0]], 0.0) > 0.0
     assert spread([[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.5]], 0.0) > 0.2
     assert assembled([None, None]) is None
 

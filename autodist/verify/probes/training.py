@@ -111,8 +111,8 @@ class TrainingProbe:
         torch_module.Module.__call__ = call  # type: ignore[method-assign]
 
     def _record_call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        value = next((each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor)), None)
-        if value is None or not any(parameter.requires_grad for parameter in module.parameters()):
+        tensors = [each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor)]
+        if not tensors or not any(parameter.requires_grad for parameter in module.parameters()):
             return
         if isinstance(module, torch.nn.parallel.DistributedDataParallel):
             module = module.module
@@ -120,6 +120,7 @@ class TrainingProbe:
         context.probing = True
         try:
             with torch.no_grad():
+                value = next(filter(_varies, tensors), tensors[0]) if len(tensors) > 1 else tensors[0]
                 # where a loader tells which samples these are, it is enough to know that another batch is another one
                 seen = value.detach().reshape(-1)[:LONG] if context.batch_rows and value.is_contiguous() else value
                 digest = self._digester.all([seen])[0] if value.numel() else None
@@ -209,3 +210,8 @@ class TrainingProbe:
         self._context.steps += 1
         if self._context.plan.steps is not None and self._context.steps >= self._context.plan.steps:
             self._stop()
+
+
+def _varies(value: torch.Tensor) -> bool:
+    """Whether a tensor says which samples it holds; a state of zeros is the same for all."""
+    return bool(value.numel()) and bool((value != value.reshape(-1)[0]).any())
