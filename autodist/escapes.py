@@ -92,11 +92,13 @@ def _is_only_averaged(call: ast.Call, event: Event, run: Interpreter) -> bool:
         return False
     source, name = event.source, call.func.value.id
     scope = next((a for a in source.ancestors(call) if isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
-    uses = [
-        node
-        for node in ast.walk(scope or source.tree)
-        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
-    ]
+    names = [node for node in ast.walk(scope or source.tree) if isinstance(node, ast.Name) and node.id == name]
+    outer = {
+        each for n in ast.walk(scope or source.tree) if isinstance(n, (ast.Global, ast.Nonlocal)) for each in n.names
+    }
+    if name in outer or not any(isinstance(node.ctx, ast.Store) for node in names):
+        return False  # a list that others see, too
+    uses = [node for node in names if isinstance(node.ctx, ast.Load)]
     lists = [use for use in uses if any(isinstance(t, Items) for t in run.values.get(use, NOTHING).things)]
     ends = [_averages(use, source) for use in lists if not _grows(use, source)]
     return bool(ends) and all(ends)

@@ -120,6 +120,71 @@ EXAMPLES = [
     ),
     Example(
         before="""\
+        import matplotlib.pyplot as plt
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        train_loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        losses = []  # plotted at the end: each one has to be global
+
+
+        def train(epoch):
+            for x, y in train_loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+            print(epoch, len(losses))
+
+
+        train(0)
+        plt.plot(losses)
+        plt.savefig("losses.png")
+        """,
+        after="""\
+        import matplotlib.pyplot as plt
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+
+        def reduce_mean(value):
+            \"\"\"The mean of a number or tensor over all ranks.\"\"\"
+            mean = torch.as_tensor(value, dtype=torch.float64).detach().cpu() / dist.get_world_size()
+            dist.all_reduce(mean)
+            return mean.to(value) if torch.is_tensor(value) else mean.item()
+
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        train_loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        losses = []  # plotted at the end: each one has to be global
+
+
+        def train(epoch):
+            for x, y in train_loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                losses.append(reduce_mean(loss.item()))
+            print(epoch, len(losses))
+
+
+        train(0)
+        plt.plot(losses)
+        plt.savefig("losses.png")
+        """,
+    ),
+    Example(
+        before="""\
         import torch
         from torch import nn
         from torch.utils.data import DataLoader, TensorDataset
