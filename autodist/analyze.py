@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from autodist import catalog, escapes, meta, optimizers, regions, sharding, shards, unshardable, wholes
+from autodist import catalog, escapes, meta, optimizers, regions, rowwise, sharding, shards, unshardable, wholes
 from autodist.borrowed import borrowed, departed, imported_names
 from autodist.config import Config, Strategy
 from autodist.frameworks import owned
@@ -62,9 +62,12 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     if modules:
         first = Interpreter(project, facts, Plan(modules=modules)).run()
     whole = None
-    if _has_no_batches(first):
+    moving = _along_sequence(first) or _through_time(
+        first, lambda plan: Interpreter(project, facts, plan).run(), modules
+    )
+    if moving is not None or _has_no_batches(first):
         whole = wholes.find(lambda plan: Interpreter(project, facts, plan).run(), Plan(modules=modules))
-    refused = list(_refusals(first, config.strategy, whole))
+    refused = list(_refusals(first, config.strategy, whole, moving))
     if refused:
         return TrainingScript(project, first.values, concerns=tuple(refused), distributed=_is_distributed(first))
     models = trained_models(first)
@@ -265,11 +268,12 @@ def _has_no_batches(run: Interpreter) -> bool:
         return False
     if any(isinstance(origin, Object) for origin in _origins(run)):
         return False
-    draws = _batch_draws(run)
-    return not draws or _along_sequence(draws) is not None
+    return not _batch_draws(run)
 
 
-def _refusals(run: Interpreter, strategy: Strategy, whole: wholes.Wholes | None) -> Iterator[Concern]:
+def _refusals(
+    run: Interpreter, strategy: Strategy, whole: wholes.Wholes | None, moving: Draw | None
+) -> Iterator[Concern]:
     entry = run.project.entry
     top: ast.AST = entry.tree.body[0] if entry.tree.body else entry.tree
 
@@ -355,7 +359,6 @@ def _refusals(run: Interpreter, strategy: Strategy, whole: wholes.Wholes | None)
             )
             return
     draws = [] if any(isinstance(origin, Object) for origin in _origins(run)) else _batch_draws(run)
-    moving = _along_sequence(draws)
     if whole is not None and whole.site is None:
         return
     if moving is not None and not _is_distributed(run):
@@ -412,10 +415,10 @@ def _undefined(backward: Event, run: Interpreter) -> ast.Name | None:
     return None
 
 
-def _along_sequence(draws: list[Draw]) -> Draw | None:
+def _along_sequence(run: Interpreter) -> Draw | None:
     """A slice that steps through a sequence, as in `x = text[i : i + n]; y = text[i + 1 : i + 1 + n]`."""
     starts: dict[str, set[str]] = {}
-    for draw in draws:
+    for draw in _drawn(run):
         if (
             isinstance(draw.node, ast.Subscript)
             and isinstance(draw.node.slice, ast.Slice)
@@ -426,6 +429,27 @@ def _along_sequence(draws: list[Draw]) -> Draw | None:
             if len(lowers) > 1:
                 return draw
     return None
+
+
+def _through_time(run: Interpreter, again: Callable[[Plan], Interpreter], modules: frozenset[int]) -> Draw | None:
+    """A slice of which a layer takes the first axis for time, so that its rows are no samples."""
+    draws = _drawn(run) if _takes_sequences_first(run) else []
+    if not draws:
+        return None
+    plan = Plan(sharded=frozenset(), draws=frozenset(id(draw.node) for draw in draws), modules=modules)
+    for event in again(plan).of("along_rows"):
+        if (
+            found := next((draw for draw in draws if draw in event.value.origins and not draw.noise), None)
+        ) is not None:
+            return found
+    return None
+
+
+def _drawn(run: Interpreter) -> list[Draw]:
+    """The draws that a step makes its batches of, where no loader does."""
+    if any(event.value.spread is not SAME for event in run.of("backward")):
+        return []
+    return [] if any(isinstance(origin, Object) for origin in _origins(run)) else _batch_draws(run)
 
 
 def _takes_closure(event: Event) -> bool:
@@ -1049,12 +1073,15 @@ def _loss_concerns(run: Interpreter) -> Iterator[Concern]:
                 ),
                 Severity.WARNING,
             )
-    for event in run.of("batch_statistic"):
+    mixed = [
+        (m.source, m.node) for e in run.of("backward") for m in rowwise.mixings(e.value) if run.plan.wholes is None
+    ]
+    for source, node in [*((e.source, e.node) for e in run.of("batch_statistic")), *mixed]:
         message = (
             "computes with a statistic of the batch: each rank takes that of its own samples, so that results differ "
             "from those of one process"
         )
-        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+        yield Concern("AD602", source, node, message, Severity.WARNING)
         break
     for event in run.events:
         if event.kind == "forward":

@@ -1087,8 +1087,9 @@ class Interpreter:
         if isinstance(node.slice, ast.Slice) and self._strided(node.slice, scope):
             self.event("share", node, scope, base)
         axes = [self.values.get(axis, NOTHING) for axis in node.slice.elts] if isinstance(node.slice, ast.Tuple) else []
-        shared = [at for at, axis in enumerate(axes) if axis.spread is ROWS and not axis.origins]
-        if shared and not base.spread.is_local:  # `data[:, own_rows]`
+        origins |= frozenset().union(*(axis.origins for axis in axes))
+        shared = [at for at, axis in enumerate(axes) if axis.spread is ROWS]
+        if shared and not base.spread.is_local:  # `data[:, own_rows]`, `pairs[indices, 0]`
             return Value(spread=Spread.COLUMNS if shared[0] else ROWS, origins=origins, models=models)
         if key.spread is RANK or base.spread is RANK and not base.things:
             spread = ROWS if isinstance(node.slice, ast.Slice) else RANK
@@ -1188,12 +1189,21 @@ class Interpreter:
             spread = CROSS
         elif self._compares_with_batch(node.op, left, right):
             self.event("batch_statistic", node, scope)
+        centred = self.plan.wholes is None and self._is_centred(node.op, left, right)
+        mixed = frozenset([Mixing(node, scope.source, rowwise.STATISTIC)]) if centred else frozenset()
         things: frozenset[Thing] = (
             frozenset(t for t in left.things | right.things if isinstance(t, Index))
             if isinstance(node.op, (ast.Add, ast.Sub, ast.Mult))
             else frozenset()
         )
-        return Value(things, spread, left.origins | right.origins, left.models | right.models)
+        return Value(things, spread, left.origins | right.origins | mixed, left.models | right.models)
+
+    def _is_centred(self, op: ast.operator, left: Value, right: Value) -> bool:
+        """`x - x.mean(0)`: whether samples are changed by what the others of the batch are."""
+        if not isinstance(op, (ast.Sub, ast.Div)) or self._no_grad:
+            return False
+        sides = left.spread is ROWS and not left.things and not right.things and bool(left.origins & right.origins)
+        return sides and right.spread in (MEAN, SUM, LOCAL) and right.const is UNKNOWN
 
     def _compares_with_batch(self, op: ast.operator, left: Value, right: Value) -> bool:
         """`x - x.mean(0)`, where gradients flow: what becomes of a sample depends on the others of the batch."""
@@ -1699,6 +1709,8 @@ class Interpreter:
                 self._enter_children(inner, node, args, scope)
             if self.plan.wholes is not None and inner.name.rpartition(".")[2] in rowwise.RECURRENT:
                 result = self._recurrent(inner, node, values)
+            elif values and values[0].spread is ROWS and self._no_grad == 0 and rowwise.runs_along_rows(inner):
+                self.event("along_rows", node, scope, values[0], of(inner))
         self._forward -= 1
         if outermost and self._no_grad == 0:
             result = self._with_model(result, inner)
@@ -1747,7 +1759,8 @@ class Interpreter:
         if options.get("size_average", NOTHING).const is False or reduction == "sum":
             return mixed.computed(SUM)
         if options.get("reduce", NOTHING).const is False or reduction == "none":
-            return mixed.computed(ROWS)
+            by_class = self.plan.wholes is None and _last(call) in ("cross_entropy", "CrossEntropyLoss", "nll_loss")
+            return mixed.computed(ROWS).but(axes=1 if by_class else None)
         return mixed.computed(MEAN)
 
     def _external(
@@ -1823,6 +1836,8 @@ class Interpreter:
         mixed = union([*values, *keywords.values()])
         if local_keywords and not any(s.is_local for s in spreads):
             return mixed.computed(combine([v.spread for v in local_keywords]))
+        if values and values[0].spread is ROWS and values[0].axes == 1 and name in rowwise.PICKING:
+            return mixed.computed(LOCAL)
         return mixed.computed(tensors.operation(name, node, None, spreads))
 
     def _callbacks(self, value: Value, name: str, node: ast.Call, scope: Scope) -> None:
@@ -2259,6 +2274,8 @@ class Interpreter:
                 if mixed.spread in (SAME, ROWS, Spread.COLUMNS, RANK, CROSS)
                 else (MEAN if mixed.spread is MEAN else LOCAL)
             )
+            if first.spread is ROWS and tensors.puts_second(short.rpartition(".")[2], node):
+                spread = Spread.COLUMNS
             return mixed.computed(spread)
         return None
 
@@ -2437,6 +2454,8 @@ class Interpreter:
             and base.spread.is_local
         ):
             spread = tensors.operation(name, node, base.spread, [v.spread for v in values])
+            if base.spread is ROWS and base.axes == 1 and name in rowwise.PICKING and self.plan.wholes is None:
+                spread = LOCAL  # one number for each sample, of which some are picked
             mixed = union([base, *values])
             if name in ("uniform_", "normal_", "random_", "bernoulli_"):
                 self.event("random", node, scope)

@@ -67,6 +67,7 @@ LAYERS = frozenset(
 )
 FOLDING = frozenset("Flatten Unflatten Softmax LogSoftmax Softmax2d".split())
 RECURRENT = frozenset("RNN LSTM GRU".split())
+ATTENDING = ("Transformer", "MultiheadAttention")
 LOSSES = frozenset(
     "l1_loss mse_loss cross_entropy nll_loss poisson_nll_loss gaussian_nll_loss kl_div binary_cross_entropy "
     "binary_cross_entropy_with_logits margin_ranking_loss hinge_embedding_loss huber_loss smooth_l1_loss "
@@ -105,6 +106,18 @@ def mixings(value: Value) -> list[Mixing]:
     found = [each for each in value.origins if isinstance(each, Mixing)]
     telling = {ONE: 0, GRAPH: 1}
     return sorted(found, key=lambda m: (telling.get(m.reason, 2), str(m.source.path), m.node.lineno, m.node.col_offset))
+
+
+def runs_along_rows(layer: Object) -> bool:
+    """Whether a layer of torch takes the first axis of what it is given for time."""
+    short = layer.name.rpartition(".")[2]
+    if not layer.name.startswith("torch.nn.") or short not in RECURRENT and not short.startswith(ATTENDING):
+        return False
+    parts = [layer, *(t for value in layer.args[:1] for t in value.things if isinstance(t, Object))]
+    given = [part.keywords["batch_first"].const for part in parts if "batch_first" in part.keywords]
+    if any(len(part.args) > 4 or "**" in part.keywords for part in parts):
+        return False  # it may be among those
+    return all(const is False for const in given)
 
 
 def has_one_row(node: ast.expr, latest: Latest) -> bool:
@@ -351,7 +364,8 @@ def _indexed(node: ast.Subscript, latest: Latest) -> tuple[bool, int | None]:
         elif _is_one(part, latest):
             axes = None if axes is None else axes - 1
     single = len(parts) == 1 and _is_one(parts[0], latest)
-    return not single or axes is not None and axes > 0, axes
+    array = not single or axes is not None and axes > 0
+    return array, axes if all(not _is_one(part, latest) or _is_number(part, latest) for part in parts) else None
 
 
 def _adds_axis(part: ast.expr, latest: Latest) -> bool:
@@ -365,6 +379,12 @@ def _is_one(part: ast.expr, latest: Latest) -> bool:
     if isinstance(part, (ast.Slice, ast.List)) or isinstance(part, ast.Constant) and not isinstance(part.value, int):
         return False
     return not latest(part).array
+
+
+def _is_number(part: ast.expr, latest: Latest) -> bool:
+    """Whether an index is known to be one number, and not a list or an array of them."""
+    value = latest(part)
+    return isinstance(value.const, int) or any(isinstance(t, Index) for t in value.things)
 
 
 # -------------------------------------------------------------------- rows
@@ -636,7 +656,7 @@ def _of_index(node: ast.Subscript, value: Value, latest: Latest) -> Spread | str
         return value.spread
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     if base.spread is COLUMNS:
-        if len(parts) == 1 and _is_one(parts[0], latest):
+        if len(parts) == 1 and _is_one(parts[0], latest) and _is_number(parts[0], latest):
             return ROWS
         return COLUMNS if len(parts) == 1 and isinstance(parts[0], ast.Slice) else "picks columns"
     if isinstance(parts[0], ast.Slice) and parts[0].lower is parts[0].upper is parts[0].step is None:

@@ -66,6 +66,15 @@ def drawn(name: str, call: ast.Call) -> ast.expr | None:
     return None if isinstance(node, ast.Starred) or isinstance(node, ast.Constant) and node.value in (0, 1) else node
 
 
+def puts_second(name: str, call: ast.Call) -> bool:
+    """Whether a list of samples becomes a tensor with the samples along its second axis."""
+    options = {keyword.arg: keyword.value for keyword in call.keywords}
+    if name == "pad_sequence":
+        first = options.get("batch_first", call.args[1] if len(call.args) > 1 else ast.Constant(False))
+        return isinstance(first, ast.Constant) and first.value is False
+    return name == "stack" and axis(call, 1) == 1
+
+
 def axis(call: ast.Call, position: int) -> int | bool | None:
     """The axis a reduction names: an index, None for all axes, False for one that cannot be read."""
     node: ast.expr | None = call.args[position] if len(call.args) > position else None
