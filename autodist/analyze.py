@@ -8,7 +8,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from autodist import catalog, escapes, meta, optimizers, regions, rowwise, sharding, shards, unshardable, wholes
+from autodist import (
+    catalog,
+    escapes,
+    meta,
+    optimizers,
+    regions,
+    rowwise,
+    sharding,
+    shards,
+    unshardable,
+    weights,
+    wholes,
+)
 from autodist.borrowed import borrowed, departed, imported_names
 from autodist.config import Config, Strategy
 from autodist.frameworks import owned
@@ -99,6 +111,9 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     if config.meta_device:
         made = meta.built(run, list(script.models))
         script = replace(script, models=tuple(made), concerns=(*script.concerns, *meta.concerns(run, made)))
+    if config.strategy.shards and not config.reshard_after_forward:
+        penalties = tuple(weights.left_whole(run, list(script.models)))
+        script = replace(script, concerns=(*script.concerns, *penalties))
     if config.sharded_checkpoints:
         folders = tuple(shards.folder_concerns(run, script.shards))
         script = replace(script, concerns=(*script.concerns, *folders))

@@ -84,6 +84,8 @@ PICTURES = (
 REST = "**"
 TESTING_FILES = frozenset("exists is_file is_dir isfile isdir".split())
 CUTTING = frozenset("detach detach_ item tolist numpy".split())
+SIZES = frozenset("numel nelement size dim ndimension stride element_size data_ptr register_hook get_device".split())
+"""What is asked of a parameter besides its values."""
 FORMATTING = frozenset("format join".split())
 
 
@@ -175,6 +177,10 @@ class Interpreter:
         self._entered: set[ast.AST] = set()
         self.promoted: set[int] = set()
         self.loops_of: dict[ast.expr, set[ast.AST]] = {}
+        self.apart: set[ast.expr] = set()
+        """Expressions outside of forward passes that are computed from parameters."""
+        self.flowing: set[ast.expr] = set()
+        """Those of them through which gradients flow."""
         self._modules: dict[str, LocalModule] = {}
         self._loading: set[str] = set()
         self._memory: dict[tuple[int, Path_], Any] = {}
@@ -329,6 +335,7 @@ class Interpreter:
             before.origins | change.origins,
             before.models | change.models,
             made=(before.made | {(scope.source, node.value)}) if spread.is_local else frozenset(),
+            weights=before.weights | change.weights,
         )
         if node in self.plan.reduced:
             value = NOTHING
@@ -677,7 +684,7 @@ class Interpreter:
             elif isinstance(thing, Stream):
                 found = found | thing.element
             elif isinstance(thing, Parameters) and thing.named and count == 2:
-                found = found | (of(Parameters(thing.module)) if index else NOTHING)
+                found = found | (of(Parameters(thing.module, one=True)) if index else NOTHING)
             else:
                 found = found | self._element(value.but(things=frozenset([thing])), None)
         if value.spread is Spread.COLUMNS:
@@ -709,9 +716,9 @@ class Interpreter:
                 found = found | self._element(self.method(thing, "__iter__", None, [], {}, Scope(thing.source)), node)
             elif isinstance(thing, Object) and "module" in thing.roles:
                 found = found | union(self._children(thing))
-            elif isinstance(thing, Parameters) or (
-                isinstance(thing, Index) and isinstance(node, (ast.For, ast.comprehension))
-            ):
+            elif isinstance(thing, Parameters):
+                found = found | of(thing if thing.named else replace(thing, one=True))
+            elif isinstance(thing, Index) and isinstance(node, (ast.For, ast.comprehension)):
                 found = found | of(thing)
         if value.spread is not SAME:
             if isinstance(node, ast.expr | ast.For | ast.comprehension) and rowwise.is_whole(value):
@@ -800,12 +807,50 @@ class Interpreter:
             value = Value(kept if not value.spread.is_local else frozenset(), models=value.models)
         if node in self.plan.divided:
             value = value.but(spread=COUNT, const=UNKNOWN)
+        if not self._forward:
+            value = self._weighed(node, value)
         if self.plan.wholes is not None:
             value = self._followed(node, value, scope, self.plan.wholes)
         old = self.values.get(node)
         self.values[node] = value if old is None else old | value
         self.sources[node] = scope.source
         return value
+
+    def _weighed(self, node: ast.expr, value: Value) -> Value:
+        """Outside of forward passes: whether a value is computed from parameters, so that gradients flow to them."""
+        if isinstance(node, ast.Attribute):
+            owners = frozenset(
+                t for t in self.values.get(node.value, NOTHING).things if isinstance(t, Object) and "module" in t.roles
+            )
+            if owners and any("parameter" in t.roles for t in value.things if isinstance(t, Object)):
+                self.apart.add(node)
+                return value.but(weights=owners) if not self._no_grad else value
+        elif isinstance(node, (ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Subscript)):
+            value = self._with_weights(value, node)
+        elif isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            entered = any(isinstance(t, Function) for t in self.values.get(node.func, NOTHING).things)
+            if name in CUTTING or name in SIZES or name in ("float", "int", "bool", "len"):
+                value = value.but(weights=frozenset()) if value.weights else value
+            elif not entered:
+                value = self._with_weights(value, node)
+        if value.weights or any(isinstance(t, Parameters) for t in value.things):
+            self.apart.add(node)
+            if not self._no_grad:
+                self.flowing.add(node)
+        return value
+
+    def _with_weights(self, value: Value, node: ast.expr) -> Value:
+        """A value with the modules whose parameters its operands are, or are computed from."""
+        if self._no_grad:
+            return value
+        found = value.weights
+        for child in children_of(node):
+            operand = self.values.get(child, NOTHING)
+            for each in (operand, *self._contents(operand)):
+                found = found | each.weights
+                found |= {t.module for t in each.things if isinstance(t, Parameters) and not t.cut}
+        return value.but(weights=found) if found else value
 
     def _followed(self, node: ast.expr, value: Value, scope: Scope, wholes: frozenset[ast.expr]) -> Value:
         """What is asked where steps may train on all of the data: what is a tensor, and what becomes of its rows."""
@@ -862,7 +907,7 @@ class Interpreter:
 
     def _operands(self, node: ast.expr) -> list[Value]:
         """What an expression has just been computed from."""
-        found = [self._lately(child) for child in _children_of(node)]
+        found = [self._lately(child) for child in children_of(node)]
         return [*found, *(inner for value in found for inner in self._contents(value))]
 
     def _apart(self, node: ast.expr, value: Value, scope: Scope) -> Value:
@@ -893,7 +938,7 @@ class Interpreter:
         """Whether rows meet data of which every rank has all: then those of all ranks are wanted."""
         if self._forward or not isinstance(node, (ast.Call, ast.BinOp, ast.Compare)):
             return False
-        children = list(_children_of(node))
+        children = list(children_of(node))
         rows = [c for c in children if rowwise.is_whole(self._lately(c)) and self._lately(c).spread is ROWS]
         foreign = isinstance(node, ast.Call) and self._is_foreign(node)
         whole = [c for c in children if self._lately(c).array and self._lately(c).spread is SAME]
@@ -911,7 +956,7 @@ class Interpreter:
             and rowwise.is_entered(node, self._lately)
         ):
             return False
-        return all(self._lately(child).spread is not MEAN for child in _children_of(node))
+        return all(self._lately(child).spread is not MEAN for child in children_of(node))
 
     def _is_foreign(self, node: ast.Call) -> bool:
         """Whether a call leaves torch, NumPy and Python, as one that plots does."""
@@ -997,7 +1042,7 @@ class Interpreter:
         if isinstance(thing, Items) and base.spread.is_local:
             return base.but(things=frozenset())
         if isinstance(thing, Parameters) and name in ("data", "grad"):
-            return of(thing)
+            return of(replace(thing, cut=True))
         return NOTHING
 
     def _object_attribute(self, thing: Object, name: str, node: ast.AST, scope: Scope) -> Value:
@@ -1022,6 +1067,8 @@ class Interpreter:
                 return value.but(spread=COUNT) if sharded and name == "sampler" else value
         if "dataset" in thing.roles and name == "dataset":
             return thing.argument("dataset", 0) or NOTHING
+        if "module" in thing.roles and thing.cls is None and name in ("weight", "bias") and not self._forward:
+            return of(Parameters(thing, one=True))
         if thing.name == "arguments" and name == "local_rank":
             return Value(spread=RANK)
         return NOTHING
@@ -1061,8 +1108,10 @@ class Interpreter:
                     found = found | of(thing)
                 else:
                     found = found | union(thing.parts) | thing.element
-            elif isinstance(thing, (Stream, Parameters)):
+            elif isinstance(thing, Stream):
                 found = found | of(thing)
+            elif isinstance(thing, Parameters):
+                found = found | of(thing if isinstance(node.slice, ast.Slice) else replace(thing, one=True))
             elif isinstance(thing, Object) and "module" in thing.roles:
                 found = found | (union(self._children(thing)) if thing.args else of(thing))
             elif isinstance(thing, External) and thing.name == "os.environ":
@@ -1191,11 +1240,9 @@ class Interpreter:
             self.event("batch_statistic", node, scope)
         centred = self.plan.wholes is None and self._is_centred(node.op, left, right)
         mixed = frozenset([Mixing(node, scope.source, rowwise.STATISTIC)]) if centred else frozenset()
-        things: frozenset[Thing] = (
-            frozenset(t for t in left.things | right.things if isinstance(t, Index))
-            if isinstance(node.op, (ast.Add, ast.Sub, ast.Mult))
-            else frozenset()
-        )
+        kept: list[type] = [Index] if isinstance(node.op, (ast.Add, ast.Sub, ast.Mult)) else []
+        kept += [] if spread.is_local or isinstance(node.op, ast.MatMult) else [Parameters]
+        things = frozenset(t for t in left.things | right.things if isinstance(t, tuple(kept)))
         return Value(things, spread, left.origins | right.origins | mixed, left.models | right.models)
 
     def _is_centred(self, op: ast.operator, left: Value, right: Value) -> bool:
@@ -1236,7 +1283,8 @@ class Interpreter:
             return value.computed(combine([value.spread]))
         if isinstance(node.op, ast.USub) and isinstance(value.const, (int, float)):
             return constant(-value.const)
-        return value.but(things=frozenset(), const=UNKNOWN, firm=False)
+        kept = frozenset(t for t in value.things if isinstance(t, Parameters))
+        return value.but(things=kept, const=UNKNOWN, firm=False)
 
     def of_BoolOp(self, node: ast.BoolOp, scope: Scope) -> Value:
         values: list[Value] = []
@@ -1261,6 +1309,10 @@ class Interpreter:
                 return constant(decided, firm=True)
         if all(value.spread is COUNT for value in values):
             return NOTHING
+        if isinstance(node.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) and not any(v.spread.is_local for v in values):
+            compared = frozenset(t for value in values for t in value.things if isinstance(t, Parameters))
+            if compared:
+                return Value(compared)
         if isinstance(node.ops[0], (ast.Is, ast.IsNot)) and not any(value.spread is RANK for value in values):
             return NOTHING  # what is None on one rank is so on all
         return self._mixed(values)
@@ -1385,7 +1437,7 @@ class Interpreter:
 
         iterables: list[Value] = []
         element = self._comprehension(node, scope, finish, iterables)
-        parameters = frozenset(t for t in element.things if isinstance(t, Parameters))
+        parameters = frozenset(replace(t, one=False) for t in element.things if isinstance(t, Parameters))
         over = iterables[0]
         spread = over.spread if over.spread in (ROWS, Spread.COLUMNS) else SAME
         sampled = over.origins | element.origins
@@ -1834,6 +1886,9 @@ class Interpreter:
         spreads = [v.spread for v in values]
         local_keywords = [v for v in keywords.values() if v.spread.is_local]
         mixed = union([*values, *keywords.values()])
+        held = not mixed.spread.is_local and any(isinstance(t, Parameters) for t in mixed.things)
+        if held and tensors.keeps_elements(name):
+            return Value(frozenset(t for t in mixed.things if isinstance(t, Parameters)))
         if local_keywords and not any(s.is_local for s in spreads):
             return mixed.computed(combine([v.spread for v in local_keywords]))
         if values and values[0].spread is ROWS and values[0].axes == 1 and name in rowwise.PICKING:
@@ -2175,7 +2230,12 @@ class Interpreter:
             if short != "chain":
                 element = self._element(element, node)
             return Value(
-                frozenset([Stream(element, NOTHING), *(t for t in element.things if isinstance(t, Parameters))])
+                frozenset(
+                    [
+                        Stream(element, NOTHING),
+                        *(replace(t, one=False) for t in element.things if isinstance(t, Parameters)),
+                    ]
+                )
             )
         if short == "map":
             for thing in first.things:
@@ -2239,6 +2299,8 @@ class Interpreter:
                 if isinstance(thing, Table):
                     table.entries.update(thing.entries)
                     table.element = table.element | thing.element
+                elif isinstance(thing, Parameters) and thing.named:
+                    table.element = table.element | of(Parameters(thing.module, one=True))
             if short.endswith("defaultdict"):
                 path, self._path = self._path, (*self._path, 0)
                 table.element = table.element | union(self._call(t, node, [], {}, scope) for t in first.things)
@@ -2496,7 +2558,12 @@ class Interpreter:
         if isinstance(inner, Parameters):
             if name == "requires_grad_":
                 self.event("freeze", node, scope, of(inner.module))
-            return of(inner)
+            if name in SIZES or tensors.reduces(name, node, 0) or tensors.takes_apart(name):
+                return NOTHING
+            if any(value.spread.is_local for value in values):
+                spread = tensors.operation(name, node, base.spread, [value.spread for value in values])
+                return union(values).computed(spread)
+            return of(replace(inner, cut=True) if name == "detach" else inner)
         if not isinstance(inner, Object):
             return None
         if "generator" in inner.roles:
@@ -2584,6 +2651,8 @@ class Interpreter:
     ) -> Value:
         if name in ("parameters", "named_parameters"):
             return of(Parameters(inner, name == "named_parameters"))
+        if name == "get_parameter":
+            return of(Parameters(inner, one=True))
         if name in RETURNS_SELF:
             if name == "requires_grad_":
                 self.event("freeze", node, scope, of(inner))
@@ -2834,7 +2903,7 @@ def _is_size(node: ast.expr) -> bool:
     )
 
 
-def _children_of(node: ast.expr) -> Iterator[ast.expr]:
+def children_of(node: ast.expr) -> Iterator[ast.expr]:
     """The expressions that one is computed from."""
     if isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute):

@@ -328,9 +328,24 @@ def _methods(module: Object, run: Interpreter) -> Iterator[str]:
         if event.function is not None and event.function.owner is module:
             continue  # called by another method of the model
         name = _method(event)
-        if name and name not in seen and runs_layers(module, name):
+        if name and name not in seen and runs_layers(module, name) and not _only_reads(module, name):
             seen.add(name)
             yield name
+
+
+def _only_reads(module: Object, name: str) -> bool:
+    """Whether a method is given nothing, and computes from parameters without running a layer."""
+    found = module.cls.find(name) if module.cls is not None else None
+    for thing in found[1].things if found is not None else ():
+        node = thing.node if isinstance(thing, Function) else None
+        if node is None or len(node.args.args) != 1 or node.args.vararg or node.args.kwonlyargs or node.args.kwarg:
+            return False
+        for each in ast.walk(node):
+            if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name) and each.value.id == "self":
+                things = module.attributes.get(each.attr, NOTHING).things
+                if each.attr == "forward" or not any(isinstance(t, Object) and "parameter" in t.roles for t in things):
+                    return False
+    return True
 
 
 def _method(event: Event) -> str:

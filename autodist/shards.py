@@ -5,16 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
+from autodist import weights
 from autodist.interpreter import Event, Interpreter
 from autodist.models import optimized_by, parts, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Shards, Site
 from autodist.sharding import Key, Keys, keys, members, rank_check, starts
-from autodist.source import Source
 from autodist.values import NOTHING, External, Object, Parameters, Wrapped
-
-READS = frozenset("norm std var numpy tolist item histc quantile median".split())
-"""What gives the value of a shard, or nothing, instead of that of the whole tensor."""
 
 KEEPING = frozenset("detach cpu clone float double abs".split())
 STATES = ("model_state_dict", "optimizer_state_dict")
@@ -36,7 +33,7 @@ def shards(run: Interpreter, models: list[Model]) -> Shards:
         saves=tuple(_unique(Site(e.source, e.node) for e in saves)),
         model_loads=tuple(_loads(run, models, ours, begun)),
         optimizer_loads=tuple(_optimizer_loads(run, ours)),
-        reads=tuple(_reads(run, ours)),
+        reads=tuple(use.site for use in weights.uses(run, ours)),
         norms=tuple(_norms(run)),
         forwards=tuple(_forwards(run, models)),
         inferences=tuple(_inferences(run)),
@@ -146,41 +143,6 @@ def _optimizer_loads(run: Interpreter, ours: Keys) -> Iterator[tuple[Site, str]]
             yield Site(event.source, event.node.args[0]), event.source.code(event.node.func.value)
 
 
-def _reads(run: Interpreter, ours: Keys) -> Iterator[Site]:
-    """Parameters and gradients that are looked at as whole tensors."""
-    seen: set[ast.AST] = set()
-    for node in run.values:
-        if not isinstance(node, ast.Call):
-            continue
-        source = run.sources[node]
-        if isinstance(node.func, ast.Attribute) and node.func.attr in READS:
-            start: ast.expr | None = node.func.value
-        elif node.args and any(
-            isinstance(t, External)
-            and t.name.startswith("torch.")
-            and t.name.rpartition(".")[2] in (*READS, "vector_norm")
-            for t in run.values.get(node.func, NOTHING).things
-        ):
-            start = node.args[0]
-        else:
-            continue
-        assert start is not None
-        for part in _operands(start):
-            root, cut = _root(part, run, ours)
-            if root is not None and root not in seen and (cut or _is_reported(node, source)):
-                seen.add(root)
-                yield Site(source, root)
-
-
-def _operands(node: ast.expr) -> Iterator[ast.expr]:
-    """What `a / b` is computed from, or the expression itself."""
-    if isinstance(node, ast.BinOp):
-        yield from _operands(node.left)
-        yield from _operands(node.right)
-    else:
-        yield node
-
-
 def _root(node: ast.expr, run: Interpreter, ours: Keys) -> tuple[ast.expr | None, bool]:
     """The parameter (with its `.data` or `.grad`) that an expression is computed from, and whether gradients stop."""
     cut = False
@@ -205,20 +167,6 @@ def _is_parameter(node: ast.expr, run: Interpreter, ours: Keys) -> bool:
     if isinstance(node, ast.Attribute) and node.attr in ("weight", "bias"):
         return any(isinstance(t, Object) and t.key in ours for t in unwrapped(run.values.get(node.value, NOTHING)))
     return False
-
-
-def _is_reported(node: ast.expr, source: Source) -> bool:
-    """Whether a value leaves the computation: `.item()`, `float(...)`, a format."""
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in ("item", "tolist", "numpy")
-    ):
-        return True
-    parent = source.parents.get(node)
-    if isinstance(parent, ast.Attribute):
-        return parent.attr in ("item", "tolist", "numpy", "detach")
-    return isinstance(parent, (ast.FormattedValue, ast.Call))
 
 
 def _norms(run: Interpreter) -> Iterator[Site]:

@@ -20,6 +20,18 @@ COUNTS = frozenset("numel nelement __len__".split())
 EXTREMES = frozenset(
     "max min amax amin argmax argmin topk sort argsort any all norm std var prod median mode logsumexp".split()
 )
+ELEMENTWISE = frozenset(
+    "abs neg pow square sqrt rsqrt exp log log1p sign relu clamp clip clamp_min clamp_max sigmoid tanh isnan isinf "
+    "isfinite gt lt ge le eq ne clone detach float double half bfloat16 to cpu cuda mul div add sub where "
+    "logical_and logical_or logical_not absolute".split()
+)
+"""What computes each element of a tensor from that element of others."""
+TAKING_APART = frozenset(
+    "item tolist numpy histc histogram quantile view reshape flatten ravel t transpose permute mm matmul dot mv bmm "
+    "cat stack hstack vstack outer einsum det svd svdvals qr inverse pinverse matrix_norm linear cosine_similarity "
+    "mse_loss l1_loss triu tril diag trace unique topk sort argsort mode cumsum cov corrcoef".split()
+)
+"""What takes a tensor apart, or reads its values, in a way that a shard does not answer for the whole."""
 ARITHMETIC: dict[str, Callable[[Spread, Spread], Spread]] = {
     "mul": multiply,
     "mul_": multiply,
@@ -30,6 +42,7 @@ ARITHMETIC: dict[str, Callable[[Spread, Spread], Spread]] = {
     "sub": add,
     "sub_": add,
 }
+NORMS = frozenset(["norm", "vector_norm"])
 # Where random functions take the shape of what they draw: the number of a positional argument, -1 for the last one.
 SHAPES = {
     "torch.rand": 0,
@@ -53,6 +66,28 @@ SHAPES = {
 # What finds some of the samples: how many, and which, says nothing in the order of the others.
 FINDING = frozenset("nonzero argwhere unique masked_select flatnonzero".split())
 PRODUCTS = frozenset("mm matmul cdist addmm".split())
+
+
+def reduces(name: str, call: ast.Call, start: int) -> bool:
+    """Whether a method (``start`` 0) or function (1) makes one number of all elements of a tensor."""
+    if name in NORMS:
+        return axis(call, start + 1) is None
+    return reduces_axis(name) and axis(call, start) is None
+
+
+def reduces_axis(name: str) -> bool:
+    """Whether a method or function makes fewer elements of a tensor; see `reduces` for all of them."""
+    return name in MEANS | SUMS | EXTREMES - {"topk", "sort", "argsort", "mode"} | NORMS
+
+
+def takes_apart(name: str) -> bool:
+    """Whether what a method or function gives depends on where in a tensor its elements are, or is no tensor."""
+    return name in TAKING_APART
+
+
+def keeps_elements(name: str) -> bool:
+    """Whether each element of a result is computed from that element of the tensors which are given."""
+    return name in ELEMENTWISE
 
 
 def drawn(name: str, call: ast.Call) -> ast.expr | None:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from autodist import weights
 from autodist.interpreter import Event, Interpreter
 from autodist.models import branches, is_main_guard, loose_parameters, optimized_by, owned_values, parts, unwrapped
 from autodist.rule import Severity
@@ -60,6 +61,7 @@ def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
             seen.add(reason)
             yield Concern("AD907", event.source, event.node, reason, Severity.REFUSAL)
     yield from _uneven(sharded)
+    yield from weights.concerns(run, models)
 
 
 def _uneven(sharded: Sharded) -> Iterator[Concern]:
@@ -183,7 +185,8 @@ def _averaged(event: Event, sharded: Sharded) -> str | None:
 
 def _storage_replaced(event: Event, sharded: Sharded) -> str | None:
     modules = {t.module for t in event.value.things if isinstance(t, Parameters)}
-    if not any(isinstance(module, Object) and module.key in sharded.owners for module in modules):
+    held = [module for module in modules if isinstance(module, Object) and module.key in sharded.owners]
+    if not any(sharded.is_sharded(module, event) for module in held):
         return None
     return "replaces the storage of parameters, which shards do not follow: write `p.data.copy_(...)`"
 

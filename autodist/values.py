@@ -164,10 +164,13 @@ class Stream:
 
 @dataclass(frozen=True)
 class Parameters:
-    """The parameters of a module, or some of them; ``named`` if each comes with its name."""
+    """The parameters of a module, or some of them; ``named`` if each comes with its name, ``one`` if it is one of them
+    and no list, ``cut`` if no gradients flow there: to gradients themselves, or to data without their graph."""
 
     module: Thing
     named: bool = False
+    cut: bool = False
+    one: bool = False
 
 
 @dataclass(frozen=True)
@@ -226,7 +229,8 @@ class Value:
 
     ``origins`` are the loaders and draws that its samples come from, and what mixed them, ``models`` the modules in
     its graph, ``made`` the expressions that computed it, ``array`` if it is known to be a tensor or an array, with
-    ``axes`` as many as are known. A constant is ``firm`` if it is bound by a call or a loop over
+    ``axes`` as many as are known. ``weights`` are modules outside of which it is computed from their parameters, so
+    that gradients flow to these past any forward pass. A constant is ``firm`` if it is bound by a call or a loop over
     literals, so that a branch on it is decided; a module's settings are not.
     """
 
@@ -239,6 +243,7 @@ class Value:
     made: frozenset[tuple[Source, ast.expr]] = frozenset()
     array: bool = False
     axes: int | None = None
+    weights: frozenset[Thing] = frozenset()
 
     def __or__(self, other: Value) -> Value:
         if self is other or other is NOTHING:
@@ -253,6 +258,7 @@ class Value:
                 and self.firm == other.firm
                 and self.array >= other.array
                 and self.axes == other.axes
+                and self.weights >= other.weights
             ):
                 return self
         same = type(self.const) is type(other.const) and self.const == other.const
@@ -266,6 +272,7 @@ class Value:
             self.made | other.made,
             self.array or other.array,
             self.axes if self.axes == other.axes else None,
+            self.weights | other.weights,
         )
 
     def but(self, **changes: Any) -> Value:
@@ -274,7 +281,7 @@ class Value:
 
     def computed(self, spread: Spread) -> Value:
         """What a computation with that spread keeps of this value."""
-        return Value(spread=spread, origins=self.origins, models=self.models)
+        return Value(spread=spread, origins=self.origins, models=self.models, weights=self.weights)
 
     def objects(self, role: str) -> Iterator[Object]:
         """The objects among its things that play ``role``."""

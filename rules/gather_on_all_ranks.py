@@ -37,7 +37,7 @@ def gather_on_all_ranks(script: TrainingScript, context: Context) -> Iterator[Fi
         assert isinstance(site.node, ast.expr)
         code = site.source.code(site.node)
         edits: Planned = ()
-        if not isinstance(site.node, ast.Call):
+        if not isinstance(site.node, ast.Call) or site in script.shards.reads:
             name, code = _name(code), f"{code}.full_tensor()"
         elif code.endswith("state_dict()"):
             for inner in ast.walk(site.node):  # the wrapper goes

@@ -12,8 +12,14 @@ from ._preamble import planned
 
 NORM = PLAIN + "print([p.detach().norm().item() for p in model.parameters()])\n"
 
+DECAY = PLAIN.replace(
+    "        optimizer.zero_grad()\n",
+    "        loss = loss + 0.01 * sum((p**2).sum() for p in model.parameters())\n        optimizer.zero_grad()\n",
+)
+
 EXAMPLES = [
     Example(before=NORM, after=NORM.replace("p.detach()", "p.full_tensor().detach()")),
+    Example(before=DECAY, after=DECAY.replace("(p**2).sum()", "(p**2).sum().full_tensor()")),
     Example(before=PLAIN, after=None),
 ]
 
@@ -23,7 +29,9 @@ def gather_parameters(script: TrainingScript, context: Context) -> Iterator[Find
     """Gather a parameter or gradient before its values are read.
 
     A rank holds a shard of it. Its norm as a number is silently that of the shard, and what turns it into numbers or
-    arrays fails. The norm that clipping returns is gathered for the same reason.
+    arrays fails. The norm that clipping returns is gathered for the same reason. Where gradients flow, as in a penalty
+    on parameters, each rank computes its shard's part of the sum or norm, and that number is gathered: its gradients
+    are the same on all ranks, and reach each shard. A term that samples scale cannot be had that way, and is refused.
     """
     if not script.trains:
         return

@@ -22,6 +22,7 @@ LAYERS = """
     analyze
     footprint
     shards | unshardable | optimizers | meta
+    weights
     sharding
     wholes
     escapes | models | launchers | borrowed | frameworks

@@ -1,0 +1,270 @@
+"""Parameters and gradients that a script computes with outside of its models: FSDP leaves each rank a share of them.
+
+What is computed from shards element by element is sharded as they are, and a number that is made of all elements is
+gathered. Gradients that reach a parameter past the forward pass are not averaged over the ranks: that is right for a
+term such as a norm, which is the same on all of them, as long as nothing of a rank's own samples scales it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from autodist import tensors
+from autodist.interpreter import CUTTING, SIZES, Interpreter, children_of
+from autodist.models import unwrapped
+from autodist.rule import Severity
+from autodist.script import Concern, Model, Site
+from autodist.sharding import Keys, keys, members
+from autodist.source import Source
+from autodist.values import NOTHING, External, Function, Object, Parameters, Thing, Wrapped, of
+
+PRINTING = frozenset("print str repr format float int bool".split())
+LINEAR = frozenset(
+    "backward scale add add_ sub sub_ neg mean sum float double to cpu cuda clone squeeze view reshape retain_grad "
+    "isnan isfinite isinf is_tensor no_grad stack requires_grad_ type".split()
+)
+"""What leaves a term of a sum a term with the same factor, or takes no part in the gradient."""
+SCALING = frozenset("mul mul_ div div_ true_divide".split())
+RULE = "AD907"
+
+
+@dataclass(frozen=True)
+class Use:
+    """An expression that has to be made whole; ``flows`` if gradients go through it to the parameters of ``owners``.
+
+    ``number`` is what it is a part of, if that may be gathered in its place.
+    """
+
+    site: Site
+    flows: bool
+    owners: frozenset[Thing]
+    number: ast.AST | None
+
+
+def uses(run: Interpreter, ours: Keys) -> list[Use]:
+    """What the script reads of shards outside of its models, each once."""
+    found: list[Use] = []
+    for node in sorted(run.apart, key=lambda each: (each.lineno, each.col_offset)):
+        source = run.sources[node]
+        owners = _owners(node, run, ours)
+        if owners and _is_start(node, source, run, ours):
+            use = _use(node, source, run, owners)
+            found += [use] if use is not None else []
+    gathered = {use.number for use in found if use.flows and use.number is not None}
+    merged: dict[ast.AST, Use] = {}
+    for use in found:
+        if use.number in gathered and use.number is not None:
+            use = replace(use, site=Site(use.site.source, use.number))
+        earlier = merged.get(use.site.node)
+        if earlier is not None:
+            use = replace(use, flows=use.flows or earlier.flows, owners=use.owners | earlier.owners)
+        merged[use.site.node] = use
+    return list(merged.values())
+
+
+def _owners(node: ast.expr, run: Interpreter, ours: Keys) -> frozenset[Thing]:
+    """The modules of ours one of whose parameters an expression is."""
+    if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(node.ctx, ast.Load):
+        return frozenset()
+    things = run.values.get(node, NOTHING).things
+    found: set[Thing] = {t.module for t in things if isinstance(t, Parameters) and t.one}
+    if isinstance(node, ast.Attribute) and any(isinstance(t, Object) and "parameter" in t.roles for t in things):
+        found |= run.values.get(node.value, NOTHING).things
+    return frozenset(t for t in found if keys(unwrapped(of(t))) & ours)
+
+
+def _is_start(node: ast.expr, source: Source, run: Interpreter, ours: Keys) -> bool:
+    """Whether an expression names a parameter, and is no part of a longer name for it."""
+    parent = source.parents.get(node)
+    if isinstance(node, ast.Attribute) and node.attr in ("data", "grad") and _owners(node.value, run, ours):
+        return False
+    return not (isinstance(parent, ast.Subscript) and parent.value is node and bool(_owners(parent, run, ours)))
+
+
+class Step(Enum):
+    """What an operation makes of a tensor that is sharded."""
+
+    ELEMENTS = "another tensor that is sharded like it"
+    NUMBER = "what has to be gathered"
+    WHOLE = "what only the whole tensor answers for"
+    NOTHING = "nothing that a shard does not say"
+
+
+def _use(start: ast.expr, source: Source, run: Interpreter, owners: frozenset[Thing]) -> Use | None:
+    """How a parameter is used, going up from its name."""
+    cut = any(isinstance(t, Parameters) and t.cut for t in run.values.get(start, NOTHING).things)
+    root = current = start
+    while True:
+        above = source.parents.get(current)
+        parent = source.parents.get(above) if isinstance(above, ast.keyword) else above
+        outer = source.parents.get(parent) if parent is not None else None
+        if isinstance(parent, ast.Attribute) and parent.attr in ("data", "grad"):
+            cut, root = True, parent if current is root else root
+            current = parent
+            continue
+        step = Step.NOTHING
+        reached: ast.AST | None = parent
+        if isinstance(parent, ast.Attribute):
+            called = isinstance(outer, ast.Call) and outer.func is parent
+            reached = outer if called else parent
+            step = _method(parent.attr, outer) if isinstance(outer, ast.Call) and called else _attribute(parent.attr)
+            cut = cut or parent.attr == "detach"
+        elif isinstance(parent, ast.Call):
+            step = _function(parent, run)
+        elif parent is not None:
+            step = _operation(current, parent)
+        if step is Step.NOTHING:
+            return None
+        if step is Step.ELEMENTS and isinstance(reached, ast.expr):
+            current = reached
+            continue
+        flows = not cut and reached in run.flowing
+        return Use(Site(source, root), flows, owners, reached if step is Step.NUMBER else None)
+
+
+def _attribute(name: str) -> Step:
+    return Step.WHOLE if name in ("T", "mT", "H") else Step.NOTHING
+
+
+def _method(name: str, call: ast.Call) -> Step:
+    if tensors.reduces(name, call, 0):
+        return Step.NUMBER
+    if tensors.keeps_elements(name) or tensors.reduces_axis(name):
+        return Step.ELEMENTS
+    return Step.WHOLE if tensors.takes_apart(name) else Step.NOTHING
+
+
+def _function(call: ast.Call, run: Interpreter) -> Step:
+    """What a function makes of a sharded argument."""
+    known = (t.name for t in run.values.get(call.func, NOTHING).things if isinstance(t, External))
+    library, _, name = next(known, "").rpartition(".")
+    if library == "builtins":
+        return Step.WHOLE if name in PRINTING else Step.NOTHING
+    if library.startswith("torch") and not library.startswith(("torch.nn.init", "torch.nn.utils", "torch.optim")):
+        if tensors.reduces(name, call, 1):
+            return Step.NUMBER
+        if tensors.keeps_elements(name) or tensors.reduces_axis(name):
+            return Step.ELEMENTS
+        return Step.WHOLE if tensors.takes_apart(name) else Step.NOTHING
+    base = run.values.get(call.func.value, NOTHING) if isinstance(call.func, ast.Attribute) else NOTHING
+    writes = any("writer" in t.roles for t in base.things if isinstance(t, Object))
+    return Step.WHOLE if writes or library.startswith("numpy") else Step.NOTHING
+
+
+def _operation(operand: ast.expr, node: ast.AST) -> Step:
+    match node:
+        case ast.BinOp(op=ast.MatMult() | ast.Mod()) | ast.FormattedValue() | ast.BoolOp():
+            return Step.WHOLE
+        case ast.UnaryOp(op=ast.Not()):
+            return Step.WHOLE
+        case ast.Compare(ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE()]) | ast.BinOp() | ast.UnaryOp():
+            return Step.ELEMENTS
+        case ast.Subscript(value=value) if value is operand:
+            return Step.ELEMENTS
+        case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) | ast.Assert(test=test):
+            return Step.WHOLE if test is operand else Step.NOTHING
+    return Step.NOTHING
+
+
+# -------------------------------------------------------------------- gradients
+
+
+def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
+    """Where gradients reach parameters past the forward pass, and would not be those of the whole batch."""
+    ours = frozenset(members(model for model in models if not model.wrapped))
+    for node in sorted(run.flowing, key=lambda each: (each.lineno, each.col_offset)):
+        if keys(_weights(node, run)) & ours and _is_scaled(node, run):
+            message = (
+                "scales a term that is computed from parameters outside the model by what is this rank's own: the "
+                "gradients of such a term are not averaged over the ranks; add it to the loss, or compute it in the "
+                "model's forward"
+            )
+            yield Concern(RULE, run.sources[node], node, message, Severity.REFUSAL)
+            return
+    found = uses(run, ours)
+    gathered = keys(_bare(t) for use in found if use.flows for t in use.owners)
+    for event in run.of("backward"):
+        wanted = keys(_bare(t) for t in event.value.weights) & ours
+        if wanted - gathered:
+            message = (
+                "differentiates a loss with a term of parameters that are read outside the model, and of which each "
+                "rank has a share: compute it from `sum`, `norm` or another number of each parameter, or in the "
+                "model's forward"
+            )
+            yield Concern(RULE, event.source, event.node, message, Severity.REFUSAL)
+            return
+    yield from _in_methods(run, models, found)
+
+
+def left_whole(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
+    """Without sharding after forward passes: a loss finds parameters of blocks whole, or shards of others."""
+    ours = frozenset(members(model for model in models if not model.wrapped))
+    for use in uses(run, ours):
+        if use.flows and any(model.units for model in models):
+            message = (
+                "computes a loss from parameters, which are whole in some layers and shards in others after the "
+                "forward pass: leave --no-reshard-after-forward away"
+            )
+            yield Concern(RULE, use.site.source, use.site.node, message, Severity.REFUSAL)
+            return
+
+
+def _in_methods(run: Interpreter, models: list[Model], found: list[Use]) -> Iterator[Concern]:
+    """Methods that run layers have whole parameters already, of the model alone and not of its blocks."""
+    for use in found:
+        scope = next((a for a in use.site.source.ancestors(use.site.node) if isinstance(a, ast.FunctionDef)), None)
+        for model in models:
+            cls = model.object.cls
+            values = [each.find(scope.name) for each in cls.line()] if cls is not None and scope is not None else []
+            inside = any(getattr(t, "node", None) is scope for value in values if value for t in value[1].things)
+            if inside and scope is not None and scope.name in model.methods:
+                message = "reads parameters in a method that also runs layers: read them in a method of its own"
+                yield Concern(RULE, use.site.source, use.site.node, message, Severity.REFUSAL)
+                return
+
+
+def _bare(thing: Thing) -> Thing:
+    return thing.module if isinstance(thing, Wrapped) else thing
+
+
+def _weights(node: ast.expr, run: Interpreter) -> list[Thing]:
+    value = run.values.get(node, NOTHING)
+    things = [t.module for t in value.things if isinstance(t, Parameters) and not t.cut]
+    return [_bare(t) for t in (*value.weights, *things)]
+
+
+def _is_scaled(node: ast.expr, run: Interpreter) -> bool:
+    """Whether the factor of a term of parameters depends on this rank's samples from here on."""
+    children = list(children_of(node))
+    held = [child for child in children if _weights(child, run) and child in run.flowing]
+    local = [child for child in children if run.values.get(child, NOTHING).spread.is_local]
+    if not held or not local:
+        return False
+    by_others = any(child is not other for child in held for other in local)
+    if isinstance(node, ast.BinOp):
+        if isinstance(node.op, (ast.Add, ast.Sub)):
+            return False
+        return by_others if isinstance(node.op, (ast.Mult, ast.Div)) else True
+    if not isinstance(node, ast.Call):
+        return False
+    callee = run.values.get(node.func, NOTHING)
+    if any(isinstance(t, Function) for t in callee.things):
+        return False  # what it computes was followed
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if name in LINEAR | CUTTING | SIZES or tensors.reduces(name, node, 0):
+        return name in ("max", "min", "norm", "std", "var", "prod", "logsumexp")
+    if name in SCALING:
+        return by_others
+    library = next((t.name for t in callee.things if isinstance(t, External)), "")
+    if library:
+        return library.startswith("torch.") and "GradScaler" not in library
+    is_tensor = isinstance(node.func, ast.Attribute) and not run.values.get(node.func.value, NOTHING).things
+    return is_tensor or any(isinstance(t, (Object, Wrapped)) and _is_module(t) for t in callee.things)
+
+
+def _is_module(thing: Thing) -> bool:
+    inner = _bare(thing)
+    return isinstance(inner, Object) and "module" in inner.roles
