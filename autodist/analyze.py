@@ -18,13 +18,14 @@ from autodist import (
     sharding,
     shards,
     unshardable,
+    unwraps,
     weights,
     wholes,
 )
 from autodist.borrowed import borrowed, departed, imported_names
 from autodist.config import Config, Strategy
 from autodist.frameworks import owned
-from autodist.interpreter import SAFE_ON_WRAPPER, Event, Interpreter, Loop, Plan
+from autodist.interpreter import Event, Interpreter, Loop, Plan
 from autodist.launchers import launcher, without
 from autodist.models import (
     is_main_guard,
@@ -43,7 +44,6 @@ from autodist.source import Source
 from autodist.spread import COUNT, CROSS, LOCAL, ROWS, SAME, SUM, Spread
 from autodist.values import (
     NOTHING,
-    Class,
     Draw,
     External,
     Function,
@@ -52,7 +52,6 @@ from autodist.values import (
     Path_,
     Scope,
     Stream,
-    Table,
     Value,
     Wrapped,
 )
@@ -946,6 +945,7 @@ def _assemble(
     concerns += _sampler_concerns(run)
     concerns += _statistics_concerns(run, models)
     concerns += _unwrapped_uses(run, models)
+    concerns += unwraps.concerns(run, run.catalog.knows)
     kinds: dict[str, list[Event]] = {}
     for event in run.events:
         kinds.setdefault(event.kind, []).append(event)
@@ -954,7 +954,7 @@ def _assemble(
         unique = {e.node: Site(e.source, e.node) for name in names for e in kinds.get(name, []) if not e.on_one_rank}
         return tuple(sorted(unique.values(), key=lambda s: _at(run, s)))
 
-    unwraps, maybe = _unwraps(run)
+    meant, maybe = unwraps.found(run)
     seeded = frozenset(_seeded(kinds, run))
     drawn = frozenset(library for e in kinds.get("random", []) for library in _libraries(e, run))
     script = TrainingScript(
@@ -975,7 +975,7 @@ def _assemble(
         averaged=tuple(_averaged(run, models)),
         sums=tuple(_sums(run)),
         reductions=tuple(reductions),
-        unwraps=tuple(unwraps),
+        unwraps=tuple(meant),
         layer_tests=tuple(_layer_tests(run, models)),
         maybe_wrapped=maybe,
         guards=tuple(sorted(guards, key=lambda s: _at(run, s))),
@@ -1246,24 +1246,6 @@ def _draw_sites(run: Interpreter, draws: frozenset[object]) -> Iterator[Draw]:
                     yield thing
 
 
-def _unwraps(run: Interpreter) -> tuple[list[Site], frozenset[ast.AST]]:
-    """Expressions that name a wrapped model where the model itself is meant."""
-    found: dict[ast.AST, Site] = {}
-    maybe: set[ast.AST] = set()
-    saved = frozenset(_saved(run))
-    for node, value in run.values.items():
-        ours = [t for t in value.things if isinstance(t, Wrapped) and t.kind == "planned"]
-        if not ours:
-            continue
-        source = run.sources[node]
-        parent = source.parents.get(node)
-        if _reaches_in(node, parent) or _takes_module(node, parent, run) or node in saved:
-            found[node] = Site(source, node)
-            if any(isinstance(t, Object) and "module" in t.roles for t in value.things):
-                maybe.add(node)
-    return list(found.values()), frozenset(maybe)
-
-
 def _is_shared(draw: Draw, run: Interpreter) -> bool:
     """Whether the script already takes the rank's share of what it draws."""
     parent = draw.source.parents.get(draw.node)
@@ -1272,67 +1254,6 @@ def _is_shared(draw: Draw, run: Interpreter) -> bool:
     if not isinstance(parent, ast.Subscript) or not isinstance(parent.slice, ast.Slice) or parent.slice.lower is None:
         return False
     return run.values.get(parent.slice.lower, NOTHING).spread is Spread.RANK
-
-
-def _reaches_in(node: ast.AST, parent: ast.AST | None) -> bool:
-    """`model.fc`, `model[0]`, `for layer in model`, `f"{model}"`."""
-    if isinstance(parent, ast.Attribute):
-        return parent.attr not in SAFE_ON_WRAPPER and isinstance(parent.ctx, ast.Load)
-    if isinstance(parent, ast.Subscript):
-        return parent.value is node
-    return (
-        isinstance(parent, (ast.For, ast.comprehension))
-        and parent.iter is node
-        or isinstance(parent, ast.FormattedValue)
-    )
-
-
-def _averages_weights(thing: object, run: Interpreter) -> bool:
-    """Whether a class of the project is one of `AveragedModel`, which copies the model that it is given."""
-    return isinstance(thing, Class) and any(
-        External("torch.optim.swa_utils.AveragedModel") in run.values.get(base, NOTHING).things
-        for cls in thing.line()
-        for base in cls.node.bases
-    )
-
-
-def _saved(run: Interpreter) -> Iterator[ast.expr]:
-    """What is put into a dict that is saved: `{"net": net.module if parallel else net}`."""
-    for event in run.of("save"):
-        for given in event.node.args if isinstance(event.node, ast.Call) else ():
-            for thing in run.values.get(given, NOTHING).things:
-                for _, expression in thing.stores if isinstance(thing, Table) else ():
-                    if isinstance(expression, ast.IfExp):
-                        yield from (expression.body, expression.orelse)
-                    else:
-                        yield expression
-
-
-def _takes_module(node: ast.AST, parent: ast.AST | None, run: Interpreter) -> bool:
-    """`torch.save(model)`, `copy.deepcopy(model)`, `{"model": model}` mean the model itself."""
-    if isinstance(parent, ast.Call) and node in parent.args:
-        if isinstance(parent.func, ast.Attribute) and parent.func.attr == "add_graph":
-            return True
-        if any(_averages_weights(thing, run) for thing in run.values.get(parent.func, NOTHING).things):
-            return True
-        names = {t.name for t in run.values.get(parent.func, NOTHING).things if isinstance(t, External)}
-        return any("summary" in name for name in names) or bool(
-            names
-            & {
-                "builtins.print",
-                "builtins.len",
-                "builtins.str",
-                "torch.save",
-                "copy.deepcopy",
-                "copy.copy",
-                "torch.jit.save",
-                "torch.jit.script",
-                "torch.onnx.export",
-                "torch.jit.trace",
-                "torch.optim.swa_utils.AveragedModel",
-            }
-        )
-    return False
 
 
 def _downloads(prepared: list[Site], run: Interpreter) -> Iterator[tuple[Site, Site]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
@@ -51,6 +51,15 @@ class Catalog:
         found = self._parameters.get(name)
         matching = (count for pattern, count in self._parameters.items() if _matches(pattern, name, first))
         return found if found is not None else next(matching, None)
+
+    def knows(self, name: str) -> bool:
+        """Whether ``name`` belongs to a library of which something is known, or to Python's own."""
+        root = name.partition(".")[0]
+        return root in self._libraries or root in sys.stdlib_module_names
+
+    @cached_property
+    def _libraries(self) -> frozenset[str]:
+        return frozenset(name.partition(".")[0] for name in self._roles) | {"builtins"}
 
     def has(self, name: str, role: str) -> bool:
         """Whether ``name`` plays ``role``."""

@@ -15,7 +15,7 @@ from autodist.regions import stands_in
 from autodist.script import Site
 from autodist.source import Source
 from autodist.spread import COUNT, ROWS, SUM, Spread
-from autodist.values import NOTHING, Function, Items, Object, Stream, Table, Value, Wrapped
+from autodist.values import NOTHING, External, Function, Items, Object, Stream, Table, Value, Wrapped
 
 SINKS = frozenset(
     "format print log tracker schedule test save write file_method step discarded store set_item meets".split()
@@ -131,11 +131,19 @@ def _is_tensor(node: ast.expr, run: Interpreter) -> bool:
 
 
 def _is_foreign(node: ast.Call, run: Interpreter) -> bool:
-    """Whether a call whose result nobody wants goes to an object that nothing is known of: it keeps the values."""
+    """Whether a call whose result nobody wants goes to an object or code that nothing is known of: it keeps values."""
+    if _is_unseen(node, run):
+        return True
     if not isinstance(node.func, ast.Attribute):
         return False
     things = run.values.get(node.func.value, NOTHING).things
     return bool(things) and all(isinstance(t, Object) and t.cls is None and not t.roles for t in things)
+
+
+def _is_unseen(node: ast.AST, run: Interpreter) -> bool:
+    """Whether a call goes to a function whose code is not at hand."""
+    things = run.values.get(node.func, NOTHING).things if isinstance(node, ast.Call) else frozenset()
+    return bool(things) and all(isinstance(t, External) and not run.catalog.knows(t.name) for t in things)
 
 
 def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen: set[ast.AST]) -> Iterator[Escape]:

@@ -1854,6 +1854,9 @@ class Interpreter:
                     node, lambda: Object(name, frozenset(["parameter"]), node, scope.source, self._path), "loose"
                 )
             )
+        unseen = self._unseen_share(name, roles, values)
+        if unseen is not None:
+            values = [*values, unseen]
         made = bool(roles - {"random_draw", "plain_torch", "exists", "load"}) or roots not in (
             "torch",
             "numpy",
@@ -1870,6 +1873,14 @@ class Interpreter:
             self.event("make", node, scope, of(own))
             return Value(frozenset([own]), mixed.spread if mixed.spread.is_local else SAME, mixed.origins, mixed.models)
         return self._function(name.rpartition(".")[2], node, args, keywords)
+
+    def _unseen_share(self, name: str, roles: frozenset[str], values: list[Value]) -> Value | None:
+        """What code that is not at hand may make of a loader that it is given: of this rank's samples, that is."""
+        if roles or self.catalog.knows(name):
+            return None
+        loaders = [thing for value in values for thing in value.objects("loader")]
+        shared = [each for each in loaders if self._batch(each).spread.is_local]
+        return Value(spread=LOCAL, origins=frozenset(shared)) if shared else None
 
     def _function(self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value]) -> Value:
         """A function over tensors or numbers."""

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from autodist.errors import AutodistError
+from autodist.search_path import added_folders
 from autodist.source import Source
 
 MARKS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
@@ -49,12 +50,14 @@ class Project:
         """
         source = Source.read(entry) if stdin is None else Source.parse(stdin, entry)
         root = _root(entry, source)
-        roots = [root, *_added_roots(entry, source)]
+        roots = [root, *added_folders(source, entry.parent)]
         repository = repository or _repository(entry)
         modules: dict[str, Source] = {}
         pending: list[tuple[Source, str]] = [(source, _package(root, entry))]
+        read: list[tuple[Source, str]] = []
         while pending:
             importer, package = pending.pop()
+            read.append((importer, package))
             for name, line, required in _imported(importer, package):
                 found = None if name in modules else next(filter(None, (_find(each, name) for each in roots)), None)
                 if found is None and name not in modules and repository is not None:
@@ -63,6 +66,10 @@ class Project:
                     modules[name] = _module(found, name, found.stat().st_mtime_ns)
                     own = name if found.name == "__init__.py" else name.rpartition(".")[0]
                     pending.append((modules[name], own))
+                    further = [each for each in added_folders(modules[name], entry.parent) if each not in roots]
+                    if further:  # what could not be found before may lie there
+                        roots += further
+                        pending += read
                 elif required and found is None and name not in modules and not _is_opaque(root, name):
                     raise AutodistError(f"imports local module {name}, which cannot be found", importer.path, line)
         return cls(source, dict(sorted(modules.items())), root)
@@ -81,23 +88,6 @@ def _root(entry: Path, source: Source) -> Path:
     while relative and (folder / "__init__.py").exists():
         folder = folder.parent
     return folder
-
-
-def _added_roots(entry: Path, source: Source) -> list[Path]:
-    """Folders that the script itself puts on its path: `sys.path.append("..")`."""
-    found = []
-    for node in ast.walk(source.tree):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in ("append", "insert")
-        ):
-            if ast.unparse(node.func.value) == "sys.path" and node.args and isinstance(node.args[-1], ast.Constant):
-                value = node.args[-1].value
-                folder = entry.parent / value if isinstance(value, str) else None
-                if folder is not None and folder.is_dir():
-                    found.append(folder)
-    return found
 
 
 def _repository(entry: Path) -> Path | None:

@@ -90,3 +90,6 @@ def reach_into_wrapper(script: TrainingScript, context: Context) -> Iterator[Fin
             template = f'getattr({{}}, "module", {site.source.code(site.node)})'
         fix = Fix(planned(site.source, WrapExpr(site.node, template)))
         yield Finding(site.source, site.node, "means the model inside the wrapper", fix)
+    for concern in script.concerns:
+        if concern.code == "AD402":
+            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)

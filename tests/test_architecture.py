@@ -21,7 +21,7 @@ LAYERS = """
     registry | suppress
     analyze
     footprint
-    shards | unshardable | optimizers | meta
+    shards | unshardable | unwraps | optimizers | meta
     weights
     sharding
     wholes
@@ -38,6 +38,7 @@ LAYERS = """
     tensors
     spread
     catalog | project
+    search_path
     source
     notebook
     config

@@ -1,0 +1,135 @@
+"""Where a script means the model itself, not the wrapper around it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+
+from autodist.interpreter import SAFE_ON_WRAPPER, Interpreter
+from autodist.rule import Severity
+from autodist.script import Concern, Site
+from autodist.values import NOTHING, Class, External, Table, Wrapped
+
+QUESTIONS = frozenset(
+    f"builtins.{name}" for name in ("delattr", "getattr", "hasattr", "isinstance", "setattr", "type", "vars")
+)
+
+
+def found(run: Interpreter) -> tuple[list[Site], frozenset[ast.AST]]:
+    """Expressions that name a wrapped model where the model itself is meant."""
+    sites: dict[ast.AST, Site] = {}
+    maybe: set[ast.AST] = set()
+    saved = frozenset(_saved(run))
+    for node, value in run.values.items():
+        ours = [t for t in value.things if isinstance(t, Wrapped) and t.kind == "planned"]
+        if not ours:
+            continue
+        source = run.sources[node]
+        parent = source.parents.get(node)
+        if _reaches_in(node, parent) or _takes_module(node, parent, run) or node in saved:
+            sites[node] = Site(source, node)
+            if any(t not in ours and not isinstance(t, External) for t in value.things):
+                maybe.add(node)
+    return list(sites.values()), frozenset(maybe)
+
+
+def concerns(run: Interpreter, known: Callable[[str], bool]) -> Iterator[Concern]:
+    """Where code that is not at hand is given the wrapper, and may ask it for what only the model has."""
+    for node, value in run.values.items():
+        if not any(isinstance(t, Wrapped) and t.kind == "planned" for t in value.things):
+            continue
+        source = run.sources[node]
+        parent = source.parents.get(node)
+        call = source.parents.get(parent) if isinstance(parent, ast.keyword) else parent
+        if not isinstance(call, ast.Call) or call.func is node:
+            continue
+        names = [t.name for t in run.values.get(call.func, NOTHING).things if isinstance(t, External)]
+        unseen = [name for name in names if not known(name)]
+        if unseen and not _takes_module(node, call, run):
+            message = (
+                f"{unseen[0]} is given {source.code(node)} in its wrapper, and its code is not at hand: where it asks "
+                "for more than the output, or saves the model, hand it the model inside (.module)"
+            )
+            yield Concern("AD402", source, node, message, Severity.WARNING)
+
+
+def _reaches_in(node: ast.AST, parent: ast.AST | None) -> bool:
+    """`model.fc`, `model.drop = 0.1`, `model[0]`, `for layer in model`, `f"{model}"`."""
+    if isinstance(parent, ast.Attribute):
+        return parent.attr not in SAFE_ON_WRAPPER or not isinstance(parent.ctx, ast.Load)
+    if isinstance(parent, ast.Subscript):
+        return parent.value is node
+    return (
+        isinstance(parent, (ast.For, ast.comprehension))
+        and parent.iter is node
+        or isinstance(parent, ast.FormattedValue)
+    )
+
+
+def _averages_weights(thing: object, run: Interpreter) -> bool:
+    """Whether a class of the project is one of `AveragedModel`, which copies the model that it is given."""
+    return isinstance(thing, Class) and any(
+        External("torch.optim.swa_utils.AveragedModel") in run.values.get(base, NOTHING).things
+        for cls in thing.line()
+        for base in cls.node.bases
+    )
+
+
+def _saved(run: Interpreter) -> Iterator[ast.expr]:
+    """What is put into a dict that is saved: `{"net": net.module if parallel else net}`."""
+    for event in run.of("save"):
+        for given in event.node.args if isinstance(event.node, ast.Call) else ():
+            for thing in run.values.get(given, NOTHING).things:
+                for _, expression in thing.stores if isinstance(thing, Table) else ():
+                    if isinstance(expression, ast.IfExp):
+                        yield from (expression.body, expression.orelse)
+                    else:
+                        yield expression
+
+
+def _takes_module(node: ast.AST, parent: ast.AST | None, run: Interpreter) -> bool:
+    """`torch.save(model)`, `copy.deepcopy(model)`, `{"model": model}` mean the model itself."""
+    if isinstance(parent, ast.Call) and node in parent.args:
+        if _asks_about(node, parent, run):
+            return True
+        if isinstance(parent.func, ast.Attribute) and parent.func.attr == "add_graph":
+            return True
+        if any(_averages_weights(thing, run) for thing in run.values.get(parent.func, NOTHING).things):
+            return True
+        names = {t.name for t in run.values.get(parent.func, NOTHING).things if isinstance(t, External)}
+        return any("summary" in name for name in names) or bool(
+            names
+            & {
+                "builtins.print",
+                "builtins.len",
+                "builtins.str",
+                "torch.save",
+                "copy.deepcopy",
+                "copy.copy",
+                "torch.jit.save",
+                "torch.jit.script",
+                "torch.onnx.export",
+                "torch.jit.trace",
+                "torch.optim.swa_utils.AveragedModel",
+            }
+        )
+    return False
+
+
+def _asks_about(node: ast.AST, call: ast.Call, run: Interpreter) -> bool:
+    """`hasattr(model, "blocks")`, `setattr(model, name, value)`, `isinstance(model, Net)`, `type(model)`."""
+    names = {t.name for t in run.values.get(call.func, NOTHING).things if isinstance(t, External)}
+    if call.args[0] is not node or not names & QUESTIONS:
+        return False
+    if "builtins.isinstance" in names:
+        return not _is_wrapper_or_any(call.args[1], run)
+    asked = call.args[1] if len(call.args) > 1 else None
+    name = asked.value if isinstance(asked, ast.Constant) else None
+    return "builtins.setattr" in names or name not in SAFE_ON_WRAPPER
+
+
+def _is_wrapper_or_any(classes: ast.expr, run: Interpreter) -> bool:
+    """Whether all of the classes are modules of any kind, or wrappers of one."""
+    given = classes.elts if isinstance(classes, ast.Tuple) else [classes]
+    names = [t.name if isinstance(t, External) else "" for each in given for t in run.values.get(each, NOTHING).things]
+    return bool(names) and all(name == "torch.nn.Module" or name.endswith("Parallel") for name in names)
