@@ -57,6 +57,7 @@ from autodist.values import (
 )
 
 ROUNDS = 6
+WHOLE = ("whole", "dealt_out")
 SEQUENCES_FIRST = ("LSTM", "GRU", "RNN", "Transformer", "MultiheadAttention")
 KEYS = frozenset(["init_hidden", "initHidden", "init_state", "size", "Size"])
 SHAPES = frozenset(
@@ -93,7 +94,7 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     draws = frozenset(id(draw.node) for draw in _batch_draws(first)) if drawn else frozenset()
     plan = Plan(sharded=_shard_sites(first, trained), draws=draws, modules=modules, bare=fsdp)
     if whole is not None:
-        plan = replace(plan, wholes=whole.nodes, columns=whole.columns, counts=whole.counts)
+        plan = replace(plan, wholes=whole.nodes, columns=whole.columns, counts=whole.counts, batches=whole.batches)
     dropped = frozenset(s.node for m in models for s in (*m.dropped, *(m.data_parallel if fsdp else ())))
     dropped |= {e.node for e in first.events if e.kind == "wrap" and e.detail.const == "fully_sharded"}
     plan = replace(plan, wraps={} if fsdp else wrap_plan(models), dropped=dropped)
@@ -447,11 +448,11 @@ def _along_sequence(run: Interpreter) -> Draw | None:
 
 def _through_time(run: Interpreter, again: Callable[[Plan], Interpreter], modules: frozenset[int]) -> Draw | None:
     """A slice of which a layer takes the first axis for time, so that its rows are no samples."""
-    draws = _drawn(run) if _takes_sequences_first(run) else []
-    if not draws:
+    draws = _drawn(run)
+    if not any(isinstance(draw.node, ast.Subscript) for draw in draws) and not _takes_sequences_first(run):
         return None
-    plan = Plan(sharded=frozenset(), draws=frozenset(id(draw.node) for draw in draws), modules=modules)
-    for event in again(plan).of("along_rows"):
+    taken = frozenset(id(draw.node) for draw in draws)
+    for event in again(Plan(sharded=frozenset(), draws=taken, modules=modules, wholes=frozenset())).of("along_rows"):
         if (
             found := next((draw for draw in draws if draw in event.value.origins and not draw.noise), None)
         ) is not None:
@@ -967,7 +968,7 @@ def _assemble(
         models=tuple(models),
         loaders=tuple(loaders),
         evaluation_loaders=tuple(_evaluation_loaders(run, loaders)),
-        draws=tuple(_draw_sites(run, draws)),
+        draws=(*_draw_sites(run, draws), *wholes.draws(run, "dealt_out")),
         batch_sizes=tuple(batch_sizes),
         wholes=tuple(wholes.draws(run)),
         row_means=tuple(wholes.row_means(run)),
@@ -993,7 +994,7 @@ def _assemble(
         drawn=drawn,
         unordered=tuple(_unordered(run)),
         unseeded=tuple(_seed_of(e) for e in run.of("unseeded") if not e.loops and not _is_per_sample(e)),
-        diverge=_diverge(run, loaders, draws | {draw.node for draw in wholes.draws(run)}, models),
+        diverge=_diverge(run, loaders, draws | {d.node for kind in WHOLE for d in wholes.draws(run, kind)}, models),
         noise=frozenset(_noise(run)),
         devices=tuple(_devices(project)),
         hidden_devices=tuple(_hidden_devices(project)),
@@ -1119,6 +1120,17 @@ def _loss_concerns(run: Interpreter) -> Iterator[Concern]:
 
 def _sampler_concerns(run: Interpreter) -> Iterator[Concern]:
     """Samplers of the script's own that draw from a new seed, so that ranks would not agree on the samples."""
+    taken = run.plan.draws or frozenset()
+    for event in run.of("local_draw"):
+        if event.detail.const not in taken or not isinstance(event.node, ast.expr):
+            continue
+        code = event.source.code(event.node)
+        message = (
+            f"draws by {_short(code)}, which each rank changes by its own samples: ranks would draw different batches; "
+            f"gather what changes {_short(code)} over the ranks, or draw without it"
+        )
+        yield Concern("AD902", event.source, event.node, message, Severity.REFUSAL)
+        return
     for event in run.of("unseeded"):
         owners = [call.function.owner for call in event.calls]
         if any(isinstance(owner, Object) and owner.roles & {"sampler", "batch_sampler"} for owner in owners):

@@ -113,6 +113,8 @@ class Plan:
     wholes: frozenset[ast.expr] | None = None
     columns: frozenset[ast.expr] = frozenset()
     counts: frozenset[ast.expr] = frozenset()
+    batches: frozenset[ast.expr] = frozenset()
+    """Expressions for a batch that a step is given, or for an iterable of them: a rank takes its rows there."""
     bare: bool = False
     """Models are distributed without a wrapper: `model.module` becomes the model itself."""
 
@@ -286,6 +288,10 @@ class Interpreter:
     def do_Assign(self, node: ast.Assign, scope: Scope) -> None:
         value = self._made(self.eval(node.value, scope), node.value, scope)
         value = self._loaded(node, value, scope)
+        if self.plan.wholes is not None and self._loops:
+            for part in node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]:
+                if isinstance(part, (ast.Call, ast.Subscript)):
+                    self.event("may_be_batch", part, scope, self._lately(part))
         if isinstance(node.value, (ast.Call, ast.Await, ast.IfExp)) and self._modules_in(value):
             self.event("bind", node, scope, value)
         elif self._modules_in(value):
@@ -519,12 +525,25 @@ class Interpreter:
                     break
         else:
             element = self._element(iterable, node)
+            if self.plan.wholes is not None:
+                self._note_batches(node, element, scope)
             self._repeat(node.body, scope, lambda: self.assign(node.target, element, scope, node.iter))
         self._loops.pop()
         self.block(node.orelse, scope)
         return False
 
     do_AsyncFor = do_For
+
+    def _note_batches(self, node: ast.For | ast.AsyncFor, element: Value, scope: Scope) -> None:
+        """Note what a loop goes over: `for x, y in batches`, `for i, (x, y) in enumerate(batches)`."""
+        over, batch = node.iter, element
+        things = self._lately(over.func).things if isinstance(over, ast.Call) else frozenset()
+        called = {thing.name for thing in things if isinstance(thing, External)}
+        if isinstance(over, ast.Call) and called == {"builtins.enumerate"} and over.args:
+            pairs = [t.parts for t in element.things if isinstance(t, Items) and len(t.parts) == 2]
+            over, batch = over.args[0], union(pair[1] for pair in pairs)
+        if called != {"builtins.range"}:
+            self.event("may_be_batches", over, scope, batch)
 
     def do_While(self, node: ast.While, scope: Scope) -> bool:
         test = self.eval(node.test, scope)
@@ -713,7 +732,11 @@ class Interpreter:
                 if inner is not None:
                     found = found | self._element(inner, node)
             elif isinstance(thing, Object) and thing.cls is not None and thing.cls.find("__iter__"):
-                found = found | self._element(self.method(thing, "__iter__", None, [], {}, Scope(thing.source)), node)
+                iterator = self.method(thing, "__iter__", None, [], {}, Scope(thing.source))
+                if thing in iterator.things:
+                    found = found | self.method(thing, "__next__", None, [], {}, Scope(thing.source))
+                    iterator = iterator.but(things=iterator.things - {thing})
+                found = found | self._element(iterator, node)
             elif isinstance(thing, Object) and "module" in thing.roles:
                 found = found | union(self._children(thing))
             elif isinstance(thing, Parameters):
@@ -868,9 +891,53 @@ class Interpreter:
                 value = self._whole(node, value, scope, wholes)
             elif not called and any(rowwise.is_whole(each) for each in self._operands(node)):
                 value = self._apart(node, value, scope)
+            if node in self.plan.batches:
+                value = self._dealt_out(node, value, scope)
         self.latest[node] = value
         self.spreads.setdefault(node, set()).add(value.spread)
         return value
+
+    def _dealt_out(self, node: ast.expr, value: Value, scope: Scope) -> Value:
+        """This rank's rows of a batch that the script makes elsewhere, or of each that it iterates over."""
+        parent = scope.source.parents.get(node)
+        over = parent if isinstance(parent, ast.Call) else node
+        loop = scope.source.parents.get(over)
+        stream = any(isinstance(each, (ast.For, ast.AsyncFor)) and each.iter in (node, over) for each in (parent, loop))
+        batch = self._element(value, node) if stream else value
+        nested = any(isinstance(thing, Items) and thing.parts for thing in batch.things)
+        draw = Draw(node, scope.source, (), whole=True, batch=True, stream=stream, nested=nested)
+        self.event("dealt_out", node, scope, of(draw))
+        shared = self._rows_of(batch, draw, node)
+        return of(Stream(shared, NOTHING)) if stream else shared
+
+    def _rows_of(self, value: Value, draw: Draw, node: ast.expr, at: tuple[int, ...] = ()) -> Value:
+        """Tensors of a batch as this rank's rows of them."""
+        tuples = [t for t in value.things if isinstance(t, Items) and t.parts]
+        if not tuples:
+            origins = frozenset(o for o in value.origins if isinstance(o, Mixing)) | {draw}
+            return Value(spread=ROWS, origins=origins, array=True, axes=value.axes)
+        items = self._remember(node, lambda: Items(node, [], NOTHING), ("rows", *at))
+        count = max(len(each.parts) for each in tuples)
+        parts = [union(each.parts[i] for each in tuples if i < len(each.parts)) for i in range(count)]
+        items.parts = [self._rows_of(part, draw, node, (*at, i)) for i, part in enumerate(parts)]
+        return of(items)
+
+    def is_batch(self, value: Value) -> bool:
+        """Whether a value is known to be made of samples that are cut out of data, a tensor or a tuple of them."""
+        leaves, pending = list[Value](), [value]
+        while pending:
+            each = pending.pop()
+            tuples = [t for t in each.things if isinstance(t, Items) and t.parts]
+            if tuples and len(leaves) + len(pending) < 20:
+                pending += [part for items in tuples for part in items.parts]
+            else:
+                leaves.append(each)
+        cut = [any(isinstance(o, Draw) and isinstance(o.node, ast.Subscript) for o in leaf.origins) for leaf in leaves]
+        plain = all(not leaf.things and not leaf.models and leaf.spread is SAME for leaf in leaves)
+        if not any(cut) or not plain:
+            return False
+        # a tuple may also be a list of samples: only tensors end the search for its parts
+        return len(leaves) == 1 and leaves[0] is value or all(leaf.array for leaf in leaves)
 
     def _lately(self, node: ast.expr) -> Value:
         return self.latest.get(node, NOTHING)
@@ -1149,6 +1216,8 @@ class Interpreter:
             draw = (
                 (self._sequential(node, key, scope) or self._first_of(node, base, scope)) if not base.things else None
             )
+            if draw is None and self.plan.wholes is not None:
+                draw = self._stepping(node, scope)
             if draw is not None:
                 self.event("draw", node, scope, of(draw))
                 taken = self.plan.draws is not None and id(node) in self.plan.draws
@@ -1197,6 +1266,26 @@ class Interpreter:
         upper = node.slice.upper
         size = upper.right if isinstance(upper, ast.BinOp) and isinstance(upper.op, ast.Add) else None
         return Draw(node, scope.source, self._path, size) if walks or computed else None
+
+    def _stepping(self, node: ast.Subscript, scope: Scope) -> Draw | None:
+        """A slice between two places that move on: `data[self.position : end]` with `self.position += size`."""
+        cut = node.slice
+        if (
+            not isinstance(cut, ast.Slice)
+            or cut.lower is None
+            or cut.upper is None
+            or not isinstance(node.ctx, ast.Load)
+        ):
+            return None
+        around = list(scope.source.ancestors(node))
+        method = next((each for each in around if isinstance(each, ast.ClassDef)), None)
+        home = next((each for each in around if isinstance(each, ast.FunctionDef)), None)
+        moving = _moving(method or home or scope.source.tree)
+        places = [
+            {ast.unparse(n) for n in ast.walk(bound) if isinstance(n, (ast.Name, ast.Attribute))}
+            for bound in (cut.lower, cut.upper)
+        ]
+        return Draw(node, scope.source, self._path) if all(place & moving for place in places) else None
 
     def _first_of(self, node: ast.Subscript, base: Value, scope: Scope) -> Draw | None:
         """The first few of indices that were drawn: `torch.randperm(n)[:batch_size]`."""
@@ -1759,10 +1848,10 @@ class Interpreter:
             result = self._mixed(values)
             if inner.args and "module" in inner.roles:
                 self._enter_children(inner, node, args, scope)
+            if values and self._no_grad == 0 and rowwise.runs_along_rows(inner, values[0]):
+                self.event("along_rows", node, scope, values[0], of(inner))
             if self.plan.wholes is not None and inner.name.rpartition(".")[2] in rowwise.RECURRENT:
                 result = self._recurrent(inner, node, values)
-            elif values and values[0].spread is ROWS and self._no_grad == 0 and rowwise.runs_along_rows(inner):
-                self.event("along_rows", node, scope, values[0], of(inner))
         self._forward -= 1
         if outermost and self._no_grad == 0:
             result = self._with_model(result, inner)
@@ -2109,6 +2198,11 @@ class Interpreter:
     def call_index_draw(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value | None:
+        for expression, value in zip(
+            [*node.args, *(k.value for k in node.keywords)], [*args, *keywords.values()], strict=False
+        ):
+            if value.spread in (ROWS, LOCAL) and self._loops:
+                self.event("local_draw", expression, scope, value, constant(id(node)))
         size = tensors.drawn(name, node)
         if size is None:
             return None
@@ -2889,6 +2983,28 @@ def _constants(scope: Scope) -> Value:
                 names.setdefault(name, value.const)
         inner = inner.parent
     return constant(tuple(sorted(names.items())))
+
+
+def _moving(home: ast.AST) -> set[str]:
+    """The names that a function or class counts up, goes through numbers with, or computes from one of those."""
+    found: set[str] = set()
+    for node in ast.walk(home):
+        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+            found.add(ast.unparse(node.target))
+        elif isinstance(node, ast.For):
+            found |= {ast.unparse(n) for n in ast.walk(node.target) if isinstance(n, ast.Name)}
+    for _ in range(2):
+        for node in ast.walk(home):
+            if isinstance(node, ast.Assign) and isinstance(
+                node.value, (ast.BinOp, ast.Call, ast.Name, ast.Attribute, ast.Tuple)
+            ):
+                pairs: list[tuple[ast.expr, ast.expr]] = [(node.targets[0], node.value)]
+                if isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    pairs = list(zip(node.targets[0].elts, node.value.elts, strict=False))
+                for target, value in pairs:
+                    if found & {ast.unparse(n) for n in ast.walk(value) if isinstance(n, (ast.Name, ast.Attribute))}:
+                        found.add(ast.unparse(target))
+    return found
 
 
 def _hashable(value: Any) -> bool:

@@ -23,6 +23,7 @@ from autodist.values import (
     Items,
     Mixing,
     Object,
+    Table,
     Value,
     Wrapped,
 )
@@ -64,6 +65,9 @@ LAYERS = frozenset(
         "Hardsigmoid Threshold Tanhshrink Upsample PixelShuffle ZeroPad2d ConstantPad1d ReflectionPad2d RNNCell "
         "LSTMCell GRUCell"
     ).split()
+)
+FEATURES = frozenset(
+    "Linear Bilinear LayerNorm RMSNorm GroupNorm BatchNorm1d BatchNorm2d RNNCell LSTMCell GRUCell".split()
 )
 FOLDING = frozenset("Flatten Unflatten Softmax LogSoftmax Softmax2d".split())
 RECURRENT = frozenset("RNN LSTM GRU".split())
@@ -108,16 +112,25 @@ def mixings(value: Value) -> list[Mixing]:
     return sorted(found, key=lambda m: (telling.get(m.reason, 2), str(m.source.path), m.node.lineno, m.node.col_offset))
 
 
-def runs_along_rows(layer: Object) -> bool:
-    """Whether a layer of torch takes the first axis of what it is given for time."""
+def runs_along_rows(layer: Object, given: Value) -> bool:
+    """Whether a layer of torch takes the axis of a rank's samples for time, or for the features of one sample."""
     short = layer.name.rpartition(".")[2]
+    if given.spread is not ROWS:
+        return False
+    if takes_one(short, given):
+        return True
     if not layer.name.startswith("torch.nn.") or short not in RECURRENT and not short.startswith(ATTENDING):
         return False
     parts = [layer, *(t for value in layer.args[:1] for t in value.things if isinstance(t, Object))]
-    given = [part.keywords["batch_first"].const for part in parts if "batch_first" in part.keywords]
+    told = [part.keywords["batch_first"].const for part in parts if "batch_first" in part.keywords]
     if any(len(part.args) > 4 or "**" in part.keywords for part in parts):
         return False  # it may be among those
-    return all(const is False for const in given)
+    return all(const is False for const in told)
+
+
+def takes_one(layer: str, given: Value) -> bool:
+    """Whether a layer that works along the last axis is given one axis alone: one sample, whose numbers are no rows."""
+    return given.axes == 1 and (layer in FEATURES or layer.startswith("Conv"))
 
 
 def has_one_row(node: ast.expr, latest: Latest) -> bool:
@@ -162,6 +175,8 @@ def shaped(node: ast.expr, value: Value, latest: Latest, called: bool) -> Value:
             return value
         array, axes = _call(node, latest)
     elif isinstance(node, ast.Subscript):
+        if any(isinstance(t, (Items, Table)) for t in latest(node.value).things):
+            return value  # what a container holds
         array, axes = _indexed(node, latest)
     elif isinstance(node, ast.BinOp):
         left, right = latest(node.left), latest(node.right)
@@ -316,6 +331,8 @@ def _computed_axes(short: str, base: Value, node: ast.Call, rest: Sequence[ast.e
         return None
     if short in ("embedding", "one_hot"):
         return None if base.axes is None else base.axes + 1
+    if short in LOSSES:
+        return None if any(k.arg in ("reduction", "reduce", None) for k in node.keywords) else 0
     others = [latest(arg) for arg in rest]
     if any(each.array and each.axes is None for each in others):
         return None
@@ -336,7 +353,7 @@ def layer_axes(layer: Object, axes: int | None) -> int | None:
         start = layer.argument("start_dim", 0)
         return 2 if start is None or start.const == 1 else 1 if start.const == 0 and len(layer.args) == 1 else None
     if short in LOSSES:
-        return 0
+        return None if {"reduction", "reduce"} & layer.keywords.keys() else 0
     return axes if short in LAYERS or short in ("Softmax", "LogSoftmax") else None
 
 
@@ -578,6 +595,8 @@ def _of_method(
             return ROWS
         if short == "flatten" and _number(rest[0]) == 0:
             return ROWS
+        if short == "squeeze" and rest and _number(rest[0]) == 0:
+            return ROWS  # of the state of one layer
         if short in ("softmax", "log_softmax", "mean", "sum", "max", "argmax") and _axis(node, rest) in (2, -1):
             return (
                 COLUMNS if _axis(node, rest) == 2 or (base.axes or 0) > 2 else f"works along an unknown axis ({short})"
@@ -601,7 +620,7 @@ def _of_method(
         return ROWS if not rest or _number(rest[0]) not in (None, 0) else "drops the axis of the rows"
     if short in ("unsqueeze", "expand_dims"):
         at = _axis(node, rest)
-        if at is not None and (at > 0 or at == -1 or base.axes is not None and base.axes + 1 + at > 0):
+        if at is not None and (at > 0 or at == -1 or at < 0 and base.axes is not None and base.axes + 1 + at > 0):
             return ROWS
         return COLUMNS if at == 0 else "adds an axis that may come before that of the rows"
     if short == "gather" and _axis(node, rest) not in (None, 0) and len(others) == len(given) - 1:
@@ -618,7 +637,9 @@ def _of_method(
 
 
 def _along(short: str, node: ast.Call, rest: Sequence[ast.expr], base: Value, value: Value) -> Spread | str:
-    over = _axis(node, rest)
+    over = _axis(node, rest[1:] if short == "topk" else rest)  # how many comes first
+    if short == "topk" and over is None:
+        over = -1
     if over is None:
         written = bool(rest) or any(k.arg in ("dim", "axis") for k in node.keywords)
         if not written and short in ("normalize", "cosine_similarity"):
@@ -651,7 +672,10 @@ def _turned(base: Value, axes: Sequence[int | None]) -> Spread | str:
 def _of_index(node: ast.Subscript, value: Value, latest: Latest) -> Spread | str:
     base = latest(node.value)
     if not is_whole(base):
-        return "picks elements by numbers that are computed from rows" if is_whole(latest(node.slice)) else value.spread
+        key = latest(node.slice)
+        if is_whole(key) and key.spread is ROWS and any(isinstance(o, Draw) and o.batch for o in key.origins):
+            return ROWS  # the numbers of a rank's samples
+        return "picks elements by numbers that are computed from rows" if is_whole(key) else value.spread
     if base.things or base.spread not in (ROWS, COLUMNS):
         return value.spread
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
@@ -701,6 +725,8 @@ def through_layer(
         if any(not is_whole(state) or state.spread is not COLUMNS for state in states):
             return STATE
         return expected
+    if first.spread is ROWS and takes_one(short, first):
+        return f"takes the numbers of one sample for rows ({short})"
     if layer.name.startswith(("torch_geometric.", "dgl.")):
         return "works on a graph, whose nodes depend on each other"
     if not layer.name.startswith("torch.nn."):

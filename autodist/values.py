@@ -199,6 +199,12 @@ class Draw:
     """Whether the samples of that tensor lie along its second axis."""
     count: bool = False
     """Whether it is their number, which shapes another tensor."""
+    batch: bool = False
+    """Whether it is a batch that a step is given, made elsewhere."""
+    stream: bool = False
+    """Whether it is an iterable of such batches."""
+    nested: bool = False
+    """Whether these batches are tuples of tensors."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from autodist.source import Source
 from autodist.spread import MEAN, SAME, SUM
 from autodist.values import NOTHING, Draw, Function
 
+MOST = 6
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -28,6 +29,7 @@ class Wholes:
     nodes: frozenset[ast.expr] = frozenset()
     columns: frozenset[ast.expr] = frozenset()
     counts: frozenset[ast.expr] = frozenset()
+    batches: frozenset[ast.expr] = frozenset()
     site: Site | None = None
     reason: str = ""
 
@@ -40,8 +42,9 @@ def find(run: Callable[[Plan], Interpreter], plan: Plan) -> Wholes | None:
     near = frozenset(node for node, source in candidates.items() if (source, _around(source, node)) in homes)
     refused: Wholes | None = None
     counts = _counts(first, homes)
+    dealt = _batches(run, plan, first)
     tried = [Wholes(near), Wholes(frozenset(candidates)), Wholes(columns=_outer(first, homes))]
-    for trial in tried:
+    for trial in [Wholes(batches=dealt), *tried]:
         found = _try(run, plan, trial)
         if found is not None and found.reason.endswith(STATE):
             several = (_try(run, plan, replace(found, counts=each, site=None, reason="")) for each in counts)
@@ -54,17 +57,50 @@ def find(run: Callable[[Plan], Interpreter], plan: Plan) -> Wholes | None:
 
 def _try(run: Callable[[Plan], Interpreter], plan: Plan, trial: Wholes) -> Wholes | None:
     """What of ``trial`` reaches a gradient, with what stands against it; None if nothing does."""
-    if not trial.nodes | trial.columns:
+    if not trial.nodes | trial.columns | trial.batches:
         return None
     reached = _reaching(run(_with(plan, trial)))
-    found = Wholes(trial.nodes & reached, trial.columns & reached, trial.counts & reached)
-    if not found.nodes | found.columns:
+    found = Wholes(trial.nodes & reached, trial.columns & reached, trial.counts & reached, trial.batches & reached)
+    if not found.nodes | found.columns | found.batches:
         return None
     objection = next(_objections(run(_with(plan, found))), None)
     return found if objection is None else replace(found, site=objection[0], reason=objection[1])
 
 
 Home = tuple[Source, ast.AST | None]
+
+
+def _batches(run: Callable[[Plan], Interpreter], plan: Plan, first: Interpreter) -> frozenset[ast.expr]:
+    """Where batches that the script makes elsewhere come into its training steps, each in one place."""
+    steps: set[ast.AST] = {event.loops[-1].node for event in first.of("backward") if event.loops}
+    heads = {loop.iter for loop in steps if isinstance(loop, (ast.For, ast.AsyncFor))}
+    chosen: set[ast.expr] = set()
+    for event in first.of("may_be_batches"):
+        assert isinstance(event.node, ast.expr)
+        above = event.source.parents.get(event.node)
+        if (event.node in heads or above in heads) and first.is_batch(event.value):
+            chosen.add(event.node)
+    if chosen:
+        return frozenset(chosen)
+    for _ in range(MOST):
+        current = run(_with(plan, Wholes(batches=frozenset(chosen))))
+        fresh = next(
+            (e for e in current.of("may_be_batch") if _enters(e, steps, current) and e.node not in chosen), None
+        )
+        if fresh is None:
+            break
+        assert isinstance(fresh.node, ast.expr)
+        chosen.add(fresh.node)
+    return frozenset(chosen)
+
+
+def _enters(event: Event, steps: set[ast.AST], run: Interpreter) -> bool:
+    """Whether a statement of the function that holds a training step gives it a batch."""
+    loop = event.loops[-1] if event.loops else None
+    if loop is None or loop.node not in steps or not event.grad or not run.is_batch(event.value):
+        return False
+    home = event.source, _around(event.source, event.node)
+    return home == (loop.source, _around(loop.source, loop.node))
 
 
 def _counts(run: Interpreter, homes: set[Home]) -> list[frozenset[ast.expr]]:
@@ -108,7 +144,7 @@ def _candidates(run: Interpreter) -> dict[ast.expr, Source]:
 
 
 def _with(plan: Plan, found: Wholes) -> Plan:
-    return replace(plan, wholes=found.nodes, columns=found.columns, counts=found.counts)
+    return replace(plan, wholes=found.nodes, columns=found.columns, counts=found.counts, batches=found.batches)
 
 
 def _is_plain(node: ast.expr) -> bool:
@@ -144,7 +180,11 @@ def _objections(run: Interpreter) -> Iterator[tuple[Site, str]]:
             yield Site(mixing.source, mixing.node), f"{_short(mixing.source, mixing.node)} {mixing.reason}"
         for origin in event.value.origins:
             if isinstance(origin, Draw) and not origin.whole:
-                yield Site(origin.source, origin.node), "random numbers are drawn beside it in each step"
+                yield Site(origin.source, origin.node), (
+                    "a part of the data is cut out beside it in each step"
+                    if isinstance(origin.node, ast.Subscript)
+                    else "random numbers are drawn beside it in each step"
+                )
         if event.value.spread not in (MEAN, SUM, SAME):
             yield Site(event.source, event.node), "the loss is not known to be a mean or a sum over the rows"
     for site, left, right in paired(run):
@@ -152,7 +192,7 @@ def _objections(run: Interpreter) -> Iterator[tuple[Site, str]]:
             reason = "may compare tensors of different shapes, which pairs every row with every other one"
             yield site, f"{_short(site.source, site.node)} {reason}"  # type: ignore[arg-type]
     means = list(row_means(run))
-    for event in run.of("row_mean"):
+    for event in run.of("row_mean") if means else ():
         site = Site(event.source, event.node)
         assert isinstance(event.node, ast.expr)
         if event.inside_forward:
@@ -187,10 +227,10 @@ def _short(source: Source, node: ast.expr) -> str:
     return line if len(line) <= 60 else line[:57] + "..."
 
 
-def draws(run: Interpreter) -> list[Draw]:
+def draws(run: Interpreter, kind: str = "whole") -> list[Draw]:
     """The places where a rank takes its rows, in the order of execution."""
     found: dict[ast.AST, Draw] = {}
-    for event in run.of("whole"):
+    for event in run.of(kind):
         for thing in event.value.things:
             if isinstance(thing, Draw):
                 found.setdefault(thing.node, thing)
@@ -222,7 +262,10 @@ def row_means(run: Interpreter) -> Iterator[RowMean]:
         found.setdefault(event.node, []).append(event)
     order = {draw.node: index for index, draw in enumerate(draws(run))}
     for node, events in found.items():
-        origins = {o.node: o for e in events for o in e.value.origins if isinstance(o, Draw) and o.whole}
+        drawn = [o for e in events for o in e.value.origins if isinstance(o, Draw) and o.whole]
+        if all(draw.batch for draw in drawn):
+            continue  # all ranks have as many
+        origins = {draw.node: draw for draw in drawn}
         ordered = sorted(origins.values(), key=lambda draw: order.get(draw.node, 0))
         assert isinstance(node, ast.expr)
         yield RowMean(events[0].source, node, tuple(ordered))

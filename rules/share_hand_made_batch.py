@@ -20,6 +20,17 @@ def local_rows(batch):
 
 '''
 
+LOCAL_PARTS = '''\
+def local_rows(batch):
+    """This rank's rows of a batch that all ranks hold."""
+    if isinstance(batch, (tuple, list)):
+        return tuple(map(local_rows, batch))
+    assert len(batch) % {d}.get_world_size() == 0, "the batch must divide by the number of ranks"
+    return batch[{d}.get_rank() :: {d}.get_world_size()]
+
+
+'''
+
 EXAMPLES = [
     Example(
         before="""\
@@ -137,6 +148,61 @@ EXAMPLES = [
         before="""\
         import torch
         from torch import nn
+
+
+        def batches(x, y, size):
+            order = torch.randperm(len(x))
+            for i in range(0, len(x), size):
+                yield x[order[i : i + size]], y[order[i : i + size]]
+
+
+        inputs, targets = torch.randn(64, 4), torch.randn(64, 1)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in batches(inputs, targets, 16):
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after="""\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+
+
+        def local_rows(batch):
+            \"\"\"This rank's rows of a batch that all ranks hold.\"\"\"
+            if isinstance(batch, (tuple, list)):
+                return tuple(map(local_rows, batch))
+            assert len(batch) % dist.get_world_size() == 0, "the batch must divide by the number of ranks"
+            return batch[dist.get_rank() :: dist.get_world_size()]
+
+
+        def batches(x, y, size):
+            order = torch.randperm(len(x))
+            for i in range(0, len(x), size):
+                yield x[order[i : i + size]], y[order[i : i + size]]
+
+
+        inputs, targets = torch.randn(64, 4), torch.randn(64, 1)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in map(local_rows, batches(inputs, targets, 16)):
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+    ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
         from torch.utils.data import DataLoader, TensorDataset
 
         batch_size = 8
@@ -199,20 +265,30 @@ EXAMPLES = [
 def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Give each rank its share of batches that the script puts together itself.
 
-    All ranks draw the same indices or samples, from the same seed, and each keeps every N-th of them. Sizes that a
-    training step takes from the batch-size setting are divided by the number of ranks.
+    All ranks draw the same indices or samples, from the same seed, and each keeps every N-th of them. Where batches
+    come from a generator, an iterator or a list of the script's own, that happens where a step gets them, if each row
+    is treated by itself up to the loss. Sizes that a training step takes from the batch-size setting are divided by
+    the number of ranks.
     """
     if not script.trains:
         return
     checked: set[tuple[Path, str]] = set()
+    helper: Planned
     for draw in script.draws:
         d, imports = dist(context, draw.source)
+        if draw.batch:
+            template = "map(local_rows, {})" if draw.stream else "local_rows({})"
+            code = LOCAL_PARTS if any(each.nested for each in script.draws) else LOCAL_ROWS
+            helper = defined(script, draw.source, code.replace("{d}", d))
+            fix = Fix((*imports, *helper, *planned(draw.source, WrapExpr(draw.node, template))))
+            yield Finding(draw.source, draw.node, "each rank takes its share of the batch", fix)
+            continue
         known = _known_size(draw)
         template = f"{{}}[{d}.get_rank() :: {d}.get_world_size()]" if known is not None else "local_rows({})"
         if _is_viewed_tensor(draw):
             template += ".contiguous()"
         edits: list[Edit] = [WrapExpr(draw.node, template)]
-        helper: Planned = ()
+        helper = ()
         size = draw.source.code(known) if known is not None else None
         if size is None:
             helper = defined(script, draw.source, LOCAL_ROWS.replace("{d}", d))

@@ -100,3 +100,84 @@ for idx in np.array_split(np.random.permutation(96), 6):
 """,
     )
     assert "[:, rows]" not in text
+
+
+MAKER = """
+def batches(size):
+    order, at = np.random.permutation(96), 0
+    while at < len(order):
+        chosen = order[at : at + size]
+        yield x[chosen], y[chosen]
+        at += size
+
+net, rnn = nn.Linear(6, 2), nn.GRU(6, 2)
+optimizer = torch.optim.SGD(MODEL.parameters(), lr=0.1)
+scale, state, extra = torch.rand(96), torch.zeros(1, 16, 2), torch.randn(96, 6)
+for a, b in batches(16):
+"""
+
+
+def stepping(line: str) -> str:
+    return MAKER.replace("MODEL", "rnn" if "rnn(" in line else "net") + "    " + line
+
+
+DEALT = [
+    "loss = F.cross_entropy(net(a), b)",
+    "loss = F.cross_entropy(net(a), b, reduction='sum')",
+    "loss = F.cross_entropy(net(a), b) + 0.1 * net.weight.norm()",
+    "loss = F.cross_entropy(rnn(a.unsqueeze(0))[0].squeeze(0), b)",
+    "loss = F.cross_entropy(net(a.float().view(a.size(0), -1)), b.long())",
+]
+NOT_DEALT = [
+    "loss = F.cross_entropy(rnn(a.unsqueeze(1))[0].squeeze(1), b)",
+    "out, state = rnn(a.unsqueeze(0), state.detach()); loss = F.cross_entropy(out.squeeze(0), b)",
+    "out = net(a); loss = F.cross_entropy(out @ out.t(), torch.arange(16))",
+    "loss = F.cross_entropy(net(a - a.mean(0)), b)",
+    "loss = F.cross_entropy(net(a), b, reduction='none').topk(8)[0].mean()",
+    "loss = F.cross_entropy(net(a + extra[:16]), b)",
+    "loss = F.cross_entropy(net(a)[:8], b[:8])",
+    "loss = F.cross_entropy(net(a + torch.randn(16, 6)), b)",
+    "loss = torch.sqrt(F.cross_entropy(net(a), b))",
+    "loss = sum(F.cross_entropy(net(each), label) for each, label in zip(a, b))",
+    "loss = (F.cross_entropy(net(a), b, reduction='none') * scale).mean()",
+    "loss = F.mse_loss(net(a)[:, 0], b.unsqueeze(1).float())",
+]
+
+
+@pytest.mark.parametrize("line", DEALT)
+def test_batches_of_a_generator_are_dealt_out_where_a_step_gets_them(line: str, tmp_path: Path) -> None:
+    text, _ = converted(tmp_path, stepping(line))
+    assert "for a, b in map(local_rows, batches(16)):" in text
+
+
+@pytest.mark.parametrize("line", NOT_DEALT)
+def test_batches_whose_rows_depend_on_each_other_are_refused(line: str, tmp_path: Path) -> None:
+    text, said = converted(tmp_path, stepping(line))
+    assert "local_rows" not in text and "AD90" in said
+
+
+ONE_BY_ONE = [
+    "for a, b in zip(x, y):\n    loss = F.cross_entropy(net(a.unsqueeze(0)), b.unsqueeze(0))",
+    "for a, b in [(x[i], y[i]) for i in range(96)]:\n    loss = F.cross_entropy(net(a)[None], b[None])",
+    "for i in range(0, 90, 6):\n    a = x.view(-1)[i : i + 6]\n    loss = F.cross_entropy(net(a)[None], y[i : i + 1])",
+    "at = 0\nwhile at < 500:\n    a = x.view(-1)[at : at + 6]\n    at += 6\n    loss = net(a).sum()",
+]
+
+
+@pytest.mark.parametrize("lines", ONE_BY_ONE)
+def test_the_numbers_of_one_sample_are_no_rows(lines: str, tmp_path: Path) -> None:
+    start = "net = nn.Linear(6, 2)\noptimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+    text, said = converted(tmp_path, start + lines)
+    assert "AD902" in said and "get_rank()" not in text
+
+
+def test_a_draw_by_what_a_rank_has_changed_is_refused(tmp_path: Path) -> None:
+    """Losses of the samples that say how often each is drawn: a rank knows only its own."""
+    lines = (
+        "weights, net = torch.rand(96), nn.Linear(6, 2)\noptimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "for step in range(20):\n    idx = torch.multinomial(weights, 16)\n"
+        "    each = F.cross_entropy(net(x[idx]), y[idx], reduction='none')\n"
+        "    weights[idx] = each.detach()\n    loss = each.mean()"
+    )
+    text, said = converted(tmp_path, lines)
+    assert "draws by weights" in said and "get_rank()" not in text
