@@ -710,6 +710,7 @@ def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: In
     events = {event.order: event for loader in loaders for event in passes.get(loader, [])}
     steps = {event.loops[-1].node for event in run.of("backward") if event.loops}
     restarts = any(event.kind == "iter" and event.loops and event.loops[-1].node in steps for event in events.values())
+    phases = {_outermost(event) for event in events.values() if event.kind == "iterate" and event.grad}
     for _, event in sorted(events.items()):
         statement = event.node if isinstance(event.node, ast.stmt) else event.source.statement(event.node)
         outer = [loop for loop in event.loops if isinstance(loop.node, (ast.For, ast.While))]
@@ -717,9 +718,15 @@ def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: In
             continue
         seen.add(statement)
         name = _loader_name(event, loaders, run)
-        number = None if restarts else _number(outer, event)
+        number = None if restarts or len(phases) > 1 else _number(outer, event)
         fresh = any(_made_for(loader, event) for loader in loaders) and number is None
         yield Epoch(event.source, statement, None if fresh else name, number)
+
+
+def _outermost(event: Event) -> ast.AST | None:
+    """The loop around all others where a pass starts; each may count from zero."""
+    loops = [loop.node for loop in event.loops if isinstance(loop.node, (ast.For, ast.While))]
+    return loops[0] if loops else None
 
 
 def _made_for(loader: Object, start: Event) -> bool:

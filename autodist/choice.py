@@ -48,7 +48,8 @@ def choose(project: Project, config: Config) -> tuple[Config, str]:
         lacks = f"more than half of a device of {device}; {rest}"
     if needed <= limit:
         return _replicated(config), f"strategy ddp: {figures}: {fits}"
-    return replace(config, strategy=Strategy.FSDP), f"strategy fsdp: {figures}: {lacks}"
+    # memory is short: gradients that wait for the last micro-step would be whole on every rank
+    return replace(config, strategy=Strategy.FSDP, defer_gradient_sync=False), f"strategy fsdp: {figures}: {lacks}"
 
 
 def _replicated(config: Config) -> Config:
@@ -63,6 +64,7 @@ SHARDING = (
     "activation_checkpointing",
     "cpu_offload",
     "reshard_after_forward",
+    "defer_gradient_sync",
     "shard_unit",
     "sharded_checkpoints",
     "meta_device",

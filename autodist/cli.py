@@ -78,6 +78,11 @@ script_options = _options(
         default=None,
         help="FSDP: free the parameters of a block after its forward, or keep them for its backward pass.",
     ),
+    click.option(
+        "--defer-gradient-sync/--no-defer-gradient-sync",
+        default=None,
+        help="FSDP: accumulated gradients are reduced once and whole until then, or in each micro-step and shared out.",
+    ),
     click.option("--meta-device", is_flag=True, default=None, help="FSDP: only rank 0 holds the whole model at first."),
     click.option(
         "--sharded-checkpoints", is_flag=True, default=None, help="FSDP: each rank writes its shards, to a folder."

@@ -44,7 +44,14 @@ class MixedPrecision(str, Enum):
 
 AVAILABLE = (Strategy.DDP, Strategy.FSDP, Strategy.ZERO, Strategy.HSDP)
 CHOICES = (*AVAILABLE, Strategy.AUTO)
-SWITCHES = ("activation-checkpointing", "cpu-offload", "reshard-after-forward", "sharded-checkpoints", "meta-device")
+SWITCHES = (
+    "activation-checkpointing",
+    "cpu-offload",
+    "reshard-after-forward",
+    "defer-gradient-sync",
+    "sharded-checkpoints",
+    "meta-device",
+)
 REPLICATED = (Strategy.DDP, Strategy.ZERO)
 SHARDED = (Strategy.FSDP, Strategy.HSDP)
 
@@ -62,6 +69,7 @@ class Config:
     activation_checkpointing: bool = False
     cpu_offload: bool = False
     reshard_after_forward: bool = True
+    defer_gradient_sync: bool = True
     shard_unit: str | None = None
     sharded_checkpoints: bool = False
     meta_device: bool = False
@@ -76,6 +84,7 @@ class Config:
             "--activation-checkpointing": self.activation_checkpointing,
             "--cpu-offload": self.cpu_offload,
             "--no-reshard-after-forward": not self.reshard_after_forward,
+            "--no-defer-gradient-sync": not self.defer_gradient_sync,
             "--shard-unit": self.shard_unit,
             "--sharded-checkpoints": self.sharded_checkpoints,
             "--meta-device": self.meta_device,

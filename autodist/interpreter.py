@@ -84,6 +84,10 @@ PICTURES = (
 REST = "**"
 TESTING_FILES = frozenset("exists is_file is_dir isfile isdir".split())
 CUTTING = frozenset("detach detach_ item tolist numpy".split())
+DRAWING = frozenset(
+    "normal_ uniform_ bernoulli_ random_ exponential_ cauchy_ geometric_ log_normal_ rand_like randn_like randint_like "
+    "bernoulli trunc_normal_".split()
+)
 SIZES = frozenset("numel nelement size dim ndimension stride element_size data_ptr register_hook get_device".split())
 """What is asked of a parameter besides its values."""
 FORMATTING = frozenset("format join".split())
@@ -1910,6 +1914,10 @@ class Interpreter:
         """Call something of a library."""
         roles = self.catalog.roles(name)
         values = [*args, *keywords.values()]
+        held = frozenset(t.module for value in values for t in value.things if isinstance(t, Parameters))
+        if held and (name.startswith("torch.nn.init.") or name.rpartition(".")[2] in DRAWING):
+            if not name.endswith(("constant_", "zeros_", "ones_", "eye_", "dirac_")):
+                self.event("draw_parameters", node, scope, Value(held))
         for role in sorted(roles):
             handler = getattr(self, "call_" + role, None)
             if handler is not None:
@@ -2663,6 +2671,8 @@ class Interpreter:
         if isinstance(inner, Parameters):
             if name == "requires_grad_":
                 self.event("freeze", node, scope, of(inner.module))
+            if name in DRAWING:
+                self.event("draw_parameters", node, scope, of(inner.module))
             if name in SIZES or tensors.reduces(name, node, 0) or tensors.takes_apart(name):
                 return NOTHING
             if any(value.spread.is_local for value in values):
@@ -2758,6 +2768,8 @@ class Interpreter:
             return of(Parameters(inner, name == "named_parameters"))
         if name == "get_parameter":
             return of(Parameters(inner, one=True))
+        if name == "reset_parameters":
+            self.event("draw_parameters", node, scope, of(inner))
         if name in RETURNS_SELF:
             if name == "requires_grad_":
                 self.event("freeze", node, scope, of(inner))

@@ -133,6 +133,16 @@ class RowMean:
 
 
 @dataclass(frozen=True)
+class Deferral:
+    """A backward pass of an accumulation: ``target`` is the name of the model, ``last`` the expression that says
+    whether a step follows."""
+
+    site: Site
+    target: str
+    last: str
+
+
+@dataclass(frozen=True)
 class Shards:
     """Where a script meets the shards of a model: whole tensors are written to and read from files.
 
@@ -143,7 +153,7 @@ class Shards:
     ``hoists`` are collectives inside a statement that rank 0 runs alone, each with that statement, ``formats`` memory
     formats that a model is moved to, ``pauses`` calls of `no_sync`. ``files`` are calls that read a file that may be a
     checkpoint, ``file_tests`` those that ask whether there is one, ``early_loads`` state dicts that a model loads
-    before it is sharded.
+    before it is sharded. ``deferrals`` are backward passes of which only the last before a step has to reduce.
     """
 
     saves: tuple[Site, ...] = ()
@@ -160,6 +170,7 @@ class Shards:
     files: tuple[Site, ...] = ()
     file_tests: tuple[Site, ...] = ()
     early_loads: tuple[Site, ...] = ()
+    deferrals: tuple[Deferral, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 
 from autodist import weights
+from autodist.accumulation import deferrals
 from autodist.interpreter import Event, Interpreter
 from autodist.models import optimized_by, parts, unwrapped
 from autodist.rule import Severity
@@ -42,6 +43,7 @@ def shards(run: Interpreter, models: list[Model]) -> Shards:
         formats=tuple(_formats(run, ours)),
         files=tuple(_files(run)) if ours else (),
         file_tests=tuple(_file_tests(run)),
+        deferrals=tuple(deferrals(run, models)),
         early_loads=tuple(site for site, _ in _loads(run, models, ours, begun, early=True) if ours),
     )
 

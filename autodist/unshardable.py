@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from autodist import weights
-from autodist.interpreter import Event, Interpreter
+from autodist.interpreter import DRAWING, Event, Interpreter
 from autodist.models import branches, is_main_guard, loose_parameters, optimized_by, owned_values, parts, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model
 from autodist.sharding import Key, Keys, keys, members, rank_check, starts
 from autodist.source import Source
 from autodist.spread import RANK
-from autodist.values import NOTHING, Class, Object, Parameters
+from autodist.values import NOTHING, Class, Function, Object, Parameters
 
 UNSHARDED = ("Adafactor", "Rprop", "LBFGS", "SparseAdam")
 """Optimizers of torch whose steps are not defined on shards."""
@@ -191,6 +191,29 @@ def _storage_replaced(event: Event, sharded: Sharded) -> str | None:
     return "replaces the storage of parameters, which shards do not follow: write `p.data.copy_(...)`"
 
 
+def _drawn(event: Event, sharded: Sharded) -> str | None:
+    held = [t for t in sharded.held(event) if sharded.is_sharded(t, event)]
+    return RANDOM if held else None
+
+
+def _applied(event: Event, sharded: Sharded) -> str | None:
+    """`model.apply(weights_init)`"""
+    call = event.node
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "apply":
+        return None
+    functions = [t for a in call.args for t in sharded.run.values.get(a, NOTHING).things if isinstance(t, Function)]
+    names = {n.attr for f in functions for n in ast.walk(f.node) if isinstance(n, ast.Attribute)}
+    names |= {n.id for f in functions for n in ast.walk(f.node) if isinstance(n, ast.Name)}
+    draws = any(name in DRAWING or name.startswith(("xavier_", "kaiming_", "orthogonal")) for name in names)
+    return _drawn(event, sharded) if draws or "reset_parameters" in names else None
+
+
+RANDOM = (
+    "draws random numbers into parameters of which each rank has a share: the ranks would draw the same for different "
+    "shares; do it before the optimizer is made, or use --strategy ddp"
+)
+
+
 def _gradients_replaced(event: Event, sharded: Sharded) -> str | None:
     if _storage_replaced(event, sharded) is None:
         return None
@@ -274,6 +297,8 @@ REASONS: dict[str, Callable[[Event, Sharded], str | None]] = {
     "make": _averaged,
     "replace_data": _storage_replaced,
     "replace_grad": _gradients_replaced,
+    "draw_parameters": _drawn,
+    "move": _applied,
     "model_state_dict": _gathered_on_one_rank,
     "optimizer_state_dict": _gathered_on_one_rank,
     "autograd_grad": _differentiated_twice,

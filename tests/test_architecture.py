@@ -22,7 +22,7 @@ LAYERS = """
     analyze
     footprint
     shards | unshardable | unwraps | optimizers | meta
-    weights
+    weights | accumulation
     sharding
     wholes
     escapes | models | launchers | borrowed | frameworks
