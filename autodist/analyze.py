@@ -39,7 +39,7 @@ from autodist.models import (
 from autodist.project import Project
 from autodist.rowwise import ONE
 from autodist.rule import Severity
-from autodist.script import Concern, Epoch, Loader, Model, Reduction, Setup, Shards, Site, TrainingScript
+from autodist.script import Concern, Epoch, Loader, Model, Reduction, Setup, Shards, Site, TrainingScript, Unordered
 from autodist.source import Source
 from autodist.spread import COUNT, CROSS, LOCAL, ROWS, SAME, SUM, Spread
 from autodist.values import (
@@ -242,6 +242,26 @@ def _unwrapped_uses(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
             uses = [event for event in bare if event not in around]
             message = "cannot see where to wrap this model so that its training steps go through the wrapper"
             yield Concern("AD904", uses[0].source, uses[0].node, message, Severity.REFUSAL)
+
+
+def _lost_prefixes(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
+    """Checkpoints with the keys of `nn.DataParallel` that would meet a model that is not wrapped yet: with
+    `strict=False` nothing of them would be loaded, in silence."""
+    for model in models:
+        if not model.data_parallel or model.wrapping is None or model.wrapping.inside is not None:
+            continue
+        inside = set(ast.walk(model.wrapping.statement))
+        orders = [event.order for event in run.events if event.node in inside]
+        for event in (*run.of("model_load_state_dict"), *run.of("model_state_dict")):
+            held = [t.module for t in event.value.things if isinstance(t, Wrapped)]
+            prefixed = any(isinstance(each, Object) and each.key == model.object.key for each in held)
+            if prefixed and orders and event.order < min(orders) and event.node not in inside:
+                message = (
+                    "nn.DataParallel puts `module.` before the keys of this checkpoint, and the model can only be "
+                    "wrapped further down: move this line below the one that moves the model to its device"
+                )
+                yield Concern("AD904", event.source, event.node, message, Severity.REFUSAL)
+                return
 
 
 def _is_distributed(run: Interpreter) -> bool:
@@ -953,6 +973,7 @@ def _assemble(
     concerns += _sampler_concerns(run)
     concerns += _statistics_concerns(run, models)
     concerns += _unwrapped_uses(run, models)
+    concerns += _lost_prefixes(run, models)
     concerns += unwraps.concerns(run, run.catalog.knows)
     kinds: dict[str, list[Event]] = {}
     for event in run.events:
@@ -999,7 +1020,7 @@ def _assemble(
         uses_logging=bool(kinds.get("log") or kinds.get("log_config")),
         seeded=seeded,
         drawn=drawn,
-        unordered=tuple(_unordered(run)),
+        unordered=tuple(_unordered(run, frozenset(_first_on_rank_zero(prepared, run)))),
         unseeded=tuple(_seed_of(e) for e in run.of("unseeded") if not e.loops and not _is_per_sample(e)),
         diverge=_diverge(run, loaders, draws | {d.node for kind in WHOLE for d in wholes.draws(run, kind)}, models),
         noise=frozenset(_noise(run)),
@@ -1294,6 +1315,14 @@ def _downloads(prepared: list[Site], run: Interpreter) -> Iterator[tuple[Site, S
         yield site, Site(site.source, block[last])
 
 
+def _first_on_rank_zero(prepared: list[Site], run: Interpreter) -> Iterator[ast.stmt]:
+    """The statements that the other ranks wait for: in them no rank can communicate."""
+    for first, last in _downloads(prepared, run):
+        assert isinstance(first.node, ast.stmt) and isinstance(last.node, ast.stmt)
+        block = first.source.block(first.node)
+        yield from block[block.index(first.node) : block.index(last.node) + 1]
+
+
 def _waits(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Site]:
     """Reads of what rank 0 may just have written."""
     written = [
@@ -1420,7 +1449,7 @@ def _seeded(kinds: Mapping[str, list[Event]], run: Interpreter) -> Iterator[str]
                 yield library
 
 
-def _unordered(run: Interpreter) -> Iterator[tuple[Site, bool]]:
+def _unordered(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Unordered]:
     """Where all ranks together put a set in order. Of what is sorted or counted right away the order is none."""
     seen: set[ast.AST] = set()
     for event in run.of("ordered"):
@@ -1433,7 +1462,7 @@ def _unordered(run: Interpreter) -> Iterator[tuple[Site, bool]]:
         named = parent.func if isinstance(parent, ast.Call) and event.node in parent.args else None
         if isinstance(named, ast.Name) and named.id in ("sorted", "len", "set", "sum", "max", "min", "any", "all"):
             continue
-        yield Site(event.source, event.node), event.detail.const is True
+        yield Unordered(Site(event.source, event.node), event.detail.const is True, regions.within(event, prepared))
 
 
 def _seed_of(event: Event) -> Site:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from autodist import tensors
 from autodist.interpreter import Event, Interpreter
@@ -179,7 +180,9 @@ def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, see
         yield from _narrowed(node, source, event, run, seen, value)
         return
     if value.spread is ROWS and event.kind != "test" and _rowwise(node, run, set()):
-        yield Escape(source, node, ROWS, event)
+        place, tensor = _tensor_behind(node, source, run) or (source, node)
+        if tensor not in run.plan.reduced:
+            yield Escape(place, tensor, ROWS, event)
         return
     if value.spread.is_local:
         inner = [e for part in _parts(node) for e in _resolve(part, source, event, run, seen)]
@@ -193,13 +196,51 @@ def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, see
         if inner:
             yield from inner
         elif not isinstance(node, ast.Call) or event.kind != "test":
-            yield Escape(source, node, value.spread, event)
+            whole = value.spread is ROWS and not _rowwise(node, run, set())  # a batch of several fields, one picture
+            yield Escape(source, node, Spread.LOCAL if whole else value.spread, event)
     yield from _contained(value, source, event, run, seen)
 
 
+def _tensor_behind(node: ast.expr, source: Source, run: Interpreter) -> tuple[Source, ast.expr] | None:
+    """The tensor that an array or a list was made of: `scores` of `guess`, after `guess = scores.cpu().numpy()`."""
+    value = run.values.get(node, NOTHING)
+    if isinstance(node, ast.Name) and len(value.made) == 1:
+        ((source, node),) = value.made
+        if not _is_free(node, run):
+            return None
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    if node.func.attr not in ("numpy", "tolist"):
+        return None
+    inner: ast.expr = node.func.value
+    while isinstance(inner, (ast.Call, ast.Attribute)):
+        if isinstance(inner, ast.Attribute) and inner.attr == "data":
+            inner = inner.value
+        elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and not inner.args:
+            if inner.func.attr not in ("cpu", "detach"):
+                break
+            inner = inner.func.value
+        else:
+            break
+    return (source, inner) if run.values.get(inner, NOTHING).spread is ROWS else None
+
+
 def _is_free(made: ast.expr, run: Interpreter) -> bool:
-    """Whether a value may be reduced where it is computed: no gradient flows through it."""
-    return not run.values.get(made, NOTHING).models
+    """Whether a value may be reduced where it is computed: no gradient flows through it, and no loss is made of it."""
+    return not run.values.get(made, NOTHING).models and made not in learnt_from(run)
+
+
+@lru_cache(maxsize=4)
+def learnt_from(run: Interpreter) -> frozenset[ast.expr]:
+    """The expressions that the losses are computed from: training needs this rank's share of them."""
+    seen: set[ast.AST] = set()
+    found: set[ast.expr] = set()
+    for event in run.of("backward"):
+        if isinstance(event.node, ast.Call):
+            receiver = [event.node.func.value] if isinstance(event.node.func, ast.Attribute) else []
+            for node in (*receiver, *event.node.args):
+                found |= roots(node, run, seen)
+    return frozenset(found)
 
 
 def _in_forward(source: Source, made: ast.expr) -> bool:
@@ -248,9 +289,13 @@ def _bound_by_loop(node: ast.Name, source: Source, comprehensions_only: bool = F
     return False
 
 
-ROWWISE = tensors.KEEPING | frozenset(
+ROWWISE = (tensors.KEEPING | tensors.ELEMENTWISE) - {"where"} | frozenset(
     "softmax log_softmax sigmoid tanh relu exp log argmax round add_ clamp view_as".split()
 )
+
+
+PICKING = frozenset("max min sort topk kthvalue median mode".split())
+"""What gives values and their places: `scores.max(dim=1)[1]`."""
 
 
 def _rowwise(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
@@ -260,15 +305,26 @@ def _rowwise(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
     seen.add(node)
     if isinstance(node, (ast.Name, ast.Attribute)):
         return all(_rowwise(made, run, seen) for _, made in run.values.get(node, NOTHING).made)
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.value, ast.Call):
+        call = node.value
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        over = [*call.args[:1], *([call.func.value] if isinstance(call.func, ast.Attribute) else [])]
+        rows = [each for each in over if run.values.get(each, NOTHING).spread is ROWS]
+        return name in PICKING and bool(rows) and _rowwise(rows[0], run, seen)
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.value, ast.Name):
         return not run.values.get(node.value, NOTHING).made  # a field of what the loader yields
     if isinstance(node, ast.BinOp):
-        return True
+        sides = [side for side in (node.left, node.right) if run.values.get(side, NOTHING).spread is ROWS]
+        return all(_rowwise(side, run, seen) for side in sides)
     if isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute) and run.values.get(node.func.value, NOTHING).spread is ROWS:
             keeps_rows = node.func.attr in ("view", "reshape") and bool(node.args)
             keeps_rows = keeps_rows and run.values.get(node.args[0], NOTHING).spread is COUNT
             return (node.func.attr in ROWWISE or keeps_rows) and _rowwise(node.func.value, run, seen)
+            if any(
+                isinstance(t, External) for t in run.values.get(node.func, NOTHING).things
+            ):  # `F.softmax(scores, 1)`
+                return node.func.attr in ROWWISE and bool(node.args) and _rowwise(node.args[0], run, seen)
         return any(isinstance(t, (Object, Wrapped)) for t in run.values.get(node.func, NOTHING).things)
     return isinstance(node, (ast.List, ast.Tuple))
 
@@ -455,6 +511,8 @@ def _shared_place(key: frozenset[tuple[Source, ast.expr]], group: list[Escape], 
     if len(key) != 1:
         return None
     ((source, made),) = key
+    if made in learnt_from(run):
+        return None
     statement = source.statement(made)
     first = group[0]
     spread = run.values.get(made, NOTHING).spread

@@ -838,6 +838,7 @@ class Interpreter:
             value = self._weighed(node, value)
         if self.plan.wholes is not None:
             value = self._followed(node, value, scope, self.plan.wholes)
+        self.latest[node] = value
         old = self.values.get(node)
         self.values[node] = value if old is None else old | value
         self.sources[node] = scope.source
@@ -1206,7 +1207,7 @@ class Interpreter:
         origins, models = base.origins | key.origins, base.models
         if isinstance(node.slice, ast.Slice) and self._strided(node.slice, scope):
             self.event("share", node, scope, base)
-        axes = [self.values.get(axis, NOTHING) for axis in node.slice.elts] if isinstance(node.slice, ast.Tuple) else []
+        axes = [self._lately(axis) for axis in node.slice.elts] if isinstance(node.slice, ast.Tuple) else []
         origins |= frozenset().union(*(axis.origins for axis in axes))
         shared = [at for at, axis in enumerate(axes) if axis.spread is ROWS]
         if shared and not base.spread.is_local:  # `data[:, own_rows]`, `pairs[indices, 0]`
@@ -1251,7 +1252,7 @@ class Interpreter:
         return not value.models and bool(made) and len(names) == len(made) and names <= MOVES | {"detach", "clone"}
 
     def _strided(self, slice_: ast.Slice, scope: Scope) -> bool:
-        return slice_.lower is not None and self.values.get(slice_.lower, NOTHING).spread is RANK
+        return slice_.lower is not None and self._lately(slice_.lower).spread is RANK
 
     def _sequential(self, node: ast.Subscript, key: Value, scope: Scope) -> Draw | None:
         """A slice that walks over data in steps of a batch: `x[i : i + batch_size]`."""
@@ -1762,7 +1763,7 @@ class Interpreter:
         if node is None or not isinstance(owner, Object) or "module" in owner.roles:
             return
         for expression in [*node.args, *(keyword.value for keyword in node.keywords)]:
-            value = self.values.get(expression, NOTHING)
+            value = self._lately(expression)
             if (value.spread.is_local or self.holds_local(value)) and (scope.source, expression) not in owner.inflows:
                 owner.inflows.append((scope.source, expression))
 
@@ -1803,10 +1804,22 @@ class Interpreter:
             self.method(made, "__init__", node, args, keywords, scope)
         else:
             self._dataclass(cls, made, args, keywords)
+            self._downloaded(cls, node, args, keywords, scope)
         self.event("make", node, scope, of(made))
         if "framework" in cls.roles:
             self.event("framework", node, scope, constant(cls.node.name))
         return of(made)
+
+    def _downloaded(
+        self, cls: Class, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> None:
+        """A data set of a library that a class of the project derives from, made with `download=True`."""
+        bases = [base.name for each in cls.line() for base in each.bases if isinstance(base, External)]
+        if not any(self.catalog.has(base, "download") and not self.catalog.has(base, "no_download") for base in bases):
+            return
+        wanted = keywords.get("download", args[4] if len(args) > 4 else constant(False))
+        if REST in keywords or wanted.const not in (False, None):
+            self.event("download", node, scope)
 
     def _dataclass(self, cls: Class, made: Object, args: list[Value], keywords: dict[str, Value]) -> None:
         fields = [s.target.id for s in cls.node.body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)]
@@ -1821,6 +1834,8 @@ class Interpreter:
         owner, defined = call.function.owner, call.function.defined_in
         found = owner.cls.find(name, skip=defined) if owner.cls is not None else None
         if found is None:
+            if name == "__init__" and owner.cls is not None:
+                self._downloaded(owner.cls, node, args, keywords, scope)
             if name == "__init__" and owner.roles & {"loader", "optimizer", "sampler"}:
                 owner.args, owner.keywords, owner.node, owner.source = args, keywords, node, scope.source
                 if "optimizer" in owner.roles:

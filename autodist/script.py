@@ -80,6 +80,16 @@ class Model:
 
 
 @dataclass(frozen=True)
+class Unordered:
+    """Where a set of what may be strings is put in order, whether a list is made of it there, and whether the other
+    ranks wait meanwhile, so that rank 0 cannot tell them its order."""
+
+    site: Site
+    listed: bool
+    waiting: bool
+
+
+@dataclass(frozen=True)
 class Epoch:
     """A loop over a training loader: the statement that starts it, the loader there (None if no expression names it,
     or if each pass has a new one, so that the sampler cannot count), and the epoch's number."""
@@ -322,8 +332,7 @@ class TrainingScript:
     uses_logging: bool = False
     seeded: frozenset[str] = frozenset()
     drawn: frozenset[str] = frozenset()
-    unordered: tuple[tuple[Site, bool], ...] = ()
-    """Where a set of what may be strings is put in order, and whether a list is made of it there."""
+    unordered: tuple[Unordered, ...] = ()
     unseeded: tuple[Site, ...] = ()
     """Calls that take a seed from the clock or the system: each rank would get another one."""
     diverge: Site | None = None

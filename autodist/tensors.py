@@ -16,6 +16,8 @@ KEEPING = frozenset(
 MEANS = frozenset("mean nanmean average".split())
 SUMS = frozenset("sum nansum count_nonzero".split())
 TALLIES = frozenset("bincount histc histogram".split())
+FIXED = frozenset("minlength range min max".split())
+"""What makes a tally as long on one rank as on the others."""
 COUNTS = frozenset("numel nelement __len__".split())
 EXTREMES = frozenset(
     "max min amax amin argmax argmin topk sort argsort any all norm std var prod median mode logsumexp".split()
@@ -160,7 +162,7 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
     if name in MEANS or name in SUMS:
         return reduced(name, call, position, first)
     if name in TALLIES and first in (ROWS, COLUMNS):
-        return SUM
+        return SUM if len(call.args) > 2 or any(k.arg in FIXED for k in call.keywords) else LOCAL
     if name in COUNTS:
         return COUNT if first in (ROWS, COLUMNS) else (LOCAL if first.is_local else SAME)
     if name == "norm":  # its order comes before the axis

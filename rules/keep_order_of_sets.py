@@ -77,6 +77,50 @@ EXAMPLES = [
         """,
         after=None,
     ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+        from torchvision import datasets
+
+        def read(names):
+            data = datasets.MNIST("data", download=True)
+            chosen = [name for name in set(names)]
+            return TensorDataset(data.data.float().flatten(1), data.targets), chosen
+
+        train_set, names = read(["zero", "one"])
+        loader = DataLoader(train_set, batch_size=8)
+        model = nn.Linear(784, 10)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for image, digit in loader:
+            loss = nn.functional.cross_entropy(model(image), digit)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+        after="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+        from torchvision import datasets
+
+        def read(names):
+            data = datasets.MNIST("data", download=True)
+            chosen = [name for name in sorted(set(names), key=str)]
+            return TensorDataset(data.data.float().flatten(1), data.targets), chosen
+
+        train_set, names = read(["zero", "one"])
+        loader = DataLoader(train_set, batch_size=8)
+        model = nn.Linear(784, 10)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for image, digit in loader:
+            loss = nn.functional.cross_entropy(model(image), digit)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+    ),
 ]
 
 HELPER = '''\
@@ -99,10 +143,18 @@ def keep_order_of_sets(script: TrainingScript, context: Context) -> Iterator[Fin
     """
     if not script.trains or script.distributed:
         return
-    for site, listed in script.unordered:
-        d, imports = dist(context, site.source)
-        template = "as_on_rank_zero({})" if listed else "as_on_rank_zero(list({}))"
-        code = HELPER.replace("{d}", d)
-        edit = WrapExpr(site.node, template)
-        fix = Fix((*imports, *defined(script, site.source, code), *planned(site.source, edit)))
-        yield Finding(site.source, site.node, "a set of strings has another order in each process", fix)
+    message = "a set of strings has another order in each process"
+    for each in script.unordered:
+        site = each.site
+        if each.waiting:  # the others wait for rank 0 to read the data, and cannot be told its order
+            edits = planned(site.source, WrapExpr(site.node, "sorted({}, key=str)"))
+        else:
+            d, imports = dist(context, site.source)
+            template = "as_on_rank_zero({})" if each.listed else "as_on_rank_zero(list({}))"
+            code = HELPER.replace("{d}", d)
+            edits = (
+                *imports,
+                *defined(script, site.source, code),
+                *planned(site.source, WrapExpr(site.node, template)),
+            )
+        yield Finding(site.source, site.node, message, Fix(edits))
