@@ -173,7 +173,20 @@ def _first(fresh: dict[ast.expr, escapes.Placed], run: Interpreter) -> dict[ast.
     }
     chosen = upstream or fresh
     made = {node: escapes.roots(node, run, set()) for node in chosen}
-    return {node: place for node, place in chosen.items() if not made[node] & (chosen.keys() - {node})} or chosen
+    kept = {
+        origin: node
+        for node, place in chosen.items()
+        if place.event.kind in ("store", "set_item")
+        for _, origin in run.values.get(node, NOTHING).made
+    }
+    """What is put into a container is read from there by others."""
+
+    def waits(node: ast.expr) -> bool:
+        return bool(made[node] & (chosen.keys() - {node})) or any(
+            kept.get(each, node) is not node for each in made[node]
+        )
+
+    return {node: place for node, place in chosen.items() if not waits(node)} or chosen
 
 
 def _guarded(run: Interpreter) -> list[Site]:

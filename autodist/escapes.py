@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from autodist import tensors
@@ -15,7 +15,7 @@ from autodist.interpreter import Event, Interpreter
 from autodist.regions import stands_in
 from autodist.script import Site
 from autodist.source import Source
-from autodist.spread import COUNT, ROWS, SUM, Spread
+from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.values import NOTHING, External, Function, Items, Object, Stream, Table, Value, Wrapped
 
 SINKS = frozenset(
@@ -275,6 +275,23 @@ def _bound_anywhere(node: ast.expr, source: Source) -> bool:
     return any(isinstance(n, ast.Name) and _bound_by_loop(n, source, comprehensions_only=True) for n in ast.walk(node))
 
 
+def _is_sometimes_whole(node: ast.expr, source: Source, run: Interpreter) -> bool:
+    """Whether an expression stands for values that are a share and for others that are global already, as `v` does in
+    `for k, v in report.items()`: their sum over the ranks would count the latter several times."""
+    names = [n for n in ast.walk(node) if isinstance(n, ast.Name) and SAME in run.spreads.get(n, ())]
+    return any(
+        any(s.is_local for s in run.spreads[name]) and (_bound_by_loop(name, source) or _is_parameter(name, source))
+        for name in names
+    )
+
+
+def _is_parameter(node: ast.Name, source: Source) -> bool:
+    home = next((a for a in source.ancestors(node) if isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
+    if home is None:
+        return False
+    return node.id in {arg.arg for arg in (*home.args.posonlyargs, *home.args.args, *home.args.kwonlyargs)}
+
+
 def _bound_by_loop(node: ast.Name, source: Source, comprehensions_only: bool = False) -> bool:
     for ancestor in source.ancestors(node):
         targets: list[ast.expr] = []
@@ -426,7 +443,14 @@ def placed(found: list[Escape], run: Interpreter) -> list[Placed]:
             continue
         for escape in group:
             result.setdefault(escape.node, Placed(escape.source, escape.node, escape.spread, None, escape.event))
-    return [each for place in result.values() for each in _switched(place, run)]
+    return [_settled(each, run) for place in result.values() for each in _switched(place, run)]
+
+
+def _settled(place: Placed, run: Interpreter) -> Placed:
+    """A sum over the ranks of what some of the time is global already would count it several times."""
+    if place.spread is not MEAN and place.after is None and _is_sometimes_whole(place.node, place.source, run):
+        return replace(place, spread=LOCAL)
+    return place
 
 
 def _switched(place: Placed, run: Interpreter) -> Iterator[Placed]:

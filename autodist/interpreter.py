@@ -838,7 +838,11 @@ class Interpreter:
             value = self._weighed(node, value)
         if self.plan.wholes is not None:
             value = self._followed(node, value, scope, self.plan.wholes)
+        if not value.things and value.spread is SAME and rowwise.is_zero(node, self.values):
+            value = value.but(zero=True)
         self.latest[node] = value
+        if value.const is UNKNOWN and (type(node) is ast.Name or self.plan.wholes is not None):
+            self.spreads.setdefault(node, set()).add(value.spread)
         old = self.values.get(node)
         self.values[node] = value if old is None else old | value
         self.sources[node] = scope.source
@@ -899,7 +903,6 @@ class Interpreter:
             if node in self.plan.batches:
                 value = self._dealt_out(node, value, scope)
         self.latest[node] = value
-        self.spreads.setdefault(node, set()).add(value.spread)
         return value
 
     def _dealt_out(self, node: ast.expr, value: Value, scope: Scope) -> Value:
@@ -1358,8 +1361,8 @@ class Interpreter:
     def _binary(self, op: ast.operator, left: Value, right: Value) -> Spread:
         a, b = left.spread, right.spread
         if isinstance(op, (ast.Add, ast.Sub)):
-            zero_left = not a.is_local and left.const is not UNKNOWN or left.const == 0
-            return add(a, b, zero_left, right.const == 0)
+            zero_left = not a.is_local and left.const is not UNKNOWN or left.const == 0 or left.zero
+            return add(a, b, zero_left, right.const == 0 or right.zero)
         if isinstance(op, ast.Mult):
             return multiply(a, b)
         if isinstance(op, (ast.Div, ast.FloorDiv)):

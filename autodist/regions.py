@@ -256,7 +256,8 @@ def _whole_with(source: Source, node: ast.AST, run: Interpreter) -> ast.stmt | N
 def _binds_for_others(source: Source, statement: ast.stmt) -> bool:
     """Whether a statement binds names that are also read outside it: then it must run on all ranks."""
     inside = set(ast.walk(statement))
-    bound = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    own = {n for each in inside if isinstance(each, ast.comprehension) for n in ast.walk(each.target)}
+    bound = {n.id for n in inside - own if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     home: ast.AST = next(
         (a for a in source.ancestors(statement) if isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef))), source.tree
     )

@@ -9,7 +9,7 @@ not to. How many axes a tensor has decides some of it, and is followed as far as
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from autodist.spread import COLUMNS, COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.values import (
@@ -777,3 +777,18 @@ def _axis(node: ast.Call, rest: Sequence[ast.expr], names: tuple[str, ...] = ("d
         if keyword.arg in names:
             return _number(keyword.value)
     return _number(rest[0]) if rest else None
+
+
+def is_zero(node: ast.expr, values: Mapping[ast.expr, Value]) -> bool:
+    """`torch.zeros(3)`, `np.zeros(3)`, `torch.tensor(0.0)`, also once it is moved to a device."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    name = node.func.attr
+    if name in ("zeros", "zeros_like", "new_zeros"):
+        return True
+    if name == "tensor":
+        return bool(node.args) and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0
+    if name in ("to", "cuda", "cpu", "float", "double", "long", "int", "clone", "detach"):
+        base = values.get(node.func.value)
+        return base is not None and base.zero
+    return False

@@ -4,9 +4,10 @@ import ast
 from collections.abc import Iterator
 
 from autodist.config import BatchSize
-from autodist.edits import Edit, InsertBefore, WrapExpr
+from autodist.edits import Edit, InsertBefore, SetArgument, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import TrainingScript
+from autodist.values import NOTHING, Object, Value
 
 from ._preamble import Planned, argument, defined, dist, divided_options, divisible, given_sampler, imported, planned
 
@@ -31,8 +32,6 @@ EXAMPLES = [
                 optimizer.step()
         """,
         after='''\
-        import itertools
-
         import torch
         import torch.distributed as dist
         from torch import nn
@@ -40,23 +39,85 @@ EXAMPLES = [
 
 
         class RankShare(torch.utils.data.Sampler):
-            """This rank's share of the indices that `sampler` draws, the same on every rank."""
+            """This rank's share of the indices that `sampler` draws, the same on every rank. The last one fills up."""
 
             def __init__(self, sampler):
                 self.sampler = sampler
 
             def __iter__(self):
-                stop = len(self) * dist.get_world_size()
-                return itertools.islice(self.sampler, dist.get_rank(), stop, dist.get_world_size())
+                for number, index in enumerate(self.sampler):
+                    if number % dist.get_world_size() == dist.get_rank():
+                        yield index
+                if number % dist.get_world_size() < dist.get_rank():
+                    yield index
+
+            def __len__(self):
+                return -(-len(self.sampler) // dist.get_world_size())
+
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        sampler = WeightedRandomSampler(torch.rand(64), num_samples=64, generator=torch.Generator().manual_seed(0))
+        assert 8 % dist.get_world_size() == 0, "the batch must divide by the number of ranks"
+        loader = DataLoader(train_set, batch_size=8 // dist.get_world_size(), sampler=RankShare(sampler))
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        ''',
+    ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        sampler = WeightedRandomSampler(torch.rand(64), num_samples=60)
+        loader = DataLoader(train_set, 8, sampler=sampler, drop_last=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after='''\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
+
+
+        class EvenRankShare(torch.utils.data.Sampler):
+            """This rank's share of the indices that `sampler` draws, the same on every rank. None is filled up."""
+
+            def __init__(self, sampler):
+                self.sampler = sampler
+
+            def __iter__(self):
+                group = []
+                for index in self.sampler:
+                    group.append(index)
+                    if len(group) == dist.get_world_size():
+                        yield group[dist.get_rank()]
+                        group = []
 
             def __len__(self):
                 return len(self.sampler) // dist.get_world_size()
 
 
         train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        sampler = WeightedRandomSampler(torch.rand(64), num_samples=64)
+        sampler = WeightedRandomSampler(torch.rand(64), num_samples=60, generator=torch.Generator().manual_seed(0))
         assert 8 % dist.get_world_size() == 0, "the batch must divide by the number of ranks"
-        loader = DataLoader(train_set, batch_size=8 // dist.get_world_size(), sampler=RankShare(sampler))
+        loader = DataLoader(train_set, 8 // dist.get_world_size(), sampler=EvenRankShare(sampler), drop_last=True)
         model = nn.Linear(4, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
@@ -95,21 +156,25 @@ EXAMPLES = [
 
 
         class RankBatches(torch.utils.data.Sampler):
-            """This rank's share of each batch that `sampler` draws, the same on every rank."""
+            """This rank's share of each batch that `sampler` draws, the same on every rank. The first fills up."""
 
             def __init__(self, sampler):
                 self.sampler = sampler
 
             def __iter__(self):
                 for batch in self.sampler:
-                    yield batch[dist.get_rank() :: dist.get_world_size()]
+                    filled = list(batch) + list(batch)[:1] * (-len(batch) % dist.get_world_size())
+                    yield filled[dist.get_rank() :: dist.get_world_size()]
 
             def __len__(self):
                 return len(self.sampler)
 
 
         train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        batches = BatchSampler(RandomSampler(train_set), batch_size=8, drop_last=True)
+        batches = BatchSampler(RandomSampler(
+            train_set,
+            generator=torch.Generator().manual_seed(0),
+        ), batch_size=8, drop_last=True)
         loader = DataLoader(train_set, batch_sampler=RankBatches(batches))
         model = nn.Linear(4, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -145,16 +210,47 @@ EXAMPLES = [
 ]
 
 
+DRAWING = {
+    "torch.utils.data.WeightedRandomSampler": 3,
+    "torch.utils.data.RandomSampler": 3,
+    "torch.utils.data.SubsetRandomSampler": 1,
+}
+"""Samplers that draw, with the position of their generator."""
+
 SHARE = '''\
 class RankShare(torch.utils.data.Sampler):
-    """This rank's share of the indices that `sampler` draws, the same on every rank."""
+    """This rank's share of the indices that `sampler` draws, the same on every rank. The last one fills up."""
 
     def __init__(self, sampler):
         self.sampler = sampler
 
     def __iter__(self):
-        stop = len(self) * {d}.get_world_size()
-        return {itertools}.islice(self.sampler, {d}.get_rank(), stop, {d}.get_world_size())
+        for number, index in enumerate(self.sampler):
+            if number % {d}.get_world_size() == {d}.get_rank():
+                yield index
+        if number % {d}.get_world_size() < {d}.get_rank():
+            yield index
+
+    def __len__(self):
+        return -(-len(self.sampler) // {d}.get_world_size())
+
+
+'''
+
+EVEN_SHARE = '''\
+class EvenRankShare(torch.utils.data.Sampler):
+    """This rank's share of the indices that `sampler` draws, the same on every rank. None is filled up."""
+
+    def __init__(self, sampler):
+        self.sampler = sampler
+
+    def __iter__(self):
+        group = []
+        for index in self.sampler:
+            group.append(index)
+            if len(group) == {d}.get_world_size():
+                yield group[{d}.get_rank()]
+                group = []
 
     def __len__(self):
         return len(self.sampler) // {d}.get_world_size()
@@ -164,14 +260,15 @@ class RankShare(torch.utils.data.Sampler):
 
 BATCHES = '''\
 class RankBatches(torch.utils.data.Sampler):
-    """This rank's share of each batch that `sampler` draws, the same on every rank."""
+    """This rank's share of each batch that `sampler` draws, the same on every rank. The first fills up."""
 
     def __init__(self, sampler):
         self.sampler = sampler
 
     def __iter__(self):
         for batch in self.sampler:
-            yield batch[{d}.get_rank() :: {d}.get_world_size()]
+            filled = list(batch) + list(batch)[:1] * (-len(batch) % {d}.get_world_size())
+            yield filled[{d}.get_rank() :: {d}.get_world_size()]
 
     def __len__(self):
         return len(self.sampler)
@@ -185,8 +282,8 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
     """Keep the script's own sampler, and give each rank its share of what it draws.
 
     `DistributedSampler` would replace a `WeightedRandomSampler` or an own sampler, and with it the distribution of
-    the samples. All ranks draw the same stream instead, from the same seed, and each takes every N-th index (of a
-    batch sampler: every N-th of each batch).
+    the samples. All ranks draw the same stream instead, from a generator that nothing else draws from, and each takes
+    every N-th index (of a batch sampler: every N-th of each batch).
     """
     for concern in script.concerns:
         if concern.code == "AD203":
@@ -209,15 +306,42 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
             continue
         d, imports = dist(context, source)
         torch, torch_import = imported(context, source, "torch")
-        itertools, itertools_import = imported(context, source, "itertools")
-        code = (BATCHES if batches else SHARE).replace("{d}", d).replace("{itertools}", itertools)
+        name, code = ("RankBatches", BATCHES) if batches else ("RankShare", SHARE)
+        more: Planned = (*imports, *torch_import)
+        if not batches and _may_drop(argument(call, "drop_last"), unpacked):
+            name, code = "EvenRankShare", EVEN_SHARE
+        code = code.replace("{d}", d)
         code = code.replace("torch.utils", f"{torch}.utils")
-        edits: list[Edit] = [WrapExpr(given, ("RankBatches" if batches else "RankShare") + "({})")]
-        more: Planned = (*imports, *torch_import, *(() if batches else itertools_import))
+        edits: list[Edit] = [WrapExpr(given, name + "({})")]
         if divides and size is not None:
             more = (*more, *planned(source, InsertBefore(statement, divisible(source.code(size), d))))
             edits.append(WrapExpr(size, f"{{}} // {d}.get_world_size()"))
         elif divides and unpacked is not None:
             edits += divided_options(source, statement, unpacked, d)
+        again = any(epoch.loader is None for epoch in loader.epochs)  # made anew for each epoch, it would draw the same
+        for drawn in () if again else _global_draws(script.values.get(given, NOTHING)):
+            alike = SetArgument(drawn.node, "generator", f"{torch}.Generator().manual_seed(0)")
+            more = (*more, *planned(drawn.source, alike))
         fix = Fix((*more, *defined(script, source, code), *planned(source, *edits)))
         yield Finding(source, call, "every rank draws the same samples and takes its share of them", fix)
+
+
+def _global_draws(value: Value) -> Iterator[Object]:
+    """The samplers of torch that draw from the global generator, which samples and noise draw from as well: there the
+    ranks would soon draw apart."""
+    for thing in value.things:
+        if (
+            isinstance(thing, Object)
+            and thing.name in DRAWING
+            and thing.argument("generator", DRAWING[thing.name]) is None
+        ):
+            yield thing
+        elif isinstance(thing, Object) and thing.name == "torch.utils.data.BatchSampler":
+            yield from _global_draws(thing.argument("sampler", 0) or NOTHING)
+
+
+def _may_drop(drop_last: ast.expr | None, unpacked: ast.keyword | None) -> bool:
+    """Whether a loader leaves out a short last batch: then it must not be filled up."""
+    if drop_last is None:
+        return unpacked is not None and "drop_last" in ast.unparse(unpacked.value)
+    return not (isinstance(drop_last, ast.Constant) and drop_last.value is False)

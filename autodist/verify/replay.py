@@ -37,6 +37,8 @@ class Replay:
     """What the conversion seeds, by library: the original begins with the same, as if it were seeded."""
     training: set[PassKey] = field(default_factory=set)
     """Passes that train; others are only replayed where their batches correspond one to one."""
+    begun: set[PassKey] = field(default_factory=set)
+    """Passes that every rank breaks off after the same batches."""
     draws: dict[str, list[RankDraws]] = field(default_factory=dict)
     """For the seed of a draw what the ranks drew, as often as it occurred with different shapes."""
 
@@ -48,6 +50,7 @@ class Replay:
             "passes": [[*key, batches] for key, batches in self.passes.items()],
             "seeds": self.seeds,
             "training": sorted(self.training),
+            "begun": sorted(self.begun),
             "draws": {seed: [asdict(drawn) for drawn in several] for seed, several in self.draws.items()},
         }
         path.write_text(json.dumps(content), encoding="utf-8")
@@ -58,8 +61,9 @@ class Replay:
         content = json.loads(path.read_text(encoding="utf-8"))
         passes = {(loader, number): batches for loader, number, batches in content["passes"]}
         training = {(loader, number) for loader, number in content["training"]}
+        begun = {(loader, number) for loader, number in content["begun"]}
         draws = {seed: [RankDraws(**drawn) for drawn in several] for seed, several in content["draws"].items()}
-        return cls(content["world"], content["datasets"], passes, content["seeds"], training, draws)
+        return cls(content["world"], content["datasets"], passes, content["seeds"], training, begun, draws)
 
 
 def replicated(passes: Sequence[Pass]) -> bool:
@@ -102,6 +106,8 @@ def build_replay(ranks: Sequence[RunTrace]) -> Replay:
             replay.passes[key] = together
         if trains:
             replay.training.add(key)
+        elif replicated(found) and not any(each.exhausted for each in found):
+            replay.begun.add(key)
     replay.draws = merged_draws(ranks)
     return replay
 

@@ -279,6 +279,8 @@ def read_trace(path: Path) -> RunTrace:
             recent.pop(latest, None)
         elif kind == "forward":
             forwards.append(Forward(**event))
+            if not recent and latest is not None and not run.passes[latest].exhausted:
+                recent[latest] = run.passes[latest]  # a teacher has seen the batch before
         elif kind == "wrapped-call":
             wrapped_calls.append(event["reduces"])
         elif kind == "step":

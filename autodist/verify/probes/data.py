@@ -264,8 +264,13 @@ class DataProbe:
         if context.replay is not None:
             record.replay = context.replay.passes.get(record.key)
             if record.replay is not None and record.key not in context.replay.training:
-                batches = size_of(getattr(loader, "_index_sampler", None))
-                record.replay = record.replay if batches == len(record.replay) else None
+                batches = size_of(getattr(loader, "_index_sampler", None)) or 0
+                fits = (
+                    batches >= len(record.replay)
+                    if record.key in context.replay.begun
+                    else batches == len(record.replay)
+                )
+                record.replay = record.replay if fits else None
         noise = context.streams.fingerprints()["torch"] if context.distributed else None
         context.trace.emit("pass", loader=number, number=count, site=context.trace.site(), noise=noise)
         return record

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from autodist.verify.probes import ProbeContext
 
 CLIPPING = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "clip_grad_norm")
+ROUNDING = 1e-12
+"""Of the length of all gradients together, in float64."""
 
 
 class TrainingProbe:
@@ -30,6 +33,7 @@ class TrainingProbe:
         self._kept: list[Any] = []
         self._unclipped: dict[int, list[float] | None] = {}
         self._seen_modules: set[int] = set()
+        self._rounded: set[int] = set()
         self._step_depth = 0
         self._backward_depth = 0
         self._call_depth = 0
@@ -172,6 +176,8 @@ class TrainingProbe:
                         if isinstance(value, (int, float)) or (isinstance(value, torch.Tensor) and value.numel() == 1)
                     }
                     groups.append({"settings": settings, "gradients": gradients})
+                if self._context.plan.dtype == "float64":
+                    self._drop_rounding(optimizer, groups)
                 self._pending: dict[str, Any] = {
                     "optimizer": number,
                     "site": self._context.trace.site(),
@@ -183,6 +189,25 @@ class TrainingProbe:
                     self._pending["initial"] = [self._digester.all(group["params"]) for group in optimizer.param_groups]
         finally:
             self._context.probing = False
+
+    def _drop_rounding(self, optimizer: Any, groups: list[dict[str, Any]]) -> None:
+        """Set gradients to zero that are zero but for rounding, as those of biases before BatchNorm.
+
+        Optimizers that normalise would make of them steps in directions that no two machines agree upon.
+        """
+        norms = [digest[0] if digest else 0.0 for group in groups for digest in group["gradients"]]
+        limit = ROUNDING * math.hypot(*norms)
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        found = [p for p, norm in zip(parameters, norms, strict=True) if 0.0 < norm <= limit and p.grad is not None]
+        for parameter in found:
+            parameter.grad.zero_()
+        if found and not self._context.distributed and id(optimizer) not in self._rounded:
+            self._rounded.add(id(optimizer))
+            self._kept.append(optimizer)
+            message = (
+                f"{len(found)} of {len(parameters)} gradients are zero but for rounding, and taken as zero in both runs"
+            )
+            self._context.trace.emit("note", topic="gradients-cancel", message=message, site=self._context.trace.site())
 
     def _unwrapped(self, optimizer: Any) -> int:
         return sum(
