@@ -32,8 +32,9 @@ def choose(project: Project, config: Config) -> tuple[Config, str]:
         return _replicated(config), f"strategy ddp: {reason}, choose --strategy fsdp"
     assert config.device_memory is not None
     optimizers = " and ".join(held.optimizers)
+    types = " and ".join(held.types)
     figures = (
-        f"{held.parameters / 1e6:.1f} million parameters of {names} take {_size(held.held)} in float32 with gradients "
+        f"{held.parameters / 1e6:.1f} million parameters of {names} take {_size(held.held)} in {types} with gradients "
         f"and the state of {optimizers}"
     )
     device = _size(config.device_memory)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from autodist.interpreter import Interpreter
-from autodist.models import optimized_by, parts
+from autodist.models import optimized_by, parts, unwrapped
 from autodist.source import Source
-from autodist.values import NOTHING, External, Items, Object, Value
+from autodist.values import NOTHING, External, Items, Object, Parameters, Thing, Value
 
-BYTES = 4
-"""Of one number in float32."""
+BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
+"""Of one number."""
+
+TYPES = {"half": "float16", "double": "float64", "float": "float32", **{name: name for name in BYTES}}
+"""What a method such as `model.half()`, or an attribute of torch, makes of a number."""
 
 STATES = {"SGD": 0, "Rprop": 2, "Adagrad": 1, "RMSprop": 1, "Muon": 1, "ASGD": 1}
 """Tensors that an optimizer keeps for each parameter; two, as Adam does, if it is not listed."""
@@ -39,11 +42,15 @@ class Uncounted(Exception):
 
 @dataclass(frozen=True)
 class Footprint:
-    """The parameters of all models that train, and the bytes of parameters, gradients and optimizer state."""
+    """The parameters of all models that train, and the bytes of parameters, gradients and optimizer state.
+
+    ``types`` are those of the parameters' numbers.
+    """
 
     parameters: int
     held: int
     optimizers: tuple[str, ...]
+    types: tuple[str, ...]
 
 
 def footprint(run: Interpreter, models: list[Object]) -> Footprint:
@@ -54,9 +61,44 @@ def footprint(run: Interpreter, models: list[Object]) -> Footprint:
     for module in models:
         own = {part.key for part in parts(module)}
         states = [_states(each, run) for each in made if any(m.key in own for m in optimized_by(each))]
-        held += sizes[module.key] * BYTES * (2 + max(states, default=2))
+        held += sizes[module.key] * BYTES[_type(module, run)] * (2 + max(states, default=2))
+    types = dict.fromkeys(_type(module, run) for module in models)
     names = dict.fromkeys(each.name.rpartition(".")[2] for each in made)
-    return Footprint(sum(sizes.values()), held, tuple(names))
+    return Footprint(sum(sizes.values()), held, tuple(names), tuple(types))
+
+
+def _type(module: Object, run: Interpreter) -> str:
+    """What a number of a model's parameters is, in the end."""
+    found = "float32"
+    for node in run.values:
+        if not isinstance(node, ast.Call):
+            continue
+        if any(isinstance(t, External) and t.name == "torch.set_default_dtype" for t in _things(node.func, run)):
+            found = next((name for arg in node.args for name in _named(arg, run)), found)
+    for keyword in module.node.keywords:
+        if keyword.arg in ("dtype", "torch_dtype"):
+            found = next(_named(keyword.value, run), found)
+    for event in run.of("move"):
+        call = event.node
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and module in unwrapped(event.value):
+            given = [call.func.attr] if call.func.attr != "to" else []
+            for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
+                given += _named(argument, run)
+            found = next((TYPES[name] for name in given if name in TYPES), found)
+    return found
+
+
+def _named(node: ast.expr, run: Interpreter) -> Iterator[str]:
+    """The type that an expression such as `torch.bfloat16` is."""
+    for thing in _things(node, run):
+        if isinstance(thing, External) and thing.name.startswith("torch."):
+            name = thing.name.removeprefix("torch.")
+            if name in TYPES:
+                yield TYPES[name]
+
+
+def _things(node: ast.expr, run: Interpreter) -> Iterable[Thing]:
+    return run.values.get(node, NOTHING).things
 
 
 def _states(optimizer: Object, run: Interpreter) -> int:
@@ -79,7 +121,17 @@ class _Count:
         if module.key in self._seen or "loss" in module.roles:
             return 0
         self._seen.add(module.key)
-        return self._own(module) * self._repeats(module)
+        return (self._own(module) - self._tied(module)) * self._repeats(module)
+
+    def _tied(self, module: Object) -> int:
+        """Weights that are another layer's, as in `self.head.weight = self.embedding.weight`."""
+        weight = module.attributes.get("weight", NOTHING)
+        others = [t for t in weight.things if isinstance(t, Parameters) and t.module is not module]
+        if module.cls is not None or not others:
+            return 0
+        sizes = {"Linear": ("in_features", "out_features"), "Embedding": ("num_embeddings", "embedding_dim")}
+        names = sizes.get(module.name.rpartition(".")[2], ())
+        return math.prod(self._number(module, name, at, None) for at, name in enumerate(names)) if names else 0
 
     def _own(self, module: Object) -> int:
         if module.cls is not None:

@@ -1809,6 +1809,8 @@ class Interpreter:
             self._dataclass(cls, made, args, keywords)
             self._downloaded(cls, node, args, keywords, scope)
         self.event("make", node, scope, of(made))
+        if "optimizer" in cls.roles and not cls.find("__init__"):
+            self.event("optimizer", node, scope, of(made))
         if "framework" in cls.roles:
             self.event("framework", node, scope, constant(cls.node.name))
         return of(made)
@@ -2602,6 +2604,8 @@ class Interpreter:
             if isinstance(inner, Object) and inner.cls is not None and inner.cls.find(name):
                 if "module" in inner.roles and name not in ("forward", "train", "eval"):
                     self.event("model_method", node, scope, of(thing), self._mixed(values))
+                if "optimizer" in inner.roles and name == "step":
+                    self.event("step", node, scope, of(inner), self._mixed(values))
                 continue
             if isinstance(inner, Object) and name in inner.attributes:
                 continue

@@ -39,7 +39,7 @@ def parted(
     made: dict[ast.Call, tuple[Source, Object]] = {}
     for event in run.of("optimizer"):
         for optimizer in event.value.objects("optimizer"):
-            if optimizer.name != ZERO and optimizer.node.func is not None and optimizer.cls is None:
+            if optimizer.name != ZERO and optimizer.node.func is not None:
                 made.setdefault(optimizer.node, (optimizer.source, optimizer))
     taken = [event for event in run.of("optimizer_state_dict") if isinstance(event.node, ast.Call)]
     guarded = frozenset(site.node for site in guards)
@@ -49,8 +49,10 @@ def parted(
     for node, (source, optimizer) in made.items():
         events = [event for event in taken if any(t.node is node for t in event.value.objects("optimizer"))]
         reasons = [state for event in events if isinstance(state := states[event.node], str)]
+        own = optimizer.cls is not None
         found[node] = PartedOptimizer(
-            Site(source, node),
+            next((Site(e.source, e.node) for e in run.of("make") if own and optimizer in e.value.things), None)
+            or Site(source, node),
             tuple(_generators(optimizer)),
             _names(optimizer),
             node in cycled,
@@ -74,6 +76,8 @@ def parted(
 def _whole(optimizer: Object, run: Interpreter) -> str | None:
     """Why all ranks keep all of an optimizer's state."""
     node = optimizer.node
+    if optimizer.cls is not None:
+        return f"{optimizer.cls.node.name} is a class of the script's own, which may step on all parameters at once"
     chosen = isinstance(node.func, ast.Call) and getattr(node.func.func, "id", "") == "getattr"
     if not chosen and not isinstance(node.func, (ast.Name, ast.Attribute, ast.Subscript)):
         return "its class cannot be seen"

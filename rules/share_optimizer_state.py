@@ -14,6 +14,20 @@ SAVED = PLAIN + 'torch.save({"optimizer": optimizer.state_dict(), "epoch": 2}, "
 KEPT = PLAIN + "state = optimizer.state_dict()\n"
 GROUPS = PLAIN.replace("(model.parameters(), lr=0.1)", '([{"params": model.parameters()}], 0.1, momentum=0.9)')
 
+OWN = PLAIN.replace("torch.optim.SGD", "Halving").replace(
+    "train_set",
+    """\
+class Halving(torch.optim.SGD):
+    def step(self, closure=None):
+        super().step(closure)
+        for group in self.param_groups:
+            group["lr"] *= 0.5
+
+
+train_set""",
+    1,
+)
+
 
 def _shared(code: str) -> str:
     return (
@@ -51,6 +65,7 @@ EXAMPLES = [
             "momentum=0.9)",
         ),
     ),
+    Example(before=OWN, after=OWN),
     Example(before="import torch\n\nprint(torch.ones(2))\n", after=None),
 ]
 

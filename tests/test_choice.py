@@ -52,13 +52,35 @@ def test_activations_count_where_they_are_known(tmp_path: Path) -> None:
     assert chosen(tmp_path, resnet("AdamW"), **{**options, "activation_memory": GIB})[0] is Strategy.DDP
 
 
+@pytest.mark.parametrize(
+    ("change", "size", "kind"),
+    [
+        ("model = model.half()", 0.45, "float16"),
+        ("model.to(torch.bfloat16)", 0.45, "bfloat16"),
+        ('model = model.to("cuda", dtype=torch.float16)', 0.45, "float16"),
+        ("model.double()", 1.79, "float64"),
+        ("model.float()", 0.90, "float32"),
+        ('model.to("cpu")', 0.90, "float32"),
+    ],
+)
+def test_numbers_take_what_their_type_does(change: str, size: float, kind: str, tmp_path: Path) -> None:
+    text = resnet("AdamW").replace("resnet152()\n", f"resnet152()\n{change}\n", 1)
+    _, reason = chosen(tmp_path, text, device_memory=16 * GIB)
+    assert f"take {size:.2f} GiB in {kind} with" in reason
+
+
+def test_the_default_type_counts(tmp_path: Path) -> None:
+    text = resnet("AdamW").replace("model = ", "torch.set_default_dtype(torch.bfloat16)\nmodel = ", 1)
+    assert "in bfloat16 with" in chosen(tmp_path, text, device_memory=16 * GIB)[1]
+
+
 def test_what_cannot_be_counted_is_said(tmp_path: Path) -> None:
     text = BLOCKS.replace("range(6)", "range(int(input()))")
     strategy, reason = chosen(tmp_path, text, device_memory=GIB)
     assert strategy is Strategy.DDP and "cannot be counted" in reason and "of train.py" in reason
 
 
-@pytest.mark.parametrize("case", ["meta_device_lm", "sharded_checkpoints", "batchnorm_cnn"])
+@pytest.mark.parametrize("case", ["meta_device_lm", "sharded_checkpoints", "batchnorm_cnn", "accumulation_micro_steps"])
 def test_counts_are_those_of_torch(case: str) -> None:
     torch = pytest.importorskip("torch")
     project = Project.load(ROOT / "fixtures" / case / "before" / "train.py")
@@ -72,8 +94,7 @@ def test_counts_are_those_of_torch(case: str) -> None:
             exec(compile(ast.Module([node], []), case, "exec"), names)
     with torch.device("meta"):
         made = eval(ast.unparse(model.node), names)
-    trained = [p for p in made.state_dict(keep_vars=True).values() if p.requires_grad]  # tied ones count twice
-    assert footprint(run, [model]).parameters == sum(p.numel() for p in trained)
+    assert footprint(run, [model]).parameters == sum(p.numel() for p in made.parameters() if p.requires_grad)
 
 
 def test_the_memory_of_a_device_must_be_given(autodist: Autodist, script: Path) -> None:
