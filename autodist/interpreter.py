@@ -82,6 +82,8 @@ PICTURES = (
     "torchvision.transforms.functional.to_pil",
 )
 REST = "**"
+KEPT = "[]"
+"""What an object of a library holds, beside its attributes."""
 TESTING_FILES = frozenset("exists is_file is_dir isfile isdir".split())
 CUTTING = frozenset("detach detach_ item tolist numpy".split())
 DRAWING = frozenset(
@@ -690,6 +692,8 @@ class Interpreter:
                 thing.element = thing.element | value
                 if made is not None:
                     thing.stores.append((scope.source, made))
+        if value.spread.is_local:
+            self._keep_inside(target.value, value, scope)
         if value.spread.is_local and isinstance(target.value, ast.Name):
             holder = scope.find(target.value.id)
             if holder is not None:
@@ -697,6 +701,16 @@ class Interpreter:
                 if not old.things and old.spread is SAME:
                     spread = value.spread if value.spread.is_reducible else LOCAL
                     holder.names[target.value.id] = old.but(spread=spread, made=value.made, origins=value.origins)
+
+    def _keep_inside(self, target: ast.expr, value: Value, scope: Scope) -> None:
+        """`table.total[key] += loss.item()`: what a library's table may give back from here on."""
+        while isinstance(target, (ast.Attribute, ast.Subscript)):
+            for thing in self.values.get(target, NOTHING).things:
+                if isinstance(thing, Object) and thing.cls is None and not thing.roles:
+                    spread = value.spread if value.spread.is_reducible else LOCAL
+                    kept = Value(spread=spread, origins=value.origins, made=value.made)
+                    thing.attributes[KEPT] = thing.attributes.get(KEPT, NOTHING) | kept
+            target = target.value
 
     def _part(self, value: Value, index: int, count: int) -> Value:
         """What unpacking gives the target at ``index``."""
@@ -1111,7 +1125,7 @@ class Interpreter:
             )
         if isinstance(thing, Class):
             found = thing.find(name)
-            return found[1] if found else NOTHING
+            return self._bound_to_class(found[1], thing) if found else NOTHING
         if isinstance(thing, Object):
             return self._object_attribute(thing, name, node, scope)
         if isinstance(thing, Items) and base.spread.is_local:
@@ -1146,7 +1160,16 @@ class Interpreter:
             return of(Parameters(thing, one=True))
         if thing.name == "arguments" and name == "local_rank":
             return Value(spread=RANK)
-        return NOTHING
+        return thing.attributes.get(KEPT, NOTHING)
+
+    def _bound_to_class(self, value: Value, cls: Class) -> Value:
+        """What a class gives away: its class methods know it."""
+        things: set[Thing] = set()
+        for thing in value.things:
+            if isinstance(thing, Function) and _is_class_method(thing):
+                thing = self._memory.setdefault((id(thing.node), (id(cls),)), replace(thing, owner=cls))
+            things.add(thing)
+        return value.but(things=frozenset(things))
 
     def _bound(self, value: Value, owner: Object, node: ast.AST, scope: Scope) -> Value:
         """Methods of a class, bound to an object; properties, evaluated."""
@@ -1159,7 +1182,9 @@ class Interpreter:
                     bound = replace(thing, owner=owner)
                     result = result | self.call_function(bound, None, [], {}, scope)
                     continue
-                bound_owner = None if "staticmethod" in decorators else owner
+                bound_owner: Thing | None = None if "staticmethod" in decorators else owner
+                if "classmethod" in decorators:
+                    bound_owner = owner.cls
                 key = (id(thing.node), id(owner))
                 things.add(self._memory.setdefault(key, replace(thing, owner=bound_owner)))  # type: ignore[arg-type]
             else:
@@ -1624,8 +1649,8 @@ class Interpreter:
                         {k: v for k, v in thing.entries.items() if isinstance(k, str) and k not in keywords}
                     )
                     value = value | thing.element
-            if value.spread.is_local or value.origins:
-                keywords[REST] = value.but(things=frozenset(), const=UNKNOWN)
+            if value.spread.is_local or value.origins or not any(map(_is_known, value.things)):
+                keywords[REST] = value.but(things=frozenset(), const=UNKNOWN)  # any argument may be among them
         return args, keywords
 
     def _firm(self, value: Value, node: ast.expr) -> Value:
@@ -2434,6 +2459,8 @@ class Interpreter:
                     table.element = table.element | thing.element
                 elif isinstance(thing, Parameters) and thing.named:
                     table.element = table.element | of(Parameters(thing.module, one=True))
+            if first.spread.is_local and not first.things:
+                table.element = table.element | first
             if short.endswith("defaultdict"):
                 path, self._path = self._path, (*self._path, 0)
                 table.element = table.element | union(self._call(t, node, [], {}, scope) for t in first.things)
@@ -2490,9 +2517,9 @@ class Interpreter:
         if isinstance(thing, External):
             return of(External(f"{thing.name}.?"))
         if isinstance(thing, LocalModule):
-            return Value(
-                frozenset(t for v in thing.scope.names.values() for t in v.things if isinstance(t, (Class, Function)))
-            )
+            found = [t for v in thing.scope.names.values() for t in v.things if isinstance(t, (Class, Function))]
+            own = [each for each in found if each.source is thing.source]
+            return Value(frozenset(own or found))
         return NOTHING
 
     def _copied(self, value: Value, node: ast.Call, scope: Scope) -> Value:
@@ -2761,7 +2788,7 @@ class Interpreter:
                 self.event("write", node, scope, self._mixed(values))
                 return NOTHING
             return of(inner)
-        mixed = self._mixed(values)
+        mixed = self._mixed([*values, *(held for key, held in inner.attributes.items() if key == KEPT)])
         if "dataset" in inner.roles:
             return of(inner)
         return mixed if mixed.spread.is_local else NOTHING
@@ -3082,6 +3109,16 @@ def _asks_size(node: ast.expr, source: Source) -> bool:
     if isinstance(parent, ast.Attribute):
         return parent.attr in ("shape", "size", "ndim", "dim", "dtype", "device", "numel")
     return isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "len"
+
+
+def _is_known(thing: Thing) -> bool:
+    """Whether all keys of a dict are known; those of `dict(settings)` and `settings["model"]` are not."""
+    copied = isinstance(thing, Table) and isinstance(thing.node, ast.Call) and bool(thing.node.args)
+    return isinstance(thing, Table) and (bool(thing.entries) or not copied and thing.element is NOTHING)
+
+
+def _is_class_method(function: Function) -> bool:
+    return not isinstance(function.node, ast.Lambda) and "classmethod" in map(_last, function.node.decorator_list)
 
 
 def _is_super(node: ast.expr) -> bool:

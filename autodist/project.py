@@ -91,9 +91,14 @@ def _root(entry: Path, source: Source) -> Path:
 
 
 def _repository(entry: Path) -> Path | None:
-    """The top folder of the repository that the script lies in, if that is further up."""
-    folders = Path(os.path.abspath(entry)).parents[1 : MOST_LEVELS + 1]
-    return next((folder for folder in folders if any((folder / name).exists() for name in MARKS)), None)
+    """The top folder of the repository that the script lies in, if that is further up, or of its package."""
+    folder, *above = Path(os.path.abspath(entry)).parents[: MOST_LEVELS + 1]
+    for each in above:
+        if any((each / name).exists() for name in MARKS):
+            return each
+    # `python -m tools.train` starts in the folder that holds the package of the script
+    package = (folder / "__init__.py").exists()
+    return next((each for each in above if not (each / "__init__.py").exists()), None) if package else None
 
 
 def _find_package(repository: Path, name: str) -> Path | None:

@@ -118,7 +118,7 @@ def preparations(run: Interpreter) -> tuple[list[Site], list[Site]]:
             inside = happening[depth, node]
             if inside & TRAINING:
                 continue
-            if event.kind == "download" or "exists" in inside:
+            if event.kind == "download" or "exists" in inside and _is_spared(event, depth):
                 statement = source.statement(node)
                 found.setdefault(statement, Site(source, statement))
             elif _runs_alone(source.statement(node), node, event.calls[depth].function, inside):
@@ -132,6 +132,21 @@ def preparations(run: Interpreter) -> tuple[list[Site], list[Site]]:
             if event.kind == "download" or outer is not statement:
                 found.setdefault(outer, Site(event.source, outer))
     return list(found.values()), [site for node, site in alone.items() if node not in found]
+
+
+def _is_spared(event: Event, depth: int) -> bool:
+    """Whether what writes a file asks first whether it is there: ranks that come later then leave it alone."""
+    places = [(call.node, call.source) for call in event.calls[depth + 1 :]] + [(event.node, event.source)]
+    for node, source in places:
+        if node is not None and _file_test(source, source.statement(node)) is not source.statement(node):
+            return True
+    for call in event.calls[depth:]:
+        tests = [n for n in ast.walk(call.function.node) if isinstance(n, ast.If) and tests_files(n.test)]
+        if any(isinstance(n, (ast.Return, ast.Raise)) for test in tests for n in ast.walk(test)):
+            return True
+        if any(isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) for test in tests for n in ast.walk(test)):
+            return True  # it notes what it has found
+    return False
 
 
 def _removes(node: ast.AST) -> bool:
@@ -218,10 +233,7 @@ def is_method(node: ast.Call, run: Interpreter) -> bool:
 def _may_exist(node: ast.AST) -> bool:
     """`os.makedirs(path, exist_ok=True)` may run on all ranks."""
     assert isinstance(node, ast.Call)
-    return any(
-        k.arg == "exist_ok" and not (isinstance(k.value, ast.Constant) and k.value.value is False)
-        for k in node.keywords
-    )
+    return any(k.arg == "exist_ok" and isinstance(k.value, ast.Constant) and bool(k.value.value) for k in node.keywords)
 
 
 def _needs_guard(event: Event) -> bool:

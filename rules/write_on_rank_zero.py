@@ -157,6 +157,10 @@ def write_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
             else argument(site.node, "filename", None if site in script.log_configs else 0)
         )
         if path is None:
+            if getattr(func, "attr", "") in ("dictConfig", "fileConfig") and isinstance(site.statement, ast.Expr):
+                d, imports = dist(context, site.source)
+                fix = Fix((*imports, *planned(site.source, Guard(site.statement, f"{d}.get_rank() == 0"))))
+                yield Finding(site.source, site.node, "every rank would write these logs", fix)
             continue
         d, imports = dist(context, site.source)
         os, os_import = imported(context, site.source, "os")

@@ -55,3 +55,15 @@ for x, y in loader:
 def test_batch_norm_is_seen(body: str, normalises: bool) -> None:
     result = convert(Project.load(Path("train.py"), SCRIPT.format(body=body)), Config())
     assert ("convert_sync_batchnorm" in result.entry.after) == normalises
+
+
+def test_settings_of_a_file_may_ask_for_it(tmp_path: Path) -> None:
+    """`Net(**settings)`: a default decides nothing, where any argument may be given."""
+    body = "self.body = nn.Sequential(*block(4)) if normed else nn.Linear(4, 1)"
+    text = SCRIPT.replace("{body}", body).replace("def __init__(self)", "def __init__(self, normed=False)")
+    text = text.replace("model = Net()", 'model = Net(**json.load(open("net.json")))').replace(
+        "import", "import json\nimport", 1
+    )
+    (tmp_path / "train.py").write_text(text)
+    result = convert(Project.load(tmp_path / "train.py"), Config())
+    assert "convert_sync_batchnorm" in result.entry.after
