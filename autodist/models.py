@@ -226,9 +226,10 @@ def _merged(models: list[Model]) -> list[Model]:
     return list(found.values())
 
 
-def _place(thing: Thing) -> tuple[int, int]:
+def _place(thing: Thing) -> tuple[int, int, str]:
+    """Where a thing is made; one call of a factory makes several."""
     node = getattr(thing, "node", None)
-    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0), str(getattr(thing, "name", ""))
 
 
 def unwrapped(value: Value) -> set[Thing]:
