@@ -17,6 +17,7 @@ from autodist import (
     rowwise,
     sharding,
     shards,
+    turns,
     unshardable,
     unwraps,
     weights,
@@ -987,6 +988,7 @@ def _assemble(
     concerns += _statistics_concerns(run, models)
     concerns += _unwrapped_uses(run, models)
     concerns += _lost_prefixes(run, models)
+    concerns += turns.concerns(loaders)
     concerns += unwraps.concerns(run, run.catalog.knows)
     kinds: dict[str, list[Event]] = {}
     for event in run.events:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from autodist import tensors
-from autodist.interpreter import Event, Interpreter
+from autodist.interpreter import Event, Interpreter, Loop
 from autodist.regions import stands_in
 from autodist.script import Site
 from autodist.source import Source
@@ -468,7 +468,7 @@ def _switched(place: Placed, run: Interpreter) -> Iterator[Placed]:
     ours = [event for event in accumulators if event.node.value in made]  # type: ignore[attr-defined]
     shared = [event for event in ours if not event.value.spread.is_local]
     if not shared:
-        yield place
+        yield _by_loader(place, ours, run)
         return
     done: set[ast.AST] = set()
     for event in ours:
@@ -492,11 +492,42 @@ def _switched(place: Placed, run: Interpreter) -> Iterator[Placed]:
             yield Placed(event.source, node.target, SUM, loop, place.event, switch)
 
 
+def _by_loader(place: Placed, ours: list[Event], run: Interpreter) -> Placed:
+    """The same place, or where a sum over a loader that may be shared out or not is made global if it is."""
+    either = next((loop for event in ours for loop in event.loops if _may_be_either(loop, event, run)), None)
+    if either is None:
+        return place
+    switch = _sampler_test(either.node, either.source, run) if isinstance(either.node, ast.For) else None
+    sums = {event.node: event.source for event in ours if isinstance(event.node, ast.AugAssign)}
+    node, source = next(iter(sums.items()))
+    outer = _outermost_loop(source, node, [Escape(place.source, place.node, place.spread, place.event)])
+    if switch is None or len(sums) != 1 or outer is None or either.node not in ast.walk(outer):
+        return Placed(place.source, place.node, Spread.LOCAL, None, place.event)
+    return Placed(source, node.target, SUM, outer, place.event, switch)
+
+
+def _may_be_either(loop: Loop, event: Event, run: Interpreter) -> bool:
+    """Whether a loop may run over a loader that is shared out or one that is not: only when it runs, one can tell."""
+    origins = [origin for origin in event.value.origins if isinstance(origin, Object) and "loader" in origin.roles]
+    seen = any(not run.shares_out(origin) for origin in origins)
+    kinds: set[bool] = set()
+    for node in ast.walk(loop.node.iter) if isinstance(loop.node, ast.For) else ():
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+            value = run.values.get(node, NOTHING)
+            direct = {run.shares_out(loader) for loader in value.objects("loader")}
+            tuples = [part for thing in value.things if isinstance(thing, Items) for part in thing.parts]
+            among = {run.shares_out(loader) for part in tuples for loader in part.objects("loader")}
+            if seen or direct and among:  # one that may be a loader or a pair of them was bound under a condition
+                kinds |= direct | among
+    return len(kinds) > 1
+
+
 def _sampler_test(loop: ast.For, source: Source, run: Interpreter) -> str | None:
     """A test of the loader itself, where the same function runs over loaders that are sharded and that are not."""
     for node in ast.walk(loop.iter):
-        if isinstance(node, (ast.Name, ast.Attribute)):
-            if any(isinstance(t, Object) and "loader" in t.roles for t in run.values.get(node, NOTHING).things):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+            things = run.values.get(node, NOTHING).things
+            if things and all(isinstance(t, Object) and "loader" in t.roles for t in things):
                 return f"isinstance({source.code(node)}.sampler, DistributedSampler)"
     return None
 

@@ -85,6 +85,8 @@ REST = "**"
 KEPT = "[]"
 """What an object of a library holds, beside its attributes."""
 TESTING_FILES = frozenset("exists is_file is_dir isfile isdir".split())
+MAKING = frozenset("zeros ones empty full".split())
+FILLING = frozenset("uniform_ normal_ random_ bernoulli_ exponential_ log_normal_ geometric_ cauchy_".split())
 CUTTING = frozenset("detach detach_ item tolist numpy".split())
 DRAWING = frozenset(
     "normal_ uniform_ bernoulli_ random_ exponential_ cauchy_ geometric_ log_normal_ rand_like randn_like randint_like "
@@ -794,8 +796,11 @@ class Interpreter:
 
     def _batch(self, loader: Object) -> Value:
         """What a loader yields: this rank's samples, if it is sharded."""
-        sharded = self.plan.sharded is None or loader.key in self.plan.sharded or self.is_sharded(loader)
-        return Value(spread=ROWS if sharded else SAME, origins=frozenset([loader]))
+        return Value(spread=ROWS if self.shares_out(loader) else SAME, origins=frozenset([loader]))
+
+    def shares_out(self, loader: Object) -> bool:
+        """Whether a loader yields this rank's samples, by the plan or by what the script does itself."""
+        return self.plan.sharded is None or loader.key in self.plan.sharded or self.is_sharded(loader)
 
     def is_sharded(self, loader: Object) -> bool:
         """Whether the script itself gives the loader a sampler that shares samples out."""
@@ -2036,6 +2041,8 @@ class Interpreter:
                 else value
             )
             values.append(inner)
+        if name in MAKING and (args or "size" in keywords) and self._counts_rows(args[0] if args else keywords["size"]):
+            return union([*values, *keywords.values()]).computed(ROWS)
         spreads = [v.spread for v in values]
         local_keywords = [v for v in keywords.values() if v.spread.is_local]
         mixed = union([*values, *keywords.values()])
@@ -2047,6 +2054,11 @@ class Interpreter:
         if values and values[0].spread is ROWS and values[0].axes == 1 and name in rowwise.PICKING:
             return mixed.computed(LOCAL)
         return mixed.computed(tensors.operation(name, node, None, spreads))
+
+    def _counts_rows(self, size: Value) -> bool:
+        """Whether a size begins with the number of this rank's samples: `(x.size(0), 4)`, `x.shape`."""
+        firsts = [thing.parts[0].spread for thing in size.things if isinstance(thing, Items) and thing.parts]
+        return size.spread is COUNT or bool(firsts) and all(spread is COUNT for spread in firsts)
 
     def _callbacks(self, value: Value, name: str, node: ast.Call, scope: Scope) -> None:
         """A function handed to a library is called by it some time."""
@@ -2672,6 +2684,8 @@ class Interpreter:
                 if value.spread.is_local or self.holds_local(value):
                     self.event("format", expression, scope, value)
             return self._text(values)
+        if name in FILLING and (self._forward or self._loops or base.spread is not SAME):
+            self.event("random", node, scope)
         if (
             (not base.things and (base.spread is not SAME or any(v.spread.is_local for v in values)))
             or not results
@@ -2681,8 +2695,6 @@ class Interpreter:
             if base.spread is ROWS and base.axes == 1 and name in rowwise.PICKING and self.plan.wholes is None:
                 spread = LOCAL  # one number for each sample, of which some are picked
             mixed = union([base, *values])
-            if name in ("uniform_", "normal_", "random_", "bernoulli_"):
-                self.event("random", node, scope)
             cut = name in CUTTING
             results.append(
                 mixed.computed(spread).but(

@@ -173,9 +173,14 @@ def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         assert isinstance(site.node, ast.Call)
         d, imports = dist(context, site.source)
         given = argument(site.node, "disable")
-        code = f"{d}.get_rank() != 0" if given is None else f"({site.source.code(given)}) or {d}.get_rank() != 0"
-        if given is not None and script.values.get(given, NOTHING).spread is Spread.RANK:
-            continue
+        code = f"{d}.get_rank() != 0"
+        if given is not None:
+            already = script.values.get(given, NOTHING)
+            if already.spread is Spread.RANK or already.const is True:
+                continue
+            other = site.source.code(given)
+            loose = isinstance(given, (ast.IfExp, ast.Lambda, ast.NamedExpr))
+            code = f"({other}) or {code}" if loose else f"{other} or {code}"
         fix = Fix((*imports, *planned(site.source, SetArgument(site.node, "disable", code))))
         yield Finding(site.source, site.node, "every rank would draw this progress bar", fix)
     for site in script.writers:

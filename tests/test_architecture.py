@@ -21,7 +21,7 @@ LAYERS = """
     registry | suppress
     analyze
     footprint
-    shards | unshardable | unwraps | optimizers | meta
+    shards | turns | unshardable | unwraps | optimizers | meta
     weights | accumulation
     sharding
     wholes

@@ -1,0 +1,63 @@
+"""Data sets that read one sample after the other, whatever index they are asked for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autodist.rule import Severity
+from autodist.script import Concern, Loader
+from autodist.values import Class, Items, Object, Value
+
+READING = frozenset("readline readlines read next __next__ pop popleft get recv".split())
+"""What moves on by itself."""
+DEPTH = 4
+
+
+def concerns(loaders: list[Loader]) -> Iterator[Concern]:
+    """A sampler that shares out indices shares out nothing of such data: every rank would read the same samples."""
+    for loader in loaders:
+        given = loader.object.argument("dataset", 0)
+        if loader.sharded or loader.iterable or given is None:
+            continue
+        for dataset in _datasets(given):
+            reads = _reading_in_turn(dataset.cls) if dataset.cls is not None else None
+            if dataset.cls is None or reads is None:
+                continue
+            message = (
+                f"{dataset.cls.node.name} takes no notice of the index it is asked for, so that every rank would read "
+                "the same samples in turn: read the sample of that index, or make it an IterableDataset"
+            )
+            yield Concern("AD902", dataset.cls.source, reads, message, Severity.REFUSAL)
+            return
+
+
+def _datasets(value: Value, depth: int = DEPTH) -> Iterator[Object]:
+    """The data sets of the project in a value, also within `Subset` and the like."""
+    for thing in value.things if depth else ():
+        if isinstance(thing, Object) and thing.cls is not None:
+            yield thing
+        elif isinstance(thing, Object) and "dataset" in thing.roles:
+            for arg in thing.args[:1]:
+                yield from _datasets(arg, depth - 1)
+        elif isinstance(thing, Items):
+            for part in (*thing.parts, thing.element):
+                yield from _datasets(part, depth - 1)
+
+
+def _reading_in_turn(cls: Class) -> ast.FunctionDef | None:
+    """The `__getitem__` of a class that does not use its index but reads on from where it is."""
+    found = cls.find("__getitem__")
+    for thing in found[1].things if found is not None else ():
+        node = getattr(thing, "node", None)
+        if not isinstance(node, ast.FunctionDef) or len(node.args.args) != 2 or node.args.vararg is not None:
+            continue
+        inside = list(ast.walk(node))
+        if any(isinstance(each, ast.Name) and each.id == node.args.args[1].arg for each in inside):
+            continue
+        called = {each.func for each in inside if isinstance(each, ast.Call)}
+        names = {each.attr if isinstance(each, ast.Attribute) else getattr(each, "id", "") for each in called}
+        counts = any(isinstance(each, ast.AugAssign) and isinstance(each.target, ast.Attribute) for each in inside)
+        if names & READING or counts:
+            return node
+    return None
