@@ -1226,7 +1226,23 @@ class Interpreter:
                     found = found | Value(spread=WORLD)
             elif isinstance(thing, External) and thing.name.endswith(".__dict__"):
                 found = found | of(External(f"{thing.name.removesuffix('.__dict__')}.?"))
+        if key.const == "params" and not base.things:  # of a group of an optimizer
+            found = found | self._optimized()
         return found | self._indexed(node, base, key, scope)
+
+    def _optimized(self) -> Value:
+        """The parameters that the optimizers so far were given."""
+        pending = [v for e in self.events if e.kind == "optimizer" for t in e.value.things for v in _given(t)]
+        found: set[Thing] = set()
+        seen: set[int] = set()
+        while pending:
+            for thing in pending.pop().things:
+                if isinstance(thing, Parameters):
+                    found.add(Parameters(thing.module))
+                elif isinstance(thing, (Items, Table, Stream)) and id(thing) not in seen:
+                    seen.add(id(thing))
+                    pending += self._contents(of(thing))
+        return Value(frozenset(found))
 
     def _called_alike(self, table: Table) -> Value:
         """What an unknown key may give; of a module's names, what can be called."""
@@ -3078,6 +3094,10 @@ def _moving(home: ast.AST) -> set[str]:
                     if found & {ast.unparse(n) for n in ast.walk(value) if isinstance(n, (ast.Name, ast.Attribute))}:
                         found.add(ast.unparse(target))
     return found
+
+
+def _given(thing: Thing) -> list[Value]:
+    return [*thing.args, *thing.keywords.values()] if isinstance(thing, Object) else []
 
 
 def _hashable(value: Any) -> bool:

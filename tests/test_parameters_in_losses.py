@@ -59,6 +59,7 @@ GATHERED = {
     "loss = loss + model.size()": "return self.gain.abs().sum().full_tensor()",
     "w = model.stem.weight; loss = loss + (w @ w.t()).norm()": "(w.full_tensor() @ w.full_tensor().t()).norm()",
     "loss = loss + model.stem.weight.norm(dim=1).sum()": "model.stem.weight.norm(dim=1).sum().full_tensor()",
+    "print([p.grad.norm().item() for g in optimizer.param_groups for p in g['params']])": "p.grad.full_tensor().norm()",
     "print(sum(p.data.abs().max().item() for p in model.parameters()))": "p.data.full_tensor().abs().max().item()",
     "assert not torch.isnan(model.stem.weight.detach()).any()": "torch.isnan(model.stem.weight.full_tensor().detach())",
     'print(f"{model.stem.bias}")': '{model.stem.bias.full_tensor()}"',
