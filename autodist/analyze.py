@@ -443,6 +443,9 @@ def _refusals(
             )
             yield refuse("AD902", event.source, event.node, message)
             return
+        if (hidden := _hidden_loader(event, run)) is not None:
+            yield hidden
+            return
         yield refuse(
             "AD902",
             event.source,
@@ -452,6 +455,22 @@ def _refusals(
                 "there is no batch to share out"
             ),
         )
+
+
+def _hidden_loader(backward: Event, run: Interpreter) -> Concern | None:
+    """A loop over something that is made from a loader in a way that is not followed."""
+    loop = backward.loops[-1] if backward.loops else None
+    if loop is None or not isinstance(loop.node, (ast.For, ast.comprehension)):
+        return None
+    over = loop.node.iter
+    value = run.values.get(over, NOTHING)
+    inner = [node for node in ast.walk(over) if isinstance(node, ast.expr) and node is not over]
+    held = [node for node in inner if any(_over(run.values.get(node, NOTHING)))]
+    if any(_over(value)) or not held:
+        return None
+    name = loop.source.code(held[0])
+    message = f"cannot see how the batches of {name} come out of this: write the loop over {name} itself"
+    return Concern("AD902", loop.source, over, message, Severity.REFUSAL)
 
 
 def _undefined(backward: Event, run: Interpreter) -> ast.Name | None:
@@ -958,7 +977,7 @@ def _assemble(
     needed = {p.node: p.source for p in placed} | {s.node: s.source for s in (*sharded.saves, *sharded.reads)}
     guards, opens = regions.opened(guards, opens, needed)
     guards = [site for site in guards if not _only_saves(site, sharded)]
-    if run.plan.bare:
+    if not _is_distributed(run) or run.plan.bare:
         sharded = replace(sharded, hoists=(*held, *shards.hoists(run, models, sharded, guards)))
     guarded = {site.node for site in guards}
     reductions = [

@@ -263,24 +263,37 @@ def _names_parameters(node: ast.expr, outer: ast.AST | None) -> bool:
 
 
 def hoists(run: Interpreter, models: list[Model], found: Shards, guards: list[Site]) -> Iterator[tuple[Site, ast.stmt]]:
-    """Collectives inside statements that rank 0 runs alone: they are made before those."""
-    ours = frozenset(members(model for model in models if not model.wrapped))
+    """Collectives inside statements that rank 0 runs alone: they are made before those. A forward pass is one where
+    parameters are sharded, and where the wrapper or the layers of a model synchronise buffers or statistics."""
+    kinds = ("forward", *STATES) if run.plan.bare else ("forward",)
+    ours = frozenset(members(model for model in models if not (run.plan.bare and model.wrapped)))
     guarded = frozenset(site.node for site in guards)
     written = {site.node for site in found.saves}
     wanted = [(site, _guard(site, guarded)) for site in found.reads]
-    for event in (e for kind in ("forward", *STATES) for e in run.of(kind)):
+    for event in (e for kind in kinds for e in run.of(kind)):
         held = ours & keys(unwrapped(event.value))
         held |= ours & keys(module for t in event.value.objects("optimizer") for module in optimized_by(t))
         if held and not event.inside_forward:
-            site = Site(event.source, event.node)
             alone = rank_check(event, run) if event.on_one_rank and event.kind in STATES else None
-            wanted.append((site, alone or _guard(site, guarded)))
+            site, guard = _in_guard(event, guarded)
+            wanted.append((site, alone or guard))
     seen: set[ast.AST] = set()
     for site, guard in wanted:
         own = site.node in seen or any(ancestor in written for ancestor in site.source.ancestors(site.node))
         if guard is not None and not own and isinstance(site.node, ast.expr):
             seen.add(site.node)
             yield site, guard
+
+
+def _in_guard(event: Event, guarded: frozenset[ast.AST]) -> tuple[Site, ast.stmt | None]:
+    """The outermost call of a guarded statement that leads to an event, or the event itself."""
+    for call in event.calls:
+        if isinstance(call.node, ast.expr):
+            guard = _guard(Site(call.source, call.node), guarded)
+            if guard is not None and not (isinstance(guard, ast.Expr) and guard.value is call.node):
+                return Site(call.source, call.node), guard
+    site = Site(event.source, event.node)
+    return site, _guard(site, guarded)
 
 
 def _guard(site: Site, guarded: frozenset[ast.AST]) -> ast.stmt | None:

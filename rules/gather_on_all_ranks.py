@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Iterator
 
 from autodist.edits import InsertBefore, ReplaceExpr
-from autodist.rule import SHARDED, Context, Example, Finding, Fix, rule
+from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
+from autodist.source import Source
 
 from ._examples import PLAIN
 from ._preamble import Planned, planned
@@ -14,25 +16,34 @@ from ._shards import gathering
 
 NUMPY = "import numpy as np\n" + PLAIN
 SAVED = NUMPY + 'np.save("predictions.npy", model(torch.randn(5, 4)).detach().numpy())\n'
+TAKEN = NUMPY.replace("mse_loss(model(x), y)", "mse_loss(output := model(x), y)")
 
 EXAMPLES = [
     Example(
         before=SAVED,
         after=NUMPY + "output = model(torch.randn(5, 4))\n" + 'np.save("predictions.npy", output.detach().numpy())\n',
     ),
+    Example(
+        before=TAKEN + 'np.save("predictions.npy", model(torch.randn(5, 4)).detach().numpy())\n',
+        after=TAKEN
+        + "output_2 = model(torch.randn(5, 4))\n"
+        + 'np.save("predictions.npy", output_2.detach().numpy())\n',
+    ),
     Example(before=PLAIN, after=None),
 ]
 
 
-@rule("AD506", *SHARDED)
+@rule("AD506")
 def gather_on_all_ranks(script: TrainingScript, context: Context) -> Iterator[Finding]:
-    """Run a sharded model, or gather its parameters, on all ranks before rank 0 alone writes the result.
+    """Run a model, or gather its shards, on all ranks before rank 0 alone writes the result.
 
-    Both need every rank. Behind a rank check rank 0 would wait for the others for ever.
+    Both need every rank: parameters are gathered, buffers and the statistics of batch normalisation synchronised.
+    Behind a rank check rank 0 would wait for the others for ever.
     """
     if not script.trains:
         return
     wrappers = {site.node for site in script.shards.wrappers}
+    taken: set[tuple[Source, str]] = set()
     for site, guarded in script.shards.hoists:
         assert isinstance(site.node, ast.expr)
         code = site.source.code(site.node)
@@ -50,10 +61,19 @@ def gather_on_all_ranks(script: TrainingScript, context: Context) -> Iterator[Fi
             )
             edits = gathering(script, context, site.source)
         else:
-            name = "output"
+            name = _free("output", site.source, taken)
         before = InsertBefore(guarded, f"{name} = {code}\n")
         fix = Fix((*edits, *planned(site.source, before, ReplaceExpr(site.node, name))))
         yield Finding(site.source, site.node, "every rank must take part in this", fix)
+
+
+def _free(name: str, source: Source, taken: set[tuple[Source, str]]) -> str:
+    """A name that the file does not use."""
+    used = {node.id for node in ast.walk(source.tree) if isinstance(node, ast.Name)}
+    names = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
+    free = next(each for each in names if each not in used and (source, each) not in taken)
+    taken.add((source, free))
+    return free
 
 
 def _name(code: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from textwrap import indent
 from typing import TypeVar
 
-from benchmarks.combinations import pieces
+from benchmarks.combinations import pieces, recipes
 
 T = TypeVar("T")
 
@@ -109,9 +109,12 @@ def chosen(seed: int) -> tuple[Callable[[Parts], str], Parts]:
     return layout, parts
 
 
-def script(seed: int) -> str:
-    """The source of the script with this number."""
-    layout, parts = chosen(seed)
+def script(number: int) -> str:
+    """The source of the script with this number: every third is of another shape than loops over epochs and batches."""
+    if number % 3 == 2:
+        recipe = recipes.RECIPES[number // 3 % len(recipes.RECIPES)]
+        return recipe.script(random.Random(number))
+    layout, parts = chosen(number)
     return layout(parts)
 
 
