@@ -1098,6 +1098,11 @@ def _import_time_concerns(
             message = "runs while this module is imported, before the process group exists: move it into a function"
             yield Concern("AD905", event.source, event.node, message, Severity.REFUSAL)
             return
+    for event in run.of("print"):
+        if not event.calls and event.source is not run.project.entry and not _is_distributed(run) and models:
+            message = "prints while this module is imported, on every rank: move it into a function, or leave it out"
+            yield Concern("AD905", event.source, event.node, message, Severity.WARNING)
+            return
 
 
 def _leftover_concerns(leftover: list[escapes.Placed], run: Interpreter) -> Iterator[Concern]:

@@ -222,7 +222,9 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
         call, source = loader.node, loader.source
         if loader.sharded or loader.iterable or argument(call, "batch_sampler") or given_sampler(script, call):
             continue
-        unsized = argument(call, "batch_size", 1) is None and not any(keyword.arg is None for keyword in call.keywords)
+        size = argument(call, "batch_size", 1)
+        unsized = size is None and not any(keyword.arg is None for keyword in call.keywords)
+        unsized = unsized or size is not None and script.values.get(size, NOTHING).const == 1
         if unsized and context.config.batch_size is BatchSize.GLOBAL:
             message = "batches of one sample cannot be shared out: give a batch size, or use --batch-size per-rank"
             yield Finding(source, call, message, severity=Severity.REFUSAL)
