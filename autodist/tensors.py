@@ -155,6 +155,8 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
     first = spreads[0] if spreads else SAME
     position = 1 if base is None else 0
     others = [each for each in spreads[1:] if each.is_local]
+    if name == "new_tensor" and base is not None:  # of another's type and device, not of its samples
+        return arguments[0] if arguments else SAME
     if name in ARITHMETIC and len(spreads) == 2:
         return ARITHMETIC[name](first, spreads[1])
     if name in ("reshape", "view", "flatten", "ravel") and first is COLUMNS and axis(call, position) in (None, -1):
