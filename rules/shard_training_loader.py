@@ -224,7 +224,7 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
             continue
         size = argument(call, "batch_size", 1)
         unsized = size is None and not any(keyword.arg is None for keyword in call.keywords)
-        unsized = unsized or size is not None and script.values.get(size, NOTHING).const == 1
+        unsized = unsized or isinstance(size, ast.Name) and _is_one(size, source, script)
         if unsized and context.config.batch_size is BatchSize.GLOBAL:
             message = "batches of one sample cannot be shared out: give a batch size, or use --batch-size per-rank"
             yield Finding(source, call, message, severity=Severity.REFUSAL)
@@ -363,3 +363,13 @@ def _varies(source: Source, call: ast.Call, size: ast.expr, loader: Loader) -> b
         return False
     bound = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     return size.id in bound | {argument.arg for argument in ast.walk(function) if isinstance(argument, ast.arg)}
+
+
+def _is_one(name: ast.Name, source: Source, script: TrainingScript) -> bool:
+    """Whether a variable that only literals are bound to is 1 here."""
+    if any(isinstance(node, ast.arg) and node.arg == name.id for node in ast.walk(source.tree)):
+        return False
+    bound = [node for node in ast.walk(source.tree) if isinstance(node, ast.Name) and node.id == name.id]
+    stores = [source.parents[node] for node in bound if isinstance(node.ctx, ast.Store)]
+    literal = all(isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) for node in stores)
+    return bool(stores) and literal and script.values.get(name, NOTHING).const == 1
