@@ -3,7 +3,7 @@
 # make rule CODE=AD3xx NAME=what_it_does   a new rule to fill in
 # make fixtures  run every fixture at all its world sizes
 # make faults  does verify find wrong conversions?   make alarms   does it accept right ones? (hours, resumable)
-# make overhead  what its probes cost
+# make overhead  what its probes cost              make combinations  convert and verify scripts put together at random
 # make bench  speed against other tools             make robustness   convert every Python file there is
 
 PYTHON ?= python3
@@ -12,7 +12,7 @@ TORCH ?= torch==2.13.0
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/installed
 
-.PHONY: test demo docs goldens fixtures rule bench faults alarms overhead robustness clean
+.PHONY: test demo docs goldens fixtures rule bench faults alarms overhead combinations robustness clean
 .DEFAULT_GOAL := test
 
 test: $(INSTALLED)
@@ -67,6 +67,9 @@ alarms: $(INSTALLED)
 
 overhead: $(INSTALLED)
 	@$(BIN)/python -m benchmarks.verify_overhead
+
+combinations: $(INSTALLED)
+	@$(BIN)/python -m benchmarks.combinations
 
 robustness: $(INSTALLED)
 	@$(BIN)/python -m pytest tests/test_robustness.py -m slow

@@ -39,6 +39,7 @@ class Digester:
         found = self._factors.get(key)
         if found is None or found[1].shape[1] < lines:
             length = LINE + max(lines, 64 if found is None else 2 * found[1].shape[1])
+            length += -length % 16  # torch draws sixteen at a time, and the last sixteen anew where they do not divide
             generator = torch.Generator().manual_seed(987654321)
             # drawn column by column, so that a longer set begins with the shorter one
             drawn = _fill_normal(torch.empty(length, PROJECTIONS, dtype=torch.float64), generator=generator)
