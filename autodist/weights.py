@@ -197,6 +197,47 @@ def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
             yield Concern(RULE, event.source, event.node, message, Severity.REFUSAL)
             return
     yield from _in_methods(run, models, found)
+    yield from _in_states(run, ours)
+
+
+def _in_states(run: Interpreter, ours: Keys) -> Iterator[Concern]:
+    """Numbers that are read from a state dict, whose tensors are shards as well."""
+    made = {event.node for event in run.of("model_state_dict") if keys(unwrapped(event.value)) & ours}
+    states = [
+        node
+        for node, value in run.values.items()
+        if any(isinstance(t, Object) and "state" in t.roles and t.node in made for t in value.things)
+    ]
+    for state in states:
+        source = run.sources[state]
+        for tensor in _tensors_of(state, source):
+            if _use(tensor, source, run, frozenset()) is not None:
+                message = (
+                    "reads a tensor of a state dict, of which each rank has a share: read the parameter from the model "
+                    "itself, which is gathered"
+                )
+                yield Concern(RULE, source, tensor, message, Severity.REFUSAL)
+                return
+
+
+def _tensors_of(state: ast.expr, source: Source) -> Iterator[ast.expr]:
+    """`state["weight"]`, and `v` where a loop takes it from `state.items()` or `state.values()`."""
+    above = source.parents.get(state)
+    if isinstance(above, ast.Subscript) and above.value is state and isinstance(above.ctx, ast.Load):
+        yield above
+    call = source.parents.get(above) if isinstance(above, ast.Attribute) else None
+    loop = source.parents.get(call) if isinstance(call, ast.Call) else None
+    if not isinstance(above, ast.Attribute) or not isinstance(loop, (ast.For, ast.comprehension)):
+        return
+    if loop.iter is not call or above.attr not in ("items", "values"):
+        return
+    pair = above.attr == "items" and isinstance(loop.target, ast.Tuple) and len(loop.target.elts) == 2
+    target = loop.target.elts[1] if pair and isinstance(loop.target, ast.Tuple) else loop.target
+    body = loop if isinstance(loop, ast.For) else source.parents[loop]
+    if isinstance(target, ast.Name):
+        for node in ast.walk(body):
+            if isinstance(node, ast.Name) and node.id == target.id and isinstance(node.ctx, ast.Load):
+                yield node
 
 
 def left_whole(run: Interpreter, models: list[Model]) -> Iterator[Concern]:

@@ -72,12 +72,16 @@ REFUSED = {
     "loss = loss + F.linear(x, model.stem.weight).mean()": "scales a term",
     "loss = loss + nn.utils.parameters_to_vector(model.parameters()).norm()": "read outside the model",
     "loss = loss + model.energy(x)": "in a method that also runs layers",
+    "print(model.state_dict()['stem.weight'].sum().item())": "a tensor of a state dict",
+    "state = model.state_dict(); print({k: v.mean().item() for k, v in state.items()})": "a tensor of a state dict",
+    "for v in model.state_dict().values(): print(v)": "a tensor of a state dict",
 }
 
 WHOLE_ANYWAY = [
     "count = sum(p.numel() for p in model.parameters()); loss = loss / count",
     "with torch.no_grad(): model.stem.weight.div_(model.stem.weight.norm(dim=1, keepdim=True))",
     "frozen = [p for p in model.parameters() if p.requires_grad]",
+    "shapes = {k: tuple(v.shape) for k, v in model.state_dict().items()}",
 ]
 
 
