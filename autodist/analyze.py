@@ -6,6 +6,7 @@ import ast
 import builtins
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from autodist import (
@@ -29,12 +30,14 @@ from autodist.frameworks import owned
 from autodist.interpreter import Event, Interpreter, Loop, Plan
 from autodist.launchers import launcher, without
 from autodist.models import (
+    UNSEEN,
     is_main_guard,
     loose_parameters,
     optimized_by,
     owned_values,
     parts,
     trained_models,
+    unseen_model,
     wrap_plan,
 )
 from autodist.project import Project
@@ -63,7 +66,8 @@ SEQUENCES_FIRST = ("LSTM", "GRU", "RNN", "Transformer", "MultiheadAttention")
 KEYS = frozenset(["init_hidden", "initHidden", "init_state", "size", "Size"])
 SHAPES = frozenset(
     "view reshape randn zeros ones rand full empty expand repeat randint normal init_hidden new_zeros new_ones "
-    "new_full Tensor FloatTensor LongTensor fill_ eye resize_ uniform split chunk new_empty".split()
+    "new_full Tensor FloatTensor LongTensor fill_ eye resize_ uniform split chunk new_empty randperm "
+    "permutation".split()
 )
 
 
@@ -79,7 +83,8 @@ def analyze(project: Project, config: Config) -> TrainingScript:
         first, lambda plan: Interpreter(project, facts, plan).run(), modules
     )
     if moving is not None or _has_no_batches(first):
-        whole = wholes.find(lambda plan: Interpreter(project, facts, plan).run(), Plan(modules=modules))
+        again = partial(Interpreter, project, facts)
+        whole = wholes.find(lambda plan: again(plan).run(), Plan(modules=modules), moving is not None)
     refused = list(_refusals(first, config.strategy, whole, moving))
     if refused:
         return TrainingScript(project, first.values, concerns=tuple(refused), distributed=_is_distributed(first))
@@ -211,7 +216,11 @@ def _uncovered(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
                 "trains a model whose forward pass cannot be followed, so that its gradients could "
                 "not be averaged; convert this part by hand"
             )
-            yield Concern("AD904", optimizer.source, optimizer.node, message, Severity.REFUSAL)
+            site: Site = Site(optimizer.source, optimizer.node)
+            if not missing and (unseen := unseen_model(optimizer, run)) is not None:
+                site, reason = unseen
+                message = f"trains a model that cannot be followed: {reason}"
+            yield Concern("AD904", site.source, site.node, message, Severity.REFUSAL)
             return
 
 
@@ -407,19 +416,23 @@ def _refusals(
                 ),
             )
             return
+    if (apart := _beside_loaders(run)) is not None:
+        draw, step = apart
+        message = (
+            f"trains on batches that {_short(draw.source.code(draw.node))} picks, beside those of a loader, which are "
+            "shared out: read both with loaders, or move this part to a script of its own"
+        )
+        yield refuse("AD902", step.source, step.node, message)
+        return
     draws = [] if any(isinstance(origin, Object) for origin in _origins(run)) else _batch_draws(run)
     if whole is not None and whole.site is None:
         return
     if moving is not None and not _is_distributed(run):
-        yield refuse(
-            "AD902",
-            moving.source,
-            moving.node,
-            (
-                "cuts a sequence into pieces that follow each other: the batch axis is another one, "
-                "and cannot be shared out here"
-            ),
-        )
+        message = "reads on in a sequence, piece by piece: the samples of a batch lie along another axis"
+        site = Site(moving.source, moving.node)
+        if whole is not None and whole.site is not None:
+            site, message = whole.site, f"{message}, and cannot be shared out: {whole.reason}"
+        yield refuse("AD902", site.source, site.node, message)
         return
     if not any(isinstance(origin, Object) for origin in _origins(run)) and not draws:
         event = backwards[0]
@@ -430,6 +443,8 @@ def _refusals(
             message = (
                 f"a step trains on one batch of all the data it has, whose rows cannot be shared out: {whole.reason}"
             )
+            if whole.reason.startswith(UNSEEN):
+                message = f"trains a model that cannot be followed: {whole.reason}"
             if whole.reason.endswith(ONE):
                 message = f"each step trains on one sample, which cannot be shared out: {whole.reason}"
             yield refuse("AD902", whole.site.source, whole.site.node, message)
@@ -518,6 +533,22 @@ def _drawn(run: Interpreter) -> list[Draw]:
     if any(event.value.spread is not SAME for event in run.of("backward")):
         return []
     return [] if any(isinstance(origin, Object) for origin in _origins(run)) else _batch_draws(run)
+
+
+def _beside_loaders(run: Interpreter) -> tuple[Draw, Event] | None:
+    """A step that trains on samples picked by hand alone, where others train on those of a loader."""
+    if _is_distributed(run) or not any(isinstance(origin, Object) for origin in _origins(run)):
+        return None
+    picking = {thing for event in run.of("picks") if event.loops for thing in event.value.things}
+    for event in run.of("backward"):
+        if not any(isinstance(origin, Object) for origin in event.value.origins):
+            drawn = sorted(
+                (o for o in event.value.origins if isinstance(o, Draw) and o in picking),
+                key=lambda o: (o.node.lineno, o.node.col_offset),
+            )
+            if drawn:
+                return drawn[0], event
+    return None
 
 
 def _takes_closure(event: Event) -> bool:
@@ -1187,6 +1218,15 @@ def _loss_concerns(run: Interpreter) -> Iterator[Concern]:
 
 def _sampler_concerns(run: Interpreter) -> Iterator[Concern]:
     """Samplers of the script's own that draw from a new seed, so that ranks would not agree on the samples."""
+    for event in run.of("beyond"):
+        code = _short(event.source.code(event.node)) if isinstance(event.node, ast.expr) else ""
+        draw = next(thing for thing in event.value.things if isinstance(thing, Draw))
+        message = (
+            f"{code} mixes the samples of a batch by {_short(draw.source.code(draw.node))}, which counts those of all "
+            "ranks: a rank has its share only; draw as many numbers as the tensor has rows"
+        )
+        yield Concern("AD902", event.source, event.node, message, Severity.REFUSAL)
+        return
     taken = run.plan.draws or frozenset()
     for event in run.of("local_draw"):
         if event.detail.const not in taken or not isinstance(event.node, ast.expr):

@@ -47,6 +47,7 @@ def escapes(run: Interpreter, guards: list[Site]) -> list[Escape]:
             inside[node] = stands_in(source, node, guarded)
         return inside[node]
 
+    stored = {node: event for event in run.of("set_item") for node in _stored_by_sample(event, run)}
     for event in run.events:
         if event.kind not in SINKS and event.kind != "discarded" or event.inside_forward:
             continue
@@ -59,7 +60,8 @@ def escapes(run: Interpreter, guards: list[Site]) -> list[Escape]:
         for node in _exposed(event, run):
             for escape in _resolve(node, event.source, event, run, set()):
                 found.setdefault(escape.node, escape)
-    return list(found.values())
+    kept = {n: e for n, e in found.items() if stored.keys().isdisjoint((n, *e.source.ancestors(n)))}
+    return [*kept.values(), *(Escape(event.source, node, ROWS, event) for node, event in stored.items())]
 
 
 def _exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
@@ -85,6 +87,24 @@ def _exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
             return
         yield from node.args
         yield from (keyword.value for keyword in node.keywords)
+
+
+def _stored_by_sample(event: Event, run: Interpreter) -> list[ast.expr]:
+    """The numbers of the samples and their values in `bank[index] = features.detach()`: all ranks keep those of all."""
+    statement = event.source.statement(event.node)
+    if event.kind != "set_item" or not isinstance(event.node, ast.Subscript) or not isinstance(statement, ast.Assign):
+        return []
+    parts = [event.node.slice, statement.value]
+    values = [run.values.get(part, NOTHING) for part in parts]
+    if statement.targets != [event.node] or not isinstance(event.node.slice, (ast.Name, ast.Attribute, ast.Call)):
+        return []
+    if event.detail.spread.is_local and event.detail.spread is not LOCAL or event.detail.things:
+        return []  # part of a rank's own samples
+    given = run.plan.reduced
+    rows = all(
+        v.spread is ROWS and not v.models and not v.things or p in given for p, v in zip(parts, values, strict=True)
+    )
+    return [part for part in parts if part not in given] if rows else []
 
 
 def _is_only_averaged(call: ast.Call, event: Event, run: Interpreter) -> bool:

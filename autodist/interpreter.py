@@ -81,6 +81,7 @@ PICTURES = (
     "torchvision.transforms.ToPILImage",
     "torchvision.transforms.functional.to_pil",
 )
+SPLITTING = frozenset("split chunk array_split tensor_split".split())
 REST = "**"
 KEPT = "[]"
 """What an object of a library holds, beside its attributes."""
@@ -550,8 +551,23 @@ class Interpreter:
         if isinstance(over, ast.Call) and called == {"builtins.enumerate"} and over.args:
             pairs = [t.parts for t in element.things if isinstance(t, Items) and len(t.parts) == 2]
             over, batch = over.args[0], union(pair[1] for pair in pairs)
+        if self._gives_indices(over):
+            batch = Value(origins=frozenset([Draw(over, scope.source, self._path)]), array=True)
         if called != {"builtins.range"}:
             self.event("may_be_batches", over, scope, batch)
+
+    def _gives_indices(self, over: ast.expr) -> bool:
+        """`order.split(size)`, `np.array_split(order, n)`, a batch sampler: the numbers of samples, batch by batch."""
+        if any("batch_sampler" in thing.roles for thing in self._lately(over).things if isinstance(thing, Object)):
+            return True
+        if (
+            not isinstance(over, ast.Call)
+            or not isinstance(over.func, ast.Attribute)
+            or over.func.attr not in SPLITTING
+        ):
+            return False
+        parts = [self._lately(over.func.value), *(self._lately(arg) for arg in over.args[:1])]
+        return any(part.axes == 1 and part.array for part in parts)
 
     def do_While(self, node: ast.While, scope: Scope) -> bool:
         test = self.eval(node.test, scope)
@@ -696,13 +712,34 @@ class Interpreter:
                     thing.stores.append((scope.source, made))
         if value.spread.is_local:
             self._keep_inside(target.value, value, scope)
+        if self.plan.wholes is not None:
+            self._written_into(target, value, scope)
         if value.spread.is_local and isinstance(target.value, ast.Name):
             holder = scope.find(target.value.id)
             if holder is not None:
                 old = holder.names[target.value.id]
                 if not old.things and old.spread is SAME:
                     spread = value.spread if value.spread.is_reducible else LOCAL
-                    holder.names[target.value.id] = old.but(spread=spread, made=value.made, origins=value.origins)
+                    origins = old.origins | value.origins
+                    holder.names[target.value.id] = old.but(spread=spread, made=value.made, origins=origins)
+
+    def _written_into(self, target: ast.Subscript, value: Value, scope: Scope) -> None:
+        """What becomes of rows where some of them, or their fields, are written: `h[:, t] = step(h[:, t - 1])`."""
+        base = self._lately(target.value)
+        if (
+            not rowwise.is_whole(base)
+            and not rowwise.is_whole(value)
+            or not isinstance(target.value, (ast.Name, ast.Attribute))
+        ):
+            return
+        first = target.slice.elts[0] if isinstance(target.slice, ast.Tuple) and target.slice.elts else target.slice
+        all_rows = isinstance(first, ast.Slice) and first.lower is first.upper is first.step is None
+        origins = base.origins | value.origins
+        if not (all_rows and base.spread is ROWS and (value.spread is ROWS or not value.array)):
+            reason = "writes some of the rows, which may be those of other samples"
+            origins |= {Mixing(target, scope.source, reason)}
+        if not base.things:
+            self.assign(target.value, base.but(origins=origins), scope, None)
 
     def _keep_inside(self, target: ast.expr, value: Value, scope: Scope) -> None:
         """`table.total[key] += loss.item()`: what a library's table may give back from here on."""
@@ -959,7 +996,7 @@ class Interpreter:
                 pending += [part for items in tuples for part in items.parts]
             else:
                 leaves.append(each)
-        cut = [any(isinstance(o, Draw) and isinstance(o.node, ast.Subscript) for o in leaf.origins) for leaf in leaves]
+        cut = [any(isinstance(o, Draw) and _cuts(o.node) for o in leaf.origins) for leaf in leaves]
         plain = all(not leaf.things and not leaf.models and leaf.spread is SAME for leaf in leaves)
         if not any(cut) or not plain:
             return False
@@ -1258,6 +1295,14 @@ class Interpreter:
             self.event("share", node, scope, base)
         axes = [self._lately(axis) for axis in node.slice.elts] if isinstance(node.slice, ast.Tuple) else []
         origins |= frozenset().union(*(axis.origins for axis in axes))
+        for drawn in union([key, *axes]).origins:
+            if not isinstance(drawn, Draw) or drawn.noise:
+                continue
+            if not base.spread.is_local:
+                self.event("picks", node, scope, of(drawn))
+            elif base.spread is ROWS and not base.things and not key.spread.is_local and _is_permuting(drawn.node):
+                if drawn.size is not None and self.values.get(drawn.size, NOTHING).spread is not COUNT:
+                    self.event("beyond", node, scope, of(drawn))
         shared = [at for at, axis in enumerate(axes) if axis.spread is ROWS]
         if shared and not base.spread.is_local:  # `data[:, own_rows]`, `pairs[indices, 0]`
             return Value(spread=Spread.COLUMNS if shared[0] else ROWS, origins=origins, models=models)
@@ -2272,8 +2317,9 @@ class Interpreter:
     ) -> Value:
         if self._no_grad == 0:
             self.event("loss_function", node, scope)
+        compared = 3 if name.endswith(("triplet_margin_loss", "distance_loss", "ranking_loss", "embedding_loss")) else 2
         return self._loss(
-            keywords, node, [*args[:2], *(keywords[k] for k in ("input", "target") if k in keywords)], keywords
+            keywords, node, [*args[:compared], *(keywords[k] for k in ("input", "target") if k in keywords)], keywords
         )
 
     def call_index_draw(
@@ -2443,6 +2489,8 @@ class Interpreter:
                 self.event("format", node.args[0], scope, first)
             return self._text(args)
         if short in ("float", "int", "abs", "bool", "complex"):
+            if short != "abs":
+                first = first.but(models=frozenset())  # a number, through which no gradient flows
             return (
                 first.but(things=frozenset(), const=UNKNOWN, firm=False)
                 if short != "int"
@@ -3098,6 +3146,15 @@ def _moving(home: ast.AST) -> set[str]:
 
 def _given(thing: Thing) -> list[Value]:
     return [*thing.args, *thing.keywords.values()] if isinstance(thing, Object) else []
+
+
+def _cuts(node: ast.expr) -> bool:
+    """Whether a draw is a part of the data, or of its order."""
+    return isinstance(node, ast.Subscript) or isinstance(node, ast.Call) and _last(node) in (*SPLITTING, "BatchSampler")
+
+
+def _is_permuting(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and _last(node) in ("randperm", "permutation")
 
 
 def _hashable(value: Any) -> bool:

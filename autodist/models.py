@@ -201,6 +201,49 @@ def trained_models(run: Interpreter) -> list[Model]:
     return _merged([_model(module, run, history, passed_by.get(module)) for module in roots])
 
 
+UNSEEN = "cannot see"
+
+
+def unseen_model(optimizer: Object, run: Interpreter) -> tuple[Site, str] | None:
+    """Where a model is made of which an optimizer is given the parameters, if nothing is known of it."""
+    homes = [optimizer.source, *run.project.sources]
+    for source in dict.fromkeys(homes):
+        for node in ast.walk(source.tree) if source is optimizer.source or source is run.project.entry else ():
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            if node.func.attr not in ("parameters", "named_parameters") or node not in run.values:
+                continue
+            model = node.func.value
+            if run.values.get(model, NOTHING).things or not isinstance(model, (ast.Name, ast.Attribute)):
+                continue
+            places = dict.fromkeys([source, *run.project.sources])
+            found = ((each, _made_of(model, each)) for each in places)
+            source, made = next(((each, made) for each, made in found if made is not None), (source, None))
+            said = source.code(made.value) if made is not None else ast.unparse(model)
+            line = " ".join(said.split())
+            short = line if len(line) <= 60 else line[:57] + "..."
+            reason = f"{UNSEEN} which class {ast.unparse(model)} is of, made by {short}: import the class and name it"
+            return Site(source, made or node), reason
+    return None
+
+
+def _made_of(model: ast.Name | ast.Attribute, source: Source) -> ast.Assign | None:
+    """The statement that first binds a name."""
+    bound = ast.unparse(model)
+    again = (ast.Name, ast.Attribute)
+    return next(
+        (
+            each
+            for each in ast.walk(source.tree)
+            if isinstance(each, ast.Assign)
+            and any(ast.unparse(target) == bound for target in each.targets)
+            and isinstance(each.value, ast.Call)
+            and not any(isinstance(n, again) and ast.unparse(n) == bound for n in ast.walk(each.value))
+        ),
+        None,
+    )
+
+
 def _calls_itself(event: Event, module: Object) -> bool:
     """`self(x)` in a method such as `model.log_probs(x)`: the module itself, whatever is wrapped around it."""
     return bool(event.calls) and event.calls[-1].function.owner is module

@@ -38,7 +38,7 @@ ELEMENTWISE = frozenset(
     "bfloat16 long int bool byte type type_as to cuda cpu detach detach_ clone data contiguous requires_grad_ numpy "
     "zeros_like ones_like rand_like randn_like Variable tensor as_tensor from_numpy asarray array astype FloatTensor "
     "DoubleTensor LongTensor Tensor view_as expand_as reshape_as square_ item isnan isinf logical_not logical_and "
-    "logical_or float32 float64 int64 FloatTensor copy retain_grad nan_to_num".split()
+    "logical_or float32 float64 int64 FloatTensor zero_ copy retain_grad nan_to_num".split()
 )
 """Each number of the result comes from one number of each operand."""
 
@@ -87,7 +87,7 @@ PICKING = frozenset("max min topk sort median".split())
 PRODUCTS = frozenset("matmul mm mv spmm smm".split())
 QUESTIONS = frozenset("size dim numel nelement ndimension is_floating_point element_size get_device".split())
 PLAIN_BUILTINS = frozenset("len float int print str repr isinstance type hasattr format bool id abs round".split())
-FACTORIES = frozenset("zeros ones full empty rand randn new_zeros new_ones".split())
+FACTORIES = frozenset("zeros ones full empty rand randn new_zeros new_ones new".split())
 CONVERTING = frozenset(
     "tensor as_tensor Tensor FloatTensor DoubleTensor LongTensor IntTensor array asarray from_numpy".split()
 )
@@ -561,7 +561,10 @@ def _made(shape: Sequence[ast.expr], latest: Latest) -> Spread | str:
     """A tensor whose shape holds the number of a rank's rows."""
     if len(shape) == 1 and isinstance(shape[0], (ast.Tuple, ast.List)):
         shape = shape[0].elts
-    at = [index for index, each in enumerate(shape) if latest(each).spread is COUNT]
+    sizes = [latest(each) for each in shape]
+    if len(sizes) == 1:  # `torch.ones(logits.shape)`
+        sizes = next((list(t.parts) for t in sizes[0].things if isinstance(t, Items)), sizes)
+    at = [index for index, each in enumerate(sizes) if each.spread is COUNT]
     return {0: ROWS, 1: COLUMNS}.get(at[0], LOCAL) if len(at) == 1 else "has the number of rows in its shape"
 
 
@@ -597,6 +600,12 @@ def _of_method(
             return ROWS
         if short == "squeeze" and rest and _number(rest[0]) == 0:
             return ROWS  # of the state of one layer
+        if (
+            short in ("expand", "repeat")
+            and len(rest) > 1
+            and _number(rest[1]) in ((1, -1) if short == "expand" else (1,))
+        ):
+            return COLUMNS
         if short in ("softmax", "log_softmax", "mean", "sum", "max", "argmax") and _axis(node, rest) in (2, -1):
             return (
                 COLUMNS if _axis(node, rest) == 2 or (base.axes or 0) > 2 else f"works along an unknown axis ({short})"

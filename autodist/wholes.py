@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from autodist.interpreter import Event, Interpreter, Plan
-from autodist.models import optimized_by
+from autodist.models import optimized_by, unseen_model
 from autodist.rowwise import STATE, mixings
 from autodist.script import RowMean, Site
 from autodist.source import Source
@@ -34,17 +34,20 @@ class Wholes:
     reason: str = ""
 
 
-def find(run: Callable[[Plan], Interpreter], plan: Plan) -> Wholes | None:
-    """What the training steps read in full; None where nothing is known to be a tensor of data."""
+def find(run: Callable[[Plan], Interpreter], plan: Plan, through_time: bool = False) -> Wholes | None:
+    """What the training steps read in full; None where nothing is known to be a tensor of data.
+
+    Where steps read on ``through_time``, the samples can lie along the second axis only.
+    """
     first = run(_with(plan, Wholes()))
     candidates = _candidates(first)
     homes = {(e.source, _around(e.source, e.node)) for e in first.of("backward")}
     near = frozenset(node for node, source in candidates.items() if (source, _around(source, node)) in homes)
     refused: Wholes | None = None
     counts = _counts(first, homes)
-    dealt = _batches(run, plan, first)
-    tried = [Wholes(near), Wholes(frozenset(candidates)), Wholes(columns=_outer(first, homes))]
-    for trial in [Wholes(batches=dealt), *tried]:
+    columns = Wholes(columns=_outer(first, homes))
+    tried = [Wholes(near), Wholes(frozenset(candidates)), columns]
+    for trial in [columns] if through_time else [Wholes(batches=_batches(run, plan, first)), *tried]:
         found = _try(run, plan, trial)
         if found is not None and found.reason.endswith(STATE):
             several = (_try(run, plan, replace(found, counts=each, site=None, reason="")) for each in counts)
@@ -169,17 +172,22 @@ def _reaching(run: Interpreter) -> frozenset[ast.expr]:
 
 def _objections(run: Interpreter) -> Iterator[tuple[Site, str]]:
     """Why the rows of the whole data cannot be dealt out."""
+    # what is drawn before all loops is data like any other
+    drawn = [thing for event in run.of("draw") if event.loops for thing in event.value.things]
+    fresh = {thing.node for thing in drawn if isinstance(thing, Draw)}
     for event in run.of("step"):
         for optimizer in event.value.objects("optimizer"):
             if not optimized_by(optimizer):
-                yield Site(
-                    event.source, event.node
-                ), "the optimizer changes a tensor, not a model that learns from data"
+                unseen = unseen_model(optimizer, run)
+                yield unseen or (
+                    Site(event.source, event.node),
+                    "the optimizer changes a tensor, not a model that learns from data",
+                )
     for event in run.of("backward"):
         for mixing in mixings(event.value):
             yield Site(mixing.source, mixing.node), f"{_short(mixing.source, mixing.node)} {mixing.reason}"
         for origin in event.value.origins:
-            if isinstance(origin, Draw) and not origin.whole:
+            if isinstance(origin, Draw) and not origin.whole and origin.node in fresh:
                 yield Site(origin.source, origin.node), (
                     "a part of the data is cut out beside it in each step"
                     if isinstance(origin.node, ast.Subscript)

@@ -177,7 +177,63 @@ def test_a_draw_by_what_a_rank_has_changed_is_refused(tmp_path: Path) -> None:
         "weights, net = torch.rand(96), nn.Linear(6, 2)\noptimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
         "for step in range(20):\n    idx = torch.multinomial(weights, 16)\n"
         "    each = F.cross_entropy(net(x[idx]), y[idx], reduction='none')\n"
-        "    weights[idx] = each.detach()\n    loss = each.mean()"
+        "    weights[idx] += each.detach()\n    loss = each.mean()"
     )
     text, said = converted(tmp_path, lines)
     assert "draws by weights" in said and "get_rank()" not in text
+
+
+STORED = """
+net, bank = nn.Linear(6, 2), torch.zeros(96, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(20):
+    idx = torch.randint(0, 96, (16,))
+    out = net(x[idx])
+    loss = F.cross_entropy(out, y[idx]) + ((out - bank[idx]) ** 2).mean()
+    STORE
+"""
+
+
+def test_what_is_kept_by_sample_is_kept_of_all(tmp_path: Path) -> None:
+    """A bank of features, read by whichever rank draws the sample next."""
+    text, said = converted(tmp_path, STORED.replace("STORE", "bank[idx] = out.detach()"))
+    assert "bank[gather_rows(idx)] = gather_rows(out.detach())" in text and "AD90" not in said
+
+
+def test_a_setting_by_the_loss_is_one_for_all(tmp_path: Path) -> None:
+    store = "optimizer.param_groups[0]['lr'] = 0.1 * float(loss)"
+    text, _ = converted(tmp_path, STORED.replace("STORE", store))
+    assert "= reduce_mean(0.1 * float(loss))" in text
+
+
+def test_an_order_of_the_whole_batch_is_refused(tmp_path: Path) -> None:
+    lines = "batch = x[idx]; loss = F.cross_entropy(net(batch + batch[torch.randperm(32)]), y[idx])"
+    _, said = converted(tmp_path, NET + "    " + lines)
+    assert "counts those of all ranks" in said
+
+
+@pytest.mark.parametrize("over", ["torch.randperm(96).split(16)", "np.array_split(np.random.permutation(96), 6)"])
+def test_an_order_that_is_split(over: str, tmp_path: Path) -> None:
+    start = "net = nn.Linear(6, 2)\noptimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+    text, _ = converted(tmp_path, start + f"for rows in {over}:\n    loss = F.cross_entropy(net(x[rows]), y[rows])")
+    assert f"for rows in map(local_rows, {over}):" in text
+
+
+def test_a_model_that_cannot_be_seen_is_named(tmp_path: Path) -> None:
+    start = "net = eval('nn.Linear')(6, 2)\noptimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+    lines = "for i in range(0, 96, 16):\n    loss = F.cross_entropy(net(x[i : i + 16]), y[i : i + 16])"
+    _, said = converted(tmp_path, start + lines)
+    assert "cannot see which class net is of, made by eval('nn.Linear')(6, 2)" in said
+
+
+def test_batches_by_hand_beside_a_loader_are_refused(tmp_path: Path) -> None:
+    lines = (
+        "from torch.utils.data import DataLoader, TensorDataset\n"
+        "net = nn.Linear(6, 2)\noptimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "for a, b in DataLoader(TensorDataset(x, y), batch_size=8):\n"
+        "    optimizer.zero_grad()\n    F.cross_entropy(net(a), b).backward()\n    optimizer.step()\n"
+        "for step in range(20):\n    idx = torch.randint(0, 96, (16,))\n"
+        "    loss = F.cross_entropy(net(x[idx]), y[idx])"
+    )
+    text, said = converted(tmp_path, lines)
+    assert "beside those of a loader" in said and "get_rank()" not in text

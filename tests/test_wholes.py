@@ -74,6 +74,7 @@ SHARED = [
     "out, target = net(x).squeeze(1), y.squeeze(1); loss = criterion(out, target)",
     "loss = criterion(net(x[None]), y[None])",
     "loss = criterion(net(x[:, [0, 1, 2, 3]]), y[:, :1])",
+    "h = torch.zeros(x.size(0), 4); h[:, 0] = x[:, 0]; out = net(h); loss = criterion(out, y)",
 ]
 REFUSED = [
     "loss = criterion(net(x).squeeze(1), y.squeeze(1))",
@@ -102,6 +103,7 @@ REFUSED = [
     "loss = criterion(net(x), torch.randn(30, 1))",
     "loss = criterion(net(torch.cat([x, x])), torch.cat([y, y]))",
     "loss = criterion(np.vectorize(net)(x), y)",
+    "moved = torch.zeros_like(y); moved[1:] = net(x)[:-1]; loss = criterion(moved, y)",
 ]
 
 
