@@ -1300,6 +1300,8 @@ class Interpreter:
                 continue
             if not base.spread.is_local:
                 self.event("picks", node, scope, of(drawn))
+            elif drawn not in (axes[0] if axes else key).origins:
+                continue  # the order of something else, as in `images[:, :, order]`
             elif base.spread is ROWS and not base.things and not key.spread.is_local and _is_permuting(drawn.node):
                 if drawn.size is not None and self.values.get(drawn.size, NOTHING).spread is not COUNT:
                     self.event("beyond", node, scope, of(drawn))

@@ -108,7 +108,7 @@ def is_whole(value: Value) -> bool:
 def mixings(value: Value) -> list[Mixing]:
     """What may have mixed the rows of a value: what tells most first, then in the order of the source."""
     found = [each for each in value.origins if isinstance(each, Mixing)]
-    telling = {ONE: 0, GRAPH: 1}
+    telling = {ONE: 0, ENVIRONMENT: 0, GRAPH: 1}
     return sorted(found, key=lambda m: (telling.get(m.reason, 2), str(m.source.path), m.node.lineno, m.node.col_offset))
 
 
@@ -437,6 +437,7 @@ def _pairs(values: Iterable[Value]) -> bool:
 
 STATE = "carries a state that has the size of the whole batch"
 ONE = "has one sample"
+ENVIRONMENT = "draws what happens next from the output of the model: an environment answers, not a data set"
 GRAPH = "is a matrix product over the rows, which mixes them"
 PAIRED = "broadcasts tensors of different shapes, which pairs every row with every other one"
 
@@ -641,7 +642,7 @@ def _of_method(
         fits = first is not None and (_number(first) in (-1, 1) or latest(first).spread is COUNT)
         return ROWS if fits and (short == "expand" or _number(first) == 1) else f"repeats rows ({short})"
     if short in ("sample", "rsample", "multinomial"):
-        return "draws what happens next from the output of the model: an environment answers, not a data set"
+        return ENVIRONMENT
     return f"calls {short}, which is not known to keep rows apart"
 
 

@@ -212,6 +212,13 @@ def test_an_order_of_the_whole_batch_is_refused(tmp_path: Path) -> None:
     assert "counts those of all ranks" in said
 
 
+def test_an_order_of_the_fields_is_none_of_the_samples(tmp_path: Path) -> None:
+    lines = "loss = F.cross_entropy(net(x[idx][:, order]), y[idx])"
+    start = NET.replace("for step", "order = torch.randperm(6)\nfor step")
+    text, said = converted(tmp_path, start + "    " + lines)
+    assert "AD902" not in said and "get_rank() :: " in text
+
+
 @pytest.mark.parametrize("over", ["torch.randperm(96).split(16)", "np.array_split(np.random.permutation(96), 6)"])
 def test_an_order_that_is_split(over: str, tmp_path: Path) -> None:
     start = "net = nn.Linear(6, 2)\noptimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
