@@ -267,24 +267,50 @@ def _unwrapped_uses(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
             yield Concern("AD904", uses[0].source, uses[0].node, message, Severity.REFUSAL)
 
 
-def _lost_prefixes(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
-    """Checkpoints with the keys of `nn.DataParallel` that would meet a model that is not wrapped yet: with
-    `strict=False` nothing of them would be loaded, in silence."""
+def _prefixed(run: Interpreter, models: list[Model]) -> Iterator[Event]:
+    """Checkpoints with the keys of `nn.DataParallel` that meet a model which is not wrapped yet: with `strict=False`
+    nothing of them would be loaded, in silence."""
     for model in models:
-        if not model.data_parallel or model.wrapping is None or model.wrapping.inside is not None:
+        if not model.data_parallel or not model.moved_later:
             continue
-        inside = set(ast.walk(model.wrapping.statement))
+        inside = {model.moved_later[0].node}  # it is wrapped there
         orders = [event.order for event in run.events if event.node in inside]
         for event in (*run.of("model_load_state_dict"), *run.of("model_state_dict")):
             held = [t.module for t in event.value.things if isinstance(t, Wrapped)]
             prefixed = any(isinstance(each, Object) and each.key == model.object.key for each in held)
             if prefixed and orders and event.order < min(orders) and event.node not in inside:
-                message = (
-                    "nn.DataParallel puts `module.` before the keys of this checkpoint, and the model can only be "
-                    "wrapped further down: move this line below the one that moves the model to its device"
-                )
-                yield Concern("AD904", event.source, event.node, message, Severity.REFUSAL)
-                return
+                yield event
+
+
+def _prefixed_loads(run: Interpreter, models: list[Model]) -> Iterator[Site]:
+    """The checkpoints among them that are named, so that the prefix can be taken from their keys."""
+    yield from dict.fromkeys(
+        Site(event.source, event.node.args[0])
+        for event in _prefixed(run, models)
+        if event.kind == "model_load_state_dict" and isinstance(event.node, ast.Call) and event.node.args
+        if _names_value(event.node.args[0])
+    )
+
+
+def _names_value(node: ast.expr) -> bool:
+    """`checkpoint`, `checkpoint["state_dict"]`"""
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.slice, ast.Constant) and _names_value(node.value)
+    return isinstance(node, ast.Name) or isinstance(node, ast.Attribute) and _names_value(node.value)
+
+
+def _lost_prefixes(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
+    """The others, which cannot be loaded before the model is wrapped."""
+    named = {site.node for site in _prefixed_loads(run, models)}
+    for event in _prefixed(run, models):
+        if not named.isdisjoint(getattr(event.node, "args", ())):
+            continue
+        message = (
+            "nn.DataParallel puts `module.` before the keys of this checkpoint, and the model can only be "
+            "wrapped further down: move this line below the one that moves the model to its device"
+        )
+        yield Concern("AD904", event.source, event.node, message, Severity.REFUSAL)
+        return
 
 
 def _is_distributed(run: Interpreter) -> bool:
@@ -1071,6 +1097,7 @@ def _assemble(
         reductions=tuple(reductions),
         unwraps=tuple(meant),
         layer_tests=tuple(_layer_tests(run, models)),
+        prefixed_loads=tuple(_prefixed_loads(run, models)),
         maybe_wrapped=maybe,
         guards=tuple(sorted(guards, key=lambda s: _at(run, s))),
         opens=tuple(opens),

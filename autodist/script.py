@@ -318,6 +318,8 @@ class TrainingScript:
     unwraps: tuple[Site, ...] = ()
     layer_tests: tuple[Site, ...] = ()
     """Classes of batch normalisation that training asks layers for, as in `isinstance(layer, nn.BatchNorm2d)`."""
+    prefixed_loads: tuple[Site, ...] = ()
+    """States with the keys of `nn.DataParallel` that are loaded before the model is wrapped."""
     maybe_wrapped: frozenset[ast.AST] = frozenset()
     guards: tuple[Site, ...] = ()
     opens: tuple[Site, ...] = ()

@@ -125,6 +125,10 @@ def axis(call: ast.Call, position: int) -> int | bool | None:
         return 0 if 0 in axes else (axes[0] if axes and axes[0] is not None else False)
     if isinstance(node, ast.Constant) and node.value is None:
         return None
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("tuple", "list") and len(node.args) == 1:
+        node = node.args[0]
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "range" and len(node.args) > 1:
+        node = node.args[0]  # `tuple(range(1, x.dim()))`
     found = _index(node)
     return False if found is None else found
 
@@ -142,6 +146,8 @@ def reduced(name: str, call: ast.Call, position: int, spread: Spread) -> Spread:
     if spread in (MEAN, SUM, COUNT, SAME, LOCAL, CROSS):
         return spread
     over = axis(call, position)
+    if over is False:
+        return LOCAL  # an axis that cannot be read
     if spread is COLUMNS:
         return COLUMNS if over is not None and over != 1 else (MEAN if name in MEANS else SUM)
     if over is None or over == 0:

@@ -66,6 +66,27 @@ EXAMPLES = [
         """,
         after=None,
     ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                distances = ((model(x) - y) ** 2).sum(dim=tuple(range(1, y.dim())))  # of each sample
+                loss = distances.mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after=None,
+    ),
 ]
 
 
