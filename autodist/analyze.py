@@ -273,23 +273,21 @@ def _prefixed(run: Interpreter, models: list[Model]) -> Iterator[Event]:
     for model in models:
         if not model.data_parallel or not model.moved_later:
             continue
-        inside = {model.moved_later[0].node}  # it is wrapped there
-        orders = [event.order for event in run.events if event.node in inside]
+        place = model.moved_later[0].node  # it is wrapped there
+        orders = [event.order for event in run.events if event.node is place]
         for event in (*run.of("model_load_state_dict"), *run.of("model_state_dict")):
             held = [t.module for t in event.value.things if isinstance(t, Wrapped)]
             prefixed = any(isinstance(each, Object) and each.key == model.object.key for each in held)
-            if prefixed and orders and event.order < min(orders) and event.node not in inside:
+            if prefixed and orders and event.order < min(orders):
                 yield event
 
 
-def _prefixed_loads(run: Interpreter, models: list[Model]) -> Iterator[Site]:
-    """The checkpoints among them that are named, so that the prefix can be taken from their keys."""
-    yield from dict.fromkeys(
-        Site(event.source, event.node.args[0])
-        for event in _prefixed(run, models)
-        if event.kind == "model_load_state_dict" and isinstance(event.node, ast.Call) and event.node.args
-        if _names_value(event.node.args[0])
-    )
+def _named_checkpoint(event: Event) -> Site | None:
+    """`checkpoint["model"]` of `model.load_state_dict(checkpoint["model"])`: the prefix can be taken from its keys."""
+    if event.kind != "model_load_state_dict" or not isinstance(event.node, ast.Call) or not event.node.args:
+        return None
+    checkpoint = event.node.args[0]
+    return Site(event.source, checkpoint) if _names_value(checkpoint) else None
 
 
 def _names_value(node: ast.expr) -> bool:
@@ -299,18 +297,16 @@ def _names_value(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) or isinstance(node, ast.Attribute) and _names_value(node.value)
 
 
-def _lost_prefixes(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
+def _lost_prefixes(events: list[Event]) -> Iterator[Concern]:
     """The others, which cannot be loaded before the model is wrapped."""
-    named = {site.node for site in _prefixed_loads(run, models)}
-    for event in _prefixed(run, models):
-        if not named.isdisjoint(getattr(event.node, "args", ())):
-            continue
-        message = (
-            "nn.DataParallel puts `module.` before the keys of this checkpoint, and the model can only be "
-            "wrapped further down: move this line below the one that moves the model to its device"
-        )
-        yield Concern("AD904", event.source, event.node, message, Severity.REFUSAL)
-        return
+    for event in events:
+        if _named_checkpoint(event) is None:
+            message = (
+                "nn.DataParallel puts `module.` before the keys of this checkpoint, and the model can only be "
+                "wrapped further down: move this line below the one that moves the model to its device"
+            )
+            yield Concern("AD904", event.source, event.node, message, Severity.REFUSAL)
+            return
 
 
 def _is_distributed(run: Interpreter) -> bool:
@@ -1035,7 +1031,9 @@ def _assemble(
     guards, opens = regions.opened(guards, opens, needed)
     guards = [site for site in guards if not _only_saves(site, sharded)]
     if not _is_distributed(run) or run.plan.bare:
-        sharded = replace(sharded, hoists=(*held, *shards.hoists(run, models, sharded, guards)))
+        hoists, stuck = shards.hoists(run, models, sharded, guards)
+        sharded = replace(sharded, hoists=(*held, *hoists))
+        concerns += stuck
     guarded = {site.node for site in guards}
     reductions = [
         Reduction(p.source, p.node, p.spread, _hoist(p, guarded), p.after, p.switch)
@@ -1063,7 +1061,8 @@ def _assemble(
     concerns += _sampler_concerns(run)
     concerns += _statistics_concerns(run, models)
     concerns += _unwrapped_uses(run, models)
-    concerns += _lost_prefixes(run, models)
+    prefixed = list(_prefixed(run, models))
+    concerns += _lost_prefixes(prefixed)
     concerns += turns.concerns(loaders)
     concerns += unwraps.concerns(run, run.catalog.knows)
     kinds: dict[str, list[Event]] = {}
@@ -1097,7 +1096,7 @@ def _assemble(
         reductions=tuple(reductions),
         unwraps=tuple(meant),
         layer_tests=tuple(_layer_tests(run, models)),
-        prefixed_loads=tuple(_prefixed_loads(run, models)),
+        prefixed_loads=tuple(dict.fromkeys(filter(None, map(_named_checkpoint, prefixed)))),
         maybe_wrapped=maybe,
         guards=tuple(sorted(guards, key=lambda s: _at(run, s))),
         opens=tuple(opens),

@@ -358,10 +358,6 @@ def _rowwise(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
             keeps_rows = node.func.attr in ("view", "reshape") and bool(node.args)
             keeps_rows = keeps_rows and run.values.get(node.args[0], NOTHING).spread is COUNT
             return (node.func.attr in ROWWISE or keeps_rows) and _rowwise(node.func.value, run, seen)
-            if any(
-                isinstance(t, External) for t in run.values.get(node.func, NOTHING).things
-            ):  # `F.softmax(scores, 1)`
-                return node.func.attr in ROWWISE and bool(node.args) and _rowwise(node.args[0], run, seen)
         return any(isinstance(t, (Object, Wrapped)) for t in run.values.get(node.func, NOTHING).things)
     return isinstance(node, (ast.List, ast.Tuple))
 

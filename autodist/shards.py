@@ -262,27 +262,67 @@ def _names_parameters(node: ast.expr, outer: ast.AST | None) -> bool:
     )
 
 
-def hoists(run: Interpreter, models: list[Model], found: Shards, guards: list[Site]) -> Iterator[tuple[Site, ast.stmt]]:
-    """Collectives inside statements that rank 0 runs alone: they are made before those. A forward pass is one where
-    parameters are sharded, and where the wrapper or the layers of a model synchronise buffers or statistics."""
-    kinds = ("forward", *STATES) if run.plan.bare else ("forward",)
+def hoists(
+    run: Interpreter, models: list[Model], found: Shards, guards: list[Site]
+) -> tuple[list[tuple[Site, ast.stmt]], list[Concern]]:
+    """Collectives inside statements that rank 0 runs alone: they are made before those, or cannot be. A forward pass
+    is one where parameters are sharded, and where the wrapper or the layers of a model synchronise buffers or
+    statistics."""
     ours = frozenset(members(model for model in models if not (run.plan.bare and model.wrapped)))
     guarded = frozenset(site.node for site in guards)
     written = {site.node for site in found.saves}
+    reads = {site.node for site in found.reads}
     wanted = [(site, _guard(site, guarded)) for site in found.reads]
-    for event in (e for kind in kinds for e in run.of(kind)):
+    wanted += [
+        _in_guard(e, guarded) for e in run.of("forward") if not e.inside_forward and ours & keys(unwrapped(e.value))
+    ]
+    for event in (e for kind in STATES for e in run.of(kind)) if run.plan.bare else ():
         held = ours & keys(unwrapped(event.value))
         held |= ours & keys(module for t in event.value.objects("optimizer") for module in optimized_by(t))
         if held and not event.inside_forward:
-            alone = rank_check(event, run) if event.on_one_rank and event.kind in STATES else None
-            site, guard = _in_guard(event, guarded)
-            wanted.append((site, alone or guard))
-    seen: set[ast.AST] = set()
+            site = Site(event.source, event.node)
+            alone = rank_check(event, run) if event.on_one_rank else None
+            wanted.append((site, alone or _guard(site, guarded)))
+    moved: dict[ast.AST, tuple[Site, ast.stmt]] = {}
+    stuck: dict[ast.AST, Concern] = {}
     for site, guard in wanted:
-        own = site.node in seen or any(ancestor in written for ancestor in site.source.ancestors(site.node))
-        if guard is not None and not own and isinstance(site.node, ast.expr):
-            seen.add(site.node)
-            yield site, guard
+        own = any(ancestor in written for ancestor in site.source.ancestors(site.node))
+        if guard is None or own or not isinstance(site.node, ast.expr):
+            continue
+        whole = _outside_loops(site, guard)
+        if whole is None or whole is not site.node and site.node in reads or _made_inside(whole, guard):
+            message = "must run on every rank, before rank 0 writes what is made of it in here: compute it above"
+            stuck.setdefault(site.node, Concern("AD904", site.source, site.node, message, Severity.REFUSAL))
+        else:
+            moved.setdefault(whole, (Site(site.source, whole), guard))
+    return list(moved.values()), list(stuck.values())
+
+
+def _outside_loops(site: Site, guard: ast.stmt) -> ast.expr | None:
+    """The expression around ``site`` that no comprehension runs more than once, so that it can be made before."""
+    found: ast.AST = site.node
+    lazy = False
+    for ancestor in site.source.ancestors(site.node):
+        if ancestor is guard:
+            break
+        if isinstance(ancestor, ast.Lambda):
+            return None
+        if isinstance(ancestor, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+            found, lazy = ancestor, isinstance(ancestor, ast.GeneratorExp)
+        elif lazy and isinstance(ancestor, ast.Call):
+            found, lazy = ancestor, False  # what consumes a generator
+    return found if isinstance(found, ast.expr) and not lazy else None
+
+
+def _made_inside(node: ast.expr, guard: ast.stmt) -> bool:
+    """Whether ``node`` uses a name that another part of the statement binds first."""
+    own = set(ast.walk(node))
+    names = {n.id for n in own if isinstance(n, ast.Name)}
+    return any(
+        isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id in names
+        for n in ast.walk(guard)
+        if n not in own
+    )
 
 
 def _in_guard(event: Event, guarded: frozenset[ast.AST]) -> tuple[Site, ast.stmt | None]:

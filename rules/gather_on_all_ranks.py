@@ -29,6 +29,22 @@ EXAMPLES = [
         + "output_2 = model(torch.randn(5, 4))\n"
         + 'np.save("predictions.npy", output_2.detach().numpy())\n',
     ),
+    Example(
+        before=NUMPY + 'np.save("all.npy", np.stack([model(x).detach().numpy() for x in torch.randn(3, 5, 4)]))\n',
+        after=NUMPY
+        + "output = [model(x).detach().numpy() for x in torch.randn(3, 5, 4)]\n"
+        + 'np.save("all.npy", np.stack(output))\n',
+    ),
+    Example(
+        before=NUMPY + 'np.save("mean.npy", sum(model(x).mean().item() for x in torch.randn(3, 5, 4)))\n',
+        after=NUMPY
+        + "output = sum(model(x).mean().item() for x in torch.randn(3, 5, 4))\n"
+        + 'np.save("mean.npy", output)\n',
+    ),
+    Example(  # a callback: refused
+        before=NUMPY + 'np.save("all.npy", list(map(lambda x: model(x).sum().item(), torch.randn(3, 5, 4))))\n',
+        after=None,
+    ),
     Example(before=PLAIN, after=None),
 ]
 
@@ -48,7 +64,7 @@ def gather_on_all_ranks(script: TrainingScript, context: Context) -> Iterator[Fi
         assert isinstance(site.node, ast.expr)
         code = site.source.code(site.node)
         edits: Planned = ()
-        if not isinstance(site.node, ast.Call) or site in script.shards.reads:
+        if isinstance(site.node, (ast.Name, ast.Attribute)) or site in script.shards.reads:
             name, code = _name(code), f"{code}.full_tensor()"
         elif code.endswith("state_dict()"):
             for inner in ast.walk(site.node):  # the wrapper goes
