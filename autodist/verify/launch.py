@@ -58,7 +58,6 @@ def environment(env: dict[str, str]) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
-        "PYTORCH_JIT": "0",
         "TORCH_COMPILE_DISABLE": "1",
         "MPLBACKEND": "Agg",
         "WANDB_MODE": "disabled",

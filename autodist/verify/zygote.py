@@ -109,8 +109,12 @@ def main() -> None:
     from autodist.verify.bootstrap import die_with_parent
 
     die_with_parent()
-    preload((*PRELOADED, *sys.argv[1:]))
+    preload(PRELOADED)
+    from autodist.verify.probes.compilers import compile_nothing
     from autodist.verify.probes.redirect import kept_elsewhere
+
+    compile_nothing()
+    preload(tuple(sys.argv[1:]))
 
     kept_elsewhere()
     gc.collect()

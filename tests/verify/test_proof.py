@@ -306,3 +306,44 @@ def test_a_loader_that_a_library_makes_anew_is_the_same_loader(
     edit(pair / "after.py", "args.batch_size // dist.get_world_size()", "args.batch_size")
     verdict = verify(pair / "before.py", pair / "after.py", [2], workdir=pair, timeout=100, zygote=zygote)
     assert "batch-not-divided" in {finding.kind for finding in verdict.findings}
+
+
+EXPORTS = """
+import torch
+from torch import nn
+{imports}
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.2), nn.Linear(4, 1))
+{wrapped}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = torch.utils.data.TensorDataset(torch.randn(16, 4))
+for (x,) in torch.utils.data.DataLoader(data, {loader}):
+    optimizer.zero_grad()
+    model(x).square().mean().backward()
+    optimizer.step()
+model.eval()
+traced = torch.jit.trace({inner}, torch.ones(2, 4))
+scripted = torch.jit.script({inner})
+{guard}
+    traced.save("traced.pt")
+    scripted.save("scripted.pt")
+"""
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_exported_models(pair: Path, zygote: Zygote | None, guarded: bool) -> None:
+    """A trace is taken, a compiled model's tensors are compared, and each file has one writer."""
+    plain = {"imports": "", "wrapped": "", "loader": "batch_size=8", "inner": "model", "guard": "if True:"}
+    parallel = {
+        "imports": 'import torch.distributed as dist\ndist.init_process_group("gloo")',
+        "wrapped": "model = nn.parallel.DistributedDataParallel(model)",
+        "loader": "batch_size=4, sampler=torch.utils.data.DistributedSampler(data, shuffle=False)",
+        "inner": "model.module",
+        "guard": "if dist.get_rank() == 0:" if guarded else "if True:",
+    }
+    (pair / "before.py").write_text(EXPORTS.format(**plain))
+    (pair / "after.py").write_text(EXPORTS.format(**parallel))
+    verdict = verify(pair / "before.py", pair / "after.py", [2], workdir=pair, timeout=100, zygote=zygote)
+    assert verdict.equal == guarded, verdict.findings
+    written = {finding.kind for finding in verdict.findings}
+    assert guarded or written == {"several-writers"}, verdict.findings
