@@ -38,12 +38,14 @@ from autodist.models import (
     parts,
     trained_models,
     unseen_model,
+    unwrapped,
     wrap_plan,
 )
 from autodist.project import Project
 from autodist.rowwise import ONE
 from autodist.rule import Severity
 from autodist.script import Concern, Epoch, Loader, Model, Reduction, Setup, Shards, Site, TrainingScript, Unordered
+from autodist.sharding import keys, members
 from autodist.source import Source
 from autodist.spread import COUNT, CROSS, LOCAL, ROWS, SAME, SUM, Spread
 from autodist.values import (
@@ -1060,6 +1062,7 @@ def _assemble(
     concerns += _loss_concerns(run)
     concerns += _sampler_concerns(run)
     concerns += _statistics_concerns(run, models)
+    concerns += _compiled_statistics(run, models)
     concerns += _unwrapped_uses(run, models)
     prefixed = list(_prefixed(run, models))
     concerns += _lost_prefixes(prefixed)
@@ -1290,6 +1293,20 @@ def _statistics_concerns(run: Interpreter, models: list[Model]) -> Iterator[Conc
             )
             yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
             return
+
+
+def _compiled_statistics(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
+    """`torch.jit.script(model)` of a model whose BatchNorm layers the conversion replaces."""
+    normalised = frozenset(members(model for model in models if model.batch_norm and not model.wrapped))
+    for event in run.of("export"):
+        call = event.node
+        function = run.values.get(call.func, NOTHING) if isinstance(call, ast.Call) else NOTHING
+        if External("torch.jit.script") in function.things and normalised & keys(unwrapped(event.value)):
+            message = (
+                "cannot compile SyncBatchNorm, which takes the place of BatchNorm on GPUs: use torch.jit.trace, or "
+                "load what is saved into a new model and compile that"
+            )
+            yield Concern("AD402", event.source, call, message, Severity.WARNING)
 
 
 def _weights(options: Mapping[str, Any], is_none: Callable[[Any], bool]) -> str | None:

@@ -47,9 +47,10 @@ def escapes(run: Interpreter, guards: list[Site]) -> list[Escape]:
             inside[node] = stands_in(source, node, guarded)
         return inside[node]
 
+    graphs = {event.node for event in run.of("export")}  # what runs through a model for its graph is an example
     stored = {node: event for event in run.of("set_item") for node in _stored_by_sample(event, run)}
     for event in run.events:
-        if event.kind not in SINKS and event.kind != "discarded" or event.inside_forward:
+        if event.kind not in SINKS and event.kind != "discarded" or event.inside_forward or event.node in graphs:
             continue
         if any(call.node is not None and is_guarded(call.source, call.node) for call in event.calls):
             continue

@@ -2268,9 +2268,22 @@ class Interpreter:
     def call_compile(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value | None:
+        if name == "torch.jit.script" and self.of("backward"):
+            return self.call_export(name, node, args, keywords, scope)
         value = args[0] if args else NOTHING
         self.event("compile", node, scope, value)
         return value
+
+    def call_export(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        """`torch.jit.trace(model, x)`: a copy for a file, `torch.onnx.export(model, x, "model.onnx")` and the file."""
+        self.event("export", node, scope, args[0] if args else NOTHING)
+        if name == "torch.onnx.export" and (len(args) > 2 or "f" in keywords):
+            self.event("write", node, scope)
+        return of(
+            self._remember(node, lambda: Object(name, frozenset(["export"]), node, scope.source, self._path), name)
+        )
 
     def call_clip(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
@@ -2843,8 +2856,15 @@ class Interpreter:
             if name in ("set_postfix", "set_description", "set_postfix_str", "write", "set_description_str"):
                 self.event("print", node, scope, self._mixed(values))
             return NOTHING
+        if "export" in inner.roles and not name.endswith("state_dict"):
+            if name == "save":
+                self.event("write", node, scope)
+            return of(inner)
         if "writer" in inner.roles:
-            self.event("tracker", node, scope, self._mixed(values), of(inner))
+            drawn = name == "add_graph" and bool(args)
+            if drawn:
+                self.event("export", node, scope, args[0])
+            self.event("tracker", node, scope, NOTHING if drawn else self._mixed(values), of(inner))
             return NOTHING
         if "logger" in inner.roles:
             self.event("log", node, scope, self._mixed(values))

@@ -176,6 +176,16 @@ def _copied(event: Event, sharded: Sharded) -> str | None:
     return "copies a model after its optimizer is built: shards cannot be copied; make the copy before the optimizer"
 
 
+def _exported(event: Event, sharded: Sharded) -> str | None:
+    held = [t for t in sharded.held(event) if t.key in sharded.owners]
+    if not any(sharded.is_sharded(t, event) for t in held):
+        return None
+    return (
+        "makes a graph of a sharded model, of which each rank has a share: do it before the optimizer is made, in a "
+        "script of its own from what is saved, or use --strategy ddp"
+    )
+
+
 def _averaged(event: Event, sharded: Sharded) -> str | None:
     for thing in event.value.objects("averaged_model"):
         if any(t.key in sharded.roots for a in thing.args for t in unwrapped(a) if isinstance(t, Object)):
@@ -294,6 +304,7 @@ def _whole_tensors(cls: Class) -> str | None:
 REASONS: dict[str, Callable[[Event, Sharded], str | None]] = {
     "forward": _part_called,
     "copy": _copied,
+    "export": _exported,
     "make": _averaged,
     "replace_data": _storage_replaced,
     "replace_grad": _gradients_replaced,

@@ -110,6 +110,9 @@ def _takes_module(node: ast.AST, parent: ast.AST | None, run: Interpreter) -> bo
                 "torch.jit.script",
                 "torch.onnx.export",
                 "torch.jit.trace",
+                "torch.jit.trace_module",
+                "torch.export.export",
+                "torch.onnx.dynamo_export",
                 "torch.optim.swa_utils.AveragedModel",
             }
         )

@@ -7,9 +7,18 @@ from autodist.edits import WrapExpr
 from autodist.rule import REPLICATED, Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
+from ._examples import PLAIN
 from ._preamble import planned
 
+NORMALISED = PLAIN.replace("nn.Linear(4, 1)", "nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))")
+SCRIPTED = 'torch.jit.script({}).save("model.pt")\n'
+TRACED = 'traced = torch.jit.trace({}, torch.randn(1, 4))\ntraced.save("model.pt")\n'
+
 EXAMPLES = [
+    Example(before=PLAIN + TRACED.format("model"), after=PLAIN + TRACED.format("model.module")),
+    Example(  # with a warning: SyncBatchNorm cannot be compiled
+        before=NORMALISED + SCRIPTED.format("model"), after=NORMALISED + SCRIPTED.format("model.module")
+    ),
     Example(
         before="""\
         import torch

@@ -8,9 +8,11 @@ from autodist.script import TrainingScript
 from ._examples import PLAIN
 
 WHOLE = PLAIN + 'torch.save(model, "model.pt")\n'
+TRACED = PLAIN + 'torch.jit.trace(model, torch.randn(1, 4)).save("model.pt")\n'
 
 EXAMPLES = [
     Example(before=WHOLE, after=WHOLE),
+    Example(before=TRACED, after=TRACED),
     Example(before=PLAIN, after=None),
 ]
 
@@ -19,7 +21,7 @@ EXAMPLES = [
 def refuse_unshardable(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Refuse what cannot be done with shards of a model.
 
-    A sharded model cannot be copied, saved as an object, entered by one of its parts, or differentiated twice, and its
+    A sharded model cannot be copied, saved as an object, traced, entered by one of its parts, or differentiated twice, and its
     parameters cannot be exchanged. `--strategy ddp` keeps the whole model on every rank and has no such limits.
     """
     for concern in script.concerns:
