@@ -21,8 +21,8 @@ EXAMPLES = [
 def refuse_unshardable(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Refuse what cannot be done with shards of a model.
 
-    A sharded model cannot be copied, saved as an object, traced, entered by one of its parts, or differentiated twice, and its
-    parameters cannot be exchanged. `--strategy ddp` keeps the whole model on every rank and has no such limits.
+    A sharded model cannot be copied, saved as an object, traced, entered by one of its parts, or differentiated twice,
+    and its parameters cannot be exchanged. `--strategy ddp` keeps the whole model on every rank and has no such limits.
     """
     for concern in script.concerns:
         if concern.code == "AD907":
