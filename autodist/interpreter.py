@@ -11,10 +11,12 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any
 
 from autodist import rowwise, tensors
 from autodist.catalog import Catalog
+from autodist.chosen import matching, pattern_of
 from autodist.errors import AutodistError
 from autodist.project import Project, absolute
 from autodist.source import Source
@@ -92,6 +94,10 @@ CUTTING = frozenset("detach detach_ item tolist numpy".split())
 DRAWING = frozenset(
     "normal_ uniform_ bernoulli_ random_ exponential_ cauchy_ geometric_ log_normal_ rand_like randn_like randint_like "
     "bernoulli trunc_normal_".split()
+)
+MODULE_METHODS = frozenset(
+    "parameters named_parameters children named_children modules named_modules buffers named_buffers state_dict "
+    "load_state_dict forward train eval apply to cuda cpu float double half type zero_grad requires_grad_".split()
 )
 SIZES = frozenset("numel nelement size dim ndimension stride element_size data_ptr register_hook get_device".split())
 """What is asked of a parameter besides its values."""
@@ -501,15 +507,25 @@ class Interpreter:
         decided = truth(test, node.test)
         if decided is not None:
             return self.block(node.body if decided else node.orelse, scope)
-        return self._fork([node.body, node.orelse], scope, one_rank=test.spread is RANK)
+        told = rowwise.told_axes(node.test) if self.plan.wholes is not None else {}
+        return self._fork([node.body, node.orelse], scope, one_rank=test.spread is RANK, told=told)
 
-    def _fork(self, blocks: Sequence[Sequence[ast.stmt]], scope: Scope, one_rank: bool = False) -> bool:
-        """Run alternatives from one state, and join what they leave."""
+    def _fork(
+        self,
+        blocks: Sequence[Sequence[ast.stmt]],
+        scope: Scope,
+        one_rank: bool = False,
+        told: Mapping[str, int] = MappingProxyType({}),
+    ) -> bool:
+        """Run alternatives from one state, and join what they leave; in the first, names have as many axes as told."""
         start, ends = dict(scope.names), []
         self._branch += 1
         self._one_rank += one_rank
         for block in blocks:
             scope.names = dict(start)
+            for name, axes in told.items() if block is blocks[0] else ():
+                if name in start and start[name].array and start[name].axes is None:
+                    scope.names[name] = start[name].but(axes=axes)
             if not self.block(block, scope):
                 ends.append(scope.names)
         self._branch -= 1
@@ -1177,7 +1193,7 @@ class Interpreter:
         return NOTHING
 
     def _object_attribute(self, thing: Object, name: str, node: ast.AST, scope: Scope) -> Value:
-        if name in thing.attributes:
+        if name in thing.attributes and not _is_hidden(thing, name):
             return thing.attributes[name]
         if thing.cls is not None:
             found = thing.cls.find(name)
@@ -1941,7 +1957,7 @@ class Interpreter:
                 else:
                     self.event("make", node, scope, of(owner))
             return NOTHING
-        bound = self._bound(found[1], owner, node, scope)
+        bound = self._noted(node.func, self._bound(found[1], owner, node, scope), scope)
         return union(
             self.call_function(t, node, args, keywords, scope) for t in bound.things if isinstance(t, Function)
         )
@@ -2535,6 +2551,12 @@ class Interpreter:
                 fake = ast.Attribute(node.args[0], wanted, ast.Load())
                 return union(self._attribute(t, fake, first, scope) for t in first.things)
             return union(self._any_of(thing) for thing in first.things)
+        if short == "eval":
+            return self._named(node, first, scope)
+        if short in ("importlib.import_module", "__import__"):
+            pattern = pattern_of(node) if not isinstance(first.const, str) else first.const
+            found = matching(pattern, self.project.modules) if pattern is not None else []
+            return union(self._module(each, node) for each in found) if found else None
         if short in ("globals", "locals"):
             names = scope.top.names if short == "globals" else scope.names
             return of(Table(ast.Attribute(node, "__dict__", ast.Load()), dict(names), NOTHING))
@@ -2602,6 +2624,25 @@ class Interpreter:
         if asked and value.things and all(isinstance(t, Items) for t in value.things):
             return constant(False, firm=True)
         return NOTHING
+
+    def _named(self, node: ast.Call, text: Value, scope: Scope) -> Value | None:
+        """`eval(args.model)(classes)`, `eval(args.model).Model(classes)`: any model in sight, or module with one."""
+        if isinstance(text.const, str) and text.const.isidentifier():
+            home = scope.find(text.const)
+            return home.names[text.const] if home is not None else None
+        parent = scope.source.parents.get(node)
+        wanted = parent.attr if isinstance(parent, ast.Attribute) else None
+        if wanted is None and not (isinstance(parent, ast.Call) and parent.func is node):
+            return None
+        things: set[Thing] = set()
+        inner: Scope | None = scope
+        while inner is not None:
+            for thing in (t for value in inner.names.values() for t in value.things):
+                named = isinstance(thing, LocalModule) and wanted is not None and wanted in thing.scope.names
+                if named or isinstance(thing, Class) and "module" in thing.roles and wanted is None:
+                    things.add(thing)
+            inner = inner.parent
+        return Value(frozenset(things)) if things else None
 
     def _any_of(self, thing: Thing) -> Value:
         """`getattr(module, name)` with a name that is not known: any of its classes and functions."""
@@ -2725,7 +2766,7 @@ class Interpreter:
                 if "optimizer" in inner.roles and name == "step":
                     self.event("step", node, scope, of(inner), self._mixed(values))
                 continue
-            if isinstance(inner, Object) and name in inner.attributes:
+            if isinstance(inner, Object) and name in inner.attributes and not _is_hidden(inner, name):
                 continue
             result = self._object_method(thing, inner, node, name, base, args, keywords, scope)
             if result is not None:
@@ -2861,10 +2902,10 @@ class Interpreter:
                 self.event("write", node, scope)
             return of(inner)
         if "writer" in inner.roles:
-            drawn = name == "add_graph" and bool(args)
-            if drawn:
+            graph = name == "add_graph" and bool(args)
+            if graph:
                 self.event("export", node, scope, args[0])
-            self.event("tracker", node, scope, NOTHING if drawn else self._mixed(values), of(inner))
+            self.event("tracker", node, scope, NOTHING if graph else self._mixed(values), of(inner))
             return NOTHING
         if "logger" in inner.roles:
             self.event("log", node, scope, self._mixed(values))
@@ -3164,6 +3205,15 @@ def _moving(home: ast.AST) -> set[str]:
                     if found & {ast.unparse(n) for n in ast.walk(value) if isinstance(n, (ast.Name, ast.Attribute))}:
                         found.add(ast.unparse(target))
     return found
+
+
+def _is_hidden(module: Object, name: str) -> bool:
+    """Whether an attribute is a part of a module under the name of one of its methods, which is found before it: after
+    `self.parameters = nn.ParameterList(...)`, `model.parameters()` is the method as ever."""
+    if "module" not in module.roles or name not in MODULE_METHODS:
+        return False
+    held = module.attributes[name].things
+    return any(isinstance(t, Object) and t.roles & {"module", "parameter"} for t in held)
 
 
 def _given(thing: Thing) -> list[Value]:

@@ -506,9 +506,17 @@ def _leaves_outputs(module: Object, run: Interpreter) -> bool:
         parent = event.source.parents.get(event.node)
         if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Tuple):
             names = [each.id for each in parent.targets[0].elts if isinstance(each, ast.Name)]
-            if any(name.startswith("_") for name in names):
+            if any(name.startswith("_") or not _is_read(name, event) for name in names):
                 return True
     return False
+
+
+def _is_read(name: str, event: Event) -> bool:
+    """Whether the function in which a model is called reads what it binds there to a name."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    homes = (each for each in event.source.ancestors(event.node) if isinstance(each, kinds))
+    home = next(homes, event.source.tree)
+    return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(home))
 
 
 def _called_parts(block: list[ast.stmt], names: set[str], run: Interpreter) -> set[str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from autodist.chosen import files, patterns
 from autodist.errors import AutodistError
 from autodist.search_path import added_folders
 from autodist.source import Source
@@ -58,7 +59,10 @@ class Project:
         while pending:
             importer, package = pending.pop()
             read.append((importer, package))
-            for name, line, required in _imported(importer, package):
+            by_name = [
+                (name, line, False) for pattern, line in patterns(importer.tree) for name in _named(pattern, roots)
+            ]
+            for name, line, required in (*_imported(importer, package), *by_name):
                 found = None if name in modules else next(filter(None, (_find(each, name) for each in roots)), None)
                 if found is None and name not in modules and repository is not None:
                     found = _find_package(repository, name)
@@ -119,6 +123,11 @@ def _find(root: Path, name: str) -> Path | None:
         if candidate.is_file():
             return candidate
     return None
+
+
+def _named(pattern: str, roots: list[Path]) -> list[str]:
+    """The modules that an import by name may mean, in the first folder that has some."""
+    return next(filter(None, (files(pattern, root) for root in roots)), [])
 
 
 def _is_opaque(root: Path, name: str) -> bool:

@@ -184,13 +184,33 @@ def shaped(node: ast.expr, value: Value, latest: Latest, called: bool) -> Value:
         known = [each.axes for each in (left, right) if each.array]
         axes = max(a for a in known if a is not None) if known and None not in known else None
         if isinstance(node.op, ast.MatMult):
-            axes = axes if axes is not None and axes > 2 else (2 if known == [2, 2] else None)
+            axes = _product_axes(left.axes, right.axes)
     elif isinstance(node, ast.UnaryOp):
         array, axes = latest(node.operand).array, latest(node.operand).axes
     elif isinstance(node, ast.Compare):
         parts = [latest(node.left), *map(latest, node.comparators)]
         array, axes = any(part.array for part in parts), None
     return value.but(array=array, axes=axes) if (array, axes) != (value.array, value.axes) else value
+
+
+def told_axes(test: ast.expr) -> dict[str, int]:
+    """How many axes the variables have where a condition holds: `if len(x.shape) == 3 and ...`."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return {name: axes for part in test.values for name, axes in told_axes(part).items()}
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], ast.Eq):
+        return {}
+    asked, axes = test.left, _number(test.comparators[0])
+    if isinstance(asked, ast.Call) and isinstance(asked.func, ast.Name) and asked.func.id == "len" and asked.args:
+        tensor = _size_asked(asked.args[0])
+    elif (
+        isinstance(asked, ast.Call)
+        and isinstance(asked.func, ast.Attribute)
+        and asked.func.attr in ("dim", "ndimension")
+    ):
+        tensor = asked.func.value
+    else:
+        tensor = asked.value if isinstance(asked, ast.Attribute) and asked.attr == "ndim" else None
+    return {tensor.id: axes} if isinstance(tensor, ast.Name) and axes is not None else {}
 
 
 def makes_tensor(node: ast.Call) -> bool:
@@ -214,22 +234,27 @@ def library(node: ast.Call, latest: Latest) -> str | None:
     if not names and isinstance(node.func, ast.Attribute):
         owners = [t.name for t in latest(node.func.value).things if isinstance(t, Object) and "generator" in t.roles]
         names = [f"{name}.{node.func.attr}" for name in owners if name.startswith("numpy")]
-    return names[0] if len(names) == 1 else None
+    # one activation or another, one loss or another
+    shorts = {name.rpartition(".")[2] for name in names if name.startswith("torch.")}
+    alike = len(shorts) == len(names) and any(shorts <= kind for kind in (ELEMENTWISE - CREATING, ALIKE))
+    return names[0] if len(names) == 1 or names and alike else None
 
 
-def _layer(node: ast.Call, latest: Latest) -> Object | None:
-    """The module of a library that is called."""
+def _layers(node: ast.Call, latest: Latest) -> list[Object]:
+    """The modules of a library that may be called, as `criterion` is one loss or another."""
     things = [t.module if isinstance(t, Wrapped) else t for t in latest(node.func).things]
-    found = things[0] if len(things) == 1 else None
-    return found if isinstance(found, Object) and found.cls is None else None
+    found = [each for each in things if isinstance(each, Object) and each.cls is None]
+    found.sort(key=lambda layer: (layer.name, layer.node.lineno, layer.node.col_offset))
+    return found if len(found) == len(things) else []
 
 
 def _call(node: ast.Call, latest: Latest) -> tuple[bool, int | None]:
-    layer = _layer(node, latest)
+    layers = _layers(node, latest)
     given = [latest(arg) for arg in node.args]
-    if layer is not None:
+    if layers:
         inner = given[0].axes if given else None
-        return True, layer_axes(layer, inner)
+        axes = {layer_axes(layer, inner) for layer in layers}
+        return True, axes.pop() if len(axes) == 1 else None
     name = library(node, latest)
     method = isinstance(node.func, ast.Attribute) and name is None
     short = _called(node) if name is None else name.rpartition(".")[2]
@@ -331,6 +356,8 @@ def _computed_axes(short: str, base: Value, node: ast.Call, rest: Sequence[ast.e
         return None
     if short in ("embedding", "one_hot"):
         return None if base.axes is None else base.axes + 1
+    if short in ("matmul", "mm", "mv", "dot"):
+        return {"mm": 2, "mv": 1}.get(short, _product_axes(base.axes, latest(rest[0]).axes if rest else None))
     if short in LOSSES:
         return None if any(k.arg in ("reduction", "reduce", None) for k in node.keywords) else 0
     others = [latest(arg) for arg in rest]
@@ -338,6 +365,11 @@ def _computed_axes(short: str, base: Value, node: ast.Call, rest: Sequence[ast.e
         return None
     known = [each.axes for each in (base, *others) if each.array]
     return max(a for a in known if a is not None) if known and None not in known else None
+
+
+def _product_axes(left: int | None, right: int | None) -> int | None:
+    """How many axes a matrix product has; with a vector, it has one less than the other operand."""
+    return max(left, right) if left is not None and right is not None and min(left, right) > 1 else None
 
 
 def layer_axes(layer: Object, axes: int | None) -> int | None:
@@ -478,12 +510,15 @@ def _of_call(node: ast.Call, value: Value, latest: Latest, contents: Callable[[V
     if is_entered(node, latest):
         return value.spread
     if makes_tensor(node):
-        return _made(node.args, latest)
+        return _made(_shape(node), latest)
     given = [latest(arg) for arg in node.args]
     named = [latest(keyword.value) for keyword in node.keywords]
-    layer = _layer(node, latest)
-    if layer is not None and layer.roles & {"module", "loss", "dropout", "batch_norm"}:
-        return through_layer(layer, [*given, *named], value, contents)
+    layers = _layers(node, latest)
+    if layers and all(layer.roles & {"module", "loss", "dropout", "batch_norm"} for layer in layers):
+        through = [through_layer(layer, [*given, *named], value, contents) for layer in layers]
+        told = next((each for each in through if isinstance(each, str)), through[0])
+        same = isinstance(told, str) or all(each is told for each in through)
+        return told if same else f"runs them through one of {len(layers)} layers, which place them differently"
     name = library(node, latest)
     if name is not None:
         return _of_function(name, node, given, named, value, latest, contents)
@@ -521,7 +556,7 @@ def _of_function(
     if short in LOSSES:
         return _of_loss(short, [*given, *named], value)
     if short in FACTORIES:
-        return _made(node.args, latest)
+        return _made(_shape(node), latest)
     if not given:
         return value.spread
     if not is_whole(given[0]) and short in PRODUCTS:
@@ -538,9 +573,9 @@ def may_pair(node: ast.expr, latest: Latest) -> list[ast.expr]:
     if isinstance(node, ast.BinOp) and not isinstance(node.op, ast.MatMult):
         parts = [node.left, node.right]
     elif isinstance(node, ast.Call) and len(node.args) >= 2:
-        layer, name = _layer(node, latest), library(node, latest)
-        short = (layer.name if layer is not None else name or "").rpartition(".")[2]
-        parts = node.args[:2] if short in ALIKE else []
+        name = library(node, latest)
+        names = [layer.name for layer in _layers(node, latest)] or [name or ""]
+        parts = node.args[:2] if any(each.rpartition(".")[2] in ALIKE for each in names) else []
     else:
         parts = []
     values = [latest(part) for part in parts]
@@ -556,6 +591,11 @@ def _of_loss(short: str, given: list[Value], value: Value) -> Spread | str:
     if short in ALIKE and _pairs(given[:2]):
         return PAIRED
     return value.spread
+
+
+def _shape(node: ast.Call) -> Sequence[ast.expr]:
+    """The shape that a call asks for: `torch.zeros(n, 4)`, `torch.zeros(size=(n, 4))`"""
+    return node.args or [keyword.value for keyword in node.keywords if keyword.arg in ("size", "shape")]
 
 
 def _made(shape: Sequence[ast.expr], latest: Latest) -> Spread | str:

@@ -12,13 +12,15 @@ from dataclasses import dataclass, replace
 
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.models import optimized_by, unseen_model
-from autodist.rowwise import STATE, mixings
+from autodist.rowwise import CONVERTING, STATE, library, mixings
 from autodist.script import RowMean, Site
 from autodist.source import Source
 from autodist.spread import MEAN, SAME, SUM
 from autodist.values import NOTHING, Draw, Function
 
 MOST = 6
+MOVING = frozenset("to cuda cpu float double long".split())
+"""Methods whose result has the shape of their tensor."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -255,7 +257,36 @@ def paired(run: Interpreter) -> Iterator[tuple[Site, ast.expr, ast.expr]]:
         seen.add(event.node)
         assert isinstance(event.node, (ast.BinOp, ast.Call))
         parts = [event.node.left, event.node.right] if isinstance(event.node, ast.BinOp) else event.node.args[:2]
-        yield Site(event.source, event.node), parts[0], parts[1]
+        left, right = _different(parts[0], parts[1])
+        yield Site(event.source, event.node), _converted(left, run), _converted(right, run)
+
+
+def _different(left: ast.expr, right: ast.expr) -> tuple[ast.expr, ast.expr]:
+    """What decides whether two tensors have one shape: `output` and `y` of `output * scale` and `y * scale`."""
+    while isinstance(left, ast.BinOp) and isinstance(right, ast.BinOp) and type(left.op) is type(right.op):
+        if isinstance(left.op, ast.MatMult):
+            break
+        if _alike(left.right, right.right):
+            left, right = left.left, right.left
+        elif _alike(left.left, right.left):
+            left, right = left.right, right.right
+        else:
+            break
+    return left, right
+
+
+def _converted(node: ast.expr, run: Interpreter) -> ast.expr:
+    """What a tensor is made of that has its shape: the array `y` of `torch.tensor(y).to(device)`."""
+    inner = node
+    while isinstance(inner, ast.Call) and isinstance(function := inner.func, ast.Attribute):
+        named = library(inner, lambda each: run.values.get(each, NOTHING)) is not None
+        if named and function.attr in CONVERTING and inner.args:
+            inner = inner.args[0]
+        elif not named and function.attr in MOVING:
+            inner = function.value
+        else:
+            return node
+    return inner if _is_plain(inner) and run.values.get(inner, NOTHING).array else node
 
 
 def _is_written(node: ast.expr) -> bool:

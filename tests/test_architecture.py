@@ -39,7 +39,7 @@ LAYERS = """
     spread
     catalog | project
     search_path
-    source
+    source | chosen
     notebook
     config
     errors | sniff

@@ -1,0 +1,82 @@
+"""Modules that a script imports by a name it puts together when it runs: `import_module("models." + args.model)`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+MOST = 12
+"""How many modules such a name may stand for: of more, the right one is not among those that are worth following."""
+
+
+def patterns(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """What a file imports by name, with ``*`` for the part that is not known, and the line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _last(node.func) in ("import_module", "__import__"):
+            pattern = pattern_of(node)
+            if pattern is not None:
+                yield pattern, node.lineno
+
+
+def pattern_of(call: ast.Call) -> str | None:
+    """The name of the module that is imported, as far as it is written in the call."""
+    given = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "name")]
+    told = _start(given[0]) if given else None
+    if told is None:
+        return None
+    start, whole = told
+    if start.startswith("."):
+        package = [*call.args[1:2], *(keyword.value for keyword in call.keywords if keyword.arg == "package")]
+        home = package[0].value if package and isinstance(package[0], ast.Constant) else None
+        if not isinstance(home, str) or start.startswith(".."):
+            return None
+        start = home + start
+    if whole:
+        return start
+    return f"{start}*" if "." in start else None  # any module at all
+
+
+def matching(pattern: str, names: Iterable[str]) -> list[str]:
+    """The modules that an import by name may mean."""
+    if not pattern.endswith("*"):
+        return [name for name in names if name == pattern]
+    start = pattern[:-1]
+    found = [name for name in names if name.startswith(start) and "." not in name[len(start) :] and name != start]
+    return sorted(found) if len(found) <= MOST else []
+
+
+def files(pattern: str, root: Path) -> list[str]:
+    """The modules below a folder that an import by name may mean."""
+    if not pattern.endswith("*"):
+        return [pattern]
+    package = pattern.rpartition(".")[0]
+    folder = root.joinpath(*package.split("."))
+    inside = [each for each in folder.iterdir() if each.suffix == ".py"] if folder.is_dir() else []
+    names = [f"{package}.{each.stem}" for each in inside if each.stem.isidentifier() and each.stem != "__init__"]
+    found = matching(pattern, names)
+    return [package, *found] if found else []
+
+
+def _start(node: ast.expr) -> tuple[str, bool] | None:
+    """How a text starts, and whether that is all of it."""
+    if isinstance(node, ast.Constant):
+        return (node.value, True) if isinstance(node.value, str) else None
+    if isinstance(node, ast.JoinedStr) and node.values:
+        first = node.values[0]
+        return (str(first.value), False) if isinstance(first, ast.Constant) else None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        left = _start(node.left)
+        return (left[0], False) if left is not None else None
+    text, mark = None, ""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        text, mark = node.left, "%"
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+        text, mark = node.func.value, "{"
+    if isinstance(text, ast.Constant) and isinstance(text.value, str):
+        return text.value.partition(mark)[0], False
+    return None
+
+
+def _last(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
