@@ -284,25 +284,17 @@ def _prefixed(run: Interpreter, models: list[Model]) -> Iterator[Event]:
                 yield event
 
 
-def _named_checkpoint(event: Event) -> Site | None:
+def _checkpoint(event: Event) -> Site | None:
     """`checkpoint["model"]` of `model.load_state_dict(checkpoint["model"])`: the prefix can be taken from its keys."""
     if event.kind != "model_load_state_dict" or not isinstance(event.node, ast.Call) or not event.node.args:
         return None
-    checkpoint = event.node.args[0]
-    return Site(event.source, checkpoint) if _names_value(checkpoint) else None
-
-
-def _names_value(node: ast.expr) -> bool:
-    """`checkpoint`, `checkpoint["state_dict"]`"""
-    if isinstance(node, ast.Subscript):
-        return isinstance(node.slice, ast.Constant) and _names_value(node.value)
-    return isinstance(node, ast.Name) or isinstance(node, ast.Attribute) and _names_value(node.value)
+    return Site(event.source, event.node.args[0])
 
 
 def _lost_prefixes(events: list[Event]) -> Iterator[Concern]:
     """The others, which cannot be loaded before the model is wrapped."""
     for event in events:
-        if _named_checkpoint(event) is None:
+        if _checkpoint(event) is None:
             message = (
                 "nn.DataParallel puts `module.` before the keys of this checkpoint, and the model can only be "
                 "wrapped further down: move this line below the one that moves the model to its device"
@@ -819,6 +811,11 @@ def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: In
     steps = {event.loops[-1].node for event in run.of("backward") if event.loops}
     restarts = any(event.kind == "iter" and event.loops and event.loops[-1].node in steps for event in events.values())
     phases = {_outermost(event) for event in events.values() if event.kind == "iterate" and event.grad}
+    made: dict[Object, set[ast.AST]] = {each: set() for each in loaders}
+    for event in run.of("loader"):
+        for loader in event.value.objects("loader"):
+            if loader in made:
+                made[loader] |= {loop.node for loop in event.loops}
     for _, event in sorted(events.items()):
         statement = event.node if isinstance(event.node, ast.stmt) else event.source.statement(event.node)
         outer = [loop for loop in event.loops if isinstance(loop.node, (ast.For, ast.While))]
@@ -826,9 +823,23 @@ def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: In
             continue
         seen.add(statement)
         name = _loader_name(event, loaders, run)
-        number = None if restarts or len(phases) > 1 else _number(outer, event)
+        kept = [loop for loop in outer if not all(loop.node in made[each] for each in loaders)]
+        number = None if restarts or len(phases) > 1 or _is_repeated(kept) else _number(outer, event)
         fresh = any(_made_for(loader, event) for loader in loaders) and number is None
         yield Epoch(event.source, statement, None if fresh else name, number)
+
+
+def _is_repeated(loops: list[Loop]) -> bool:
+    """Whether no loop numbers the passes over a loader: a `while` has no number, a loop around starts it anew."""
+    counting = [place for place, loop in enumerate(loops) if any(_numbers(loop).values())]
+    return any(isinstance(loop.node, ast.While) for loop in loops) or bool(counting) and counting[-1] > 0
+
+
+def _numbers(loop: Loop) -> dict[str, set[Index]]:
+    """What a loop's target names that counts its rounds."""
+    target = None if isinstance(loop.node, ast.While) else loop.node.target
+    names = [n.id for n in ast.walk(target) if isinstance(n, ast.Name)] if target is not None else []
+    return {name: {t for t in loop.scope.names.get(name, NOTHING).things if isinstance(t, Index)} for name in names}
 
 
 def _outermost(event: Event) -> ast.AST | None:
@@ -907,11 +918,7 @@ def _number(outer: list[Loop], event: Event) -> str | None:
     for loop in reversed(outer):
         if not isinstance(loop.node, ast.For):
             continue
-        numbers = {
-            n.id: {t for t in loop.scope.names.get(n.id, NOTHING).things if isinstance(t, Index)}
-            for n in ast.walk(loop.node.target)
-            if isinstance(n, ast.Name)
-        }
+        numbers = _numbers(loop)
         indices = frozenset().union(*numbers.values())
         inner: Scope | None = event.scope
         while inner is not None:
@@ -1099,7 +1106,7 @@ def _assemble(
         reductions=tuple(reductions),
         unwraps=tuple(meant),
         layer_tests=tuple(_layer_tests(run, models)),
-        prefixed_loads=tuple(dict.fromkeys(filter(None, map(_named_checkpoint, prefixed)))),
+        prefixed_loads=tuple(dict.fromkeys(filter(None, map(_checkpoint, prefixed)))),
         maybe_wrapped=maybe,
         guards=tuple(sorted(guards, key=lambda s: _at(run, s))),
         opens=tuple(opens),
@@ -1626,7 +1633,11 @@ def _diverge(run: Interpreter, loaders: list[Loader], draws: frozenset[object], 
     outer = backwards[0].loops[0]
     if isinstance(outer.node, ast.comprehension):
         return None
-    start = next((e.order for e in run.events if e.kind == "iterate" and e.node is outer.node), 0)
+    start = next(  # a `while` has no event of its own
+        e.order
+        for e in run.events
+        if e.kind == "iterate" and e.node is outer.node or e.loops and e.loops[0].node is outer.node
+    )
     noise = [e for e in run.events if e.kind == "random" and (e.order > start or _is_dropout(e, run))]
     if any(e.kind in ("seed", "random_split") and e.order > start for e in run.events):
         return None

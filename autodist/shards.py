@@ -39,6 +39,7 @@ def shards(run: Interpreter, models: list[Model]) -> Shards:
         forwards=tuple(_forwards(run, models)),
         inferences=tuple(_inferences(run)),
         wrappers=tuple(_wrappers(run, models)),
+        class_names=tuple(_class_names(run, ours)),
         pauses=tuple(_pauses(run, ours)),
         formats=tuple(_formats(run, ours)),
         files=tuple(_files(run)) if ours else (),
@@ -218,6 +219,22 @@ def _pauses(run: Interpreter, ours: Keys) -> Iterator[Site]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "no_sync":
             if ours & keys(unwrapped(run.values.get(node.func.value, NOTHING))):
                 yield Site(run.sources[node], node)
+
+
+def _class_names(run: Interpreter, ours: Keys) -> Iterator[Site]:
+    """`type(model).__name__`, `model.__class__.__name__`"""
+    for node in run.values:
+        if not isinstance(node, ast.Attribute) or node.attr not in ("__name__", "__qualname__"):
+            continue
+        named = node.value
+        if isinstance(named, ast.Attribute) and named.attr == "__class__":
+            named = named.value
+        elif isinstance(named, ast.Call) and getattr(named.func, "id", "") == "type" and len(named.args) == 1:
+            named = named.args[0]
+        else:
+            continue
+        if ours & keys(unwrapped(run.values.get(named, NOTHING))):
+            yield Site(run.sources[node], node)
 
 
 def _wrappers(run: Interpreter, models: list[Model]) -> Iterator[Site]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import itertools
+from collections.abc import Container
 
 from autodist.edits import AddImport, Edit, InsertBefore, ReplaceExpr
 from autodist.rule import Context
@@ -114,6 +116,14 @@ def synchronised(context: Context, source: Source, target: str) -> tuple[str, Pl
         f"    {target} = {nn}.SyncBatchNorm.convert_sync_batchnorm({target})\n"
     )
     return code, (*nn_import, *torch_import)
+
+
+def free_name(source: Source, *names: str, taken: Container[str] = ()) -> str:
+    """The first of some names, or the first with a number, that the file does not use."""
+    used = {node.id for node in ast.walk(source.tree) if isinstance(node, ast.Name)}
+    used |= {node.arg for node in ast.walk(source.tree) if isinstance(node, ast.arg)}
+    numbered = (f"{names[0]}_{number}" for number in itertools.count(2))
+    return next(name for name in itertools.chain(names, numbered) if name not in used and name not in taken)
 
 
 def divided_options(source: Source, statement: ast.stmt, unpacked: ast.keyword, d: str) -> list[Edit]:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import ast
-import itertools
 import re
 from collections.abc import Iterator
 
@@ -11,7 +10,7 @@ from autodist.script import TrainingScript
 from autodist.source import Source
 
 from ._examples import PLAIN
-from ._preamble import Planned, planned
+from ._preamble import Planned, free_name, planned
 from ._shards import gathering
 
 NUMPY = "import numpy as np\n" + PLAIN
@@ -59,7 +58,7 @@ def gather_on_all_ranks(script: TrainingScript, context: Context) -> Iterator[Fi
     if not script.trains:
         return
     wrappers = {site.node for site in script.shards.wrappers}
-    taken: set[tuple[Source, str]] = set()
+    taken: dict[Source, set[str]] = {}
     for site, guarded in script.shards.hoists:
         assert isinstance(site.node, ast.expr)
         code = site.source.code(site.node)
@@ -77,19 +76,12 @@ def gather_on_all_ranks(script: TrainingScript, context: Context) -> Iterator[Fi
             )
             edits = gathering(script, context, site.source)
         else:
-            name = _free("output", site.source, taken)
+            given = taken.setdefault(site.source, set())
+            name = free_name(site.source, "output", taken=given)
+            given.add(name)
         before = InsertBefore(guarded, f"{name} = {code}\n")
         fix = Fix((*edits, *planned(site.source, before, ReplaceExpr(site.node, name))))
         yield Finding(site.source, site.node, "every rank must take part in this", fix)
-
-
-def _free(name: str, source: Source, taken: set[tuple[Source, str]]) -> str:
-    """A name that the file does not use."""
-    used = {node.id for node in ast.walk(source.tree) if isinstance(node, ast.Name)}
-    names = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
-    free = next(each for each in names if each not in used and (source, each) not in taken)
-    taken.add((source, free))
-    return free
 
 
 def _name(code: str) -> str:

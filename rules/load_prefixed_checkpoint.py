@@ -4,12 +4,12 @@ import ast
 from collections.abc import Iterator
 
 from autodist.config import Strategy
-from autodist.edits import InsertBefore
+from autodist.edits import Edit, InsertBefore, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
 from ._examples import PLAIN
-from ._preamble import member, planned
+from ._preamble import Planned, member, planned
 
 RESUMED = PLAIN.replace(
     "model = nn.Linear(4, 1)\n",
@@ -20,6 +20,15 @@ model.load_state_dict(checkpoint["model"])
 model.cuda()
 """,
 )
+IN_PLACE = PLAIN.replace(
+    "model = nn.Linear(4, 1)\n",
+    """\
+model = nn.DataParallel(nn.Linear(4, 1))
+model.load_state_dict(torch.load("model.pt"), strict=False)
+model.cuda()
+""",
+)
+IMPORT = "from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present\n"
 
 EXAMPLES = [
     Example(
@@ -27,9 +36,13 @@ EXAMPLES = [
         after=RESUMED.replace(
             "model.load",
             'consume_prefix_in_state_dict_if_present(checkpoint["model"], "module.")\nmodel.load',
-        ).replace(
-            "from torch.utils",
-            "from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present\nfrom torch.utils",
+        ).replace("from torch.utils", f"{IMPORT}from torch.utils"),
+    ),
+    Example(
+        before=IN_PLACE,
+        after=IN_PLACE.replace(
+            'torch.load("model.pt")',
+            '{key.removeprefix("module."): value for key, value in torch.load("model.pt").items()}',
         ),
     ),
     Example(before=PLAIN, after=None),
@@ -46,9 +59,13 @@ def load_prefixed_checkpoint(script: TrainingScript, context: Context) -> Iterat
         return
     for site in script.prefixed_loads:
         assert isinstance(site.node, ast.expr)
-        consume, imports = member(
-            context, site.source, "torch.nn.modules.utils", "consume_prefix_in_state_dict_if_present"
-        )
-        line = f'{consume}({site.source.code(site.node)}, "module.")\n'
-        fix = Fix((*imports, *planned(site.source, InsertBefore(site.source.statement(site.node), line))))
+        imports: Planned = ()
+        edit: Edit = WrapExpr(site.node, '{key.removeprefix("module."): value for key, value in {}.items()}')
+        if not isinstance(site.node, ast.Call):
+            consume, imports = member(
+                context, site.source, "torch.nn.modules.utils", "consume_prefix_in_state_dict_if_present"
+            )
+            line = f'{consume}({site.source.code(site.node)}, "module.")\n'
+            edit = InsertBefore(site.source.statement(site.node), line)
+        fix = Fix((*imports, *planned(site.source, edit)))
         yield Finding(site.source, site.node, "its keys begin with `module.`, and the model is wrapped later", fix)

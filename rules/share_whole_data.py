@@ -9,7 +9,7 @@ from autodist.script import RowMean, TrainingScript
 from autodist.source import Source
 from autodist.values import Draw
 
-from ._preamble import defined, dist, planned
+from ._preamble import defined, dist, free_name, planned
 
 EXAMPLES = [
     Example(
@@ -134,7 +134,7 @@ def share_whole_data(script: TrainingScript, context: Context) -> Iterator[Findi
         homes.setdefault((draw.source, _function(draw.source, draw.node)), []).append(draw)
     for (source, _), draws in homes.items():
         d, imports = dist(context, source)
-        name = _free("rows", source)
+        name = free_name(source, "rows", "own_rows", "rank_rows")
         start = _start(source, draws)
         line = f"{name} = slice({d}.get_rank(), None, {d}.get_world_size())  # this rank's share\n"
         shared = Fix((*imports, *planned(source, InsertBefore(start, line, order=2))))
@@ -151,7 +151,7 @@ def share_whole_data(script: TrainingScript, context: Context) -> Iterator[Findi
                 yield Finding(source, draw.node, "each rank takes its rows of the data", fix)
     wholes = {draw.node for draw in script.wholes}
     for site, left, right in script.paired:
-        name = _free("rows", site.source)
+        name = free_name(site.source, "rows", "own_rows", "rank_rows")
         codes = [site.source.code(node) + (f"[{name}]" if node in wholes else "") for node in (left, right)]
         check = f'assert {codes[0]}.shape == {codes[1]}.shape, "a row belongs to one row"\n'
         fix = Fix(planned(site.source, InsertBefore(site.source.statement(site.node), check, order=3)))
@@ -209,10 +209,3 @@ def _bound_before(start: ast.stmt, codes: list[str], source: Source) -> bool:
         if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store)
     }
     return not bound & {*codes, *(code.partition(".")[0] for code in codes)}
-
-
-def _free(name: str, source: Source) -> str:
-    """A name that the file does not use."""
-    used = {node.id for node in ast.walk(source.tree) if isinstance(node, ast.Name)}
-    used |= {node.arg for node in ast.walk(source.tree) if isinstance(node, ast.arg)}
-    return next(each for each in (name, f"own_{name}", f"rank_{name}", f"{name}_of_rank") if each not in used)

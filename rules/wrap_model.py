@@ -273,8 +273,9 @@ def _replaced(model: Model, context: Context, options: str) -> Iterator[Finding]
         after = source.code(outer)[len(source.code(call)) :] if outer is not call else ""
         moves = device is not None and not (isinstance(device, ast.Constant) and device.value is None)
         moves = moves and not is_move(inner)
-        later = None if moves or after or is_move(inner) else next(iter(model.moved_later), None)
-        anchor = _anchor(site, later) if later is not None else None
+        moved_later = () if moves or after or is_move(inner) else model.moved_later
+        places = [(each, _anchor(site, each)) for each in moved_later]
+        later, anchor = next((each for each in places if each[1] is not None), next(iter(places), (None, None)))
         if later is not None and anchor is None:
             message = "is moved to its device after it is wrapped, where gradients would no longer be averaged"
             yield Finding(source, later.node, message, severity=Severity.REFUSAL)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autodist.verify.plan import ProcessPlan
@@ -15,6 +16,8 @@ QUIET_SECONDS = 2.0
 """All ranks must have been idle for so long before they are asked where they are."""
 IDLE_SHARE = 0.05
 """Of one core; a process below it does nothing."""
+STARVED_SHARE = 0.5
+"""Of the time; a thread that is ready to run and waits for a core for longer is not waiting for another rank."""
 STACK_SECONDS = 1.0
 
 FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
@@ -88,12 +91,41 @@ def cpu_seconds(pid: int) -> float | None:
     return (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))
 
 
+def ready_seconds(pid: int) -> dict[str, float]:
+    """For how long each thread of a process was ready to run and had no core; empty where the system does not say."""
+    found = {}
+    for path in glob.glob(f"/proc/{pid}/task/*/schedstat"):
+        try:
+            with open(path, encoding="ascii") as file:
+                found[path] = int(file.read().split()[1]) / 1e9
+        except (OSError, ValueError, IndexError):
+            continue
+    return found
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a process had used at one moment, in seconds."""
+
+    time: float
+    used: float
+    ready: Mapping[str, float]
+
+    def idle_since(self, before: Sample) -> bool:
+        """Whether it did nothing meanwhile, and not for want of a core."""
+        passed = self.time - before.time
+        starved = any(
+            ready - before.ready.get(each, ready) > STARVED_SHARE * passed for each, ready in self.ready.items()
+        )
+        return self.used - before.used <= IDLE_SHARE * passed + 0.011 and not starved
+
+
 @dataclass
 class StallWatch:
     """Follows the processes of one run."""
 
     plans: Sequence[ProcessPlan]
-    _used: dict[int, tuple[float, float]] = field(default_factory=dict)
+    _samples: dict[int, Sample] = field(default_factory=dict)
     _quiet_since: float | None = None
 
     def finished(self, index: int) -> bool:
@@ -122,13 +154,10 @@ class StallWatch:
             used = cpu_seconds(pid)
             if used is None:
                 return False
-            then, before = self._used.get(index, (now, used - 1.0))
-            if now - then >= 0.25:
-                idle = idle and used - before <= IDLE_SHARE * (now - then) + 0.011
-                self._used[index] = (now, used)
-            elif index not in self._used:
-                self._used[index] = (now, used)
-                idle = False
+            before = self._samples.get(index)
+            if before is None or now - before.time >= 0.25:
+                self._samples[index] = sample = Sample(now, used, ready_seconds(pid))
+                idle = idle and before is not None and sample.idle_since(before)
         return idle
 
     def positions(self, live: dict[int, int]) -> dict[int, Position | None]:

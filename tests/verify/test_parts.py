@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +18,7 @@ from autodist.verify.outputs import stable
 from autodist.verify.plan import ProcessPlan
 from autodist.verify.replay import Replay, build_replay, in_turns, union
 from autodist.verify.scratch import Scratch
-from autodist.verify.stall import position_in
+from autodist.verify.stall import Sample, cpu_seconds, position_in, ready_seconds
 from autodist.verify.trace import Pass, RunTrace, TraceWriter, read_trace
 from autodist.verify.verdict import Outcome, Verdict
 
@@ -226,3 +230,27 @@ def test_nothing_compared_is_not_equal() -> None:
     verdict = Verdict("a.py", "b.py", ())
     assert verdict.outcome is Outcome.NOT_COMPARABLE
     assert verdict.exit_code == 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the system does not say who waits for a core")
+def test_a_process_without_a_core_is_not_idle() -> None:
+    """On a busy machine a rank that does not get on is not taken for one that waits for the others."""
+    core = min(os.sched_getaffinity(0))
+    code = f"import os; os.sched_setaffinity(0, {{{{{core}}}}}); os.nice({{}})\n{{}}"
+    busy = [subprocess.Popen([sys.executable, "-c", code.format(nice, "while True: pass")]) for nice in (0, 19)]
+    asleep = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        time.sleep(0.5)
+        samples: dict[int, list[Sample]] = {process.pid: [] for process in (busy[1], asleep)}
+        for _ in range(2):
+            for pid, taken in samples.items():
+                taken.append(Sample(time.monotonic(), cpu_seconds(pid) or 0.0, ready_seconds(pid)))
+            time.sleep(0.7)
+        idle = {pid: after.idle_since(before) for pid, (before, after) in samples.items()}
+        assert idle == {busy[1].pid: False, asleep.pid: True}
+        before, after = samples[busy[1].pid]
+        assert Sample(after.time, before.used, after.ready).idle_since(before) is False, "it had no core"
+    finally:
+        for process in (*busy, asleep):
+            process.kill()
+            process.wait()
