@@ -960,8 +960,51 @@ def _batch_sizes(run: Interpreter, plan: Plan) -> list[Site]:
         and _last_name(use) in names
         and run.values.get(use, NOTHING).spread is not COUNT  # `batch_size = x.shape[0]` is this rank's already
         and shared.isdisjoint(source.ancestors(use))
-        and _shapes_tensors(use, source, run, bool(run.loops_of.get(use, set()) & steps or _is_refilled(use, source)))
+        and _shapes_tensors(
+            use,
+            source,
+            run,
+            bool(run.loops_of.get(use, set()) & steps)
+            or _is_refilled(use, source)
+            or _fills_for_steps(use, source, run, steps),
+        )
     ]
+
+
+def _fills_for_steps(use: ast.expr, source: Source, run: Interpreter, steps: set[Any]) -> bool:
+    """Whether a use is in the shape of a tensor of equal numbers that is made once, for training steps alone:
+    `self.real = torch.ones(self.batch_size, 1)`."""
+    statement = source.statement(use)
+    call = next((each for each in source.ancestors(use) if isinstance(each, ast.Call)), None)
+    if call is None or not isinstance(call.func, ast.Attribute) or call.func.attr not in ("ones", "zeros", "full"):
+        return False
+    if not isinstance(statement, ast.Assign):
+        return False
+    target, value = statement.targets[0], statement.value
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        pairs = zip(target.elts, value.elts, strict=True)
+        target, value = next((pair for pair in pairs if any(n is use for n in ast.walk(pair[1]))), (target, value))
+    while value is not call and isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        value = value.func.value  # `.to(device)`
+    if value is not call or not isinstance(target, (ast.Name, ast.Attribute)):
+        return False
+    kind = (ast.FunctionDef, ast.AsyncFunctionDef) if isinstance(target, ast.Name) else ast.ClassDef
+    home = next((a for a in source.ancestors(statement) if isinstance(a, kind)), source.tree)
+    name = ast.unparse(target)
+    reads = [
+        each
+        for each in ast.walk(home)
+        if isinstance(each, (ast.Name, ast.Attribute)) and isinstance(each.ctx, ast.Load) and ast.unparse(each) == name
+    ]
+    others = [each for each in reads if not _is_assigned_back(each, source, name)]
+    return bool(others) and all(run.loops_of.get(each, set()) & steps for each in others)
+
+
+def _is_assigned_back(read: ast.expr, source: Source, name: str) -> bool:
+    """`self.real = self.real.cuda()`, also among others of a tuple"""
+    statement = source.statement(read)
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return any(name in map(ast.unparse, getattr(target, "elts", [target])) for target in targets)
 
 
 REFILLING = frozenset("copy_ normal_ uniform_ fill_ resize_ resize_as_ random_".split())
@@ -1226,13 +1269,13 @@ def _loss_concerns(run: Interpreter) -> Iterator[Concern]:
     mixed = [
         (m.source, m.node) for e in run.of("backward") for m in rowwise.mixings(e.value) if run.plan.wholes is None
     ]
-    for source, node in [*((e.source, e.node) for e in run.of("batch_statistic")), *mixed]:
+    computed = [*((e.source, e.node) for e in run.of("batch_statistic")), *mixed]
+    for source, node in {source: (source, node) for source, node in reversed(computed)}.values():
         message = (
             "computes with a statistic of the batch: each rank takes that of its own samples, so that results differ "
             "from those of one process"
         )
         yield Concern("AD602", source, node, message, Severity.WARNING)
-        break
     for event in run.events:
         if event.kind == "forward":
             continue
@@ -1619,32 +1662,56 @@ def _libraries(event: Event, run: Interpreter) -> set[str]:
     return {"cuda" if name.startswith("torch.cuda") else name.partition(".")[0] for name in names} or {"torch"}
 
 
-def _diverge(run: Interpreter, loaders: list[Loader], draws: frozenset[object], models: list[Model]) -> Site | None:
-    """The outermost training loop, if dropout or noise in it should differ between ranks."""
-    if draws or any(model.bypassed for model in models):
-        return None
+def _diverge(
+    run: Interpreter, loaders: list[Loader], draws: frozenset[object], models: list[Model]
+) -> tuple[Site, ...]:
+    """The outermost training loop, or one of each alternative, if dropout or noise in it should differ by rank."""
+    if draws:
+        return ()
     if any(
         each.object.argument("sampler") or each.object.argument("batch_sampler") or each.iterable for each in loaders
     ):
-        return None
+        return ()
+    if any(_is_drawn(e.value) for e in (*run.of("test"), *run.of("schedule")) if not e.inside_forward):
+        return ()
     backwards = [e for e in run.events if e.kind == "backward" and e.loops]
-    if not backwards:
-        return None
-    outer = backwards[0].loops[0]
+    chosen: dict[ast.AST, Event] = {}
+    for event in backwards:
+        if all(_is_alternative(event, other) for other in chosen.values()):
+            chosen[event.loops[0].node] = event
+    bypassed = {part.key for model in models if model.bypassed for part in parts(model.object)}
+    used = {e: {t.key for t in e.value.models if isinstance(t, Object)} for e in backwards}
+    alike = {event.loops[0].node for event, keys in used.items() if not bypassed.isdisjoint(keys)}
+    loops = [event.loops[0] for event in chosen.values()]
+    return tuple(Site(loop.source, loop.node) for loop in loops if loop.node not in alike and _draws_noise(loop, run))
+
+
+def _draws_noise(outer: Loop, run: Interpreter) -> bool:
+    """Whether dropout or noise in a loop should differ between ranks."""
     if isinstance(outer.node, ast.comprehension):
-        return None
+        return False
     start = next(  # a `while` has no event of its own
         e.order
         for e in run.events
         if e.kind == "iterate" and e.node is outer.node or e.loops and e.loops[0].node is outer.node
     )
-    noise = [e for e in run.events if e.kind == "random" and (e.order > start or _is_dropout(e, run))]
     if any(e.kind in ("seed", "random_split") and e.order > start for e in run.events):
-        return None
-    if any(_is_drawn(e.value) for e in (*run.of("test"), *run.of("schedule")) if not e.inside_forward):
-        return None
+        return False
     makes_models = any(e.kind == "optimizer" and e.order > start for e in run.events)
-    return Site(outer.source, outer.node) if noise and not makes_models else None
+    noise = (e for e in run.events if e.kind == "random" and (e.order > start or _is_dropout(e, run)))
+    return not makes_models and any(noise)
+
+
+def _is_alternative(first: Event, second: Event) -> bool:
+    """Whether only one of two things happens: the branches of a condition lead there, or methods of one name."""
+    chains = [[*((c.node, c.source, c.function) for c in e.calls), (e.node, e.source, None)] for e in (first, second)]
+    for one, other in zip(*chains, strict=False):
+        if one[0] is not other[0]:
+            same = one[0] is not None and other[0] is not None and one[1] is other[1]
+            return same and regions.exclusive(one[1], one[0], other[0])
+        if one[2] is not None and other[2] is not None and one[2].node is not other[2].node:
+            return True
+    return False
 
 
 def _is_drawn(value: Value) -> bool:

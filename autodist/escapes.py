@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from autodist import tensors
 from autodist.interpreter import Event, Interpreter, Loop
-from autodist.regions import stands_in
+from autodist.regions import exclusive, stands_in
 from autodist.script import Site
 from autodist.source import Source
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
@@ -158,8 +158,9 @@ def _is_foreign(node: ast.Call, run: Interpreter) -> bool:
         return True
     if not isinstance(node.func, ast.Attribute):
         return False
-    things = run.values.get(node.func.value, NOTHING).things
-    return bool(things) and all(isinstance(t, Object) and t.cls is None and not t.roles for t in things)
+    name, things = node.func.attr, run.values.get(node.func.value, NOTHING).things
+    unknown = (isinstance(t, Object) and (t.cls is None and not t.roles or t.looks_up(name)) for t in things)
+    return bool(things) and all(unknown)
 
 
 def _is_unseen(node: ast.AST, run: Interpreter) -> bool:
@@ -288,7 +289,23 @@ def _origins_of(node: ast.expr, value: Value, source: Source, run: Interpreter) 
         return sites
     if any(ast.dump(each) == ast.dump(node) for _, made in sites for each in ast.walk(made)):
         return []  # a running average, made of what it was before
-    return sites if len(sites) > 1 else []
+    return sites if len(sites) > 1 or _is_whole_elsewhere(node, source, run) else []
+
+
+def _is_whole_elsewhere(node: ast.expr, source: Source, run: Interpreter) -> bool:
+    """Whether another branch binds a name to what all ranks share: `seen = step * len(x)`, `else: seen = step`."""
+    if not isinstance(node, ast.Name):
+        return False
+    home = next((a for a in source.ancestors(node) if isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
+    bound = [
+        (each, each.value)
+        for each in ast.walk(home or source.tree)
+        if isinstance(each, ast.Assign) and any(isinstance(t, ast.Name) and t.id == node.id for t in each.targets)
+    ]
+    values = [run.values.get(made, NOTHING) for _, made in bound]
+    shares = [each for (each, _), value in zip(bound, values, strict=True) if value.spread.is_local]
+    others = [each for (each, _), value in zip(bound, values, strict=True) if not value.spread.is_local]
+    return any(exclusive(source, share, other) for share in shares for other in others)
 
 
 def _bound_anywhere(node: ast.expr, source: Source) -> bool:

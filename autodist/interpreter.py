@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from autodist import rowwise, tensors
 from autodist.catalog import Catalog
@@ -209,7 +210,10 @@ class Interpreter:
         self._one_rank = 0
         self._no_grad = 0
         self._forward = 0
-        self._branch = 0
+        self._branches: Path_ = ()
+        """The blocks being run that may not run at all, or several times."""
+        self._born: WeakKeyDictionary[Object, Path_] = WeakKeyDictionary()
+        """In which of them each object was made last."""
         self._again = 0
         self._results: dict[Any, Value] = {}
         self._generators: dict[ast.AST, bool] = {}
@@ -449,10 +453,10 @@ class Interpreter:
             module = LocalModule(self.project.modules[name], Scope(self.project.modules[name]))
             self._modules[name] = module
             self._loading.add(name)
-            outer = self._loops, self._calls, self._branch
-            self._loops, self._calls, self._branch = [], [], 0
+            outer = self._loops, self._calls, self._branches
+            self._loops, self._calls, self._branches = [], [], ()
             self.block(module.source.tree.body, module.scope)
-            self._loops, self._calls, self._branch = outer
+            self._loops, self._calls, self._branches = outer
             self._loading.discard(name)
         return of(self._modules[name])
 
@@ -519,16 +523,17 @@ class Interpreter:
     ) -> bool:
         """Run alternatives from one state, and join what they leave; in the first, names have as many axes as told."""
         start, ends = dict(scope.names), []
-        self._branch += 1
+        around = self._branches
         self._one_rank += one_rank
         for block in blocks:
             scope.names = dict(start)
             for name, axes in told.items() if block is blocks[0] else ():
                 if name in start and start[name].array and start[name].axes is None:
                     scope.names[name] = start[name].but(axes=axes)
+            self._branches = (*around, id(block))
             if not self.block(block, scope):
                 ends.append(scope.names)
-        self._branch -= 1
+        self._branches = around
         left_on_one_rank = one_rank and len(ends) == 1
         if not left_on_one_rank:
             self._one_rank -= one_rank
@@ -597,7 +602,7 @@ class Interpreter:
 
     def _repeat(self, body: Sequence[ast.stmt], scope: Scope, bind: Callable[[], None]) -> None:
         """Run a loop body until what it leaves no longer changes, at most twice."""
-        self._branch += 1
+        around, self._branches = self._branches, (*self._branches, id(body))
         rounds = 1 if self._again else 2
         for again in range(rounds):
             start = dict(scope.names)
@@ -609,7 +614,7 @@ class Interpreter:
             scope.names = joined([start, scope.names])
             if scope.names == start:
                 break
-        self._branch -= 1
+        self._branches = around
 
     def _unrolled(self, iterable: Value) -> list[Value] | None:
         """The elements of a short literal list of constants, such as the phases of an epoch."""
@@ -639,16 +644,17 @@ class Interpreter:
 
     def do_Try(self, node: ast.Try, scope: Scope) -> bool:
         left = self.block(node.body, scope)
-        self._branch += 1
+        around = self._branches
         after = [] if left else [scope.names]
         start = dict(scope.names)
         for handler in node.handlers:
             scope.names = dict(start)
+            self._branches = (*around, id(handler))
             if handler.name:
                 scope.names[handler.name] = NOTHING
             if not self.block(handler.body, scope):
                 after.append(scope.names)
-        self._branch -= 1
+        self._branches = around
         scope.names = joined(after) if after else start
         if not left:
             left = self.block(node.orelse, scope)
@@ -668,7 +674,7 @@ class Interpreter:
             home = scope
             if target.id in scope.outer:
                 home = (scope.parent or scope).find(target.id) or scope.top
-                if self._branch and target.id in home.names:
+                if self._branches and target.id in home.names:
                     value = value | home.names[target.id]
             home.names[target.id] = value
             self.values[target] = self.values.get(target, NOTHING) | value
@@ -700,13 +706,18 @@ class Interpreter:
             if isinstance(thing, Wrapped):
                 thing = thing.module
             if isinstance(thing, Object):
-                keep = self._branch or len(base.things) > 1
+                keep = len(base.things) > 1 or not self._always_runs_for(thing)
                 old = thing.attributes.get(target.attr, NOTHING) if keep else NOTHING
                 thing.attributes[target.attr] = old | value
             elif isinstance(thing, (LocalModule, Class)):
                 thing.scope.names[target.attr] = value
         self.values[target] = self.values.get(target, NOTHING) | value
         self.sources[target] = scope.source
+
+    def _always_runs_for(self, thing: Object) -> bool:
+        """Whether what runs now runs once for each time that an object is made: it was made in the same blocks."""
+        born = self._born.get(thing, ())
+        return born[: len(self._branches)] == self._branches
 
     def _set_item(self, target: ast.Subscript, value: Value, scope: Scope, made: ast.expr | None) -> None:
         base = self.eval(target.value, scope)
@@ -716,7 +727,7 @@ class Interpreter:
             if isinstance(thing, Table):
                 if key.const is not UNKNOWN and _hashable(key.const):
                     thing.entries[key.const] = (
-                        value if not self._branch else thing.entries.get(key.const, NOTHING) | value
+                        value if not self._branches else thing.entries.get(key.const, NOTHING) | value
                     )
                 else:
                     thing.element = thing.element | value
@@ -1452,9 +1463,11 @@ class Interpreter:
         return Value(things, spread, left.origins | right.origins | mixed, left.models | right.models)
 
     def _is_centred(self, op: ast.operator, left: Value, right: Value) -> bool:
-        """`x - x.mean(0)`: whether samples are changed by what the others of the batch are."""
-        if not isinstance(op, (ast.Sub, ast.Div)) or self._no_grad:
+        """`x - x.mean(0)`, `x.std() * noise`: whether samples are changed by what the others of the batch are."""
+        if not isinstance(op, (ast.Sub, ast.Div, ast.Mult)) or self._no_grad:
             return False
+        if isinstance(op, ast.Mult) and right.spread is ROWS:
+            left, right = right, left  # `x.std() * noise`
         sides = left.spread is ROWS and not left.things and not right.things and bool(left.origins & right.origins)
         return sides and right.spread in (MEAN, SUM, LOCAL) and right.const is UNKNOWN
 
@@ -1807,7 +1820,7 @@ class Interpreter:
         self._note_inflow(function, node, args, keywords, scope)
         self._calls.append(Call_(node, scope.source, scope, function))
         path, self._path = self._path, (*self._path, id(node))[-12:]
-        branch, self._branch = self._branch, self._branch if function.owner is not None and self._branch else 0
+        around, self._branches = self._branches, self._branches if function.owner is not None else ()
         one_rank = self._one_rank
         if definition not in self._quiet:
             self._quiet[definition] = not isinstance(definition, ast.Lambda) and any(
@@ -1832,7 +1845,7 @@ class Interpreter:
             self._returns.pop()
             self._no_grad -= quiet
             self._one_rank = one_rank
-            self._branch = branch
+            self._branches = around
             self._path = path
             self._calls.pop()
         if definition not in self._generators:
@@ -1912,6 +1925,7 @@ class Interpreter:
     ) -> Value:
         made = self._remember(node, lambda: Object(cls.node.name, cls.roles, node, scope.source, self._path, cls), cls)
         made.args, made.keywords = args, keywords
+        self._born[made] = self._branches
         if cls.find("__init__"):
             self.method(made, "__init__", node, args, keywords, scope)
         else:
@@ -2556,6 +2570,8 @@ class Interpreter:
         if short in ("importlib.import_module", "__import__"):
             pattern = pattern_of(node) if not isinstance(first.const, str) else first.const
             found = matching(pattern, self.project.modules) if pattern is not None else []
+            library = isinstance(first.const, str) and not first.const.startswith(".")
+            found = found or ([first.const] if library else [])
             return union(self._module(each, node) for each in found) if found else None
         if short in ("globals", "locals"):
             names = scope.top.names if short == "globals" else scope.names
@@ -3026,7 +3042,7 @@ class Interpreter:
             for thing in first.things:
                 if isinstance(thing, Table):
                     for key, value in thing.entries.items():
-                        old = container.entries.get(key, NOTHING) if self._branch else NOTHING
+                        old = container.entries.get(key, NOTHING) if self._branches else NOTHING
                         container.entries[key] = old | value
                     container.stores += [store for store in thing.stores if store not in container.stores]
             container.entries.update(keywords)

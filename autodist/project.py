@@ -140,6 +140,7 @@ def _is_opaque(root: Path, name: str) -> bool:
 
 def _imported(source: Source, package: str) -> Iterator[tuple[str, int, bool]]:
     """Names of modules that may be local, with their line, and whether they must be (relative imports)."""
+    by_name = "import_module(" in source.text
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -152,6 +153,10 @@ def _imported(source: Source, package: str) -> Iterator[tuple[str, int, bool]]:
                 yield ".".join(parts[: i + 1]), node.lineno, node.level > 0 and i == len(parts) - 1
             for alias in node.names:
                 yield ".".join([*parts, alias.name]), node.lineno, False
+        elif isinstance(node, ast.Constant) and by_name and isinstance(node.value, str):
+            parts = node.value.split(".")
+            if all(part.isidentifier() for part in parts):
+                yield from ((".".join(parts[: i + 1]), node.lineno, False) for i in range(len(parts)))
 
 
 def absolute(node: ast.ImportFrom, package: str) -> str:

@@ -37,10 +37,30 @@ def writes(run: Interpreter, prepared: frozenset[ast.AST]) -> tuple[list[Site], 
             if event.kind == "mkdir" and _may_exist(node) or event.kind == "tracker" and not _needs_guard(event):
                 continue
             statement = source.statement(node)
+            if _is_handed_back(event, statement):
+                guards.setdefault(statement, Site(source, statement))
             if isinstance(statement, ast.Expr) and not _is_quiet_file(source, node, run):
                 statement = _check_then_make(source, statement) if event.kind == "mkdir" else statement
                 guards.setdefault(statement, Site(source, statement))
     return _outermost(guards.values(), opens), list(opens.values())
+
+
+def _is_handed_back(event: Event, statement: ast.stmt) -> bool:
+    """`return imsave(path, image)` at the end of a function, of which nobody wants the result."""
+    if not isinstance(statement, ast.Return) or statement.value is not event.node or not event.calls:
+        return False
+    function = event.calls[-1].function.node
+    if isinstance(function, ast.Lambda) or function.body[-1] is not statement:
+        return False
+    for call in reversed(event.calls):
+        if call.node is None:
+            return False
+        user = call.source.statement(call.node)
+        if not isinstance(user, (ast.Expr, ast.Return)) or user.value is not call.node:
+            return False
+        if isinstance(user, ast.Expr):
+            return True
+    return False
 
 
 def _is_quiet_file(source: Source, node: ast.AST, run: Interpreter) -> bool:

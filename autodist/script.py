@@ -339,7 +339,7 @@ class TrainingScript:
     unordered: tuple[Unordered, ...] = ()
     unseeded: tuple[Site, ...] = ()
     """Calls that take a seed from the clock or the system: each rank would get another one."""
-    diverge: Site | None = None
+    diverge: tuple[Site, ...] = ()
     noise: frozenset[str] = frozenset()
     devices: tuple[Site, ...] = ()
     hidden_devices: tuple[Site, ...] = ()

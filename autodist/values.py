@@ -133,6 +133,12 @@ class Object:
             return self.keywords[name]
         return self.args[position] if position is not None and position < len(self.args) else None
 
+    def looks_up(self, name: str) -> bool:
+        """Whether a class of the project finds what ``name`` stands for when the script runs, by `__getattr__`."""
+        if self.cls is None or self.roles or name in self.attributes or self.cls.find(name):
+            return False
+        return self.cls.find("__getattr__") is not None
+
 
 @dataclass(eq=False)
 class Items:

@@ -150,7 +150,8 @@ def _function(call: ast.Call, run: Interpreter) -> Step:
             return Step.ELEMENTS
         return Step.WHOLE if tensors.takes_apart(name) else Step.NOTHING
     base = run.values.get(call.func.value, NOTHING) if isinstance(call.func, ast.Attribute) else NOTHING
-    writes = any("writer" in t.roles for t in base.things if isinstance(t, Object))
+    asked = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    writes = any("writer" in t.roles or t.looks_up(asked) for t in base.things if isinstance(t, Object))
     return Step.WHOLE if writes or library.startswith("numpy") else Step.NOTHING
 
 

@@ -131,6 +131,7 @@ def reshuffle_each_epoch(script: TrainingScript, context: Context) -> Iterator[F
     """
     if not script.trains:
         return
+    told: set[tuple[ast.stmt, str]] = set()
     for loader in script.loaders:
         if not _has_distributed_sampler(loader, script):
             continue
@@ -153,6 +154,9 @@ def reshuffle_each_epoch(script: TrainingScript, context: Context) -> Iterator[F
             if _may_shuffle_otherwise(loader) or _also_evaluates(script, epoch):
                 name, imports = member(context, epoch.source, "torch.utils.data.distributed", "DistributedSampler")
                 code = f"if isinstance({sampler}, {name}):\n    {code}"
+            if (epoch.statement, code) in told:
+                continue  # one of several loaders passes here
+            told.add((epoch.statement, code))
             fix = Fix((*imports, *planned(epoch.source, InsertBefore(epoch.statement, code))))
             yield Finding(epoch.source, epoch.statement, "each epoch has its own order of samples", fix)
 

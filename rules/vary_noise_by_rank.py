@@ -158,16 +158,16 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
     differ between the samples of one batch. Where noise in an evaluation decides about the learning rate or when to
     stop, the ranks go on drawing alike, so that they agree.
     """
-    if not script.trains or script.distributed or script.diverge is None:
+    if not script.trains or script.distributed:
         return
-    site = script.diverge
-    d, imports = dist(context, site.source)
-    torch, torch_import = imported(context, site.source, "torch")
-    more = []
-    for library in sorted(script.noise & SEEDS.keys()):
-        name, library_import = imported(context, site.source, library)
-        torch_import = (*torch_import, *library_import)
-        more.append(SEEDS[library].format(library=name, torch=torch))
-    code = f"{torch}.manual_seed({torch}.initial_seed() + {d}.get_rank())  # dropout and noise differ by rank\n"
-    fix = Fix((*imports, *torch_import, *planned(site.source, InsertBefore(site.node, code + "".join(more)))))
-    yield Finding(site.source, site.node, "every rank would draw the same noise", fix)
+    for site in script.diverge:
+        d, imports = dist(context, site.source)
+        torch, torch_import = imported(context, site.source, "torch")
+        more = []
+        for library in sorted(script.noise & SEEDS.keys()):
+            name, library_import = imported(context, site.source, library)
+            torch_import = (*torch_import, *library_import)
+            more.append(SEEDS[library].format(library=name, torch=torch))
+        code = f"{torch}.manual_seed({torch}.initial_seed() + {d}.get_rank())  # dropout and noise differ by rank\n"
+        fix = Fix((*imports, *torch_import, *planned(site.source, InsertBefore(site.node, code + "".join(more)))))
+        yield Finding(site.source, site.node, "every rank would draw the same noise", fix)
