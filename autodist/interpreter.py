@@ -354,10 +354,11 @@ class Interpreter:
             self._grow(before, [(change, node.value)], scope, "extend")
             return
         spread = self._binary(node.op, before, change)
+        mixed = self._with_statistic(node.op, before, change, node.value, scope) | self._augmented(node, spread, scope)
         value = Value(
             before.things if not spread.is_local else frozenset(),
             spread,
-            before.origins | change.origins,
+            before.origins | change.origins | mixed,
             before.models | change.models,
             made=(before.made | {(scope.source, node.value)}) if spread.is_local else frozenset(),
             weights=before.weights | change.weights,
@@ -367,6 +368,17 @@ class Interpreter:
         if value.origins:
             self.event("accumulate", node, scope, value, _constants(scope))
         self.assign(node.target, value, scope, None)
+
+    def _augmented(self, node: ast.AugAssign, spread: Spread, scope: Scope) -> frozenset[Mixing]:
+        """Where steps may train on all of the data: why `x op= y` may mix its rows."""
+        parts = [self._lately(node.target), self._lately(node.value)]
+        if self.plan.wholes is None or not any(map(rowwise.is_whole, parts)):
+            return frozenset()
+        plain = ast.BinOp(node.target, node.op, node.value)
+        found = rowwise.followed(plain, Value(spread=spread), self._lately, self._contents)
+        if not isinstance(found, str) and spread is MEAN and all(part.spread is not MEAN for part in parts):
+            found = "divides by the number of rows in place: write `x = x / n`"
+        return frozenset([Mixing(node.value, scope.source, found)]) if isinstance(found, str) else frozenset()
 
     def do_Return(self, node: ast.Return, scope: Scope) -> bool:
         if node.value is not None:
@@ -512,6 +524,9 @@ class Interpreter:
         if decided is not None:
             return self.block(node.body if decided else node.orelse, scope)
         told = rowwise.told_axes(node.test) if self.plan.wholes is not None else {}
+        known = {name: scope.names[name].axes for name in told if name in scope.names and scope.names[name].array}
+        if any(axes is not None and axes != told[name] for name, axes in known.items()):
+            return self.block(node.orelse, scope)
         return self._fork([node.body, node.orelse], scope, one_rank=test.spread is RANK, told=told)
 
     def _fork(
@@ -843,7 +858,11 @@ class Interpreter:
         return value.but(origins=value.origins | {mixing})
 
     def _children(self, thing: Object) -> list[Value]:
-        inner = [value for value in (*thing.args, *thing.attributes.values()) if self._modules_in(value)]
+        held = (*thing.args, *thing.attributes.values())
+        layers = {"batch_norm", "dropout"}  # of those, a list of modules holds many
+        inner = [
+            v for v in held if self._modules_in(v) or any(isinstance(t, Object) and t.roles & layers for t in v.things)
+        ]
         containers = [v for value in thing.args for v in self._contents(value)]
         return [v for v in inner if not any(isinstance(t, Items) for t in v.things)] + containers
 
@@ -1100,6 +1119,7 @@ class Interpreter:
         rows = [c for c in children if rowwise.is_whole(self._lately(c)) and self._lately(c).spread is ROWS]
         foreign = isinstance(node, ast.Call) and self._is_foreign(node)
         whole = [c for c in children if self._lately(c).array and self._lately(c).spread is SAME]
+        whole = [c for c in whole if self._lately(c).axes != 0]  # one number
         if not rows or not (foreign or whole):
             return False
         for child in rows:
@@ -1348,6 +1368,7 @@ class Interpreter:
                 draw = self._stepping(node, scope)
             if draw is not None:
                 self.event("draw", node, scope, of(draw))
+                origins = frozenset(o for o in origins if not (isinstance(o, Mixing) and o.reason == rowwise.ONE))
                 taken = self.plan.draws is not None and id(node) in self.plan.draws
                 return Value(spread=ROWS if taken else SAME, origins=origins | {draw}, models=models)
             return Value(origins=origins, models=models) if origins or models else NOTHING
@@ -1396,8 +1417,9 @@ class Interpreter:
         return Draw(node, scope.source, self._path, size) if walks or computed else None
 
     def _stepping(self, node: ast.Subscript, scope: Scope) -> Draw | None:
-        """A slice between two places that move on: `data[self.position : end]` with `self.position += size`."""
-        cut = node.slice
+        """A slice between two places that move on: `data[self.position : end]` with `self.position += size`, also of
+        all columns: `data[self.position : end, ...]`."""
+        cut = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
         if (
             not isinstance(cut, ast.Slice)
             or cut.lower is None
@@ -1453,14 +1475,22 @@ class Interpreter:
         spread = self._binary(node.op, left, right)
         if {left.spread, right.spread} == {ROWS, Spread.COLUMNS} and _sets_apart(node, left, right):
             spread = CROSS
-        elif self._compares_with_batch(node.op, left, right):
-            self.event("batch_statistic", node, scope)
-        centred = self.plan.wholes is None and self._is_centred(node.op, left, right)
-        mixed = frozenset([Mixing(node, scope.source, rowwise.STATISTIC)]) if centred else frozenset()
+            mixed: frozenset[Mixing] = frozenset()
+        else:
+            mixed = self._with_statistic(node.op, left, right, node, scope)
         kept: list[type] = [Index] if isinstance(node.op, (ast.Add, ast.Sub, ast.Mult)) else []
         kept += [] if spread.is_local or isinstance(node.op, ast.MatMult) else [Parameters]
         things = frozenset(t for t in left.things | right.things if isinstance(t, tuple(kept)))
         return Value(things, spread, left.origins | right.origins | mixed, left.models | right.models)
+
+    def _with_statistic(
+        self, op: ast.operator, left: Value, right: Value, node: ast.expr, scope: Scope
+    ) -> frozenset[Mixing]:
+        """What puts a statistic of the batch beside each sample, as `mask / mask.mean()` and `mask /= mask.mean()`."""
+        if self._compares_with_batch(op, left, right):
+            self.event("batch_statistic", node, scope)
+        centred = self.plan.wholes is None and self._is_centred(op, left, right)
+        return frozenset([Mixing(node, scope.source, rowwise.STATISTIC)]) if centred else frozenset()
 
     def _is_centred(self, op: ast.operator, left: Value, right: Value) -> bool:
         """`x - x.mean(0)`, `x.std() * noise`: whether samples are changed by what the others of the batch are."""

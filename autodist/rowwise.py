@@ -163,7 +163,7 @@ def shaped(node: ast.expr, value: Value, latest: Latest, called: bool) -> Value:
     name = library(node, latest) if isinstance(node, ast.Call) else None
     if value.things and not (name or "").startswith("torch.nn.functional."):
         return value
-    array, axes = value.array, value.axes
+    array, axes, least = value.array, value.axes, _least(node, latest)
     if isinstance(node, ast.Attribute):
         base = latest(node.value)
         if base.things:
@@ -190,7 +190,23 @@ def shaped(node: ast.expr, value: Value, latest: Latest, called: bool) -> Value:
     elif isinstance(node, ast.Compare):
         parts = [latest(node.left), *map(latest, node.comparators)]
         array, axes = any(part.array for part in parts), None
-    return value.but(array=array, axes=axes) if (array, axes) != (value.array, value.axes) else value
+    if (array, axes, least) == (value.array, value.axes, value.least):
+        return value
+    return value.but(array=array, axes=axes, least=least)
+
+
+def _least(node: ast.expr, latest: Latest) -> int:
+    """How many axes a tensor has at least whose axes are exchanged: `x.transpose(1, 3)`, also once it is padded."""
+    if not isinstance(node, ast.Call) or is_entered(node, latest):
+        return 0
+    method = isinstance(node.func, ast.Attribute) and library(node, latest) is None
+    if _called(node) == "pad" and not method and node.args:
+        return max(latest(node.args[0]).least, latest(node.args[0]).axes or 0)
+    if _called(node) not in ("transpose", "swapaxes", "permute"):
+        return 0
+    rest = node.args if method else node.args[1:]
+    named = [_number(each) for each in (rest[0].elts if _is_list(rest) else rest)]  # type: ignore[attr-defined]
+    return max((at + 1 if at >= 0 else -at for at in named if at is not None), default=0)
 
 
 def told_axes(test: ast.expr) -> dict[str, int]:
@@ -289,7 +305,8 @@ def _call(node: ast.Call, latest: Latest) -> tuple[bool, int | None]:
 
 
 def _created_axes(short: str, node: ast.Call, given: Sequence[Value], latest: Latest) -> int | None:
-    first = node.args[0] if node.args else None
+    shape = _shape(node)
+    first = shape[0] if shape else None
     if short in ("linspace", "arange", "logspace", "randperm", "permutation"):
         return 1
     if short in ("loadtxt", "genfromtxt", "eye", "column_stack"):
@@ -305,19 +322,19 @@ def _created_axes(short: str, node: ast.Call, given: Sequence[Value], latest: La
         if isinstance(first, (ast.Tuple, ast.List)):
             return len(first.elts)
         sized = _size_asked(first)
-        if len(node.args) == 1 and sized is not None:
+        if len(shape) == 1 and sized is not None:
             return latest(sized).axes if latest(sized).array else None
-        if len(node.args) == 1:
+        if len(shape) == 1:
             return 1 if first is not None and isinstance(latest(first).const, int) else None
-        plain = all(isinstance(arg, (ast.Constant, ast.Name, ast.Attribute, ast.BinOp)) for arg in node.args)
-        return len(node.args) if plain else None
+        plain = all(isinstance(arg, (ast.Constant, ast.Name, ast.Attribute, ast.BinOp)) for arg in shape)
+        return len(shape) if shape and plain else None
     if short in ("full", "randint", "random", "uniform", "standard_normal", "random_sample"):
-        shape = next((k.value for k in node.keywords if k.arg == "size"), None)
+        size = next((k.value for k in node.keywords if k.arg == "size"), None)
         sized = next((found for arg in node.args if (found := _size_asked(arg)) is not None), None)
-        if shape is None and sized is not None:
+        if size is None and sized is not None:
             return latest(sized).axes if latest(sized).array else None
-        shape = shape or next((arg for arg in reversed(node.args) if isinstance(arg, (ast.Tuple, ast.List))), None)
-        return len(shape.elts) if isinstance(shape, (ast.Tuple, ast.List)) else None
+        size = size or next((arg for arg in reversed(node.args) if isinstance(arg, (ast.Tuple, ast.List))), None)
+        return len(size.elts) if isinstance(size, (ast.Tuple, ast.List)) else None
     if isinstance(first, (ast.List, ast.Tuple)):
         depth, inner = 1, first.elts[0] if first.elts else None
         while isinstance(inner, (ast.List, ast.Tuple)):
@@ -349,7 +366,7 @@ def _computed_axes(short: str, base: Value, node: ast.Call, rest: Sequence[ast.e
     if short in ALONG and short not in ("softmax", "log_softmax", "sort", "argsort", "cumsum", "cumprod", "normalize"):
         over = _axis(node, rest)
         if over is None:
-            return 0
+            return None if rest or any(k.arg in ("dim", "axis") for k in node.keywords) else 0
         kept = any(k.arg in ("keepdim", "keepdims") for k in node.keywords) or len(rest) > 1
         return None if base.axes is None else base.axes if kept else base.axes - 1
     if short in ("squeeze", "stack", "cat", "einsum", "gather", "repeat", "expand", "chunk", "split"):
@@ -553,6 +570,10 @@ def _of_function(
         if spreads == {ROWS} and (over is not None and over > 0 or over == -1 and short != "stack"):
             return ROWS
         return f"joins tensors along their rows ({short})"
+    if short == "einsum":
+        return _of_einsum(node, latest)
+    if short == "pad" and not name.startswith("torch."):
+        return "pads them axis by axis (numpy.pad)"
     if short in LOSSES:
         return _of_loss(short, [*given, *named], value)
     if short in FACTORIES:
@@ -566,6 +587,34 @@ def _of_function(
             return value.spread if short in ELEMENTWISE else f"calls {short} on a list of rows"
         return f"calls {short} with the rows as its second operand, which may mix them"
     return _of_method(short, node, given[0], node.args[1:], given[1:], value, latest)
+
+
+def _of_einsum(node: ast.Call, latest: Latest) -> Spread | str:
+    """`torch.einsum("ncvl,vw->ncwl", (x, A))`: the letter of the rows stands for them alone, and stays."""
+    unclear = "is a sum of products over axes that cannot be read (einsum)"
+    if len(node.args) < 2 or not isinstance(node.args[0], ast.Constant) or not isinstance(node.args[0].value, str):
+        return unclear
+    taken, arrow, left = node.args[0].value.replace(" ", "").partition("->")
+    operands = node.args[1].elts if isinstance(node.args[1], (ast.Tuple, ast.List)) else node.args[1:]
+    letters = taken.split(",")
+    if not arrow or "." in taken or len(letters) != len(operands):
+        return unclear
+    rows = set()
+    for names, operand in zip(letters, map(latest, operands), strict=True):
+        if is_whole(operand):
+            at = {ROWS: 0, COLUMNS: 1}.get(operand.spread, len(names))
+            rows.add(names[at] if at < len(names) else "")
+    for names, operand in zip(letters, map(latest, operands), strict=True):
+        if not is_whole(operand) and rows & set(names):
+            return "multiplies rows with something that is not known to have as many (einsum)"
+        if is_whole(operand) and sum(names.count(each) for each in rows) != 1:
+            return PAIRED
+    if len(rows) > 1:
+        return PAIRED
+    letter = rows.pop()
+    if not letter or letter not in left:
+        return "sums over the rows (einsum)"
+    return {0: ROWS, 1: COLUMNS}.get(left.index(letter), "moves the rows to a later axis")
 
 
 def may_pair(node: ast.expr, latest: Latest) -> list[ast.expr]:
@@ -634,6 +683,8 @@ def _of_method(
     if short in ("t", "transpose", "swapaxes", "permute"):
         axes = [_number(each) for each in (rest[0].elts if _is_list(rest) else rest)]  # type: ignore[attr-defined]
         return _turned(base, [0, 1] if short == "t" else axes)
+    if short == "pad":
+        return _padded(node, rest, base)
     if base.spread is COLUMNS:
         if short in ("view", "reshape", "flatten") and (not rest or _number(rest[0]) == -1):
             return ROWS
@@ -684,6 +735,17 @@ def _of_method(
     if short in ("sample", "rsample", "multinomial"):
         return ENVIRONMENT
     return f"calls {short}, which is not known to keep rows apart"
+
+
+def _padded(node: ast.Call, rest: Sequence[ast.expr], base: Value) -> Spread | str:
+    """`F.pad(x, (1, 0, 0, 0))` adds to the last axes, as many as pairs of numbers are not zero."""
+    given = [*rest[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "pad")]
+    numbers = [_number(each) for each in given[0].elts] if given and isinstance(given[0], (ast.Tuple, ast.List)) else []
+    changed = [at // 2 + 1 for at, number in enumerate(numbers) if number != 0]
+    behind = max(base.axes or 0, base.least) - (1 if base.spread is ROWS else 2)
+    if numbers and max(changed, default=0) <= behind:
+        return base.spread
+    return "adds to an axis that may be that of the rows (pad)"
 
 
 def _along(short: str, node: ast.Call, rest: Sequence[ast.expr], base: Value, value: Value) -> Spread | str:

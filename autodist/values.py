@@ -241,10 +241,10 @@ class Value:
 
     ``origins`` are the loaders and draws that its samples come from, and what mixed them, ``models`` the modules in
     its graph, ``made`` the expressions that computed it, ``array`` if it is known to be a tensor or an array, with
-    ``axes`` as many as are known, ``zero`` if it is known to be full of zeros. ``weights`` are modules outside of
-    which it is computed from their parameters, so that gradients flow to these past any forward pass. A constant is
-    ``firm`` if it is bound by a call or a loop over literals, so that a branch on it is decided; a module's settings
-    are not.
+    ``axes`` as many as are known and ``least`` at least, ``zero`` if it is known to be full of zeros. ``weights`` are
+    modules outside of which it is computed from their parameters, so that gradients flow to these past any forward
+    pass. A constant is ``firm`` if it is bound by a call or a loop over literals, so that a branch on it is decided; a
+    module's settings are not.
     """
 
     things: frozenset[Thing] = frozenset()
@@ -258,6 +258,7 @@ class Value:
     axes: int | None = None
     weights: frozenset[Thing] = frozenset()
     zero: bool = False
+    least: int = 0
 
     def __or__(self, other: Value) -> Value:
         if self is other or other is NOTHING:
@@ -274,6 +275,7 @@ class Value:
                 and self.axes == other.axes
                 and self.weights >= other.weights
                 and self.zero == other.zero
+                and self.least <= other.least
             ):
                 return self
         same = type(self.const) is type(other.const) and self.const == other.const
@@ -289,6 +291,7 @@ class Value:
             self.axes if self.axes == other.axes else None,
             self.weights | other.weights,
             self.zero and other.zero,
+            min(self.least, other.least),
         )
 
     def but(self, **changes: Any) -> Value:

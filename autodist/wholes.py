@@ -174,8 +174,9 @@ def _reaching(run: Interpreter) -> frozenset[ast.expr]:
 
 def _objections(run: Interpreter) -> Iterator[tuple[Site, str]]:
     """Why the rows of the whole data cannot be dealt out."""
-    # what is drawn before all loops is data like any other
-    drawn = [thing for event in run.of("draw") if event.loops for thing in event.value.things]
+    # what is drawn before training is data like any other
+    around: set[ast.AST] = {loop.node for event in run.of("backward") for loop in event.loops}
+    drawn = [thing for event in run.of("draw") if not _is_before(event, around) for thing in event.value.things]
     fresh = {thing.node for thing in drawn if isinstance(thing, Draw)}
     for event in run.of("step"):
         for optimizer in event.value.objects("optimizer"):
@@ -226,6 +227,21 @@ def _objections(run: Interpreter) -> Iterator[tuple[Site, str]]:
             ):
                 if run.values.get(node, NOTHING).spread.is_local:
                     yield Site(source, node), f"{source.code(node)} is overwritten by what is computed from it"
+
+
+def _is_before(event: Event, steps: set[ast.AST]) -> bool:
+    """Whether something happens once, before the loops that train: not in them, nor in what hands out batches."""
+    if not event.loops:
+        return True
+    if any(loop.node in steps for loop in event.loops):
+        return False
+    for call in event.calls:
+        if call.node is None or not steps.isdisjoint(call.source.ancestors(call.node)):
+            return False
+        hands_out = call.function.name.startswith("__") and call.function.name != "__init__"
+        if hands_out or any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(call.function.node)):
+            return False
+    return True
 
 
 def _alike(one: ast.expr, other: ast.expr) -> bool:

@@ -50,6 +50,46 @@ EXAMPLES = [
         from torch import nn
         from torch.utils.data import DataLoader, TensorDataset
 
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1).relu())
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                mask = (y != 0).float()
+                mask /= mask.mean()
+                loss = ((model(x) - y).abs() * mask).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1).relu())
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                mask = (y != 0).float()
+                mask /= mask.mean()
+                loss = ((model(x) - y).abs() * mask).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+    ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
         train_set = TensorDataset(torch.randn(64, 4), torch.randint(3, (64,)))
         loader = DataLoader(train_set, batch_size=8, shuffle=True)
         model = nn.Linear(4, 3)

@@ -62,6 +62,7 @@ def test_text_that_is_read_on_and_on_is_refused(tmp_path: Path) -> None:
     [
         "each = F.cross_entropy(net(x[idx]), y[idx], reduction='none'); loss = each.topk(16)[0].mean()",
         "batch = x[idx]; batch = (batch - batch.mean(0)) / batch.std(0); loss = F.cross_entropy(net(batch), y[idx])",
+        "w = y[idx].float(); w /= w.mean(); loss = (F.cross_entropy(net(x[idx]), y[idx], reduction='none') * w).mean()",
     ],
 )
 def test_what_depends_on_the_other_samples_is_named(tmp_path: Path, lines: str) -> None:
