@@ -293,11 +293,21 @@ class Interpreter:
         handler = getattr(self, "do_" + type(node).__name__, None)
         left = bool(handler(node, scope)) if handler is not None else False
         for target in self.plan.wraps.get(node, ()):
-            self.assign(target, wrapped(self.eval(target, scope), "planned"), scope, None)
+            self.assign(target, self._planned(target, self.eval(target, scope)), scope, None)
             self.event("wrapped", target, scope)
         for accumulator in self.plan.settled.get(node, ()):
             self.assign(accumulator, NOTHING, scope, None)
         return left
+
+    def _planned(self, target: ast.expr, value: Value) -> Value:
+        """A model in its planned wrapper, or a list of such."""
+        lists = [thing for thing in value.things if isinstance(thing, Items)]
+        if not lists:
+            return wrapped(value, "planned")
+        items = self._remember(target, lambda: Items(target, [], NOTHING), "planned")
+        items.parts = [wrapped(part, "planned") for part in lists[0].parts] if len(lists) == 1 else []
+        items.element = union(wrapped(each, "planned") for each in self._contents(value))
+        return of(items)
 
     def do_Expr(self, node: ast.Expr, scope: Scope) -> None:
         value = self.eval(node.value, scope)
@@ -315,6 +325,10 @@ class Interpreter:
             self.event("bind", node, scope, value)
         elif self._modules_in(value):
             self.event("alias", node, scope, value)
+        elif isinstance(node.value, (ast.List, ast.ListComp)) and not self._loops:
+            held = union(each for each in self._contents(value) if self._modules_in(each))
+            if held is not NOTHING:
+                self.event("bind_each", node, scope, held)
         for target in node.targets:
             self.assign(target, value, scope, node.value)
             if isinstance(target, (ast.Tuple, ast.List)):
@@ -1660,13 +1674,13 @@ class Interpreter:
             self._loops.append(Loop(first, scope.source, scope, self._calls[-1].function if self._calls else None))
             parts = self._unrolled(iterable)
             result = NOTHING
-            for element in parts if parts is not None else [self._element(iterable, first)]:
+            for number, element in enumerate(parts if parts is not None else [self._element(iterable, first)]):
                 self.assign(first.target, element.but(firm=True) if parts is not None else element, inner, first.iter)
                 for test in first.ifs:
                     self.event("test", test, inner, self.eval(test, inner))
                 path = self._path
                 if parts is not None:
-                    self._path = (*path, hash(element.const) if element.const is not UNKNOWN else 0)
+                    self._path = (*path, hash(element.const) if element.const is not UNKNOWN else number)
                 result = result | run(rest)
                 self._path = path
             self._loops.pop()

@@ -131,6 +131,8 @@ class History:
     backwards: Mapping[Thing, list[Event]]
     places: Mapping[Thing, list[Event]]
     """Where it is bound or moved."""
+    lists: Mapping[Thing, list[Event]]
+    """Where a list that holds it is bound."""
     freezes: Mapping[Thing, list[Event]]
     wraps: list[Event]
     averaged: bool
@@ -141,6 +143,7 @@ def _history(run: Interpreter) -> History:
     forwards: dict[Thing, list[Event]] = {}
     backwards: dict[Thing, list[Event]] = {}
     places: dict[Thing, list[Event]] = {}
+    lists: dict[Thing, list[Event]] = {}
     freezes: dict[Thing, list[Event]] = {}
     for event in run.events:
         if event.kind == "forward" and event.grad:
@@ -149,9 +152,11 @@ def _history(run: Interpreter) -> History:
             _note(backwards, event.value.models, event)
         elif event.kind in ("bind", "bind_part", "move", "alias") and not event.inside_forward:
             _note(places, unwrapped(event.value), event)
+        elif event.kind == "bind_each" and not event.inside_forward:
+            _note(lists, unwrapped(event.value), event)
         elif event.kind == "freeze":
             _note(freezes, unwrapped(event.value), event)
-    return History(forwards, backwards, places, freezes, run.of("wrap"), _averages_by_hand(run))
+    return History(forwards, backwards, places, lists, freezes, run.of("wrap"), _averages_by_hand(run))
 
 
 def _note(found: dict[Thing, list[Event]], things: Iterable[Thing], event: Event) -> None:
@@ -198,7 +203,28 @@ def trained_models(run: Interpreter) -> list[Model]:
             roots.pop(module)
             if module in used:
                 passed_by.setdefault(owner, "a part of it is called on its own, so that gradients flow past forward()")
-    return _merged([_model(module, run, history, passed_by.get(module)) for module in roots])
+    return _complete(_merged([_model(module, run, history, passed_by.get(module)) for module in roots]), run)
+
+
+def _complete(models: list[Model], run: Interpreter) -> list[Model]:
+    """Lists of models are wrapped as a whole, where all in them train alike."""
+    lists = {event.node: unwrapped(event.value) for event in run.of("bind_each")}
+    result = []
+    for model in models:
+        if model.wrapping is not None and model.wrapping.each:
+            held = next((held for node, held in lists.items() if _binds(node, model.wrapping)), set())
+            ours = {each.key for each in (model.object, *model.alternatives)}
+            known = all(isinstance(thing, Object) and thing.key in ours for thing in held)
+            if model.bypassed is not None or not held or not known:
+                model = replace(model, wrapping=None)
+        result.append(model)
+    return result
+
+
+def _binds(node: ast.AST, wrapping: Wrapping) -> bool:
+    """Whether an assignment binds the name of what is wrapped."""
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return any(target is wrapping.target for target in targets)
 
 
 UNSEEN = "cannot see"
@@ -432,7 +458,42 @@ def _changes(module: Object, history: History) -> str | None:
 def _sometimes_unused(module: Object, run: Interpreter) -> bool:
     """Whether a part that trains is called under a condition within forward."""
     unread = (_never_read(name, part.cls) for part in parts(module) if part.cls for name in _own_parts(part))
-    return any(unread) or any(True for _ in branches(module, run)) or _repeats_at_random(module, run)
+    if any(unread) or any(_switched_off(part) for part in parts(module)):
+        return True
+    return any(True for _ in branches(module, run)) or _repeats_at_random(module, run)
+
+
+NO_PARAMETERS = ("Dropout", "Identity", "Flatten", "MaxPool", "AvgPool", "Upsample", "ReLU", "LeakyReLU", "Softmax")
+
+
+def _switched_off(module: Object) -> bool:
+    """Whether a setting of this very object keeps a part of it from running: `if self.norm: x = self.norm_layer(x)`."""
+    found = module.cls.find("forward") if module.cls is not None else None
+    if module.cls is None or found is None:
+        return False
+    dead: set[ast.AST] = set()
+    for thing in found[1].things:
+        for branch in ast.walk(thing.node) if isinstance(thing, Function) else ():
+            test = branch.test if isinstance(branch, ast.If) else None
+            if isinstance(branch, ast.If) and isinstance(test, ast.Attribute) and ast.unparse(test.value) == "self":
+                setting = module.attributes.get(test.attr, NOTHING).const
+                off = branch.body if setting is False else branch.orelse if setting is True else []
+                dead |= {node for statement in off for node in ast.walk(statement)}
+    used = [
+        node
+        for cls in module.cls.line()
+        for method in cls.node.body
+        if isinstance(method, ast.FunctionDef) and method.name != "__init__"
+        for node in ast.walk(method)
+        if isinstance(node, ast.Attribute)
+    ]
+    layers = {name for name in _own_parts(module) if not _is_without_parameters(module.attributes[name])}
+    return bool(layers & {n.attr for n in used if n in dead} - {n.attr for n in used if n not in dead})
+
+
+def _is_without_parameters(value: Value) -> bool:
+    names = [t.name.rpartition(".")[2] for t in value.things if isinstance(t, Object)]
+    return all(name.startswith(NO_PARAMETERS) for name in names)
 
 
 def _repeats_at_random(module: Object, run: Interpreter) -> bool:
@@ -553,7 +614,8 @@ def _wrapping(module: Object, run: Interpreter, history: History) -> Wrapping | 
     alias: Event | None = None
     called: Wrapping | None = None
     places = history.places.get(module, [])
-    made_in = {loop.node for event in places[:1] for loop in event.loops}
+    made = sorted((*places[:1], *history.lists.get(module, [])[:1]), key=lambda event: event.order)
+    made_in = {loop.node for event in made[:1] for loop in event.loops}
     for event in places:
         if event.order >= first:
             break
@@ -570,7 +632,7 @@ def _wrapping(module: Object, run: Interpreter, history: History) -> Wrapping | 
         return called
     placed = chosen or alias
     if placed is None:
-        return None
+        return _in_list(module, history, use, first)
     found = at(placed, use)
     frozen = [e for e in _freezes(module, history) if placed.order < e.order < first and e.function == placed.function]
     if frozen and frozen[-1].source is found.source:  # what is frozen by then, the wrapper leaves alone
@@ -579,6 +641,26 @@ def _wrapping(module: Object, run: Interpreter, history: History) -> Wrapping | 
         statement = after_conditions(found.source, loops[-1] if loops else statement, use)
         if use is None or not within(use, frozenset([statement])):
             return Wrapping(found.source, statement, found.target, None)
+    return found
+
+
+def _in_list(module: Object, history: History, use: Event | None, first: int) -> Wrapping | None:
+    """After `nets = [Net(), Net()]`, or the loop over it that moves them, for a model that has no name of its own."""
+    event = next((e for e in history.lists.get(module, []) if e.order < first and _lasts(e, use)), None)
+    if event is None or _freezes(module, history):
+        return None
+    found = replace(at(event, use), inside=None, each=True)
+    if not isinstance(found.target, (ast.Name, ast.Attribute)):
+        return None
+    for moved in history.places.get(module, []):
+        if moved.kind != "move" or not event.order < moved.order < first:
+            continue
+        loop = next((each.node for each in moved.loops), None)
+        if not isinstance(loop, ast.For) or moved.loops[0].source is not found.source:
+            return None
+        if ast.unparse(loop.iter) != ast.unparse(found.target) or use is not None and within(use, frozenset([loop])):
+            return None
+        found = replace(found, statement=after_conditions(found.source, loop, use))
     return found
 
 

@@ -37,6 +37,8 @@ class Wrapping:
     statement: ast.stmt
     target: ast.expr
     inside: ast.expr | None
+    each: bool = False
+    """Whether the target is a list of such models."""
 
 
 @dataclass(frozen=True)

@@ -216,8 +216,10 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
         imports = ddp_import
         if model.batch_norm or wrapping.inside is None:
             code = f"{target} = {ddp}({target}{options})\n"
+            if wrapping.each:
+                code = f"{target} = [{ddp}(model{options}) for model in {target}]\n"
             if model.batch_norm:
-                lines, needed = synchronised(context, source, target)
+                lines, needed = synchronised(context, source, target, wrapping.each)
                 imports, code = (*imports, *needed), lines + code
             replaced = _lonely(model, wrapping.statement)
             edit = ReplaceStatement(wrapping.statement, code) if replaced else InsertAfter(wrapping.statement, code)
