@@ -54,10 +54,12 @@ from autodist.values import (
     External,
     Function,
     Index,
+    Items,
     Object,
     Path_,
     Scope,
     Stream,
+    Table,
     Value,
     Wrapped,
 )
@@ -455,9 +457,14 @@ def _refusals(
         if (missing := _undefined(event, run)) is not None:
             yield refuse("AD902", event.source, missing, f"iterates over {missing.id}, which is defined nowhere")
             return
+        known = whole is None or whole.reason.startswith(UNSEEN)
+        if not known and (iterator := _foreign_iterator(run)) is not None:
+            yield refuse("AD902", event.source, event.node, _takes_from(iterator))
+            return
         if whole is not None and whole.site is not None:
             message = (
-                f"a step trains on one batch of all the data it has, whose rows cannot be shared out: {whole.reason}"
+                "a step trains on tensors that no loader hands out, and a rank cannot take its rows of them: "
+                f"{whole.reason}"
             )
             if whole.reason.startswith(UNSEEN):
                 message = f"trains a model that cannot be followed: {whole.reason}"
@@ -468,14 +475,13 @@ def _refusals(
         if whole is not None or any(event.value.spread is not SAME for event in backwards):
             return
         if (iterator := _foreign_iterator(run)) is not None:
-            message = (
-                f"takes its batches from {iterator}, which has no sampler and puts the batch on an axis of its own: "
-                "read them with a torch DataLoader"
-            )
-            yield refuse("AD902", event.source, event.node, message)
+            yield refuse("AD902", event.source, event.node, _takes_from(iterator))
             return
         if (hidden := _hidden_loader(event, run)) is not None:
             yield hidden
+            return
+        if (unseen := _unseen_batches(event, run)) is not None:
+            yield unseen
             return
         yield refuse(
             "AD902",
@@ -502,6 +508,29 @@ def _hidden_loader(backward: Event, run: Interpreter) -> Concern | None:
     name = loop.source.code(held[0])
     message = f"cannot see how the batches of {name} come out of this: write the loop over {name} itself"
     return Concern("AD902", loop.source, over, message, Severity.REFUSAL)
+
+
+def _unseen_batches(backward: Event, run: Interpreter) -> Concern | None:
+    """A training loop over something of which it is not known where it takes its batches from."""
+    loop = backward.loops[-1] if backward.loops else None
+    if loop is None or not isinstance(loop.node, (ast.For, ast.AsyncFor)):
+        return None
+    over = loop.node.iter
+    things = run.values.get(over, NOTHING).things
+    if any(isinstance(thing, (Index, Items, Table)) for thing in things):
+        return None  # it counts, or goes through what it has
+    message = (
+        f"cannot see what {_short(loop.source.code(over))} makes its batches of, so that a rank could take its share: "
+        "read them with a torch DataLoader, or cut them out of tensors in this loop"
+    )
+    return Concern("AD902", loop.source, over, message, Severity.REFUSAL)
+
+
+def _takes_from(iterator: str) -> str:
+    return (
+        f"takes its batches from {iterator}, which has no sampler and puts the batch on an axis of its own: "
+        "read them with a torch DataLoader"
+    )
 
 
 def _undefined(backward: Event, run: Interpreter) -> ast.Name | None:

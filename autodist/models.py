@@ -245,10 +245,12 @@ def unseen_model(optimizer: Object, run: Interpreter) -> tuple[Site, str] | None
             places = dict.fromkeys([source, *run.project.sources])
             found = ((each, _made_of(model, each)) for each in places)
             source, made = next(((each, made) for each, made in found if made is not None), (source, None))
-            said = source.code(made.value) if made is not None else ast.unparse(model)
-            line = " ".join(said.split())
+            if made is None and isinstance(model, ast.Attribute) and isinstance(model.value, ast.Name):
+                made = _made_of(model.value, source)  # `benchmark.model` of `benchmark = get_benchmark(name)`
+            line = " ".join(source.code(made.value).split()) if made is not None else ""
             short = line if len(line) <= 60 else line[:57] + "..."
-            reason = f"{UNSEEN} which class {ast.unparse(model)} is of, made by {short}: import the class and name it"
+            origin = f", made by {short}" if short else ""
+            reason = f"{UNSEEN} which class {ast.unparse(model)} is of{origin}: import the class and name it"
             return Site(source, made or node), reason
     return None
 
@@ -544,12 +546,15 @@ def _own_parts(module: Object) -> set[str]:
 
 
 def _never_read(name: str, cls: Class) -> bool:
-    """Whether a part is made and never mentioned again."""
+    """Whether a part is made and never mentioned again, but to be copied: `copy.deepcopy(self.encoder)`."""
+    nodes = [node for each in cls.line() for node in ast.walk(each.node)]
+    copies = [n for n in nodes if isinstance(n, ast.Call) and ast.unparse(n.func) in ("copy.deepcopy", "deepcopy")]
+    copied = {id(argument) for call in copies for argument in call.args}
     mentions = [
         node
-        for each in cls.line()
-        for node in ast.walk(each.node)
-        if isinstance(node, ast.Attribute)
+        for node in nodes
+        if id(node) not in copied
+        and isinstance(node, ast.Attribute)
         and node.attr == name
         or isinstance(node, ast.Name)
         and node.id in ("getattr", "__dict__")

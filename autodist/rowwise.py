@@ -494,6 +494,12 @@ PAIRED = "broadcasts tensors of different shapes, which pairs every row with eve
 STATISTIC = "puts a number that is computed from all rows beside each of them"
 
 
+CHOSEN = (
+    "picks some of the rows by a condition or an index, more on one rank than on another: a mean over these is not the "
+    "mean of the ranks' means"
+)
+
+
 def _beside(values: Iterable[Value]) -> bool:
     """Whether a mean, a sum or a number of rows is combined with rows."""
     spreads = {each.spread for each in values if is_whole(each)}
@@ -803,8 +809,9 @@ def _of_index(node: ast.Subscript, value: Value, latest: Latest) -> Spread | str
         return COLUMNS
     if isinstance(node.value, ast.Call) and _called(node.value) in PICKING:
         return ROWS  # the values or the positions
-    counted = any(isinstance(t, Index) for t in latest(parts[0]).things)
-    return "takes one row at a time" if counted else "picks some of the rows"
+    if any(isinstance(t, Index) for t in latest(parts[0]).things):
+        return "takes one row at a time"
+    return "picks some of the rows" if isinstance(parts[0], ast.Slice) else CHOSEN
 
 
 def through_layer(

@@ -71,6 +71,34 @@ def test_what_depends_on_the_other_samples_is_named(tmp_path: Path, lines: str) 
     assert "AD602" in said
 
 
+def test_elements_that_a_condition_picks_are_named(tmp_path: Path) -> None:
+    """A mean over them counts more elements on one rank than on another."""
+    body = """
+net, kept = nn.Linear(6, 1), np.where(y.numpy() != 0)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+target = torch.ones(96, 1)
+for step in range(20):
+    out = net(x)
+    loss = F.mse_loss(out[kept], target[kept])
+"""
+    text, said = converted(tmp_path, body)
+    assert "by a condition" in said and "dist" not in text
+
+
+def test_what_hands_out_unknown_batches_is_named(tmp_path: Path) -> None:
+    """The loop over it is where a person has to look."""
+    body = """
+from somewhere import Feeder
+
+net, feeder = nn.Linear(6, 1), Feeder(x, y)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for inputs, targets in feeder.batches(32):
+    loss = F.mse_loss(net(inputs), targets)
+"""
+    _, said = converted(tmp_path, body)
+    assert "feeder.batches(32)" in said
+
+
 def test_indices_beside_a_column(tmp_path: Path) -> None:
     """`pairs[idx, 0]` picks samples as `pairs[idx]` does."""
     text, _ = converted(
