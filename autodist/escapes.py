@@ -203,7 +203,9 @@ def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, see
         return
     if value.spread is ROWS and event.kind != "test" and _rowwise(node, run, set()):
         place, tensor = _tensor_behind(node, source, run) or (source, node)
-        if tensor not in run.plan.reduced:
+        if tensor in learnt_from(run):
+            yield Escape(source, node, LOCAL, event)  # gathered, every rank would train on all samples
+        elif tensor not in run.plan.reduced:
             yield Escape(place, tensor, ROWS, event)
         return
     if value.spread.is_local:

@@ -766,6 +766,13 @@ class Interpreter:
                 thing.element = thing.element | value
                 if made is not None:
                     thing.stores.append((scope.source, made))
+        for thing in base.things:
+            if isinstance(thing, Object) and thing.cls is None and not thing.roles and isinstance(key.const, str):
+                if any(isinstance(t, (Class, Function)) for t in value.things):  # `ChainMap(...)["model"] = Net`
+                    old = thing.attributes.get(f"[{key.const}]", NOTHING)
+                    thing.attributes[f"[{key.const}]"] = old | value
+        if not base.things and key.const is not UNKNOWN and any(isinstance(t, (Class, Function)) for t in value.things):
+            self._becomes_table(target.value, base, key, value, scope)
         if value.spread.is_local:
             self._keep_inside(target.value, value, scope)
         if self.plan.wholes is not None:
@@ -778,6 +785,14 @@ class Interpreter:
                     spread = value.spread if value.spread.is_reducible else LOCAL
                     origins = old.origins | value.origins
                     holder.names[target.value.id] = old.but(spread=spread, made=value.made, origins=origins)
+
+    def _becomes_table(self, target: ast.expr, base: Value, key: Value, value: Value, scope: Scope) -> None:
+        """`options["model"] = Net`: what nothing is known of holds a class or function by name from here on."""
+        if not isinstance(target, ast.Name) or base.spread is not SAME or not _hashable(key.const):
+            return
+        table = self._remember(target, lambda: Table(target, {}, NOTHING), "held")
+        table.entries[key.const] = table.entries.get(key.const, NOTHING) | value
+        self.assign(ast.Name(target.id, ast.Store()), base | of(table), scope, None)
 
     def _written_into(self, target: ast.Subscript, value: Value, scope: Scope) -> None:
         """What becomes of rows where some of them, or their fields, are written: `h[:, t] = step(h[:, t - 1])`."""
@@ -1317,6 +1332,8 @@ class Interpreter:
                 found = found | of(thing if isinstance(node.slice, ast.Slice) else replace(thing, one=True))
             elif isinstance(thing, Object) and "module" in thing.roles:
                 found = found | (union(self._children(thing)) if thing.args else of(thing))
+            elif isinstance(thing, Object) and isinstance(key.const, str) and f"[{key.const}]" in thing.attributes:
+                found = found | thing.attributes[f"[{key.const}]"]
             elif isinstance(thing, External) and thing.name == "os.environ":
                 if key.const in ("RANK", "LOCAL_RANK", "SLURM_PROCID", "SLURM_LOCALID"):
                     found = found | Value(spread=RANK)

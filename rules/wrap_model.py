@@ -8,6 +8,7 @@ from autodist.edits import Edit, InsertAfter, Recompose, RemoveStatement, Replac
 from autodist.rule import REPLICATED, Context, Example, Finding, Fix, Severity, rule
 from autodist.script import Model, Site, TrainingScript, Wrapping
 from autodist.source import Source
+from autodist.values import NOTHING, External
 
 from ._preamble import argument, is_move, member, planned, synchronised
 
@@ -161,6 +162,7 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """
     if not script.trains:
         return
+    refused: set[ast.AST] = set()
     for model in script.models:
         if model.wrapped or model.bypassed:
             continue
@@ -198,12 +200,11 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
             continue
         wrapping = model.wrapping
         if wrapping is None:
-            yield Finding(
-                model.object.source,
-                model.object.node,
-                "cannot see where this model is ready to be wrapped",
-                severity=Severity.REFUSAL,
-            )
+            if model.object.node not in refused:
+                yield Finding(
+                    model.object.source, model.object.node, _not_ready(model, script), severity=Severity.REFUSAL
+                )
+            refused.add(model.object.node)
             continue
         source = wrapping.source
         prepared = _preparation(script, wrapping)
@@ -232,6 +233,17 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
             f"{model.object.name.rpartition('.')[2]} trains: its gradients are averaged over the ranks",
             fix,
         )
+
+
+def _not_ready(model: Model, script: TrainingScript) -> str:
+    """Why a model has no place to be wrapped at."""
+    made = script.values.get(model.object.node.func, NOTHING)
+    if any(isinstance(thing, External) and thing.name == "copy.deepcopy" for thing in made.things):
+        return (
+            "trains a copy of another model that has no name of its own, as federated and meta-learning do for each "
+            "client or task: bind the copy to a name and wrap it there, or convert this part by hand"
+        )
+    return "cannot see where this model is ready to be wrapped"
 
 
 def _lonely(model: Model, statement: ast.stmt) -> bool:
