@@ -1141,6 +1141,7 @@ def _assemble(
     concerns += _loss_concerns(run)
     concerns += _sampler_concerns(run)
     concerns += _statistics_concerns(run, models)
+    concerns += _sample_after_sample(run)
     concerns += _compiled_statistics(run, models)
     concerns += _unwrapped_uses(run, models)
     prefixed = list(_prefixed(run, models))
@@ -1275,6 +1276,27 @@ def _decides(place: escapes.Placed) -> bool:
     inner = [n for n in ast.walk(branch) if isinstance(n, (ast.Break, ast.Continue, ast.Return, ast.Raise))]
     calls = {n.func.attr for n in ast.walk(branch) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)}
     return bool(inner) or bool(calls & {"backward", "step", "save"})
+
+
+def _sample_after_sample(run: Interpreter) -> Iterator[Concern]:
+    """Layers that take the batch of a loader for a sequence, since nobody has said `batch_first=True`."""
+    for event in run.of("along_rows"):
+        layer = next((t for t in event.detail.things if isinstance(t, Object)), None)
+        loaders = [t for t in event.value.origins if isinstance(t, Object) and "loader" in t.roles]
+        if layer is None or not loaders or rowwise.takes_one(layer.name.rpartition(".")[2], event.value):
+            continue
+        if any(loader.argument("collate_fn") for loader in loaders):
+            continue  # what a batch looks like is up to that function
+        around = next((a for a in event.source.ancestors(event.node) if isinstance(a, ast.FunctionDef)), None)
+        if around is not None and "pack_" in event.source.code(around):
+            continue  # a packed sequence knows its own axes
+        message = (
+            f"nn.{layer.name.rpartition('.')[2]} takes the first axis for time, which is that of the samples in a batch "
+            "of this loader: it runs from sample to sample, of which each rank has its share; make it with "
+            "batch_first=True"
+        )
+        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+        return
 
 
 def _loss_concerns(run: Interpreter) -> Iterator[Concern]:

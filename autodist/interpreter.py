@@ -2058,8 +2058,12 @@ class Interpreter:
                 self._enter_children(inner, node, args, scope)
             if values and self._no_grad == 0 and rowwise.runs_along_rows(inner, values[0]):
                 self.event("along_rows", node, scope, values[0], of(inner))
-            if self.plan.wholes is not None and inner.name.rpartition(".")[2] in rowwise.RECURRENT:
+            short = inner.name.rpartition(".")[2]
+            if self.plan.wholes is not None and short in rowwise.RECURRENT:
                 result = self._recurrent(inner, node, values)
+            elif result.spread is Spread.COLUMNS and (short in rowwise.RECURRENT or short == "MultiheadAttention"):
+                whole = result  # a pair of outputs, not the steps of one
+                result = of(self._remember(node, lambda: Items(node, [whole, whole], NOTHING), "pair"))
         self._forward -= 1
         if outermost and self._no_grad == 0:
             result = self._with_model(result, inner)

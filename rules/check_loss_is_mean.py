@@ -5,7 +5,39 @@ from collections.abc import Iterator
 from autodist.rule import Context, Example, Finding, rule
 from autodist.script import TrainingScript
 
+SEQUENCES = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+train_set = TensorDataset(torch.randn(64, 5, 4), torch.randn(64, 5, 8))
+loader = DataLoader(train_set, batch_size=8, shuffle=True)
+
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(4, 8)
+
+    def forward(self, x):
+        output, _ = self.lstm(x)
+        return output
+
+
+model = Tagger()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+for epoch in range(2):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
 EXAMPLES = [
+    Example(before=SEQUENCES, after=SEQUENCES),  # takes the samples for the steps of a sequence
+    Example(before=SEQUENCES.replace("nn.LSTM(4, 8)", "nn.LSTM(4, 8, batch_first=True)"), after=None),
     Example(
         before="""\
         import torch
@@ -114,7 +146,8 @@ def check_loss_is_mean(script: TrainingScript, context: Context) -> Iterator[Fin
 
     Averaging over ranks gives the gradient of a mean over samples. A mean that is weighted by class, or leaves tokens
     out, divides by what happens to be in each rank's share; the difference is small, but it is there. So is that of
-    batch statistics over data that every rank passes in full through a model in training mode.
+    batch statistics over data that every rank passes in full through a model in training mode, and that of a recurrent
+    layer that takes the samples of a batch for the steps of a sequence.
     """
     for concern in script.concerns:
         if concern.code == "AD602":
