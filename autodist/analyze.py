@@ -1291,8 +1291,8 @@ def _sample_after_sample(run: Interpreter) -> Iterator[Concern]:
         if around is not None and "pack_" in event.source.code(around):
             continue  # a packed sequence knows its own axes
         message = (
-            f"nn.{layer.name.rpartition('.')[2]} takes the first axis for time, which is that of the samples in a batch "
-            "of this loader: it runs from sample to sample, of which each rank has its share; make it with "
+            f"nn.{layer.name.rpartition('.')[2]} takes the first axis for time, which is that of the samples in a "
+            "batch of this loader: it runs from sample to sample, of which each rank has its share; make it with "
             "batch_first=True"
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
