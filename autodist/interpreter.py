@@ -96,6 +96,16 @@ DRAWING = frozenset(
     "normal_ uniform_ bernoulli_ random_ exponential_ cauchy_ geometric_ log_normal_ rand_like randn_like randint_like "
     "bernoulli trunc_normal_".split()
 )
+ARITHMETIC: Mapping[str, type[ast.operator]] = {
+    "div": ast.Div,
+    "divide": ast.Div,
+    "true_divide": ast.Div,
+    "sub": ast.Sub,
+    "subtract": ast.Sub,
+    "mul": ast.Mult,
+    "multiply": ast.Mult,
+}
+"""Functions and methods that are operators by name."""
 MODULE_METHODS = frozenset(
     "parameters named_parameters children named_children modules named_modules buffers named_buffers state_dict "
     "load_state_dict forward train eval apply to cuda cpu float double half type zero_grad requires_grad_".split()
@@ -538,9 +548,6 @@ class Interpreter:
         if decided is not None:
             return self.block(node.body if decided else node.orelse, scope)
         told = rowwise.told_axes(node.test) if self.plan.wholes is not None else {}
-        known = {name: scope.names[name].axes for name in told if name in scope.names and scope.names[name].array}
-        if any(axes is not None and axes != told[name] for name, axes in known.items()):
-            return self.block(node.orelse, scope)
         return self._fork([node.body, node.orelse], scope, one_rank=test.spread is RANK, told=told)
 
     def _fork(
@@ -1778,7 +1785,27 @@ class Interpreter:
                 results.append(method)
         if not results:
             results.append(self._mixed([*([callee] if callee.spread is not SAME else []), *args, *keywords.values()]))
-        return union(results)
+        mixed = self._named_statistic(node, callee, base, args, scope)
+        return union(results).but(origins=union(results).origins | mixed) if mixed else union(results)
+
+    def _named_statistic(
+        self, node: ast.Call, callee: Value, base: Value | None, args: list[Value], scope: Scope
+    ) -> frozenset[Mixing]:
+        """`mask.div(mask.mean())`, `torch.sub(x, x.mean(0))`, and in place: `mask.div_(mask.mean())`."""
+        name = _last(node.func)
+        op = ARITHMETIC.get(name.rstrip("_"))
+        library = any(isinstance(t, External) for t in callee.things)
+        operands = args[:2] if library or base is None else [base, *args[:1]]
+        if op is None or len(operands) < 2:
+            return frozenset()
+        mixed = self._with_statistic(op(), operands[0], operands[1], node, scope)
+        receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if mixed and name.endswith("_") and isinstance(receiver, ast.Name):
+            home = scope.find(receiver.id)
+            if home is not None:
+                held = home.names[receiver.id]
+                home.names[receiver.id] = held.but(origins=held.origins | mixed)
+        return mixed
 
     def _arguments(self, node: ast.Call, scope: Scope) -> tuple[list[Value], dict[str, Value]]:
         args: list[Value] = []

@@ -62,6 +62,8 @@ def test_text_that_is_read_on_and_on_is_refused(tmp_path: Path) -> None:
     [
         "each = F.cross_entropy(net(x[idx]), y[idx], reduction='none'); loss = each.topk(16)[0].mean()",
         "batch = x[idx]; batch = (batch - batch.mean(0)) / batch.std(0); loss = F.cross_entropy(net(batch), y[idx])",
+        "w = y[idx].float(); w.div_(w.mean()); out = net(x[idx]); loss = ((out.sum(1) - y[idx]) ** 2 * w).mean()",
+        "w = y[idx].float(); w = w.div(w.mean()); out = net(x[idx]); loss = ((out.sum(1) - y[idx]) ** 2 * w).mean()",
         "w = y[idx].float(); w /= w.mean(); loss = (F.cross_entropy(net(x[idx]), y[idx], reduction='none') * w).mean()",
     ],
 )

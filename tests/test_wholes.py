@@ -77,7 +77,6 @@ SHARED = [
     "loss = ((net(x) - y) ** 2).sum(); loss /= len(x)",
     "loss = criterion(net(F.pad(x[:, :3], (1, 0))), y)",
     "h = torch.zeros(size=(x.size(0), 4)); loss = criterion(net(h + x), y)",
-    "h = x\n    if x.dim() == 3:\n        h = x[..., 0]\n    loss = criterion(net(h), y)",
     "loss = (nn.L1Loss() if step else nn.MSELoss())(net(x), y)",
     "h = torch.zeros(x.size(0), 4); h[:, 0] = x[:, 0]; out = net(h); loss = criterion(out, y)",
 ]
