@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
@@ -250,8 +251,33 @@ def unseen_model(optimizer: Object, run: Interpreter) -> tuple[Site, str] | None
             line = " ".join(source.code(made.value).split()) if made is not None else ""
             short = line if len(line) <= 60 else line[:57] + "..."
             origin = f", made by {short}" if short else ""
-            reason = f"{UNSEEN} which class {ast.unparse(model)} is of{origin}: import the class and name it"
+            advice = _lost_star(made.value, run) if made is not None else None
+            advice = advice or "import the class and name it"
+            reason = f"{UNSEEN} which class {ast.unparse(model)} is of{origin}: {advice}"
             return Site(source, made or node), reason
+    return None
+
+
+def _lost_star(made: ast.expr, run: Interpreter) -> str | None:
+    """The `from module import *` without a module at hand that a function which is defined nowhere may come from."""
+    if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Name) or made.func.id in dir(builtins):
+        return None
+    names = {t.name for t in run.values.get(made.func, NOTHING).things if isinstance(t, External)}
+    if names != {f"builtins.{made.func.id}"}:
+        return None
+    for source in run.project.sources:
+        for node in ast.walk(source.tree):
+            if not isinstance(node, ast.ImportFrom) or node.names[0].name != "*" or node.level or not node.module:
+                continue
+            if node.module in run.project.modules or run.catalog.knows(node.module):
+                continue
+            found = f"{made.func.id} is defined nowhere, and `from {node.module} import *` finds no module"
+            beside = source.path.parent.joinpath(*node.module.split(".")).with_suffix(".py")
+            if beside.is_file():
+                found += (
+                    f"; Python 3 wants `from .{node.module} import *` in {source.path.name} of {beside.parent.name}"
+                )
+            return found
     return None
 
 
