@@ -1791,11 +1791,16 @@ class Interpreter:
     def _named_statistic(
         self, node: ast.Call, callee: Value, base: Value | None, args: list[Value], scope: Scope
     ) -> frozenset[Mixing]:
-        """`mask.div(mask.mean())`, `torch.sub(x, x.mean(0))`, and in place: `mask.div_(mask.mean())`."""
+        """`mask.div(mask.mean())`, `torch.sub(x, x.mean(0))`, `x.softmax(0)`, in place: `mask.div_(mask.mean())`."""
         name = _last(node.func)
         op = ARITHMETIC.get(name.rstrip("_"))
         library = any(isinstance(t, External) for t in callee.things)
         operands = args[:2] if library or base is None else [base, *args[:1]]
+        related = bool(operands) and tensors.relates_rows(
+            name, node, 1 if library or base is None else 0, operands[0].spread
+        )
+        if related and self.plan.wholes is None and not self._no_grad:
+            return frozenset([Mixing(node, scope.source, rowwise.STATISTIC)])
         if op is None or len(operands) < 2:
             return frozenset()
         mixed = self._with_statistic(op(), operands[0], operands[1], node, scope)

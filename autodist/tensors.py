@@ -8,6 +8,10 @@ from collections.abc import Callable
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread, add, combine, divide, multiply
 
 # Methods and functions after which a value says the same as before, in another form or place.
+RELATING = frozenset(
+    "softmax log_softmax softmin normalize cumsum cumprod logcumsumexp sort argsort msort roll".split()
+)
+"""What relates the numbers along an axis to each other."""
 KEEPING = frozenset(
     "item cpu cuda to detach detach_ float double half long int bool numpy tolist clone data type requires_grad_ "
     "contiguous type_as byte bfloat16 mul mul_ div div_ neg squeeze float32 asarray array as_tensor tensor from_numpy "
@@ -155,6 +159,11 @@ def reduced(name: str, call: ast.Call, position: int, spread: Spread) -> Spread:
     return ROWS
 
 
+def relates_rows(name: str, call: ast.Call, position: int, spread: Spread) -> bool:
+    """Whether each sample's numbers come to depend on the other samples of the batch: `x.softmax(0)`."""
+    return name in RELATING and spread is ROWS and axis(call, position + (name == "normalize")) == 0
+
+
 def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Spread]) -> Spread:
     """The spread of a tensor operation, as a method of ``base`` or as a function (``base`` is None)."""
     spreads = arguments if base is None else [base, *arguments]
@@ -193,6 +202,8 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
     if name == "cdist" and spreads[:2] == [ROWS, ROWS]:
         return CROSS
     if name == "item" and first in (ROWS, COLUMNS):
+        return LOCAL
+    if relates_rows(name, call, position, first):
         return LOCAL
     if name in KEEPING and not others:
         return first

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from autodist.rule import Context, Example, Finding, rule
 from autodist.script import TrainingScript
 
+from ._examples import PLAIN
+
 SEQUENCES = """\
 import torch
 from torch import nn
@@ -35,7 +37,11 @@ for epoch in range(2):
         optimizer.step()
 """
 
+RELATED = PLAIN.replace("mse_loss(model(x), y)", "mse_loss(model(x).softmax(0), y)")
+
 EXAMPLES = [
+    Example(before=RELATED, after=RELATED),  # shares of each sample in its batch
+    Example(before=RELATED.replace("(0)", "(1)"), after=None),
     Example(before=SEQUENCES, after=SEQUENCES),  # takes the samples for the steps of a sequence
     Example(before=SEQUENCES.replace("nn.LSTM(4, 8)", "nn.LSTM(4, 8, batch_first=True)"), after=None),
     Example(
