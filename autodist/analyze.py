@@ -271,6 +271,28 @@ def _unwrapped_uses(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
             yield Concern("AD904", uses[0].source, uses[0].node, message, Severity.REFUSAL)
 
 
+def _unreached_norms(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
+    """Layers of batch normalisation that a model also keeps in a plain list: SyncBatchNorm takes the place of its
+    modules alone, and what the list holds would go on normalising by each rank's own samples."""
+    if _is_distributed(run):
+        return
+    for model in models:
+        if not model.batch_norm or model.wrapped or model.wrapping is None and not model.data_parallel:
+            continue
+        for part in (each for one in (model.object, *model.alternatives) for each in parts(one)):
+            for name, value in part.attributes.items():
+                lists = [thing for thing in value.things if isinstance(thing, Items)]
+                held = [each for items in lists for each in (*items.parts, items.element)]
+                if part.cls is None or not any(True for each in held for _ in each.objects("batch_norm")):
+                    continue
+                message = (
+                    f"keeps layers of batch normalisation in self.{name}, a plain list, where nn.SyncBatchNorm does "
+                    "not take their place: make it an nn.ModuleList"
+                )
+                yield Concern("AD904", part.cls.source, part.cls.node, message, Severity.REFUSAL)
+                return
+
+
 def _prefixed(run: Interpreter, models: list[Model]) -> Iterator[Event]:
     """Checkpoints with the keys of `nn.DataParallel` that meet a model which is not wrapped yet: with `strict=False`
     nothing of them would be loaded, in silence."""
@@ -1144,6 +1166,7 @@ def _assemble(
     concerns += _sample_after_sample(run)
     concerns += _compiled_statistics(run, models)
     concerns += _unwrapped_uses(run, models)
+    concerns += _unreached_norms(run, models)
     prefixed = list(_prefixed(run, models))
     concerns += _lost_prefixes(prefixed)
     concerns += turns.concerns(loaders)
