@@ -2477,6 +2477,10 @@ class Interpreter:
             return None
         if "generator" not in keywords:
             self.event("random", node, scope)
+        sizes = [v for k, v in keywords.items() if k == "size"] or args[-1:]
+        counted = any(v.spread is COUNT for each in sizes for v in (each, *self._contents(each)))
+        if name.endswith("randint") and counted:  # a number for each of this rank's samples: `randint(0, n, (len(x),))`
+            return Value(spread=ROWS, origins=frozenset().union(*(v.origins for v in args)))
         return self._draw(Draw(node, scope.source, self._path, size), scope)
 
     def _draw(self, draw: Draw, scope: Scope) -> Value:
