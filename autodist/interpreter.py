@@ -2477,7 +2477,7 @@ class Interpreter:
             return None
         if "generator" not in keywords:
             self.event("random", node, scope)
-        sizes = [v for k, v in keywords.items() if k == "size"] or args[-1:]
+        sizes = [v for k, v in keywords.items() if k == "size"] or args[-1 if name.startswith("torch.") else 2 :]
         counted = any(v.spread is COUNT for each in sizes for v in (each, *self._contents(each)))
         if name.endswith("randint") and counted:  # a number for each of this rank's samples: `randint(0, n, (len(x),))`
             return Value(spread=ROWS, origins=frozenset().union(*(v.origins for v in args)))
