@@ -56,7 +56,7 @@ def test_conversion_trains_the_same_model(case: Path, strategy: Strategy, nproc:
     ]
     options = ["--nproc", str(nproc), "--workdir", str(before), "--timeout", "120"]
     options += ["--nnodes", str(fixture.get("nnodes", 1))]
-    options += ["--dtype", fixture.get("dtype", "float64"), "--", *map(str, fixture["args"])]
+    options += ["--dtype", fixture.get("dtype", "float64"), "--", *map(str, fixture.get("args", []))]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(STAND_INS), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=400, check=False, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
