@@ -115,7 +115,6 @@ def main() -> None:
 
     compile_nothing()
     preload(tuple(sys.argv[1:]))
-
     kept_elsewhere()
     gc.collect()
     gc.freeze()  # the forked processes neither look through these objects nor copy their pages

@@ -11,6 +11,7 @@ import functools
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -38,7 +39,7 @@ LARGEST_SAVE = 100_000
 
 
 class FilesProbe:
-    """Listens to the interpreter's audit events, and patches ``torch.save``, which writes in C++."""
+    """Listens to the interpreter's audit events, and patches the functions of torch that write in C++."""
 
     def __init__(self, context: ProbeContext, digester: Digester, outside: Outside | None = None) -> None:
         self._context = context
@@ -63,6 +64,22 @@ class FilesProbe:
             return plain(obj, f, *args, **kwargs)
 
         torch.save = save
+        script: Any = torch.jit._script
+        owners: tuple[Any, ...] = (torch.export, script.ScriptModule, script.RecursiveScriptModule)
+        for owner in owners:
+            owner.save = self._announced(owner.save)
+
+    def _announced(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that writes its first argument to the path that is its second."""
+
+        @functools.wraps(plain)
+        def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(f, (str, os.PathLike)) and not self._context.probing:
+                f = os.fspath(f) if self._outside is None else self._outside.to_change(os.fspath(f), "drop")
+                self._audit("open", (f, "w", 0))
+            return plain(obj, f, *args, **kwargs)
+
+        return save
 
     def stop(self) -> None:
         """What happens from now on is not the script's doing."""
