@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread, add, combine, divide, multiply
 
-# Methods and functions after which a value says the same as before, in another form or place.
 RELATING = frozenset(
     "softmax log_softmax softmin normalize cumsum cumprod logcumsumexp sort argsort msort roll".split()
 )
 """What relates the numbers along an axis to each other."""
+# Methods and functions after which a value says the same as before, in another form or place.
 KEEPING = frozenset(
     "item cpu cuda to detach detach_ float double half long int bool numpy tolist clone data type requires_grad_ "
     "contiguous type_as byte bfloat16 mul mul_ div div_ neg squeeze float32 asarray array as_tensor tensor from_numpy "

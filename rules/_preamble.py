@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Container
+from collections.abc import Collection
 
 from autodist.edits import AddImport, Edit, InsertBefore, ReplaceExpr
 from autodist.rule import Context
@@ -119,12 +119,17 @@ def synchronised(context: Context, source: Source, target: str, each: bool = Fal
     return code, (*nn_import, *torch_import)
 
 
-def free_name(source: Source, *names: str, taken: Container[str] = ()) -> str:
+def free_name(source: Source, *names: str, taken: Collection[str] = ()) -> str:
     """The first of some names, or the first with a number, that the file does not use."""
     used = {node.id for node in ast.walk(source.tree) if isinstance(node, ast.Name)}
     used |= {node.arg for node in ast.walk(source.tree) if isinstance(node, ast.arg)}
+    return first_free({*used, *taken}, *names)
+
+
+def first_free(taken: Collection[str], *names: str) -> str:
+    """The first of some names, or the first with a number, that is not taken."""
     numbered = (f"{names[0]}_{number}" for number in itertools.count(2))
-    return next(name for name in itertools.chain(names, numbered) if name not in used and name not in taken)
+    return next(name for name in itertools.chain(names, numbered) if name not in taken)
 
 
 def divided_options(source: Source, statement: ast.stmt, unpacked: ast.keyword, d: str) -> list[Edit]:

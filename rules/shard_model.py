@@ -13,7 +13,7 @@ from autodist.source import Source
 from ._examples import PLAIN
 from ._mesh import nodes_and_ranks
 from ._meta import filling, making, moves_alone
-from ._preamble import Planned, argument, dist, imported, is_move, member, planned, synchronised
+from ._preamble import Planned, argument, dist, first_free, imported, is_move, member, planned, synchronised
 
 WRAPPER = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper"
 
@@ -149,7 +149,7 @@ def _sharded(
     shard, shard_import = member(context, source, "torch.distributed.fsdp", "fully_shard")
     edits = shard_import
     names = _names(source, model)
-    whole = _free(names, "whole", "weights")
+    whole = first_free(names, "whole", "weights")
     if config.meta_device:
         code = f"{whole} = [*{target}.parameters(), *{target}.buffers()]\n"
         edits = (*edits, *filling(script, context, source))
@@ -159,13 +159,13 @@ def _sharded(
     if model.batch_norm:
         lines, needed = synchronised(context, source, target)
         code, edits = lines + code, (*edits, *needed)
-    extra, lines, needed = _options(context, source, _free(names, "options", "sharding"))
+    extra, lines, needed = _options(context, source, first_free(names, "options", "sharding"))
     code, edits = code + lines, (*edits, *needed)
     if config.strategy is Strategy.HSDP:
-        mesh = _free(names, "mesh", "device_mesh")
+        mesh = first_free(names, "mesh", "device_mesh")
         extra, code = f", mesh={mesh}{extra}", f"{code}{mesh} = nodes_and_ranks()\n"
         edits = (*edits, *nodes_and_ranks(script, context, source))
-    name = _free(names, "block", "unit")
+    name = first_free(names, "block", "unit")
     blocks = _blocks(model, config, target)
     if blocks and config.activation_checkpointing:
         apply, needed = member(context, source, WRAPPER, "apply_activation_checkpointing")
@@ -192,11 +192,6 @@ def _blocks(model: Model, config: Config, target: str) -> str:
     if config.shard_unit:
         return f'[m for m in reversed(list({target}.modules())) if type(m).__name__ == "{config.shard_unit}"]'
     return _units(model.units, target) if model.units else ""
-
-
-def _free(taken: set[str], *names: str) -> str:
-    """The first of some names that means nothing yet."""
-    return next((name for name in names if name not in taken), names[-1])
 
 
 def _options(context: Context, source: Source, name: str) -> tuple[str, str, Planned]:
@@ -235,6 +230,8 @@ def _names(source: Source, model: Model) -> set[str]:
         node = pending.pop()
         if isinstance(node, ast.Name):
             found.add(node.id)
+        elif isinstance(node, ast.arg):
+            found.add(node.arg)
         if isinstance(node, scopes):
             found |= _outer_names(node)
         else:
