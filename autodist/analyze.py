@@ -11,6 +11,7 @@ from typing import Any
 
 from autodist import (
     catalog,
+    collation,
     escapes,
     meta,
     optimizers,
@@ -25,6 +26,7 @@ from autodist import (
     wholes,
 )
 from autodist.borrowed import borrowed, departed, imported_names
+from autodist.collation import Rows
 from autodist.config import Config, Strategy
 from autodist.frameworks import owned
 from autodist.interpreter import Event, Interpreter, Loop, Plan
@@ -47,7 +49,7 @@ from autodist.rule import Severity
 from autodist.script import Concern, Epoch, Loader, Model, Reduction, Setup, Shards, Site, TrainingScript, Unordered
 from autodist.sharding import keys, members
 from autodist.source import Source
-from autodist.spread import COUNT, CROSS, LOCAL, ROWS, SAME, SUM, Spread
+from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.values import (
     NOTHING,
     Draw,
@@ -1367,6 +1369,41 @@ def _loss_concerns(run: Interpreter) -> Iterator[Concern]:
                 if named and thing.node not in seen and reduction not in ("sum", "none"):
                     seen.add(thing.node)
                     yield _weighted(event.source, thing.node, named)
+    if seen.isdisjoint(e.node for e in run.of("loss_function")) and seen.isdisjoint(
+        thing.node for e in run.of("make") for thing in e.value.objects("loss")
+    ):
+        yield from _uneven_losses(run)
+
+
+def _uneven_losses(run: Interpreter) -> Iterator[Concern]:
+    """Means over the words of a rank's samples, of which another rank has more."""
+    means = [event for event in run.of("backward") if event.value.spread is MEAN]
+    for event in [*run.of("uneven_loss"), *means]:
+        why = run.uneven(event.value)
+        if why is None:
+            continue
+        made = collation.names(event.value)
+        message = (
+            f"{UNEVEN[why].format(made)}: each rank divides by the number of its own, so gradients differ slightly"
+        )
+        yield Concern("AD602", event.source, event.node, f"{message} from those of one process", Severity.WARNING)
+        return
+    if any(mark in source.text for source in run.project.sources for mark in ("mask", "pack_")):
+        return  # what is filled up is left out again
+    for event in run.of("padded"):
+        message = (
+            f"the model is given what {collation.names(event.value)} pads to the longest sample, and not how long each "
+            "is: ranks pad to other lengths than one process, and what the model makes of the padding differs"
+        )
+        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+        return
+
+
+UNEVEN = {
+    Rows.JOINED: "the loss is a mean over what {} joins, of which ranks have different numbers",
+    Rows.PADDED: "the loss is a mean over what {} pads to the longest sample, whose length differs by rank",
+    Rows.FEWER: "the loss is a mean over the samples that {} leaves, of which ranks have different numbers",
+}
 
 
 def _sampler_concerns(run: Interpreter) -> Iterator[Concern]:

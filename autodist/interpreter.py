@@ -15,9 +15,10 @@ from types import MappingProxyType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from autodist import rowwise, tensors
+from autodist import collation, rowwise, tensors
 from autodist.catalog import Catalog
 from autodist.chosen import matching, pattern_of
+from autodist.collation import Rows
 from autodist.errors import AutodistError
 from autodist.project import Project, absolute
 from autodist.source import Source
@@ -844,9 +845,9 @@ class Interpreter:
         if value.spread is Spread.COLUMNS:
             value = value.but(spread=ROWS)
         if not value.things:
-            return value.but(const=UNKNOWN, firm=False)
+            return collation.picked(value, index).but(const=UNKNOWN, firm=False)
         if value.spread.is_local:
-            found = found | value.but(things=frozenset(), const=UNKNOWN, firm=False)
+            found = found | collation.picked(value, index).but(things=frozenset(), const=UNKNOWN, firm=False)
         return found
 
     def _element(self, value: Value, node: ast.AST | None) -> Value:
@@ -917,6 +918,17 @@ class Interpreter:
         """What a loader yields: this rank's samples, if it is sharded."""
         return Value(spread=ROWS if self.shares_out(loader) else SAME, origins=frozenset([loader]))
 
+    def uneven(self, value: Value) -> Rows | None:
+        """What makes samples that a `collate_fn` puts together longer on one rank than on another."""
+        return collation.uneven(value, self._collated)
+
+    def _collated(self, loader: Object) -> collation.Kind:
+        collate = collation.collate_fn(loader)
+        if collate is None:
+            return None
+        made: collation.Kind = self._remember(loader.node, lambda: collation.collated(collate), "collated")
+        return made
+
     def shares_out(self, loader: Object) -> bool:
         """Whether a loader yields this rank's samples, by the plan or by what the script does itself."""
         return self.plan.sharded is None or loader.key in self.plan.sharded or self.is_sharded(loader)
@@ -972,6 +984,8 @@ class Interpreter:
             value = Value(kept if not value.spread.is_local else frozenset(), models=value.models)
         if node in self.plan.divided:
             value = value.but(spread=COUNT, const=UNKNOWN)
+        if value.spread is COUNT and value.origins and self.uneven(value) in (Rows.JOINED, Rows.FEWER):
+            value = value.but(spread=SUM)
         if not self._forward:
             value = self._weighed(node, value)
         if self.plan.wholes is not None:
@@ -1350,7 +1364,7 @@ class Interpreter:
                 found = found | of(External(f"{thing.name.removesuffix('.__dict__')}.?"))
         if key.const == "params" and not base.things:  # of a group of an optimizer
             found = found | self._optimized()
-        return found | self._indexed(node, base, key, scope)
+        return found | collation.picked(self._indexed(node, base, key, scope), key.const)
 
     def _optimized(self) -> Value:
         """The parameters that the optimizers so far were given."""
@@ -1554,6 +1568,8 @@ class Interpreter:
             zero_left = not a.is_local and left.const is not UNKNOWN or left.const == 0 or left.zero
             return add(a, b, zero_left, right.const == 0 or right.zero)
         if isinstance(op, ast.Mult):
+            if {a, b} == {MEAN, SUM} and self.uneven(left if a is SUM else right) in (Rows.JOINED, Rows.FEWER):
+                return SUM  # a mean times the number of this rank's samples
             return multiply(a, b)
         if isinstance(op, (ast.Div, ast.FloorDiv)):
             return divide(a, b)
@@ -2077,10 +2093,14 @@ class Interpreter:
         if not isinstance(inner, Object):
             return self._mixed(values)
         if "loss" in inner.roles and inner.cls is None:
-            return self._loss(inner.keywords, inner.node, values, inner.keywords)
+            self._compared(node, args, keywords, scope)
+            return collation.settled(self._loss(inner.keywords, inner.node, values, inner.keywords))
         outermost = self._forward == 0
         if outermost:
-            self.event("forward", node, scope, of(thing), self._mixed(values))
+            given = self._mixed(values)
+            self.event("forward", node, scope, of(thing), given)
+            if self._no_grad == 0 and self.uneven(given) is Rows.PADDED:
+                self.event("padded", node, scope, given)
         self._forward += 1
         if inner.cls is not None and inner.cls.find("forward"):
             result = self.method(inner, "forward", node, args, keywords, scope)
@@ -2459,10 +2479,22 @@ class Interpreter:
     ) -> Value:
         if self._no_grad == 0:
             self.event("loss_function", node, scope)
+        self._compared(node, args, keywords, scope)
         compared = 3 if name.endswith(("triplet_margin_loss", "distance_loss", "ranking_loss", "embedding_loss")) else 2
-        return self._loss(
-            keywords, node, [*args[:compared], *(keywords[k] for k in ("input", "target") if k in keywords)], keywords
+        return collation.settled(
+            self._loss(
+                keywords,
+                node,
+                [*args[:compared], *(keywords[k] for k in ("input", "target") if k in keywords)],
+                keywords,
+            )
         )
+
+    def _compared(self, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope) -> None:
+        """Note a loss over as many numbers as a rank happens to have."""
+        target = next((v for v in (keywords.get("target"), *args[1::-1]) if v is not None), NOTHING)
+        if self._no_grad == 0 and self.uneven(target):
+            self.event("uneven_loss", node, scope, target)
 
     def call_index_draw(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope

@@ -223,6 +223,23 @@ class Mixing:
 
 
 @dataclass(frozen=True)
+class Part:
+    """One field of the batches of a loader, that a tuple or dict of them holds under ``key``; SETTLED for a loss of
+    torch over some of them."""
+
+    loader: Object
+    key: int | str
+
+    @property
+    def node(self) -> ast.Call:
+        """Where the loader is made."""
+        return self.loader.node
+
+
+SETTLED = -1
+
+
+@dataclass(frozen=True)
 class Wrapped:
     """A module in DistributedDataParallel or DataParallel."""
 
@@ -239,17 +256,17 @@ Thing = (
 class Value:
     """What an expression may evaluate to.
 
-    ``origins`` are the loaders and draws that its samples come from, and what mixed them, ``models`` the modules in
-    its graph, ``made`` the expressions that computed it, ``array`` if it is known to be a tensor or an array, with
-    ``axes`` as many as are known and ``least`` at least, ``zero`` if it is known to be full of zeros. ``weights`` are
-    modules outside of which it is computed from their parameters, so that gradients flow to these past any forward
-    pass. A constant is ``firm`` if it is bound by a call or a loop over literals, so that a branch on it is decided; a
-    module's settings are not.
+    ``origins`` are the loaders and draws that its samples come from, which part of them, and what mixed them,
+    ``models`` the modules in its graph, ``made`` the expressions that computed it, ``array`` if it is known to be a
+    tensor or an array, with ``axes`` as many as are known and ``least`` at least, ``zero`` if it is known to be full
+    of zeros. ``weights`` are modules outside of which it is computed from their parameters, so that gradients flow to
+    these past any forward pass. A constant is ``firm`` if it is bound by a call or a loop over literals, so that a
+    branch on it is decided; a module's settings are not.
     """
 
     things: frozenset[Thing] = frozenset()
     spread: Spread = SAME
-    origins: frozenset[Object | Draw | Mixing] = frozenset()
+    origins: frozenset[Object | Draw | Mixing | Part] = frozenset()
     models: frozenset[Thing] = frozenset()
     const: Any = UNKNOWN
     firm: bool = False

@@ -37,6 +37,31 @@ for epoch in range(2):
         optimizer.step()
 """
 
+TAGS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+sentences = [(torch.randint(50, (length,)), torch.randint(2, (length,))) for length in range(3, 67)]
+
+
+def collate(batch):
+    words, tags = zip(*batch)
+    return torch.cat(words), torch.cat(tags)
+
+
+loader = DataLoader(sentences, batch_size=8, shuffle=True, collate_fn=collate)
+model = nn.Sequential(nn.Embedding(50, 8), nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+for epoch in range(2):
+    for words, tags in loader:
+        loss = nn.functional.cross_entropy(model(words), tags)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
 RELATED = PLAIN.replace("mse_loss(model(x), y)", "mse_loss(model(x).softmax(0), y)")
 
 EXAMPLES = [
@@ -44,6 +69,8 @@ EXAMPLES = [
     Example(before=RELATED.replace("(0)", "(1)"), after=None),
     Example(before=SEQUENCES, after=SEQUENCES),  # takes the samples for the steps of a sequence
     Example(before=SEQUENCES.replace("nn.LSTM(4, 8)", "nn.LSTM(4, 8, batch_first=True)"), after=None),
+    Example(before=TAGS, after=TAGS),  # a mean over words, of which each rank has its own number
+    Example(before=TAGS.replace("torch.cat(", "torch.stack("), after=None),
     Example(
         before="""\
         import torch

@@ -33,7 +33,7 @@ LAYERS = """
     rule
     imports
     edits & lossless
-    rowwise
+    rowwise | collation
     values
     tensors
     spread

@@ -1,0 +1,382 @@
+"""What a `collate_fn` makes of a list of samples: tensors with one row for each of them, or not.
+
+A rank collates its own samples. Where it joins what is in them (`torch.cat` of sentences), pads it to the longest
+(`pad_sequence`) or leaves some out, the number of rows or of positions is the rank's own, and means over them weigh
+the ranks unevenly. Read from the source: such functions are short, and say plainly what they do.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from autodist.values import NOTHING, SETTLED, Function, Object, Part, Value
+
+Key = int | str
+
+
+class Rows(Enum):
+    """How many rows a tensor, or entries a list, has for the samples of a batch."""
+
+    EACH = "one for each sample"
+    JOINED = "as many as the samples have together"
+    PADDED = "one for each sample, each as long as the longest"
+    FEWER = "some samples are left out"
+
+    @property
+    def uneven(self) -> bool:
+        """Whether a mean over all of it divides by a number that each rank has of its own."""
+        return self is not Rows.EACH
+
+
+@dataclass(frozen=True)
+class Longest:
+    """A length that depends on the samples: `max(len(text) for text in texts)`."""
+
+
+@dataclass(frozen=True)
+class Single:
+    """One sample, or a part of one."""
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Several of them: a tuple, list or dict."""
+
+    parts: dict[Key, Kind]
+
+
+Kind = Rows | Longest | Single | Fields | None
+"""None: nothing is known, or it has nothing to do with the samples."""
+
+COLLECTING = frozenset("list tuple sorted reversed array asarray enumerate tqdm".split())
+STACKING = frozenset(
+    "stack vstack tensor as_tensor array asarray from_numpy Tensor FloatTensor LongTensor IntTensor BoolTensor "
+    "DoubleTensor default_collate _utils.collate.default_collate default_convert".split()
+)
+JOINING = frozenset("cat concat concatenate hstack chain from_iterable".split())
+PADDING = frozenset("pad_sequence pad_packed_sequence".split())
+FILLED = frozenset("zeros ones full empty new_zeros new_ones new_full new_empty fill_ new_tensor arange".split())
+ADDING_AN_AXIS = frozenset("unsqueeze expand_dims view reshape".split())
+
+
+def collated(collate: Value) -> Kind:
+    """What a `collate_fn` of the project makes of a list of samples."""
+    functions = list(_functions(collate))
+    return _Reading(functions[0], {}).given([Rows.EACH]) if len(functions) == 1 else None
+
+
+def _functions(value: Value) -> Iterator[Function]:
+    """What a call of a value runs."""
+    for thing in value.things:
+        if isinstance(thing, Function):
+            yield thing
+        elif isinstance(thing, Object) and thing.cls is not None:
+            found = thing.cls.find("__call__")
+            yield from (t for t in (found[1].things if found else ()) if isinstance(t, Function))
+
+
+def fields(value: Value) -> dict[Object, list[Key]]:
+    """The loaders whose own functions made a value's samples, and which parts of their batches it comes from."""
+    loaders = [o for o in value.origins if isinstance(o, Object) and "loader" in o.roles and collate_fn(o) is not None]
+    return {loader: [o.key for o in value.origins if isinstance(o, Part) and o.loader is loader] for loader in loaders}
+
+
+def collate_fn(loader: Object) -> Value | None:
+    """What a loader is told to make batches by."""
+    found = loader.argument("collate_fn", 6)
+    return found if found is not None and found.things else None
+
+
+def names(value: Value) -> str:
+    """What the functions that made a value's samples are called, for a message."""
+    functions = [f for loader in fields(value) for f in _functions(collate_fn(loader) or NOTHING)]
+    return " and ".join(dict.fromkeys("collate_fn" if f.name == "<lambda>" else f"{f.name}()" for f in functions))
+
+
+def picked(value: Value, key: object) -> Value:
+    """One field of a batch."""
+    if not isinstance(key, (int, str)) or isinstance(key, bool):
+        return value
+    chosen = {Part(loader, key) for loader, keys in fields(value).items() if not keys}
+    return value.but(origins=value.origins | chosen) if chosen else value
+
+
+def settled(value: Value) -> Value:
+    """A loss that has been looked at."""
+    done = {Part(loader, SETTLED) for loader in fields(value)}
+    return value.but(origins=value.origins | done) if done else value
+
+
+def uneven(value: Value, made: Callable[[Object], Kind]) -> Rows | None:
+    """What makes a value longer on one rank than on another; ``made`` tells what a loader's batches are."""
+    found: list[Rows | None] = []
+    for loader, keys in fields(value).items():
+        if SETTLED not in keys:
+            found += [unevenness(made(loader), key) for key in (keys or (None,))]
+    if None in found and Rows.FEWER not in found and Rows.JOINED not in found:
+        return None  # what goes with one number for each sample is padded and does not count as often
+    return next((each for each in (Rows.FEWER, Rows.JOINED, Rows.PADDED) if each in found), None)
+
+
+def unevenness(kind: Kind, key: Key | None) -> Rows | None:
+    """What makes a part of a batch, or with no key what a loss is taken of, longer on one rank than on another."""
+    if isinstance(kind, Fields) and key is not None:
+        kind = kind.parts.get(key)
+    if isinstance(kind, Fields):
+        named = [k for k in kind.parts if isinstance(k, str) and ("label" in k or "target" in k)]
+        kind = _worst([kind.parts[k] for k in named or kind.parts])
+    return kind if isinstance(kind, Rows) and kind.uneven else None
+
+
+def _worst(kinds: Iterable[Kind]) -> Kind:
+    """What is worst of some: where one of them is uneven, the whole may be."""
+    found = [kind for kind in kinds if isinstance(kind, (Rows, Fields))]
+    if found and all(isinstance(kind, Fields) for kind in found):
+        fields = [kind for kind in found if isinstance(kind, Fields)]
+        keys = dict.fromkeys(key for each in fields for key in each.parts)
+        return Fields({key: _worst(each.parts.get(key) for each in fields) for key in keys})
+    rows = [unevenness(kind, None) or Rows.EACH for kind in found]
+    return next((each for each in (Rows.FEWER, Rows.JOINED, Rows.PADDED, Rows.EACH) if each in rows), None)
+
+
+class _Reading:
+    """One pass over the statements of a function, in their order."""
+
+    def __init__(self, function: Function, names: dict[str, Kind], depth: int = 3) -> None:
+        self.function = function
+        self.names = names
+        self.returned: list[Kind] = []
+        self._depth = depth
+        self._choosing = 0
+        self._one_row: set[str] = set()
+
+    def given(self, kinds: list[Kind]) -> Kind:
+        """What the function returns for its last positional arguments."""
+        node = self.function.node
+        parameters = [each.arg for each in (*node.args.posonlyargs, *node.args.args)]
+        self.names |= dict(zip(parameters[::-1], kinds[::-1], strict=False))
+        if isinstance(node, ast.Lambda):
+            return self.kind(node.body)
+        self.run(node.body)
+        return _worst(self.returned)
+
+    def run(self, body: Iterable[ast.stmt]) -> None:
+        """Follow what names stand for."""
+        for statement in body:
+            self._statement(statement)
+
+    def _statement(self, node: ast.stmt) -> None:
+        if isinstance(node, ast.Return):
+            self.returned.append(self.kind(node.value) if node.value is not None else None)
+        elif isinstance(node, ast.Assign):
+            kind = self.kind(node.value)
+            for target in node.targets:
+                self._bind(target, kind)
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            self._bind(node.target, self.kind(node.value))
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            if isinstance(self.kind(node.value), (Single, Rows)) and self._choosing:
+                self.names[node.target.id] = Rows.JOINED
+        elif isinstance(node, (ast.For, ast.AsyncFor)):
+            over = self.kind(node.iter)
+            self._bind(node.target, _element(over))
+            self._choosing += 1
+            self._looped(node, over)
+            self._choosing -= 1
+        elif isinstance(node, ast.If):
+            self.run([*node.body, *node.orelse])
+        elif isinstance(node, (ast.With, ast.AsyncWith, ast.Try)):
+            self.run(node.body)
+        elif isinstance(node, ast.Expr):
+            self._effect(node.value, Rows.EACH)
+
+    def _looped(self, node: ast.For | ast.AsyncFor, over: Kind) -> None:
+        """Lists that a loop over the samples fills."""
+        counted = any(isinstance(self.kind(each), Rows) for each in ast.walk(node.iter) if isinstance(each, ast.Name))
+        if not isinstance(over, Rows) and not counted:
+            return
+        skips = any(isinstance(each, (ast.Continue, ast.Break)) for each in ast.walk(node))
+        filled = Rows.FEWER if skips else over if isinstance(over, Rows) else Rows.EACH
+        for statement in node.body:
+            if isinstance(statement, ast.Expr):
+                self._effect(statement.value, filled)
+            elif isinstance(statement, ast.If) and not statement.orelse:
+                for inner in statement.body:
+                    if isinstance(inner, ast.Expr):
+                        self._effect(inner.value, Rows.FEWER)
+                    else:
+                        self._statement(inner)
+            else:
+                self._statement(statement)
+
+    def _effect(self, node: ast.expr, filled: Rows) -> None:
+        """`texts.append(text)`, `words.extend(text)`."""
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
+            return
+        target = node.func.value
+        if not isinstance(target, ast.Name) or node.func.attr not in ("append", "extend") or not self._choosing:
+            return
+        before, given = self.names.get(target.id), node.args[0]
+        if node.func.attr == "extend":
+            self.names[target.id] = Rows.JOINED
+            return
+        if _adds_axis(given):
+            self._one_row.add(target.id)
+        kind = Rows.PADDED if self._pads(given) and filled is Rows.EACH else filled
+        self.names[target.id] = before if isinstance(before, Rows) and before.uneven else kind
+
+    def _bind(self, target: ast.expr, kind: Kind) -> None:
+        if isinstance(target, ast.Name):
+            self.names[target.id] = kind
+        elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+            self._set(target.value.id, target.slice, kind)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            for index, each in enumerate(target.elts):
+                part = kind.parts.get(index) if isinstance(kind, Fields) else kind
+                self._bind(each.value if isinstance(each, ast.Starred) else each, part)
+
+    def _set(self, name: str, key: ast.expr, kind: Kind) -> None:
+        """`batch["words"] = words`."""
+        before = self.names.get(name)
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            self.names[name] = Fields({**(before.parts if isinstance(before, Fields) else {}), key.value: kind})
+
+    def kind(self, node: ast.expr) -> Kind:
+        """What an expression has to do with the samples."""
+        if isinstance(node, ast.Name):
+            return self.names.get(node.id)
+        if isinstance(node, (ast.Tuple, ast.List)):
+            if any(isinstance(each, ast.Starred) for each in node.elts):
+                return None
+            return Fields({index: self.kind(each) for index, each in enumerate(node.elts)})
+        if isinstance(node, ast.Dict):
+            keyed = [(_key(k), v) for k, v in zip(node.keys, node.values, strict=True)]
+            return Fields({key: self.kind(v) for key, v in keyed if key is not None})
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.SetComp)):
+            return self._comprehension(node)
+        if isinstance(node, ast.Subscript):
+            return self._subscript(node)
+        if isinstance(node, ast.Call):
+            return self._call(node)
+        if isinstance(node, ast.Attribute):
+            inner = self.kind(node.value)
+            return inner if isinstance(inner, Single) or node.attr in ("T", "data") else None
+        if isinstance(node, ast.BinOp):
+            kinds = [self.kind(node.left), self.kind(node.right)]
+            return next((k for wanted in (Longest, Rows, Single) for k in kinds if isinstance(k, wanted)), None)
+        if isinstance(node, ast.IfExp):
+            return _worst([self.kind(node.body), self.kind(node.orelse)])
+        return None
+
+    def _comprehension(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp) -> Kind:
+        over = self.kind(node.generators[0].iter)
+        if isinstance(over, Fields):  # of the parts of a batch: each is treated alike
+            return over
+        if not isinstance(over, Rows):
+            return None
+        inner = _Reading(self.function, {**self.names}, self._depth)
+        for at, generator in enumerate(node.generators):
+            inner._bind(generator.target, _element(over if at == 0 else inner.kind(generator.iter)))
+        if len(node.generators) > 1:
+            return Rows.JOINED
+        if node.generators[0].ifs:
+            return Rows.FEWER
+        return Rows.PADDED if inner._pads(node.elt) and over is Rows.EACH else over
+
+    def _subscript(self, node: ast.Subscript) -> Kind:
+        inner = self.kind(node.value)
+        if isinstance(inner, Fields):
+            key = _key(node.slice)
+            return inner.parts.get(key) if key is not None else None
+        if isinstance(inner, Rows) and isinstance(node.slice, ast.Constant):
+            return Single()
+        return inner
+
+    def _call(self, node: ast.Call) -> Kind:
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        given = [self.kind(each.value if isinstance(each, ast.Starred) else each) for each in node.args]
+        first = given[0] if given else None
+        method = self.kind(node.func.value) if isinstance(node.func, ast.Attribute) else None
+        if name == "zip":
+            rows = _worst(given)
+            return rows if isinstance(rows, Rows) else None
+        if name == "filter":
+            return Rows.FEWER if isinstance(given[-1], Rows) else None
+        if name == "map":
+            return given[-1] if isinstance(given[-1], Rows) else None
+        if name in ("max", "amax"):
+            of_samples = [k for k in (*given, method) if isinstance(k, (Rows, Longest))]
+            several = len(node.args) < 2 or any(isinstance(k, Longest) for k in of_samples)
+            return Longest() if of_samples and several else None
+        if name in ("min", "int", "len", "item") and any(isinstance(k, Longest) for k in (*given, method)):
+            return Longest()
+        if name == "len":
+            return None
+        if name in PADDING:
+            return Rows.PADDED if not isinstance(first, Rows) or first is Rows.EACH else first
+        if name in FILLED:
+            return Rows.PADDED if any(self._is_longest(each) for each in node.args) else None
+        if name in JOINING and given:
+            return self._joined(node, first)
+        if name in COLLECTING or name in STACKING:
+            return first
+        called = self._called(node.func)
+        if called is not None and any(isinstance(kind, (Rows, Longest)) for kind in given):
+            return _Reading(called, {}, self._depth - 1).given(given)
+        return method  # `.to(device)`, `.float()`, `.t()`
+
+    def _called(self, node: ast.expr) -> Function | None:
+        """The function of the project that a call runs."""
+        found: Value | None = None
+        if isinstance(node, ast.Name):
+            scope = self.function.scope.find(node.id)
+            found = scope.names[node.id] if scope is not None else None
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+            cls = self.function.defined_in
+            method = cls.find(node.attr) if cls is not None else None
+            found = method[1] if method is not None else None
+        functions = list(_functions(found)) if found is not None and self._depth else []
+        return functions[0] if len(functions) == 1 else None
+
+    def _joined(self, node: ast.Call, first: Kind) -> Kind:
+        """`torch.cat` of one row for each sample, or of what is in the samples."""
+        axes = [*node.args[1:], *(k.value for k in node.keywords if k.arg in ("dim", "axis"))]
+        if any(not (isinstance(axis, ast.Constant) and axis.value == 0) for axis in axes):
+            return first
+        given = node.args[0]
+        if isinstance(given, (ast.ListComp, ast.GeneratorExp)) and _adds_axis(given.elt):
+            return first
+        if isinstance(given, ast.Name) and given.id in self._one_row:
+            return first
+        return Rows.JOINED if isinstance(first, Rows) and first is not Rows.FEWER else first
+
+    def _pads(self, node: ast.expr) -> bool:
+        """Whether an expression makes something as long as the longest."""
+        return any(self._is_longest(each) for each in ast.walk(node) if isinstance(each, ast.expr))
+
+    def _is_longest(self, node: ast.expr) -> bool:
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return any(self._is_longest(each) for each in node.elts)
+        return isinstance(node, (ast.Name, ast.BinOp, ast.Call)) and isinstance(self.kind(node), Longest)
+
+
+def _element(kind: Kind) -> Kind:
+    return Single() if isinstance(kind, Rows) else None
+
+
+def _key(node: ast.expr | None) -> Key | None:
+    """The key of a field, where it is written out."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, (int, str)) else None
+
+
+def _adds_axis(node: ast.expr) -> bool:
+    """`x.unsqueeze(0)`, `x[None]`, `x.view(1, -1)`."""
+    if isinstance(node, ast.Subscript):
+        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        return isinstance(first, ast.Constant) and first.value is None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr in ADDING_AN_AXIS or _adds_axis(node.func.value)
+    return False

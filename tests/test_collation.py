@@ -1,0 +1,183 @@
+"""What is read from the source of a `collate_fn`, and what follows for losses."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from autodist.config import Config
+from autodist.convert import convert
+from autodist.project import Project
+
+SCRIPT = """\
+import itertools
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import default_collate
+from texts import Texts
+
+
+{collate}
+
+
+model = nn.Sequential(nn.Embedding(50, 8), nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(Texts(), batch_size=8, shuffle=True, collate_fn=collate)
+for epoch in range(2):
+    for words, labels, lengths in loader:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(words, lengths), labels)
+        loss.backward()
+        optimizer.step()
+"""
+
+EVEN = [
+    """
+    def collate(batch):
+        words, labels = zip(*batch)
+        lengths = torch.tensor([len(each) for each in words])
+        return pad_sequence(words, batch_first=True), torch.tensor(labels), lengths
+    """,
+    """
+    def collate(batch):
+        words, labels, lengths = [], [], []
+        for text, label in batch:
+            words.extend(text)
+            labels.append(label)
+            lengths.append(len(text))
+        return torch.tensor(words), torch.tensor(labels), torch.tensor(lengths)
+    """,
+    """
+    def collate(batch):
+        labels = []
+        for item in batch:
+            labels.append(item[1].unsqueeze(0))
+        return torch.stack([item[0] for item in batch]), torch.cat(labels), torch.LongTensor([1 for _ in batch])
+    """,
+    """
+    def collate(batch):
+        batch.sort(key=lambda item: len(item[0]), reverse=True)
+        longest = len(batch[0][0])
+        words = torch.zeros(len(batch), longest).long()
+        for row, item in enumerate(batch):
+            words[row, : len(item[0])] = item[0]
+        return words, torch.cat([item[1].view(1, -1) for item in batch], dim=0), torch.tensor([3] * len(batch))
+    """,
+    "collate = default_collate",
+    "collate = lambda batch: tuple(zip(*batch))",
+]
+
+UNEVEN = {
+    "joins": [
+        """
+        def collate(batch):
+            words = torch.cat([item[0] for item in batch])
+            return words, torch.cat([item[1] for item in batch], dim=0), len(words)
+        """,
+        """
+        def collate(batch):
+            labels = []
+            for words, tags in batch:
+                labels += tags
+            return torch.stack([words for words, _ in batch]), torch.tensor(labels), None
+        """,
+        """
+        def flat(lists):
+            return torch.tensor([each for inner in lists for each in inner])
+
+
+        def collate(batch):
+            words, tags = zip(*batch)
+            return flat(words), flat(tags), None
+        """,
+    ],
+    "pads": [
+        """
+        def collate(batch):
+            words = pad_sequence([item[0] for item in batch])
+            return words, pad_sequence([item[1] for item in batch]), None
+        """,
+        """
+        def collate(batch):
+            longest = max(len(words) for words, _ in batch)
+            words = [F.pad(words, (0, longest - len(words))) for words, _ in batch]
+            tags = [F.pad(tags, (0, longest - len(tags))) for _, tags in batch]
+            return torch.stack(words), torch.stack(tags), None
+        """,
+        """
+        class Padder:
+            def pad(self, rows, length):
+                padded = np.zeros((len(rows), length))
+                for at, row in enumerate(rows):
+                    padded[at, : len(row)] = row
+                return torch.from_numpy(padded)
+
+            def __call__(self, batch):
+                rows = [item[0] for item in batch]
+                length = max(map(len, rows))
+                return self.pad(rows, length), self.pad([item[1] for item in batch], length), None
+
+
+        collate = Padder()
+        """,
+    ],
+    "leaves": [
+        """
+        def collate(batch):
+            return default_collate([item for item in batch if item is not None])
+        """,
+        """
+        def collate(batch):
+            batch = list(filter(lambda item: item[0] is not None, batch))
+            words, labels = zip(*batch)
+            return torch.stack(words), torch.tensor(labels), None
+        """,
+        """
+        def collate(batch):
+            words, labels = [], []
+            for text, label in batch:
+                if len(text) > 3:
+                    words.append(text)
+                    labels.append(label)
+            return torch.stack(words), torch.tensor(labels), None
+        """,
+        """
+        def collate(batch):
+            words, labels = [], []
+            for text, label in batch:
+                if text is None:
+                    continue
+                words.append(text)
+                labels.append(label)
+            return torch.stack(words), torch.tensor(labels), None
+        """,
+    ],
+}
+
+
+def warnings(folder: Path, collate: str) -> list[str]:
+    """What a person is told of the loss."""
+    (folder / "texts.py").write_text("class Texts:\n    def __len__(self):\n        return 64\n")
+    path = folder / "train.py"
+    path.write_text(SCRIPT.format(collate=textwrap.dedent(collate).strip()))
+    result = convert(Project.load(path), Config())
+    return [each.message for each in result.diagnostics if each.code == "AD602"]
+
+
+@pytest.mark.parametrize("collate", EVEN)
+def test_one_row_for_each_sample(tmp_path: Path, collate: str) -> None:
+    """Targets with a row for each sample: every rank has as many."""
+    assert not warnings(tmp_path, collate)
+
+
+@pytest.mark.parametrize(("verb", "collate"), [(verb, each) for verb, some in UNEVEN.items() for each in some])
+def test_uneven_targets(tmp_path: Path, verb: str, collate: str) -> None:
+    """Targets of which a rank has as many as its samples happen to give: the mean of ranks is not that of all."""
+    (message,) = warnings(tmp_path, collate)
+    assert verb in message
