@@ -1379,7 +1379,7 @@ def _uneven_losses(run: Interpreter) -> Iterator[Concern]:
     """Means over the words of a rank's samples, of which another rank has more."""
     means = [event for event in run.of("backward") if event.value.spread is MEAN]
     for event in [*run.of("uneven_loss"), *means]:
-        why = run.uneven(event.value)
+        why = run.uneven(event.value, target=event.kind == "uneven_loss")
         if why is None:
             continue
         made = collation.names(event.value)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from autodist.values import NOTHING, SETTLED, Function, Object, Part, Value
+from autodist.values import NOTHING, PACKED, SETTLED, Function, Object, Part, Value
 
 Key = int | str
 
@@ -104,17 +104,21 @@ def picked(value: Value, key: object) -> Value:
     return value.but(origins=value.origins | chosen) if chosen else value
 
 
-def settled(value: Value) -> Value:
-    """A loss that has been looked at."""
-    done = {Part(loader, SETTLED) for loader in fields(value)}
-    return value.but(origins=value.origins | done) if done else value
+def marked(value: Value, key: Key) -> Value:
+    """A loss that has been looked at (SETTLED), or words of which the paddings are gone (PACKED)."""
+    marks = {Part(loader, key) for loader in fields(value)}
+    return value.but(origins=value.origins | marks) if marks else value
 
 
-def uneven(value: Value, made: Callable[[Object], Kind]) -> Rows | None:
-    """What makes a value longer on one rank than on another; ``made`` tells what a loader's batches are."""
+def uneven(value: Value, made: Callable[[Object], Kind], target: bool = False) -> Rows | None:
+    """What makes a value, or a loss with this target, longer on one rank than on another; ``made`` tells what a
+    loader's batches are."""
     found: list[Rows | None] = []
     for loader, keys in fields(value).items():
-        if SETTLED not in keys:
+        if PACKED in keys and target:
+            found.append(Rows.JOINED)
+        elif SETTLED not in keys:
+            keys = [key for key in keys if key != PACKED]
             found += [unevenness(made(loader), key) for key in (keys or (None,))]
     if None in found and Rows.FEWER not in found and Rows.JOINED not in found:
         return None  # what goes with one number for each sample is padded and does not count as often

@@ -40,6 +40,8 @@ from autodist.spread import (
 )
 from autodist.values import (
     NOTHING,
+    PACKED,
+    SETTLED,
     UNKNOWN,
     Class,
     Draw,
@@ -918,9 +920,9 @@ class Interpreter:
         """What a loader yields: this rank's samples, if it is sharded."""
         return Value(spread=ROWS if self.shares_out(loader) else SAME, origins=frozenset([loader]))
 
-    def uneven(self, value: Value) -> Rows | None:
+    def uneven(self, value: Value, target: bool = False) -> Rows | None:
         """What makes samples that a `collate_fn` puts together longer on one rank than on another."""
-        return collation.uneven(value, self._collated)
+        return collation.uneven(value, self._collated, target)
 
     def _collated(self, loader: Object) -> collation.Kind:
         collate = collation.collate_fn(loader)
@@ -2094,7 +2096,7 @@ class Interpreter:
             return self._mixed(values)
         if "loss" in inner.roles and inner.cls is None:
             self._compared(node, args, keywords, scope)
-            return collation.settled(self._loss(inner.keywords, inner.node, values, inner.keywords))
+            return collation.marked(self._loss(inner.keywords, inner.node, values, inner.keywords), SETTLED)
         outermost = self._forward == 0
         if outermost:
             given = self._mixed(values)
@@ -2481,19 +2483,13 @@ class Interpreter:
             self.event("loss_function", node, scope)
         self._compared(node, args, keywords, scope)
         compared = 3 if name.endswith(("triplet_margin_loss", "distance_loss", "ranking_loss", "embedding_loss")) else 2
-        return collation.settled(
-            self._loss(
-                keywords,
-                node,
-                [*args[:compared], *(keywords[k] for k in ("input", "target") if k in keywords)],
-                keywords,
-            )
-        )
+        given = [*args[:compared], *(keywords[k] for k in ("input", "target") if k in keywords)]
+        return collation.marked(self._loss(keywords, node, given, keywords), SETTLED)
 
     def _compared(self, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope) -> None:
         """Note a loss over as many numbers as a rank happens to have."""
         target = next((v for v in (keywords.get("target"), *args[1::-1]) if v is not None), NOTHING)
-        if self._no_grad == 0 and self.uneven(target):
+        if self._no_grad == 0 and self.uneven(target, target=True):
             self.event("uneven_loss", node, scope, target)
 
     def call_index_draw(
@@ -2741,6 +2737,8 @@ class Interpreter:
             return Value(spread=WORLD) if key == "WORLD_SIZE" else NOTHING
         if short in ("functools.partial", "partial"):
             return first
+        if short == "torch.nn.utils.rnn.pack_padded_sequence":
+            return collation.marked(self._mixed(args), PACKED)
         if short in (
             "torch.stack",
             "torch.cat",

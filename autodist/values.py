@@ -225,7 +225,7 @@ class Mixing:
 @dataclass(frozen=True)
 class Part:
     """One field of the batches of a loader, that a tuple or dict of them holds under ``key``; SETTLED for a loss of
-    torch over some of them."""
+    torch over some of them, PACKED for what `pack_padded_sequence` makes of one."""
 
     loader: Object
     key: int | str
@@ -236,7 +236,7 @@ class Part:
         return self.loader.node
 
 
-SETTLED = -1
+SETTLED, PACKED = -1, -2
 
 
 @dataclass(frozen=True)

@@ -161,11 +161,11 @@ UNEVEN = {
 }
 
 
-def warnings(folder: Path, collate: str) -> list[str]:
+def warnings(folder: Path, collate: str, step: tuple[str, str] = ("", "")) -> list[str]:
     """What a person is told of the loss."""
     (folder / "texts.py").write_text("class Texts:\n    def __len__(self):\n        return 64\n")
     path = folder / "train.py"
-    path.write_text(SCRIPT.format(collate=textwrap.dedent(collate).strip()))
+    path.write_text(SCRIPT.format(collate=textwrap.dedent(collate).strip()).replace(*step))
     result = convert(Project.load(path), Config())
     return [each.message for each in result.diagnostics if each.code == "AD602"]
 
@@ -181,3 +181,19 @@ def test_uneven_targets(tmp_path: Path, verb: str, collate: str) -> None:
     """Targets of which a rank has as many as its samples happen to give: the mean of ranks is not that of all."""
     (message,) = warnings(tmp_path, collate)
     assert verb in message
+
+
+PACKED = """\
+    for words, labels, lengths in loader:
+        targets = nn.utils.rnn.pack_padded_sequence(labels, lengths, batch_first=True)[0]
+        optimizer.zero_grad()
+        loss = nn.CrossEntropyLoss()(model(words, lengths), targets)
+"""
+
+
+def test_packed_targets(tmp_path: Path) -> None:
+    """`pack_padded_sequence` leaves the words alone, of which each rank has its own number."""
+    step = SCRIPT[SCRIPT.index("    for words") : SCRIPT.index("        loss.backward")]
+    collate = EVEN[0].replace("torch.tensor(labels)", "pad_sequence(labels, True)")
+    (message,) = warnings(tmp_path, collate, (step, PACKED))
+    assert "each rank divides by the number of its own" in message
