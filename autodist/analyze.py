@@ -13,6 +13,7 @@ from autodist import (
     catalog,
     collation,
     escapes,
+    hooks,
     meta,
     optimizers,
     regions,
@@ -1169,6 +1170,7 @@ def _assemble(
     concerns += _compiled_statistics(run, models)
     concerns += _unwrapped_uses(run, models)
     concerns += _unreached_norms(run, models)
+    concerns += hooks.concerns(run, models) if run.plan.bare or not _is_distributed(run) else ()
     prefixed = list(_prefixed(run, models))
     concerns += _lost_prefixes(prefixed)
     concerns += turns.concerns(loaders)

@@ -113,6 +113,11 @@ MODULE_METHODS = frozenset(
     "parameters named_parameters children named_children modules named_modules buffers named_buffers state_dict "
     "load_state_dict forward train eval apply to cuda cpu float double half type zero_grad requires_grad_".split()
 )
+GRADIENT_HOOKS = frozenset(
+    "register_hook register_post_accumulate_grad_hook register_full_backward_hook register_backward_hook "
+    "register_full_backward_pre_hook".split()
+)
+"""What has a function called with gradients in the midst of a backward pass."""
 SIZES = frozenset("numel nelement size dim ndimension stride element_size data_ptr register_hook get_device".split())
 """What is asked of a parameter besides its values."""
 FORMATTING = frozenset("format join".split())
@@ -2902,6 +2907,8 @@ class Interpreter:
     ) -> Value | None:
         """A method of something that is not an object of the project with that method."""
         values = [*args, *keywords.values()]
+        if name in GRADIENT_HOOKS:
+            self.event("gradient_hook", node, scope, base, union(values))
         results: list[Value] = []
         for thing in sorted(base.things, key=_order):
             inner = thing.module if isinstance(thing, Wrapped) else thing

@@ -5,7 +5,15 @@ from collections.abc import Iterator
 from autodist.rule import Context, Example, Finding, rule
 from autodist.script import TrainingScript
 
+from ._examples import PLAIN
+
+CLIPPED = PLAIN.replace(
+    "\nfor epoch", "model.weight.register_hook(lambda gradient: gradient.clamp(-1, 1))\n\nfor epoch"
+)
+
 EXAMPLES = [
+    Example(before=CLIPPED, after=CLIPPED),
+    Example(before=CLIPPED.replace("gradient.clamp(-1, 1)", "0.1 * gradient"), after=None),
     Example(
         before="""\
         import torch
@@ -116,7 +124,8 @@ def refuse_own_optimisation(script: TrainingScript, context: Context) -> Iterato
     """Refuse optimisation that gradients cannot be averaged for.
 
     Closures that an optimizer calls several times, and parameters that are updated by hand, leave no place between
-    gradient and update.
+    gradient and update. Hooks of gradients see those of a rank's own samples: scaling them is the same as scaling their
+    mean, clamping is not.
     """
     for concern in script.concerns:
         if concern.code == "AD904":

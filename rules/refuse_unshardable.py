@@ -10,7 +10,10 @@ from ._examples import PLAIN
 WHOLE = PLAIN + 'torch.save(model, "model.pt")\n'
 TRACED = PLAIN + 'torch.jit.trace(model, torch.randn(1, 4)).save("model.pt")\n'
 
+HOOKED = PLAIN.replace("\nfor epoch", "model.weight.register_hook(lambda gradient: gradient.clamp(-1, 1))\n\nfor epoch")
+
 EXAMPLES = [
+    Example(before=HOOKED, after=HOOKED),
     Example(before=WHOLE, after=WHOLE),
     Example(before=TRACED, after=TRACED),
     Example(before=PLAIN, after=None),
@@ -22,7 +25,8 @@ def refuse_unshardable(script: TrainingScript, context: Context) -> Iterator[Fin
     """Refuse what cannot be done with shards of a model.
 
     A sharded model cannot be copied, saved as an object, traced, entered by one of its parts, or differentiated twice,
-    and its parameters cannot be exchanged. `--strategy ddp` keeps the whole model on every rank and has no such limits.
+    and its parameters can neither be exchanged nor hooked. `--strategy ddp` keeps the whole model on every rank and has
+    no such limits.
     """
     for concern in script.concerns:
         if concern.code == "AD907":

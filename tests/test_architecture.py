@@ -21,7 +21,7 @@ LAYERS = """
     registry | suppress
     analyze
     footprint
-    shards | turns | unshardable | unwraps | optimizers | meta
+    shards | turns | hooks | unshardable | unwraps | optimizers | meta
     weights | accumulation
     sharding
     wholes

@@ -1,0 +1,112 @@
+"""Functions that a backward pass calls with gradients, before these are averaged over the ranks."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autodist.interpreter import Event, Interpreter
+from autodist.models import unwrapped
+from autodist.rule import Severity
+from autodist.script import Concern, Model
+from autodist.sharding import keys, members
+from autodist.values import NOTHING, Function, Parameters, of
+
+SCALING = frozenset("mul div true_divide neg negative multiply divide".split())
+SAME = frozenset("clone detach contiguous to float double half bfloat16".split())
+INSTEAD = "change `.grad` between backward() and step() instead"
+
+
+def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
+    """Hooks that would see another gradient than in the original, or none."""
+    ours = frozenset(members(models))
+    for event in run.of("gradient_hook"):
+        held = [t for t in event.value.things if isinstance(t, Parameters) and keys(unwrapped(of(t.module))) & ours]
+        if held and run.plan.bare:
+            message = (
+                "hooks a gradient of a parameter that is sharded: FSDP has another parameter in its place, for which "
+                f"the hook is never called; {INSTEAD}"
+            )
+            yield Concern("AD907", event.source, event.node, message, Severity.REFUSAL)
+            return
+        if not held and not (event.grad and (event.value.spread.is_local or event.value.models)):
+            if not keys(unwrapped(event.value)) & ours:
+                continue
+        if _is_proportional(event, run) or not held and _only_reads(event):
+            continue
+        message = (
+            "hooks a gradient of this rank's samples, before it is averaged over the ranks, and does more than scale "
+            f"it: what becomes of their mean is something else; {INSTEAD}"
+            if held
+            else "hooks the gradient of a loss that is a mean over this rank's samples, which is as many times as "
+            "large for each sample as there are ranks, and does more than scale it: change gradients of parameters, "
+            "between backward() and step()"
+        )
+        yield Concern("AD904", event.source, event.node, message, Severity.REFUSAL)
+        return
+
+
+def _functions(event: Event) -> list[Function]:
+    return [thing for thing in event.detail.things if isinstance(thing, Function)]
+
+
+def _only_reads(event: Event) -> bool:
+    """Whether a hook keeps or prints gradients of samples, and gives nothing back."""
+    functions = _functions(event)
+    return bool(functions) and all(not isinstance(f.node, ast.Lambda) and not _returned(f) for f in functions)
+
+
+def _returned(function: Function) -> list[ast.expr]:
+    if isinstance(function.node, ast.Lambda):
+        return [function.node.body]
+    found = [node.value for node in ast.walk(function.node) if isinstance(node, ast.Return) and node.value is not None]
+    return [value for value in found if not (isinstance(value, ast.Constant) and value.value is None)]
+
+
+def _is_proportional(event: Event, run: Interpreter) -> bool:
+    """Whether a hook gives back the gradient times something that is alike on all ranks: so is the mean of such."""
+    functions = _functions(event)
+    if not functions or len(functions) < len(event.detail.things):
+        return False
+    for function in functions:
+        arguments = [a.arg for a in function.node.args.args][function.owner is not None :]
+        statements = [] if isinstance(function.node, ast.Lambda) else function.node.body
+        plain = all(isinstance(s, ast.Return) or _is_docstring(s) for s in statements)
+        values = _returned(function)
+        if len(arguments) != 1 or not values or not plain:
+            return False
+        if not all(_scales(value, arguments[0], run) for value in values):
+            return False
+    return True
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def _scales(node: ast.expr, name: str, run: Interpreter) -> bool:
+    """Whether an expression is proportional to a name."""
+
+    def fixed(other: ast.expr) -> bool:
+        inside = [n for n in ast.walk(other) if isinstance(n, ast.expr)]
+        local = any(run.values.get(n, NOTHING).spread.is_local for n in inside)
+        return not local and not any(isinstance(n, ast.Name) and n.id == name for n in inside)
+
+    match node:
+        case ast.Name(id=found):
+            return found == name
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return _scales(operand, name, run)
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return _scales(left, name, run) and fixed(right) or _scales(right, name, run) and fixed(left)
+        case ast.BinOp(left=left, op=ast.Div(), right=right):
+            return _scales(left, name, run) and fixed(right)
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub(), right=right):
+            return _scales(left, name, run) and _scales(right, name, run)
+        case ast.IfExp(test=test, body=body, orelse=other):
+            return fixed(test) and _scales(body, name, run) and _scales(other, name, run)
+        case ast.Call(func=ast.Attribute(value=base, attr=attr), args=args, keywords=[]):
+            if attr in SAME | SCALING and _scales(base, name, run):
+                return all(fixed(each) for each in args)
+            return attr in SCALING and bool(args) and _scales(args[0], name, run) and all(map(fixed, args[1:]))
+    return False
