@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -74,7 +75,7 @@ KEYS = frozenset(["init_hidden", "initHidden", "init_state", "size", "Size"])
 SHAPES = frozenset(
     "view reshape randn zeros ones rand full empty expand repeat randint normal init_hidden new_zeros new_ones "
     "new_full Tensor FloatTensor LongTensor fill_ eye resize_ uniform split chunk new_empty randperm "
-    "permutation".split()
+    "permutation multinomial binomial standard_normal".split()
 )
 
 
@@ -993,6 +994,7 @@ def _batch_sizes(run: Interpreter, plan: Plan) -> list[Site]:
     """Uses of a training loader's batch size that build or shape tensors in a training step: a rank has its share."""
     assert plan.sharded is not None
     names: set[str] = set()
+    literals: set[object] = set()
     for event in run.events:
         if event.kind == "loader" and any(
             t.key in plan.sharded and not run.is_sharded(t) for t in event.value.objects("loader")
@@ -1001,6 +1003,8 @@ def _batch_sizes(run: Interpreter, plan: Plan) -> list[Site]:
             node = argument(event.node, "batch_size", 1)
             if isinstance(node, (ast.Name, ast.Attribute)):
                 names.add(_last_name(node))
+            elif isinstance(node, ast.Constant) and node.value != 1:
+                literals.add(node.value)
     drawn = [draw for event in run.of("draw") for draw in event.value.things if isinstance(draw, Draw)]
     drawn = [draw for draw in drawn if plan.draws is not None and id(draw.node) in plan.draws]
     shared = {draw.node for draw in drawn}
@@ -1009,9 +1013,14 @@ def _batch_sizes(run: Interpreter, plan: Plan) -> list[Site]:
     return [
         Site(source, use)
         for use, source in run.sources.items()
-        if isinstance(use, (ast.Name, ast.Attribute))
-        and isinstance(use.ctx, ast.Load)
-        and _last_name(use) in names
+        if (
+            isinstance(use, (ast.Name, ast.Attribute))
+            and isinstance(use.ctx, ast.Load)
+            and _last_name(use) in names
+            or isinstance(use, ast.Constant)
+            and use.value in literals
+            and _counts_rows(use, source)
+        )
         and run.values.get(use, NOTHING).spread is not COUNT  # `batch_size = x.shape[0]` is this rank's already
         and shared.isdisjoint(source.ancestors(use))
         and _shapes_tensors(
@@ -1023,6 +1032,24 @@ def _batch_sizes(run: Interpreter, plan: Plan) -> list[Site]:
             or _fills_for_steps(use, source, run, steps),
         )
     ]
+
+
+def _counts_rows(literal: ast.Constant, source: Source) -> bool:
+    """Whether a number stands where the first axis of a tensor is told, in every step: `torch.ones(8, 1)`."""
+    outer = itertools.takewhile(lambda a: not isinstance(a, (ast.For, ast.While)), source.ancestors(literal))
+    for each in outer:
+        if (
+            isinstance(each, ast.If)
+            or isinstance(each, ast.With)
+            and "_grad" in source.code(each.items[0].context_expr)
+        ):
+            return False  # samples to look at, now and then
+    inner: ast.AST = literal
+    parent = source.parents[literal]
+    if isinstance(parent, (ast.Tuple, ast.List)) and parent.elts[0] is literal:
+        inner, parent = parent, source.parents[parent]
+        return isinstance(parent, (ast.Call, ast.keyword))
+    return isinstance(parent, ast.Call) and len(parent.args) > 1 and parent.args[0] is inner
 
 
 def _fills_for_steps(use: ast.expr, source: Source, run: Interpreter, steps: set[Any]) -> bool:

@@ -1209,6 +1209,8 @@ class Interpreter:
         return union(values).computed(combine(spreads))
 
     def of_Constant(self, node: ast.Constant, scope: Scope) -> Value:
+        if self._loops and type(node.value) is int:
+            self.loops_of.setdefault(node, set()).add(self._loops[-1].node)
         return constant(node.value)
 
     def of_Name(self, node: ast.Name, scope: Scope) -> Value:

@@ -9,6 +9,7 @@ from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 from autodist.values import Draw
 
+from ._examples import PLAIN
 from ._preamble import Planned, defined, dist, divisible, planned, simple
 
 LOCAL_ROWS = '''\
@@ -30,6 +31,11 @@ def local_rows(batch):
 
 
 '''
+
+LITERAL = PLAIN.replace("model(x)", "model(x + torch.randn(8, 4))")
+LITERAL_SHARED = LITERAL.replace("randn(8, 4)", "randn(8 // dist.get_world_size(), 4)").replace(
+    "import torch\n", "import torch\nimport torch.distributed as dist\n", 1
+)
 
 EXAMPLES = [
     Example(
@@ -238,6 +244,8 @@ EXAMPLES = [
                 optimizer.step()
         """,
     ),
+    Example(before=LITERAL, after=LITERAL_SHARED),  # the batch size, written out again
+    Example(before=LITERAL.replace("randn(8, 4)", "randn(1, 4)"), after=None),
     Example(
         before="""\
         import torch
