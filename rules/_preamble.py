@@ -86,6 +86,43 @@ def given_sampler(script: TrainingScript, call: ast.Call) -> ast.expr | None:
     return None if value.const is None and not value.things else sampler
 
 
+def asks_for(sampler: ast.expr | None, test: ast.Compare) -> bool:
+    """`sampler is None`"""
+    asks = isinstance(test.ops[0], ast.Is) and isinstance(test.comparators[0], ast.Constant)
+    return sampler is not None and asks and ast.dump(test.left) == ast.dump(sampler)
+
+
+def may_be_none(sampler: ast.expr, call: ast.Call, source: Source) -> bool:
+    """Whether the sampler that a call is given may be None: `shuffle=sampler is None`, `sampler = None` before."""
+    shuffle = argument(call, "shuffle", 2)
+    if isinstance(shuffle, ast.Compare) and asks_for(sampler, shuffle):
+        return True
+    if not isinstance(sampler, ast.Name):
+        return _is_none(sampler)
+    home = next((each for each in source.ancestors(call) if isinstance(each, ast.FunctionDef)), source.tree)
+    given = [
+        node.value
+        for node in ast.walk(home)
+        if isinstance(node, ast.Assign)
+        and any(isinstance(target, ast.Name) and target.id == sampler.id for target in node.targets)
+    ]
+    return any(map(_is_none, given))
+
+
+def _is_none(node: ast.expr) -> bool:
+    """`None`, `sampler if balanced else None`"""
+    if isinstance(node, ast.IfExp):
+        return _is_none(node.body) or _is_none(node.orelse)
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def shuffles_others(source: Source, call: ast.Call, shuffle: ast.expr, switch: str | None) -> bool:
+    """Whether the call also makes loaders that evaluate in random order: in the same one on all ranks, see AD206."""
+    if switch is None or source.code(shuffle) == switch or argument(call, "generator"):
+        return False
+    return not isinstance(shuffle, ast.Constant) or bool(shuffle.value)
+
+
 def is_move(node: ast.expr) -> bool:
     """`model.to(device)`"""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("cuda", "to")

@@ -9,7 +9,7 @@ from autodist.script import Epoch, Loader, TrainingScript
 from autodist.source import Source
 from autodist.values import Object
 
-from ._preamble import Planned, argument, given_sampler, member, planned
+from ._preamble import Planned, argument, given_sampler, may_be_none, member, planned
 
 EXAMPLES = [
     Example(
@@ -151,7 +151,7 @@ def reshuffle_each_epoch(script: TrainingScript, context: Context) -> Iterator[F
             number = epoch.number or f"{sampler}.epoch + 1"
             code = f"{sampler}.set_epoch({number})\n"
             imports: Planned = ()
-            if _may_shuffle_otherwise(loader) or _also_evaluates(script, epoch):
+            if _may_shuffle_otherwise(loader, script) or _also_evaluates(script, epoch):
                 name, imports = member(context, epoch.source, "torch.utils.data.distributed", "DistributedSampler")
                 code = f"if isinstance({sampler}, {name}):\n    {code}"
             if (epoch.statement, code) in told:
@@ -170,7 +170,9 @@ def _has_distributed_sampler(loader: Loader, script: TrainingScript) -> bool:
         keyword.arg is None for keyword in loader.node.keywords
     ):
         return False
-    return argument(loader.node, "batch_sampler") is None and given_sampler(script, loader.node) is None
+    given = given_sampler(script, loader.node)
+    own = given is not None and (loader.switch is not None or not may_be_none(given, loader.node, loader.source))
+    return argument(loader.node, "batch_sampler") is None and not own
 
 
 def _calls_set_epoch(source: Source) -> bool:
@@ -179,8 +181,10 @@ def _calls_set_epoch(source: Source) -> bool:
     return any(isinstance(n, ast.Attribute) and n.attr == "set_epoch" for n in ast.walk(source.tree))
 
 
-def _may_shuffle_otherwise(loader: Loader) -> bool:
+def _may_shuffle_otherwise(loader: Loader, script: TrainingScript) -> bool:
     """`sampler = DistributedSampler(data) if distributed else RandomSampler(data)`"""
+    if not loader.sharded and given_sampler(script, loader.node) is not None:
+        return True
     sampler = loader.object.argument("sampler", 3) if loader.sharded else None
     return sampler is not None and any(
         isinstance(thing, Object) and "distributed_sampler" not in thing.roles for thing in sampler.things

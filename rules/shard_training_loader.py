@@ -12,6 +12,7 @@ from autodist.values import NOTHING, Table
 
 from ._preamble import (
     argument,
+    asks_for,
     dist,
     divided_options,
     divisible,
@@ -20,6 +21,7 @@ from ._preamble import (
     member,
     negated,
     planned,
+    shuffles_others,
     simple,
 )
 
@@ -249,7 +251,7 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
             options += f', shuffle={source.code(unpacked.value)}.pop("shuffle", False)'
         elif shuffle is None or isinstance(shuffle, ast.Constant) and not shuffle.value:
             options += ", shuffle=False"
-        elif isinstance(shuffle, ast.Compare) and _asks_for(argument(call, "sampler", 3), shuffle):
+        elif isinstance(shuffle, ast.Compare) and asks_for(argument(call, "sampler", 3), shuffle):
             pass  # `shuffle=(sampler is None)`, which it is
         elif not isinstance(shuffle, ast.Constant) and source.code(shuffle) != loader.switch:
             options += f", shuffle={source.code(shuffle)}"
@@ -265,7 +267,7 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
             made = variable
         if shuffle is not None:
             edits.append(_without_shuffle(source, call, shuffle, loader.switch))
-            if _shuffles_others(source, call, shuffle, loader.switch):
+            if shuffles_others(source, call, shuffle, loader.switch):
                 torch, torch_import = imported(context, source, "torch")
                 imports = (*imports, *torch_import)
                 alike = f"None if {loader.switch} else {torch}.Generator().manual_seed(0)"
@@ -276,25 +278,12 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
         yield Finding(source, call, "each rank takes its share of every batch; " + UNEVEN, fix)
 
 
-def _asks_for(sampler: ast.expr | None, test: ast.Compare) -> bool:
-    """`sampler is None`"""
-    asks = isinstance(test.ops[0], ast.Is) and isinstance(test.comparators[0], ast.Constant)
-    return sampler is not None and asks and ast.dump(test.left) == ast.dump(sampler)
-
-
 def _without_shuffle(source: Source, call: ast.Call, shuffle: ast.expr, switch: str | None) -> Edit:
     """A sampler excludes `shuffle=True`; a shared call keeps it for the loaders that have no sampler."""
-    if not _shuffles_others(source, call, shuffle, switch):
+    if not shuffles_others(source, call, shuffle, switch):
         return RemoveArgument(call, "shuffle", 2)
     code, others = source.code(shuffle), negated(switch)
     return SetArgument(call, "shuffle", others if isinstance(shuffle, ast.Constant) else f"{others} and {code}", 2)
-
-
-def _shuffles_others(source: Source, call: ast.Call, shuffle: ast.expr, switch: str | None) -> bool:
-    """Whether the call also makes loaders that evaluate in random order: in the same one on all ranks, see AD206."""
-    if switch is None or source.code(shuffle) == switch or argument(call, "generator"):
-        return False
-    return not isinstance(shuffle, ast.Constant) or bool(shuffle.value)
 
 
 def _table(script: TrainingScript, unpacked: ast.keyword | None) -> dict[object, object] | None:

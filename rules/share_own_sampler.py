@@ -4,12 +4,29 @@ import ast
 from collections.abc import Iterator
 
 from autodist.config import BatchSize
-from autodist.edits import Edit, InsertBefore, SetArgument, WrapExpr
+from autodist.edits import Edit, InsertBefore, RemoveArgument, ReplaceExpr, SetArgument, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import TrainingScript
+from autodist.source import Source
 from autodist.values import NOTHING, Object, Value
 
-from ._preamble import Planned, argument, defined, dist, divided_options, divisible, given_sampler, imported, planned
+from ._preamble import (
+    Planned,
+    argument,
+    asks_for,
+    defined,
+    dist,
+    divided_options,
+    divisible,
+    given_sampler,
+    imported,
+    may_be_none,
+    member,
+    negated,
+    planned,
+    shuffles_others,
+    simple,
+)
 
 EXAMPLES = [
     Example(
@@ -313,9 +330,24 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
         code = code.replace("{d}", d)
         code = code.replace("torch.utils", f"{torch}.utils")
         edits: list[Edit] = [WrapExpr(given, name + "({})")]
+        shuffle = argument(call, "shuffle", 2)
+        if loader.switch is not None:
+            if not isinstance(given, ast.Name):
+                message = "the same call makes loaders that do not train: give it the sampler by a variable"
+                yield Finding(source, call, message, severity=Severity.REFUSAL)
+                continue
+            edits = [WrapExpr(given, f"{name}({{}}) if {loader.switch} else {given.id}")]
+            if shuffle is not None and shuffles_others(source, call, shuffle, loader.switch):
+                generator = f"None if {loader.switch} else {torch}.Generator().manual_seed(0)"
+                edits.append(SetArgument(call, "generator", generator))
+        elif not batches and unpacked is None and may_be_none(given, call, source):
+            edits, needed = _either(context, source, call, given, name)
+            more = (*more, *needed)
         if divides and size is not None:
-            more = (*more, *planned(source, InsertBefore(statement, divisible(source.code(size), d))))
-            edits.append(WrapExpr(size, f"{{}} // {d}.get_world_size()"))
+            assertion = divisible(source.code(size), d, unless=negated(loader.switch) if loader.switch else None)
+            more = (*more, *planned(source, InsertBefore(statement, assertion)))
+            unless = f" if {loader.switch} else {source.code(size)}" if loader.switch else ""
+            edits.append(WrapExpr(size, f"{{}} // {d}.get_world_size(){unless}"))
         elif divides and unpacked is not None:
             edits += divided_options(source, statement, unpacked, d)
         again = any(epoch.loader is None for epoch in loader.epochs)  # made anew for each epoch, it would draw the same
@@ -324,6 +356,34 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
             more = (*more, *planned(drawn.source, alike))
         fix = Fix((*more, *defined(script, source, code), *planned(source, *edits)))
         yield Finding(source, call, "every rank draws the same samples and takes its share of them", fix)
+
+
+def _either(context: Context, source: Source, call: ast.Call, given: ast.expr, name: str) -> tuple[list[Edit], Planned]:
+    """A loader whose sampler may be None takes its share of that, or of the data."""
+    distributed, needed = member(context, source, "torch.utils.data.distributed", "DistributedSampler")
+    dataset, shuffle = argument(call, "dataset", 0), argument(call, "shuffle", 2)
+    edits: list[Edit] = []
+    if dataset is not None and not simple(dataset):
+        needed = (
+            *needed,
+            *planned(source, InsertBefore(source.statement(call), f"train_set = {source.code(dataset)}\n")),
+        )
+        edits.append(ReplaceExpr(dataset, "train_set"))
+    data = "train_set" if edits or dataset is None else source.code(dataset)
+    options = ", shuffle=False" if shuffle is None else f", shuffle={source.code(shuffle)}"
+    if isinstance(shuffle, ast.Compare) and asks_for(given, shuffle):
+        options = ""
+    drop = argument(call, "drop_last", 8)
+    options += f", drop_last={source.code(drop)}" if drop is not None else ""
+    made = f"{distributed}({data}{options})"
+    if shuffle is not None:
+        edits.append(RemoveArgument(call, "shuffle", 2))
+    if isinstance(given, ast.IfExp) and isinstance(given.orelse, ast.Constant):
+        edits += [WrapExpr(given.body, name + "({})"), ReplaceExpr(given.orelse, made)]
+    else:
+        code = source.code(given) if simple(given) else f"({source.code(given)})"
+        edits.append(WrapExpr(given, f"{made} if {code} is None else {name}({{}})"))
+    return edits, needed
 
 
 def _global_draws(value: Value) -> Iterator[Object]:
