@@ -1240,6 +1240,7 @@ def _assemble(
         writers=sites("writer"),
         downloads=tuple(_downloads(prepared, run)),
         waits=tuple(_waits(run, outside)),
+        turned_buffers=tuple(_turned_buffers(run)),
         prepared_alone=tuple(alone),
         loads=tuple(_loads(run)),
         progress=tuple(s for s in sites("progress") if _accepts_disable(s, run)),
@@ -1250,7 +1251,7 @@ def _assemble(
         drawn=drawn,
         unordered=tuple(_unordered(run, frozenset(_first_on_rank_zero(prepared, run)))),
         unseeded=tuple(_seed_of(e) for e in run.of("unseeded") if not e.loops and not _is_per_sample(e)),
-        diverge=_diverge(run, loaders, draws | {d.node for kind in WHOLE for d in wholes.draws(run, kind)}, models),
+        diverge=_diverge(run, loaders, draws | {d.node for d in wholes.draws(run, "dealt_out")}, models),
         noise=frozenset(_noise(run)),
         devices=tuple(_devices(project)),
         hidden_devices=tuple(_hidden_devices(project)),
@@ -1668,13 +1669,49 @@ def _waits(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Site]:
         before = [w for w in written if w.order < event.order and not w.on_one_rank and _may_be_same_file(w, event)]
         if not before or _inside_evaluation(event):
             continue
-        statement: ast.stmt = event.source.statement(event.node)
-        for ancestor in event.source.ancestors(statement):
+        source, node = _opened(event, run)
+        statement: ast.stmt = source.statement(node)
+        for ancestor in source.ancestors(statement):
             if isinstance(ancestor, ast.If) and regions.tests_files(ancestor.test):
                 statement = ancestor
         if statement not in seen:
             seen.add(statement)
-            yield Site(event.source, statement)
+            yield Site(source, statement)
+
+
+def _turned_buffers(run: Interpreter) -> Iterator[Site]:
+    """Buffers with an axis of one element and turned axes: `pe.unsqueeze(0).transpose(0, 1)`."""
+    seen: set[ast.AST] = set()
+    for event in run.of("buffer"):
+        given = [*event.node.args[1:2], *(k.value for k in event.node.keywords if k.arg == "tensor")]  # type: ignore[attr-defined]
+        for tensor in given:
+            made = [tensor]
+            if isinstance(tensor, ast.Name):
+                home = next((a for a in event.source.ancestors(tensor) if isinstance(a, ast.FunctionDef)), None)
+                bound = [n for n in ast.walk(home) if isinstance(n, ast.Assign)] if home is not None else []
+                made = [n.value for n in bound if any(getattr(t, "id", "") == tensor.id for t in n.targets)]
+            if tensor not in seen and any(_adds_and_turns(each) for each in made[-1:]):
+                seen.add(tensor)
+                yield Site(event.source, tensor)
+
+
+def _adds_and_turns(node: ast.expr) -> bool:
+    """Whether a chain of methods adds an axis and turns axes after that, with the memory as it is."""
+    names: list[str] = []
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        names.append(node.func.attr)
+        node = node.func.value
+    turns = [at for at, name in enumerate(names) if name in ("transpose", "permute", "swapaxes", "movedim")]
+    return bool(turns) and "unsqueeze" in names[turns[0] :] and names[0] != "clone"
+
+
+def _opened(event: Event, run: Interpreter) -> tuple[Source, ast.AST]:
+    """Where a file is opened that is read: `with open(path, "rb") as f: state = torch.load(f)`"""
+    read = event.node.args[:1] if isinstance(event.node, ast.Call) and event.kind == "load" else []
+    for thing in (t for arg in read for t in run.values.get(arg, NOTHING).objects("file")):
+        if any(isinstance(each, ast.With) for each in thing.source.ancestors(thing.node)):
+            return thing.source, thing.node
+    return event.source, event.node
 
 
 def _inside_evaluation(event: Event) -> bool:

@@ -46,6 +46,30 @@ def matching(pattern: str, names: Iterable[str]) -> list[str]:
     return sorted(found) if len(found) <= MOST else []
 
 
+def among(node: ast.AST, text: ast.expr, around: Iterable[ast.AST]) -> list[str]:
+    """What a text can be where ``node`` runs: `if name in ["LSTM", "GRU"]: self.rnn = getattr(nn, name)(...)`."""
+    if not isinstance(text, ast.Name):
+        return []
+    inner = node
+    for outer in around:
+        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            break
+        if isinstance(outer, ast.If) and inner in outer.body and isinstance(test := outer.test, ast.Compare):
+            listed = test.comparators[0]
+            asked = isinstance(test.left, ast.Name) and test.left.id == text.id and len(test.ops) == 1
+            if asked and isinstance(test.ops[0], ast.In) and isinstance(listed, (ast.List, ast.Tuple, ast.Set)):
+                given = [each.value for each in listed.elts if isinstance(each, ast.Constant)]
+                names = [each for each in given if isinstance(each, str)]
+                bound = any(isinstance(n, ast.Name) and n.id == text.id and _is_store(n) for n in ast.walk(outer))
+                return names if len(names) == len(listed.elts) and not bound else []
+        inner = outer
+    return []
+
+
+def _is_store(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Store)
+
+
 def files(pattern: str, root: Path) -> list[str]:
     """The modules below a folder that an import by name may mean."""
     if not pattern.endswith("*"):

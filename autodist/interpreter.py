@@ -11,13 +11,12 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from types import MappingProxyType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from autodist import collation, rowwise, tensors
+from autodist import alternatives, collation, rowwise, tensors
 from autodist.catalog import Catalog
-from autodist.chosen import matching, pattern_of
+from autodist.chosen import among, matching, pattern_of
 from autodist.collation import Rows
 from autodist.errors import AutodistError
 from autodist.project import Project, absolute
@@ -121,6 +120,10 @@ GRADIENT_HOOKS = frozenset(
 SIZES = frozenset("numel nelement size dim ndimension stride element_size data_ptr register_hook get_device".split())
 """What is asked of a parameter besides its values."""
 FORMATTING = frozenset("format join".split())
+PARTS: Mapping[str, Mapping[str, str]] = {
+    "torch.nn.Transformer": {"encoder": "torch.nn.TransformerEncoder", "decoder": "torch.nn.TransformerDecoder"},
+}
+"""What modules of torch are made of, as far as those who derive from them call the parts."""
 
 
 @dataclass(frozen=True)
@@ -232,6 +235,9 @@ class Interpreter:
         """The blocks being run that may not run at all, or several times."""
         self._born: WeakKeyDictionary[Object, Path_] = WeakKeyDictionary()
         """In which of them each object was made last."""
+        self._outcomes: alternatives.Outcomes = {}
+        """How the tests came out that always come out alike, in what is being run."""
+        self._made_where: WeakKeyDictionary[Object, alternatives.Outcomes] = WeakKeyDictionary()
         self._again = 0
         self._results: dict[Any, Value] = {}
         self._generators: dict[ast.AST, bool] = {}
@@ -497,10 +503,10 @@ class Interpreter:
             module = LocalModule(self.project.modules[name], Scope(self.project.modules[name]))
             self._modules[name] = module
             self._loading.add(name)
-            outer = self._loops, self._calls, self._branches
-            self._loops, self._calls, self._branches = [], [], ()
+            outer = self._loops, self._calls, self._branches, self._outcomes
+            self._loops, self._calls, self._branches, self._outcomes = [], [], (), {}
             self.block(module.source.tree.body, module.scope)
-            self._loops, self._calls, self._branches = outer
+            self._loops, self._calls, self._branches, self._outcomes = outer
             self._loading.discard(name)
         return of(self._modules[name])
 
@@ -525,6 +531,7 @@ class Interpreter:
                     bases.append(thing)
                     roles |= thing.roles
                 elif isinstance(thing, External):
+                    bases.append(thing)
                     roles |= self._class_roles(thing.name)
         body = Scope(scope.source, scope, is_class=True)
         made = self._remember(node, lambda: Class(node, scope.source, body, tuple(bases), frozenset(roles)))
@@ -547,37 +554,72 @@ class Interpreter:
         if name.endswith((".PreTrainedModel", ".MessagePassing", ".ModelMixin")):
             return frozenset(["module"])
         roles = self.catalog.roles(name)
+        if roles & {"dropout", "batch_norm"} and name.startswith("torch.nn.") and name.rpartition(".")[2][0].isupper():
+            return roles | {"module"}
         return roles - {"download"} if "download" in roles else roles
 
     def do_If(self, node: ast.If, scope: Scope) -> bool:
         test = self.eval(node.test, scope)
         self.event("test", node.test, scope, test)
-        decided = truth(test, node.test)
+        decided, outcomes = self._decided(node.test, test, scope)
         if decided is not None:
             return self.block(node.body if decided else node.orelse, scope)
-        told = rowwise.told_axes(node.test) if self.plan.wholes is not None else {}
-        return self._fork([node.body, node.orelse], scope, one_rank=test.spread is RANK, told=told)
+        told = self._told_by(node.test, scope) if self.plan.wholes is not None else ()
+        return self._fork([node.body, node.orelse], scope, test.spread is RANK, told, outcomes)
+
+    def _told_by(self, test: ast.expr, scope: Scope) -> tuple[dict[str, Value], dict[str, Value]]:
+        """What names hold where a test of their shape or type holds, and where it does not."""
+        names = scope.names
+        shaped = {
+            name: names[name].but(axes=axes)
+            for name, axes in rowwise.told_axes(test).items()
+            if name in names and names[name].array and names[name].axes is None
+        }
+        asked = test.args if isinstance(test, ast.Call) and getattr(test.func, "id", "") == "isinstance" else []
+        if len(asked) != 2 or not isinstance(asked[0], ast.Name) or asked[0].id not in names:
+            return shaped, {}
+        value = names[asked[0].id]
+        if not value.things or not self._is_tensor_type(self._lately(asked[1])):
+            return shaped, {}
+        tensor = value.but(things=frozenset(t for t in value.things if not isinstance(t, (Items, Table))))
+        holders = frozenset(t for t in value.things if isinstance(t, (Items, Table)))
+        holder = Value(holders, origins=value.origins) if holders else value
+        return {**shaped, asked[0].id: tensor}, {asked[0].id: holder}
+
+    def _decided(
+        self, test: ast.expr, value: Value, scope: Scope
+    ) -> tuple[bool | None, tuple[alternatives.Outcomes, alternatives.Outcomes]]:
+        """Whether a test is decided, and what is known where it holds and where it does not."""
+        holds, fails = alternatives.told(test, scope, self._lately, self._settled)
+        known = truth(value, test)
+        decided = known if known is not None else alternatives.decided(holds, fails, self._outcomes)
+        return decided, ({**self._outcomes, **holds}, {**self._outcomes, **fails})
+
+    @cached_property
+    def _settled(self) -> alternatives.Settled:
+        return alternatives.settled(self.project.sources)
 
     def _fork(
         self,
         blocks: Sequence[Sequence[ast.stmt]],
         scope: Scope,
         one_rank: bool = False,
-        told: Mapping[str, int] = MappingProxyType({}),
+        told: Sequence[Mapping[str, Value]] = (),
+        outcomes: Sequence[alternatives.Outcomes] = (),
     ) -> bool:
-        """Run alternatives from one state, and join what they leave; in the first, names have as many axes as told."""
+        """Run alternatives from one state, and join what they leave. ``told`` is what names hold in each, ``outcomes``
+        how tests come out there."""
         start, ends = dict(scope.names), []
-        around = self._branches
+        around, known = self._branches, self._outcomes
         self._one_rank += one_rank
-        for block in blocks:
+        for index, block in enumerate(blocks):
             scope.names = dict(start)
-            for name, axes in told.items() if block is blocks[0] else ():
-                if name in start and start[name].array and start[name].axes is None:
-                    scope.names[name] = start[name].but(axes=axes)
+            self._outcomes = outcomes[index] if outcomes else known
+            scope.names.update(told[index] if told else {})
             self._branches = (*around, id(block))
             if not self.block(block, scope):
                 ends.append(scope.names)
-        self._branches = around
+        self._branches, self._outcomes = around, known
         left_on_one_rank = one_rank and len(ends) == 1
         if not left_on_one_rank:
             self._one_rank -= one_rank
@@ -986,6 +1028,8 @@ class Interpreter:
 
     def _noted(self, node: ast.expr, value: Value, scope: Scope) -> Value:
         """Keep what ``node`` evaluated to, and take for granted what is planned for it."""
+        if self._outcomes and (value.things or value.models):
+            value = self._possible(value)
         if node in self.plan.reduced:
             kept = frozenset(t for t in value.things if not isinstance(t, Parameters))
             value = Value(kept if not value.spread.is_local else frozenset(), models=value.models)
@@ -1006,6 +1050,19 @@ class Interpreter:
         self.values[node] = value if old is None else old | value
         self.sources[node] = scope.source
         return value
+
+    def _possible(self, value: Value) -> Value:
+        """A value without what is made only where tests come out another way than they do here."""
+        things = frozenset(thing for thing in value.things if self._can_be(thing))
+        models = frozenset(thing for thing in value.models if self._can_be(thing))
+        if things == value.things and models == value.models or value.things and not things:
+            return value
+        return value.but(things=things, models=models)
+
+    def _can_be(self, thing: Thing) -> bool:
+        made = alternatives.owner_of(thing)
+        where = self._made_where.get(made) if made is not None else None
+        return not where or not alternatives.contradicts(where, self._outcomes)
 
     def _weighed(self, node: ast.expr, value: Value) -> Value:
         """Outside of forward passes: whether a value is computed from parameters, so that gradients flow to them."""
@@ -1632,12 +1689,15 @@ class Interpreter:
     def of_IfExp(self, node: ast.IfExp, scope: Scope) -> Value:
         test = self.eval(node.test, scope)
         self.event("test", node.test, scope, test)
-        decided = truth(test, node.test)
+        decided, outcomes = self._decided(node.test, test, scope)
         if decided is not None:
             return self.eval(node.body if decided else node.orelse, scope)
+        known, result = self._outcomes, NOTHING
         self._one_rank += test.spread is RANK
-        result = self.eval(node.body, scope) | self.eval(node.orelse, scope)
+        for part, self._outcomes in zip((node.body, node.orelse), outcomes, strict=True):
+            result = result | self.eval(part, scope)
         self._one_rank -= test.spread is RANK
+        self._outcomes = known
         return result.but(spread=RANK) if test.spread is RANK else result
 
     def of_NamedExpr(self, node: ast.NamedExpr, scope: Scope) -> Value:
@@ -1991,7 +2051,7 @@ class Interpreter:
         named = tuple(
             (k, v.things, v.spread, v.origins, v.models, repr(v.const) if v.firm else "") for k, v in keywords.items()
         )
-        return function.node, owner, given, named, self._no_grad > 0
+        return function.node, owner, given, named, self._no_grad > 0, frozenset(self._outcomes.items())
 
     def _is_no_grad(self, decorator: ast.expr, scope: Scope) -> bool:
         node = decorator.func if isinstance(decorator, ast.Call) else decorator
@@ -2082,6 +2142,7 @@ class Interpreter:
         if found is None:
             if name == "__init__" and owner.cls is not None:
                 self._downloaded(owner.cls, node, args, keywords, scope)
+                self._inherit_parts(owner, owner.cls, node, args, keywords)
             if name == "__init__" and owner.roles & {"loader", "optimizer", "sampler"}:
                 owner.args, owner.keywords, owner.node, owner.source = args, keywords, node, scope.source
                 if "optimizer" in owner.roles:
@@ -2093,6 +2154,18 @@ class Interpreter:
         return union(
             self.call_function(t, node, args, keywords, scope) for t in bound.things if isinstance(t, Function)
         )
+
+    def _inherit_parts(
+        self, owner: Object, cls: Class, node: ast.Call, args: list[Value], keywords: dict[str, Value]
+    ) -> None:
+        """The modules that a class of torch makes for those that derive from it: `self.encoder` of nn.Transformer."""
+        bases = {base.name for each in cls.line() for base in each.bases if isinstance(base, External)}
+        for base in sorted(bases & PARTS.keys()):
+            for attribute, name in PARTS[base].items():
+                make = partial(Object, name, frozenset(["module"]), node, owner.source, self._path)
+                part = self._remember(node, make, attribute)
+                part.args, part.keywords = args, keywords
+                owner.attributes[attribute] = of(part)
 
     def _module_call(
         self, thing: Wrapped | Object, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
@@ -2143,7 +2216,7 @@ class Interpreter:
         if layer.name.endswith("LSTM"):
             state = of(self._remember(node, lambda: Items(node, [state, state], NOTHING), "state"))
         output = mixed.but(spread=found, things=frozenset(), array=True, axes=3)
-        items = self._remember(node, lambda: Items(node, [], NOTHING), "recurrent")
+        items = self._remember(node, lambda: Items(node, [], NOTHING), layer.key)
         items.parts = [output, state]
         return of(items)
 
@@ -2700,6 +2773,10 @@ class Interpreter:
             if isinstance(wanted, str):
                 fake = ast.Attribute(node.args[0], wanted, ast.Load())
                 return union(self._attribute(t, fake, first, scope) for t in first.things)
+            listed = among(node, node.args[1], scope.source.ancestors(node))
+            if listed:
+                asked = [ast.Attribute(node.args[0], each, ast.Load()) for each in listed]
+                return union(self._attribute(thing, each, first, scope) for each in asked for thing in first.things)
             return union(self._any_of(thing) for thing in first.things)
         if short == "eval":
             return self._named(node, first, scope)
@@ -2770,14 +2847,17 @@ class Interpreter:
 
     def _tells_tensor(self, value: Value, kind: Value) -> Value:
         """`isinstance(h, torch.Tensor)`, where it is known."""
-        asked = any(
-            isinstance(t, External) and t.name in ("torch.Tensor", "torch.autograd.Variable") for t in kind.things
-        )
+        asked = self._is_tensor_type(kind)
         if asked and not value.things and (value.array or rowwise.is_whole(value)):
             return constant(True, firm=True)
-        if asked and value.things and all(isinstance(t, Items) for t in value.things):
+        holds = all(isinstance(t, Items) for t in value.things) and not value.array and value.spread is SAME
+        if asked and value.things and holds:
             return constant(False, firm=True)
         return NOTHING
+
+    def _is_tensor_type(self, kind: Value) -> bool:
+        names = {"torch.Tensor", "torch.autograd.Variable"}
+        return any(isinstance(thing, External) and thing.name in names for thing in kind.things)
 
     def _named(self, node: ast.Call, text: Value, scope: Scope) -> Value | None:
         """`eval(args.model)(classes)`, `eval(args.model).Model(classes)`: any model in sight, or module with one."""
@@ -2883,7 +2963,9 @@ class Interpreter:
         return len(fields) > 1
 
     def _length(self, value: Value) -> Value:
-        if value.spread is ROWS or value.spread is Spread.COLUMNS:
+        if value.spread is Spread.COLUMNS:
+            return NOTHING  # its first axis is another one
+        if value.spread is ROWS:
             return value.computed(COUNT)
         for thing in value.things:
             if isinstance(thing, Items):
@@ -3010,7 +3092,7 @@ class Interpreter:
                 self.event("freeze", node, scope, of(inner.module))
             if name in DRAWING:
                 self.event("draw_parameters", node, scope, of(inner.module))
-            if name in SIZES or tensors.reduces(name, node, 0) or tensors.takes_apart(name):
+            if name in SIZES or tensors.reduces(name, node, 0) or tensors.takes_apart(name) or name.startswith("new_"):
                 return NOTHING
             if any(value.spread.is_local for value in values):
                 spread = tensors.operation(name, node, base.spread, [value.spread for value in values])
@@ -3128,6 +3210,8 @@ class Interpreter:
         if name in ("state_dict", "load_state_dict", "zero_grad"):
             self.event("model_" + name, node, scope, of(thing))
             return of(self._state_dict(node, scope))
+        if name == "register_buffer":
+            self.event("buffer", node, scope, self._mixed(args))
         if name in ("append", "add_module", "register_module", "insert", "extend"):
             inner.args.extend(args)
             return NOTHING
@@ -3229,9 +3313,12 @@ class Interpreter:
     def _remember(self, node: ast.AST, make: Callable[[], Any], extra: Any = None) -> Any:
         """The thing that ``node`` made in this context; running a loop body again makes no second one."""
         key: Any = (id(node), self._path, extra)
-        if key not in self._memory:
-            self._memory[key] = make()
-        return self._memory[key]
+        made = self._memory[key] if key in self._memory else self._memory.setdefault(key, make())
+        if isinstance(made, Object):
+            here = self._outcomes
+            before = self._made_where.get(made, here)
+            self._made_where[made] = {c: o for c, o in before.items() if here.get(c) is o}
+        return made
 
 
 def is_set(value: Value) -> bool:

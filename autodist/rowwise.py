@@ -71,6 +71,9 @@ FEATURES = frozenset(
 )
 FOLDING = frozenset("Flatten Unflatten Softmax LogSoftmax Softmax2d".split())
 RECURRENT = frozenset("RNN LSTM GRU".split())
+STACKS = frozenset(
+    "Transformer TransformerEncoder TransformerDecoder TransformerEncoderLayer TransformerDecoderLayer".split()
+)
 ATTENDING = ("Transformer", "MultiheadAttention")
 LOSSES = frozenset(
     "l1_loss mse_loss cross_entropy nll_loss poisson_nll_loss gaussian_nll_loss kl_div binary_cross_entropy "
@@ -88,6 +91,7 @@ PRODUCTS = frozenset("matmul mm mv spmm smm".split())
 QUESTIONS = frozenset("size dim numel nelement ndimension is_floating_point element_size get_device".split())
 PLAIN_BUILTINS = frozenset("len float int print str repr isinstance type hasattr format bool id abs round".split())
 FACTORIES = frozenset("zeros ones full empty rand randn new_zeros new_ones new".split())
+NEW = frozenset("new_zeros new_ones new_full new_empty".split())
 CONVERTING = frozenset(
     "tensor as_tensor Tensor FloatTensor DoubleTensor LongTensor IntTensor array asarray from_numpy".split()
 )
@@ -279,6 +283,8 @@ def _call(node: ast.Call, latest: Latest) -> tuple[bool, int | None]:
     if method:
         assert isinstance(node.func, ast.Attribute)
         base = latest(node.func.value)
+        if short in NEW:
+            return True, _created_axes(short.removeprefix("new_"), node, given, latest)
         if not base.array or short in QUESTIONS or short in ("item", "tolist"):
             return False, None
         return True, _computed_axes(short, base, node, node.args, latest)
@@ -403,7 +409,7 @@ def layer_axes(layer: Object, axes: int | None) -> int | None:
         return 2 if start is None or start.const == 1 else 1 if start.const == 0 and len(layer.args) == 1 else None
     if short in LOSSES:
         return None if {"reduction", "reduce"} & layer.keywords.keys() else 0
-    return axes if short in LAYERS or short in ("Softmax", "LogSoftmax") else None
+    return axes if short in LAYERS | STACKS or short in ("Softmax", "LogSoftmax") else None
 
 
 def _inside(layer: Object) -> list[Object]:
@@ -840,10 +846,12 @@ def through_layer(
                 if expected is COLUMNS
                 else (f"runs along the rows: {short} takes its second axis for time")
             )
-        states = [part for state in given[1:] for part in (contents(state) or [state]) if part.const is not None]
+        states = [part for state in given[1:] for part in _alternatives(state, contents) if part.const is not None]
         if any(not is_whole(state) or state.spread is not COLUMNS for state in states):
             return STATE
         return expected
+    if layer.name.startswith("torch.nn.") and short in STACKS:
+        return _through_attention(layer, given, short)
     if first.spread is ROWS and takes_one(short, first):
         return f"takes the numbers of one sample for rows ({short})"
     if layer.name.startswith(("torch_geometric.", "dgl.")):
@@ -865,6 +873,30 @@ def through_layer(
                 else (f"works along an axis that may be that of the rows ({short})")
             )
     return f"runs them through {short}, which is not known to keep rows apart"
+
+
+def _alternatives(state: Value, contents: Callable[[Value], list[Value]]) -> list[Value]:
+    """The tensors that a state is: those of a pair, or one."""
+    alone = state.but(things=frozenset())
+    return [*contents(state), *([alone] if not state.things or alone.array or alone.spread is not SAME else [])]
+
+
+def _through_attention(layer: Object, given: list[Value], short: str) -> Spread | str:
+    """Sequences attend within themselves; the batch is their second axis, or the first where the layers say so."""
+    parts = [layer, *(t for value in layer.args[:1] for t in value.things if isinstance(t, Object))]
+    told = [part.keywords["batch_first"].const for part in parts if "batch_first" in part.keywords]
+    most = 6 if any(part.name.endswith("Layer") for part in parts) else 9
+    if any(len(part.args) > most or "**" in part.keywords for part in parts) or len(set(map(repr, told))) > 1:
+        return f"runs them through {short}, of which it cannot be seen which axis it takes for time"
+    expected = ROWS if told and told[0] is True else COLUMNS
+    if told and told[0] not in (True, False):
+        return f"runs them through {short}, of which it cannot be seen which axis it takes for time"
+    sequences = given[: 2 if short in ("Transformer", "TransformerDecoder", "TransformerDecoderLayer") else 1]
+    if any(not is_whole(each) or each.spread is not expected or each.axes not in (None, 3) for each in sequences):
+        return f"runs along the rows: {short} takes its {'second' if expected is ROWS else 'first'} axis for time"
+    if any(is_whole(each) for each in given[len(sequences) :]):
+        return f"runs them through {short} with a mask that is computed from rows"
+    return expected
 
 
 def _length(node: ast.expr, latest: Latest) -> int | None:

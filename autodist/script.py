@@ -331,6 +331,7 @@ class TrainingScript:
     downloads: tuple[tuple[Site, Site], ...] = ()
     prepared_alone: tuple[Site, ...] = ()
     waits: tuple[Site, ...] = ()
+    turned_buffers: tuple[Site, ...] = ()
     loads: tuple[tuple[Site, str], ...] = ()
     progress: tuple[Site, ...] = ()
     file_handlers: tuple[Site, ...] = ()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from autodist.interpreter import GROWS, Event, Interpreter
 from autodist.models import at, optimized_by, parts, unwrapped
@@ -50,9 +51,22 @@ def _sharded(model: Model, run: Interpreter) -> Model:
         wrapping=_place(model.object, run),
         bypassed=None,
         sometimes_unused=False,
-        units=tuple(units(model.object, run)),
-        methods=tuple(_methods(model.object, run)),
+        units=tuple(_common(model, partial(units, run=run))),
+        methods=tuple(dict.fromkeys(n for m in (model.object, *model.alternatives) for n in _methods(m, run))),
     )
+
+
+def _common(model: Model, parts: Callable[[Object], Iterator[str]]) -> Iterator[str]:
+    """What a model has, whichever of its alternatives it is."""
+    others = [set(parts(each)) for each in model.alternatives]
+    yield from (each for each in parts(model.object) if all(each in other for other in others))
+
+
+def uncommon_methods(model: Model, run: Interpreter) -> list[str]:
+    """Methods besides `forward` that run layers, of some of the models only that may stand in one place."""
+    each = [set(_methods(module, run)) for module in (model.object, *model.alternatives)]
+    classes = [module.cls for module in (model.object, *model.alternatives)]
+    return sorted(n for n in set().union(*each) if any(cls is None or not cls.find(n) for cls in classes))
 
 
 def _prefixed(module: Object, run: Interpreter) -> Iterator[Site]:
@@ -328,7 +342,8 @@ def _methods(module: Object, run: Interpreter) -> Iterator[str]:
         if event.function is not None and event.function.owner is module:
             continue  # called by another method of the model
         name = _method(event)
-        if name and name not in seen and runs_layers(module, name) and not _only_reads(module, name):
+        runs = name and runs_layers(module, name) and not _only_reads(module, name)
+        if name and name not in seen and (runs or _makes_alike(module, name)):
             seen.add(name)
             yield name
 
@@ -346,6 +361,14 @@ def _only_reads(module: Object, name: str) -> bool:
                 if each.attr == "forward" or not any(isinstance(t, Object) and "parameter" in t.roles for t in things):
                     return False
     return True
+
+
+def _makes_alike(module: Object, name: str) -> bool:
+    """Whether a method makes tensors after the type of a parameter: `next(self.parameters()).new_zeros(n, 4)`."""
+    found = module.cls.find(name) if module.cls is not None else None
+    nodes = [thing.node for thing in found[1].things if isinstance(thing, Function)] if found is not None else []
+    names = {n.attr for node in nodes for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+    return any(each.startswith("new_") for each in names) and bool(names & {"parameters", "weight"})
 
 
 def _method(event: Event) -> str:

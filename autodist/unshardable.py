@@ -11,7 +11,7 @@ from autodist.interpreter import DRAWING, Event, Interpreter
 from autodist.models import branches, is_main_guard, loose_parameters, optimized_by, owned_values, parts, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model
-from autodist.sharding import Key, Keys, keys, members, rank_check, starts
+from autodist.sharding import Key, Keys, keys, members, rank_check, starts, uncommon_methods
 from autodist.source import Source
 from autodist.spread import RANK
 from autodist.values import NOTHING, Class, Function, Object, Parameters
@@ -42,7 +42,7 @@ class Sharded:
 def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
     """What cannot be sharded; the first reason of each kind."""
     found = False
-    for source, node, message in (*_of_models(models), *_branches(run, models)):
+    for source, node, message in (*_of_models(models), *_branches(run, models), *_unlike(run, models)):
         found = True
         yield Concern("AD907", source, node, message, Severity.REFUSAL)
     if found:
@@ -139,6 +139,14 @@ def _of_models(models: list[Model]) -> Iterator[tuple[Source, ast.AST, str]]:
                 message = "is a part of two models that train: it can be sharded with one of them only"
                 yield part.source, part.node, message
                 return
+
+
+def _unlike(run: Interpreter, models: list[Model]) -> Iterator[tuple[Source, ast.AST, str]]:
+    for model in models:
+        for name in uncommon_methods(model, run) if model.alternatives and not model.wrapped else ():
+            message = f"may be a model without {name}(), which needs whole parameters: define it in each of them"
+            yield model.object.source, model.object.node, message
+            return
 
 
 def _branches(run: Interpreter, models: list[Model]) -> Iterator[tuple[Source, ast.AST, str]]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist.edits import Edit, InsertBefore, WrapExpr
+from autodist.edits import Edit, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import RowMean, TrainingScript
 from autodist.source import Source
@@ -142,12 +142,14 @@ def share_whole_data(script: TrainingScript, context: Context) -> Iterator[Findi
             codes = list(dict.fromkeys(source.code(draw.node) for draw in group))
             lengths = " == ".join(dict.fromkeys(_total(draw) for draw in group))
             check = f'assert {lengths} >= {d}.get_world_size(), "every rank needs rows of its own"\n'
-            place = start if _bound_before(start, codes, source) else source.statement(group[-1].node)
+            place = start if _bound_before(start, group[-1].node, codes, source) else source.statement(group[-1].node)
             checked = planned(source, InsertBefore(place, check, order=1))
             for draw in group:
-                index = f":, {name}" if draw.columns else name
-                template = f"len(range({{}})[{name}])" if draw.count else f"{{}}[{index}]"
-                fix = Fix((*shared.edits, *checked, *planned(source, WrapExpr(draw.node, template))))
+                template = f"len(range({{}})[{name}])" if draw.count else f"{{}}[{name}]"
+                edits: list[Edit] = [WrapExpr(draw.node, template)]
+                if draw.columns:
+                    edits = _own_columns(draw, name, start if place is start else None)
+                fix = Fix((*shared.edits, *checked, *planned(source, *edits)))
                 yield Finding(source, draw.node, "each rank takes its rows of the data", fix)
     wholes = {draw.node for draw in script.wholes}
     for site, left, right in script.paired:
@@ -160,9 +162,20 @@ def share_whole_data(script: TrainingScript, context: Context) -> Iterator[Findi
         d, imports = dist(context, mean.source)
         code = WEIGHT.replace("{d}", d)
         template = f"{{}} * row_weight({_total(mean.draws[0])})"
-        edits: list[Edit] = [WrapExpr(mean.node, template)]
-        fix = Fix((*imports, *defined(script, mean.source, code), *planned(mean.source, *edits)))
+        weighted = planned(mean.source, WrapExpr(mean.node, template))
+        fix = Fix((*imports, *defined(script, mean.source, code), *weighted))
         yield Finding(mean.source, mean.node, "the mean counts for as many rows as it is taken over", fix)
+
+
+def _own_columns(draw: Draw, rows: str, start: ast.stmt | None) -> list[Edit]:
+    """A rank's columns in memory of their own, since steps view them in another shape; bound at ``start`` if once."""
+    code = draw.source.code(draw.node)
+    own = f"{code}[:, {rows}].contiguous()"
+    if start is None:
+        return [WrapExpr(draw.node, f"{{}}[:, {rows}].contiguous()")]
+    last = code.rpartition(".")[2]
+    name = free_name(draw.source, f"own_{last}", f"rank_{last}", f"{last}_of_rank")
+    return [InsertBefore(start, f"{name} = {own}\n", order=4), ReplaceExpr(draw.node, name)]
 
 
 def _total(draw: Draw) -> str:
@@ -177,7 +190,7 @@ def _function(source: Source, node: ast.AST) -> ast.AST | None:
 
 
 def _start(source: Source, draws: list[Draw]) -> ast.stmt:
-    """The outermost loop around the first of the uses, or its statement."""
+    """The outermost loop around the first of the uses, or its statement; what runs before all of them."""
     first = min((draw.node for draw in draws), key=lambda node: (node.lineno, node.col_offset))
     found = source.statement(first)
     for ancestor in source.ancestors(first):
@@ -185,7 +198,15 @@ def _start(source: Source, draws: list[Draw]) -> ast.stmt:
             break
         if isinstance(ancestor, (ast.For, ast.While)):
             found = ancestor
+    while not all(_follows(source, draw.node, found) for draw in draws):  # the first is in one branch of several
+        found = source.statement(source.parents[found])
     return found
+
+
+def _follows(source: Source, node: ast.AST, statement: ast.stmt) -> bool:
+    """Whether a node is in a block of statements, or in one of them."""
+    block = source.block(statement)
+    return any(ancestor in block for ancestor in source.ancestors(node))
 
 
 def _groups(draws: list[Draw], means: tuple[RowMean, ...]) -> list[list[Draw]]:
@@ -201,11 +222,15 @@ def _groups(draws: list[Draw], means: tuple[RowMean, ...]) -> list[list[Draw]]:
     return sorted(found, key=lambda group: (group[0].node.lineno, group[0].node.col_offset))
 
 
-def _bound_before(start: ast.stmt, codes: list[str], source: Source) -> bool:
-    """Whether nothing in the loop binds one of the names."""
+def _bound_before(start: ast.stmt, last: ast.expr, codes: list[str], source: Source) -> bool:
+    """Whether nothing in the loop, or between it and the last use, binds one of the names."""
+    block = source.block(start)
+    first = block.index(start)
+    behind = [s for s in block[first + 1 :] if s.lineno <= last.lineno]
     bound = {
         source.code(node)
-        for node in ast.walk(start)
+        for each in (start, *behind)
+        for node in ast.walk(each)
         if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store)
     }
     return not bound & {*codes, *(code.partition(".")[0] for code in codes)}

@@ -33,7 +33,7 @@ LAYERS = """
     rule
     imports
     edits & lossless
-    rowwise | collation
+    rowwise | collation | alternatives
     values
     tensors
     spread
