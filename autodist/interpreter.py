@@ -47,10 +47,12 @@ from autodist.values import (
     External,
     Function,
     Index,
+    Inside,
     Items,
     LocalModule,
     Mixing,
     Object,
+    OptimizerState,
     Parameters,
     Path_,
     Scope,
@@ -111,6 +113,16 @@ ARITHMETIC: Mapping[str, type[ast.operator]] = {
 MODULE_METHODS = frozenset(
     "parameters named_parameters children named_children modules named_modules buffers named_buffers state_dict "
     "load_state_dict forward train eval apply to cuda cpu float double half type zero_grad requires_grad_".split()
+)
+WEIGHTS = ("weight", "bias", "in_proj_", "cls_token", "pos_embed")
+"""How names of parameters begin in modules of libraries."""
+BUFFERS = frozenset("running_mean running_var num_batches_tracked".split())
+MOMENTS = frozenset(
+    "exp_avg exp_avg_sq max_exp_avg_sq exp_inf momentum_buffer sum square_avg grad_avg acc_delta prev ax".split()
+)
+"""Under which names the optimizers of torch keep tensors that are shaped like a parameter."""
+ABOUT_TENSORS = frozenset(
+    "shape dtype device ndim requires_grad is_leaf is_cuda grad_fn names layout itemsize nbytes is_sparse".split()
 )
 GRADIENT_HOOKS = frozenset(
     "register_hook register_post_accumulate_grad_hook register_full_backward_hook register_backward_hook "
@@ -788,6 +800,9 @@ class Interpreter:
             self.event(
                 "freeze", target, scope, Value(frozenset(t.module for t in base.things if isinstance(t, Parameters)))
             )
+        replaces = any(isinstance(t, Parameters) for t in value.things) or any(True for _ in value.objects("parameter"))
+        if replaces and self._modules_in(base):
+            self.event("replace_parameter", target, scope, base)
         for thing in base.things:
             if isinstance(thing, Wrapped):
                 thing = thing.module
@@ -809,6 +824,9 @@ class Interpreter:
         base = self.eval(target.value, scope)
         key = self.eval(target.slice, scope)
         self.event("set_item", target, scope, value, base)
+        written = frozenset(t for t in base.things if isinstance(t, Parameters) and t.one)
+        if written:
+            self.event("write_part", target, scope, Value(written))
         for thing in base.things:
             if isinstance(thing, Table):
                 if key.const is not UNKNOWN and _hashable(key.const):
@@ -925,7 +943,11 @@ class Interpreter:
             elif isinstance(thing, Object) and "module" in thing.roles:
                 found = found | union(self._children(thing))
             elif isinstance(thing, Parameters):
-                found = found | of(thing if thing.named else replace(thing, one=True))
+                found = found | of(thing if thing.named else replace(thing, one=True, part=thing.one))
+            elif isinstance(thing, Inside):
+                found = found | of(thing)
+            elif isinstance(thing, OptimizerState) and thing.depth == 2:
+                found = found | of(Parameters(thing.module, one=True))
             elif isinstance(thing, Index) and isinstance(node, (ast.For, ast.comprehension)):
                 found = found | of(thing)
         if value.spread is not SAME:
@@ -1082,6 +1104,8 @@ class Interpreter:
                 value = value.but(weights=frozenset()) if value.weights else value
             elif not entered:
                 value = self._with_weights(value, node)
+        if any(isinstance(t, (Inside, OptimizerState)) for t in value.things):
+            self.apart.add(node)
         if value.weights or any(isinstance(t, Parameters) for t in value.things):
             self.apart.add(node)
             if not self._no_grad:
@@ -1337,11 +1361,24 @@ class Interpreter:
             return base.but(things=frozenset())
         if isinstance(thing, Parameters) and name in ("data", "grad"):
             return of(replace(thing, cut=True))
+        if isinstance(thing, Inside):
+            return self._inside(thing.module, name)
         return NOTHING
+
+    def _inside(self, module: Thing, name: str) -> Value:
+        """An attribute of a module of a library, or of a part of one that is not known."""
+        if name.startswith(WEIGHTS):
+            return of(Parameters(module, one=True))
+        if name in ABOUT_TENSORS or name in BUFFERS:
+            return NOTHING
+        return of(Inside(module))
 
     def _object_attribute(self, thing: Object, name: str, node: ast.AST, scope: Scope) -> Value:
         if name in thing.attributes and not _is_hidden(thing, name):
-            return thing.attributes[name]
+            held = thing.attributes[name]
+            if "module" in thing.roles and not self._forward and any(True for _ in held.objects("parameter")):
+                return held | of(Parameters(thing, one=True))
+            return held
         if thing.cls is not None:
             found = thing.cls.find(name)
             if found is not None:
@@ -1349,7 +1386,13 @@ class Interpreter:
         if name == "module" and "module" in thing.roles and self.plan.bare:
             return of(thing)
         if name == "_modules" and "module" in thing.roles:
-            return of(self._remember(node, lambda: Table(node, {}, union(self._children(thing))), thing))
+            children = union([*self._children(thing), of(Inside(thing))])
+            return of(self._remember(node, lambda: Table(node, {}, children), thing))
+        if name == "_parameters" and "module" in thing.roles:
+            return of(self._remember(node, lambda: Table(node, {}, of(Parameters(thing, one=True))), thing))
+        if name == "state" and "optimizer" in thing.roles and thing.cls is None:
+            given = [t for value in _given(thing) for t in self._parameters_in(value)]
+            return Value(frozenset(OptimizerState(t.module) for t in given))
         if "loader" in thing.roles:
             sharded = self.plan.sharded is not None and (thing.key in self.plan.sharded or self.is_sharded(thing))
             if name == "dataset":
@@ -1361,8 +1404,8 @@ class Interpreter:
                 return value.but(spread=COUNT) if sharded and name == "sampler" else value
         if "dataset" in thing.roles and name == "dataset":
             return thing.argument("dataset", 0) or NOTHING
-        if "module" in thing.roles and thing.cls is None and name in ("weight", "bias") and not self._forward:
-            return of(Parameters(thing, one=True))
+        if "module" in thing.roles and not self._forward and name not in MODULE_METHODS:
+            return thing.attributes.get(KEPT, NOTHING) | self._inside(thing, name)
         if thing.name == "arguments" and name == "local_rank":
             return Value(spread=RANK)
         return thing.attributes.get(KEPT, NOTHING)
@@ -1414,9 +1457,15 @@ class Interpreter:
                 else:
                     found = found | union(thing.parts) | thing.element
             elif isinstance(thing, Stream):
-                found = found | of(thing)
+                found = found | of(thing) | (NOTHING if isinstance(node.slice, ast.Slice) else self._inner(thing))
+            elif isinstance(thing, Parameters) and thing.one:
+                found = found | of(replace(thing, part=True))
             elif isinstance(thing, Parameters):
                 found = found | of(thing if isinstance(node.slice, ast.Slice) else replace(thing, one=True))
+            elif isinstance(thing, Inside):
+                found = found | of(thing)
+            elif isinstance(thing, OptimizerState):
+                found = found | self._entry(thing, key)
             elif isinstance(thing, Object) and "module" in thing.roles:
                 found = found | (union(self._children(thing)) if thing.args else of(thing))
             elif isinstance(thing, Object) and isinstance(key.const, str) and f"[{key.const}]" in thing.attributes:
@@ -1432,19 +1481,36 @@ class Interpreter:
             found = found | self._optimized()
         return found | collation.picked(self._indexed(node, base, key, scope), key.const)
 
+    def _inner(self, parts: Stream) -> Value:
+        """One of the parts of a module: `list(model.children())[0]`."""
+        return parts.element if any(isinstance(t, Inside) for t in parts.element.things) else NOTHING
+
     def _optimized(self) -> Value:
         """The parameters that the optimizers so far were given."""
-        pending = [v for e in self.events if e.kind == "optimizer" for t in e.value.things for v in _given(t)]
-        found: set[Thing] = set()
+        given = [v for e in self.events if e.kind == "optimizer" for t in e.value.things for v in _given(t)]
+        return Value(frozenset(Parameters(t.module) for value in given for t in self._parameters_in(value)))
+
+    def _parameters_in(self, value: Value) -> list[Parameters]:
+        """The parameters that a value holds, in lists and dicts as well."""
+        pending = [value]
+        found: list[Parameters] = []
         seen: set[int] = set()
         while pending:
             for thing in pending.pop().things:
                 if isinstance(thing, Parameters):
-                    found.add(Parameters(thing.module))
+                    found.append(thing)
                 elif isinstance(thing, (Items, Table, Stream)) and id(thing) not in seen:
                     seen.add(id(thing))
                     pending += self._contents(of(thing))
-        return Value(frozenset(found))
+        return found
+
+    def _entry(self, state: OptimizerState, key: Value) -> Value:
+        """`optimizer.state[p]["exp_avg"]`"""
+        if state.depth == 2:
+            return of(OptimizerState(state.module, 1))
+        if state.depth == 1 and isinstance(key.const, str):
+            return of(Parameters(state.module, cut=True, one=True)) if key.const in MOMENTS else NOTHING
+        return of(OptimizerState(state.module, 0)) if state.depth == 1 else NOTHING
 
     def _called_alike(self, table: Table) -> Value:
         """What an unknown key may give; of a module's names, what can be called."""
@@ -1678,7 +1744,8 @@ class Interpreter:
                 return constant(decided, firm=True)
         if all(value.spread is COUNT for value in values):
             return NOTHING
-        if isinstance(node.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) and not any(v.spread.is_local for v in values):
+        ordered = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
+        if isinstance(node.ops[0], ordered) and not any(v.spread.is_local for v in values):
             compared = frozenset(t for value in values for t in value.things if isinstance(t, Parameters))
             if compared:
                 return Value(compared)
@@ -1953,7 +2020,7 @@ class Interpreter:
             if thing.cls is not None and thing.cls.find("__call__"):
                 return self.method(thing, "__call__", node, args, keywords, scope)
             return self._mixed([*args, *keywords.values()])
-        return NOTHING
+        return self._mixed([*args, *keywords.values()]) if isinstance(thing, Inside) else NOTHING
 
     def method(
         self,
@@ -2339,7 +2406,7 @@ class Interpreter:
         local_keywords = [v for v in keywords.values() if v.spread.is_local]
         mixed = union([*values, *keywords.values()])
         held = not mixed.spread.is_local and any(isinstance(t, Parameters) for t in mixed.things)
-        if held and tensors.keeps_elements(name):
+        if held and tensors.stays_sharded(name):
             return Value(frozenset(t for t in mixed.things if isinstance(t, Parameters)))
         if local_keywords and not any(s.is_local for s in spreads):
             return mixed.computed(combine([v.spread for v in local_keywords]))
@@ -2801,6 +2868,8 @@ class Interpreter:
                     table.element = table.element | thing.element
                 elif isinstance(thing, Parameters) and thing.named:
                     table.element = table.element | of(Parameters(thing.module, one=True))
+                elif isinstance(thing, Stream):
+                    table.element = table.element | self._part(self._element(of(thing), None), 1, 2)
             if first.spread.is_local and not first.things:
                 table.element = table.element | first
             if short.endswith("defaultdict"):
@@ -3092,12 +3161,18 @@ class Interpreter:
                 self.event("freeze", node, scope, of(inner.module))
             if name in DRAWING:
                 self.event("draw_parameters", node, scope, of(inner.module))
+            if inner.part and name.endswith("_") and not name.endswith("__"):
+                self.event("write_part", node, scope, of(inner))
             if name in SIZES or tensors.reduces(name, node, 0) or tensors.takes_apart(name) or name.startswith("new_"):
                 return NOTHING
             if any(value.spread.is_local for value in values):
                 spread = tensors.operation(name, node, base.spread, [value.spread for value in values])
                 return union(values).computed(spread)
             return of(replace(inner, cut=True) if name == "detach" else inner)
+        if isinstance(inner, Inside):
+            return self._inside_method(inner, node, name, args, scope)
+        if isinstance(inner, OptimizerState):
+            return self._state_method(inner, node, name, args)
         if not isinstance(inner, Object):
             return None
         if "generator" in inner.roles:
@@ -3170,6 +3245,43 @@ class Interpreter:
             return of(inner)
         return mixed if mixed.spread.is_local else NOTHING
 
+    def _inside_method(self, inside: Inside, node: ast.Call, name: str, args: list[Value], scope: Scope) -> Value:
+        """A method of some part of a module, or of what is in it."""
+        module = inside.module
+        if name in ("parameters", "named_parameters"):
+            return of(Parameters(module, name == "named_parameters"))
+        if name in ("named_children", "named_modules"):
+            return self._named_parts(node, of(inside))
+        if name in ("children", "modules"):
+            return of(Stream(of(inside), NOTHING))
+        if name == "requires_grad_":
+            self.event("freeze", node, scope, of(module))
+        if name in DRAWING or name == "reset_parameters":
+            self.event("draw_parameters", node, scope, of(module))
+        if name in SIZES or name in ("buffers", "named_buffers", "state_dict", "load_state_dict"):
+            return NOTHING
+        return of(inside) if not any(value.spread.is_local for value in args) else NOTHING
+
+    def _state_method(self, state: OptimizerState, node: ast.Call, name: str, args: list[Value]) -> Value:
+        """`optimizer.state.items()`, `optimizer.state[p].get("exp_avg")`"""
+        if name in ("get", "pop", "setdefault") and args:
+            return self._entry(state, args[0])
+        if name in ("keys", "items", "values"):
+            key = of(Parameters(state.module, one=True)) if state.depth == 2 else NOTHING
+            entry = self._entry(state, NOTHING)
+            if name != "items":
+                return of(Stream(key if name == "keys" else entry, NOTHING))
+            pair = self._remember(node, lambda: Items(node, [], NOTHING), ("kept", state.depth))
+            pair.parts = [key, entry]
+            return of(Stream(of(pair), NOTHING))
+        return of(state) if state.depth == 0 else NOTHING
+
+    def _named_parts(self, node: ast.Call, part: Value) -> Value:
+        """`model.named_modules()`"""
+        pair = self._remember(node, lambda: Items(node, [], NOTHING), "named")
+        pair.parts = [NOTHING, part]
+        return of(Stream(of(pair), NOTHING))
+
     def _note_default(self, parser: Object, args: list[Value], keywords: dict[str, Value]) -> None:
         """`add_argument("--seed", default=int(time.time()))`: an option that each process may set otherwise."""
         default = keywords.get("default", NOTHING)
@@ -3201,10 +3313,16 @@ class Interpreter:
                 self.event("freeze", node, scope, of(inner))
             if name in MOVES or name == "apply":
                 self.event("move", node, scope, of(thing))
+            if name == "apply":
+                part = union([of(inner), *self._children(inner), of(Inside(inner))])
+                self._call_each(args[:1], node, [part], scope)
             keeps = name in SAFE_ON_WRAPPER or not isinstance(thing, Wrapped) or thing.kind != "planned"
             return of(thing if keeps else inner)
         if name in ("children", "modules", "named_children", "named_modules"):
-            return Value(frozenset([Stream(union(self._children(inner)), NOTHING), Parameters(inner)]))
+            part = union([*self._children(inner), of(Inside(inner))])
+            return self._named_parts(node, part) if name.startswith("named") else of(Stream(part, NOTHING))
+        if name == "get_submodule":
+            return union([*self._children(inner), of(Inside(inner))])
         if name in ("forward", "__call__"):
             return self._module_call(inner if not isinstance(thing, Wrapped) else thing, node, args, keywords, scope)
         if name in ("state_dict", "load_state_dict", "zero_grad"):
@@ -3215,7 +3333,16 @@ class Interpreter:
         if name in ("append", "add_module", "register_module", "insert", "extend"):
             inner.args.extend(args)
             return NOTHING
+        if name in ("register_forward_hook", "register_forward_pre_hook"):
+            self.event("forward_hook", node, scope, of(inner), union(args[:1]))
+            self._call_each(args[:1], node, [of(inner)], scope)
         return self._mixed([*args, *keywords.values()])
+
+    def _call_each(self, given: list[Value], node: ast.Call, args: list[Value], scope: Scope) -> None:
+        """Call the functions that a module is given, to be called with it or its parts."""
+        for function in (thing for value in given for thing in value.things):
+            if isinstance(function, Function) and not isinstance(function.owner, Class):
+                self.call_function(function, None, args, {}, scope)
 
     def _state_dict(self, node: ast.Call, scope: Scope) -> Object:
         made = self._remember(node, lambda: Object("state_dict", frozenset(["state"]), node, scope.source, self._path))

@@ -29,7 +29,8 @@ EXTREMES = frozenset(
 ELEMENTWISE = frozenset(
     "abs neg pow square sqrt rsqrt exp log log1p sign relu clamp clip clamp_min clamp_max sigmoid tanh isnan isinf "
     "isfinite gt lt ge le eq ne clone detach float double half bfloat16 to cpu cuda mul div add sub where "
-    "logical_and logical_or logical_not absolute".split()
+    "logical_and logical_or logical_not absolute relu gelu silu softplus erf sin cos round floor ceil trunc reciprocal "
+    "maximum minimum lerp addcmul addcdiv fmod remainder nan_to_num".split()
 )
 """What computes each element of a tensor from that element of others."""
 TAKING_APART = frozenset(
@@ -89,6 +90,11 @@ def reduces_axis(name: str) -> bool:
 def takes_apart(name: str) -> bool:
     """Whether what a method or function gives depends on where in a tensor its elements are, or is no tensor."""
     return name in TAKING_APART
+
+
+def stays_sharded(name: str) -> bool:
+    """Whether torch makes of a tensor that is sharded another one that is, of the same shape."""
+    return keeps_elements(name) or name in ("softmax", "log_softmax", "normalize")
 
 
 def keeps_elements(name: str) -> bool:

@@ -14,7 +14,7 @@ from autodist.script import Concern, Model
 from autodist.sharding import Key, Keys, keys, members, rank_check, starts, uncommon_methods
 from autodist.source import Source
 from autodist.spread import RANK
-from autodist.values import NOTHING, Class, Function, Object, Parameters
+from autodist.values import NOTHING, Class, Function, Object, Parameters, of
 
 UNSHARDED = ("Adafactor", "Rprop", "LBFGS", "SparseAdam")
 """Optimizers of torch whose steps are not defined on shards."""
@@ -232,6 +232,26 @@ RANDOM = (
 )
 
 
+def _part_written(event: Event, sharded: Sharded) -> str | None:
+    modules = {t.module for t in event.value.things if isinstance(t, Parameters)}
+    held = [t for module in modules for t in unwrapped(of(module)) if isinstance(t, Object) and t.key in sharded.owners]
+    if not any(sharded.is_sharded(module, event) for module in held):
+        return None
+    return (
+        "writes a part of a parameter, of which each rank has a share: write all of it, as in "
+        "`p.data.mul_(mask)` with a mask that is computed from the parameter"
+    )
+
+
+def _parameter_replaced(event: Event, sharded: Sharded) -> str | None:
+    held = [t for t in sharded.held(event) if sharded.is_sharded(t, event)]
+    if not held:
+        return None
+    return (
+        "puts another parameter into a sharded module, which goes on with its own: do it before the optimizer is made"
+    )
+
+
 def _gradients_replaced(event: Event, sharded: Sharded) -> str | None:
     if _storage_replaced(event, sharded) is None:
         return None
@@ -316,6 +336,8 @@ REASONS: dict[str, Callable[[Event, Sharded], str | None]] = {
     "make": _averaged,
     "replace_data": _storage_replaced,
     "replace_grad": _gradients_replaced,
+    "write_part": _part_written,
+    "replace_parameter": _parameter_replaced,
     "draw_parameters": _drawn,
     "move": _applied,
     "model_state_dict": _gathered_on_one_rank,

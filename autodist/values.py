@@ -171,12 +171,30 @@ class Stream:
 @dataclass(frozen=True)
 class Parameters:
     """The parameters of a module, or some of them; ``named`` if each comes with its name, ``one`` if it is one of them
-    and no list, ``cut`` if no gradients flow there: to gradients themselves, or to data without their graph."""
+    and no list, ``cut`` if no gradients flow there: to gradients themselves, or to data without their graph, ``part``
+    if it is a part of that one, as a row."""
 
     module: Thing
     named: bool = False
     cut: bool = False
     one: bool = False
+    part: bool = False
+
+
+@dataclass(frozen=True)
+class Inside:
+    """What is found in a module, and nothing more is known of: a part of it, a tensor or a setting."""
+
+    module: Thing
+
+
+@dataclass(frozen=True)
+class OptimizerState:
+    """What an optimizer keeps for the parameters of a module: all of it, that of one parameter (``depth`` 1), or one
+    entry of that (0)."""
+
+    module: Thing
+    depth: int = 2
 
 
 @dataclass(frozen=True)
@@ -248,7 +266,20 @@ class Wrapped:
 
 
 Thing = (
-    External | LocalModule | Function | Class | Object | Items | Table | Stream | Parameters | Index | Draw | Wrapped
+    External
+    | LocalModule
+    | Function
+    | Class
+    | Object
+    | Items
+    | Table
+    | Stream
+    | Parameters
+    | Inside
+    | OptimizerState
+    | Index
+    | Draw
+    | Wrapped
 )
 
 

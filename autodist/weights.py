@@ -14,12 +14,23 @@ from enum import Enum
 
 from autodist import tensors
 from autodist.interpreter import CUTTING, SIZES, Interpreter, children_of
-from autodist.models import unwrapped
+from autodist.models import optimized_by, parts, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
 from autodist.sharding import Keys, keys, members
 from autodist.source import Source
-from autodist.values import NOTHING, External, Function, Object, Parameters, Thing, Wrapped, of
+from autodist.values import (
+    NOTHING,
+    External,
+    Function,
+    Inside,
+    Object,
+    OptimizerState,
+    Parameters,
+    Thing,
+    Wrapped,
+    of,
+)
 
 PRINTING = frozenset("print str repr format float int bool".split())
 LINEAR = frozenset(
@@ -28,6 +39,15 @@ LINEAR = frozenset(
 )
 """What leaves a term of a sum a term with the same factor, or takes no part in the gradient."""
 SCALING = frozenset("mul mul_ div div_ true_divide".split())
+COMPUTING = ("torch", "torch.linalg", "torch.fft", "torch.special", "torch.nn.functional")
+"""Where torch has its functions over tensors."""
+FREE = frozenset(
+    "is_tensor numel is_floating_point is_complex zeros_like ones_like empty_like full_like rand_like "
+    "randn_like save set_printoptions no_grad enable_grad typename result_type promote_types finfo".split()
+)
+"""Functions of torch that a shard answers for, or gives another shard."""
+ADDING = tensors.SUMS | tensors.MEANS | tensors.NORMS | {"any", "all", "std", "var"}
+"""What can be put together from the numbers of the shards, some of which may be empty."""
 RULE = "AD907"
 
 
@@ -50,7 +70,7 @@ def uses(run: Interpreter, ours: Keys) -> list[Use]:
     for node in sorted(run.apart, key=lambda each: (each.lineno, each.col_offset)):
         source = run.sources[node]
         owners = _owners(node, run, ours)
-        if owners and _is_start(node, source, run, ours):
+        if owners and _is_start(node, run, ours):
             use = _use(node, source, run, owners)
             found += [use] if use is not None else []
     gathered = {use.number for use in found if use.flows and use.number is not None}
@@ -67,21 +87,24 @@ def uses(run: Interpreter, ours: Keys) -> list[Use]:
 
 def _owners(node: ast.expr, run: Interpreter, ours: Keys) -> frozenset[Thing]:
     """The modules of ours one of whose parameters an expression is."""
-    if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or not isinstance(node.ctx, ast.Load):
+    if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+        return frozenset()
+    if not isinstance(node, ast.Call) and not isinstance(node.ctx, ast.Load):
         return frozenset()
     things = run.values.get(node, NOTHING).things
-    found: set[Thing] = {t.module for t in things if isinstance(t, Parameters) and t.one}
-    if isinstance(node, ast.Attribute) and any(isinstance(t, Object) and "parameter" in t.roles for t in things):
-        found |= run.values.get(node.value, NOTHING).things
+    found = {t.module for t in things if isinstance(t, Parameters) and t.one}
     return frozenset(t for t in found if keys(unwrapped(of(t))) & ours)
 
 
-def _is_start(node: ast.expr, source: Source, run: Interpreter, ours: Keys) -> bool:
-    """Whether an expression names a parameter, and is no part of a longer name for it."""
-    parent = source.parents.get(node)
-    if isinstance(node, ast.Attribute) and node.attr in ("data", "grad") and _owners(node.value, run, ours):
-        return False
-    return not (isinstance(parent, ast.Subscript) and parent.value is node and bool(_owners(parent, run, ours)))
+def _is_start(node: ast.expr, run: Interpreter, ours: Keys) -> bool:
+    """Whether an expression is where a parameter comes from: neither computed from one, nor part of a longer name."""
+    if isinstance(node, ast.Call):
+        if any(isinstance(t, Function) for t in run.values.get(node.func, NOTHING).things):
+            return True
+        sources = [*node.args, *(k.value for k in node.keywords)]
+        sources += [node.func.value] if isinstance(node.func, ast.Attribute) else []
+        return not any(_owners(each, run, ours) for each in sources)
+    return not isinstance(node, (ast.Attribute, ast.Subscript)) or not _owners(node.value, run, ours)
 
 
 class Step(Enum):
@@ -112,6 +135,8 @@ def _use(start: ast.expr, source: Source, run: Interpreter, owners: frozenset[Th
             reached = outer if called else parent
             step = _method(parent.attr, outer) if isinstance(outer, ast.Call) and called else _attribute(parent.attr)
             cut = cut or parent.attr == "detach"
+        elif isinstance(parent, (ast.List, ast.Tuple)) and isinstance(outer, ast.Call):
+            step, reached = _function(outer, run), outer  # `torch.cat([a, b])`
         elif isinstance(parent, ast.Call):
             step = _function(parent, run)
         elif parent is not None:
@@ -129,12 +154,28 @@ def _attribute(name: str) -> Step:
     return Step.WHOLE if name in ("T", "mT", "H") else Step.NOTHING
 
 
+def _reduced(name: str, call: ast.Call, start: int) -> Step:
+    """A shard may be empty, and then has no maximum: such numbers are made of the whole tensor."""
+    order = call.args[start] if name in tensors.NORMS and len(call.args) > start else None
+    order = next((k.value for k in call.keywords if k.arg in ("p", "ord")), order)
+    known = order is None or isinstance(order, ast.Constant) and order.value in (1, 2, "fro")
+    return Step.NUMBER if known and name in ADDING else Step.WHOLE
+
+
 def _method(name: str, call: ast.Call) -> Step:
     if tensors.reduces(name, call, 0):
-        return Step.NUMBER
-    if tensors.keeps_elements(name) or tensors.reduces_axis(name):
+        return _reduced(name, call, 0)
+    if tensors.stays_sharded(name) or _keeps_rows(name, call, 0):
         return Step.ELEMENTS
-    return Step.WHOLE if tensors.takes_apart(name) else Step.NOTHING
+    return Step.WHOLE if tensors.takes_apart(name) or tensors.reduces_axis(name) else Step.NOTHING
+
+
+def _keeps_rows(name: str, call: ast.Call, start: int) -> bool:
+    """Whether torch reduces an axis of shards rightly: parameters are cut along the first one."""
+    if name in tensors.SUMS | tensors.MEANS:
+        return True
+    axis = tensors.axis(call, start + 1 if name in tensors.NORMS else start)
+    return tensors.reduces_axis(name) and type(axis) is int and axis > 0
 
 
 def _function(call: ast.Call, run: Interpreter) -> Step:
@@ -143,12 +184,12 @@ def _function(call: ast.Call, run: Interpreter) -> Step:
     library, _, name = next(known, "").rpartition(".")
     if library == "builtins":
         return Step.WHOLE if name in PRINTING else Step.NOTHING
-    if library.startswith("torch") and not library.startswith(("torch.nn.init", "torch.nn.utils", "torch.optim")):
+    if library in COMPUTING:
         if tensors.reduces(name, call, 1):
-            return Step.NUMBER
-        if tensors.keeps_elements(name) or tensors.reduces_axis(name):
+            return _reduced(name, call, 1)
+        if tensors.stays_sharded(name) or _keeps_rows(name, call, 1):
             return Step.ELEMENTS
-        return Step.WHOLE if tensors.takes_apart(name) else Step.NOTHING
+        return Step.NOTHING if name in FREE else Step.WHOLE
     base = run.values.get(call.func.value, NOTHING) if isinstance(call.func, ast.Attribute) else NOTHING
     asked = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     writes = any("writer" in t.roles or t.looks_up(asked) for t in base.things if isinstance(t, Object))
@@ -161,9 +202,17 @@ def _operation(operand: ast.expr, node: ast.AST) -> Step:
             return Step.WHOLE
         case ast.UnaryOp(op=ast.Not()):
             return Step.WHOLE
-        case ast.Compare(ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE()]) | ast.BinOp() | ast.UnaryOp():
+        case (
+            ast.Compare(ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE() | ast.Eq() | ast.NotEq()])
+            | ast.BinOp()
+            | ast.UnaryOp()
+        ):
             return Step.ELEMENTS
         case ast.Subscript(value=value) if value is operand:
+            return Step.ELEMENTS
+        case ast.IfExp(test=test) if test is not operand:
+            return Step.ELEMENTS
+        case ast.NamedExpr():
             return Step.ELEMENTS
         case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) | ast.Assert(test=test):
             return Step.WHOLE if test is operand else Step.NOTHING
@@ -198,12 +247,95 @@ def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
             yield Concern(RULE, event.source, event.node, message, Severity.REFUSAL)
             return
     yield from _in_methods(run, models, found)
+    yield from _in_hooks(run, found)
     yield from _in_states(run, ours)
+    yield from _lists(run, ours)
+    yield from _unclear(run, ours)
+
+
+def _lists(run: Interpreter, ours: Keys) -> Iterator[Concern]:
+    """Functions that make one tensor of several parameters."""
+    for node in sorted(run.apart, key=lambda each: (each.lineno, each.col_offset)):
+        things = [t for t in run.values.get(node, NOTHING).things if isinstance(t, Parameters)]
+        source = run.sources[node]
+        call = source.parents.get(node)
+        if not things or any(t.one for t in things) or not isinstance(call, ast.Call) or call.func is node:
+            continue
+        known = [t.name.rpartition(".") for t in run.values.get(call.func, NOTHING).things if isinstance(t, External)]
+        joins = any(
+            library in COMPUTING and name not in FREE and not (name.startswith("_foreach_") and name.endswith("_"))
+            for library, _, name in known
+        )
+        joins = joins or any(name in ("parameters_to_vector", "vector_to_parameters") for _, _, name in known)
+        if joins and any(keys(unwrapped(of(t.module))) & ours for t in things):
+            message = (
+                "makes one tensor of parameters, of which each rank has shares: give it `[p.full_tensor() for p in "
+                "...]` where it only reads them, or use --strategy ddp"
+            )
+            yield Concern(RULE, source, call, message, Severity.REFUSAL)
+            return
+
+
+def _in_hooks(run: Interpreter, found: list[Use]) -> Iterator[Concern]:
+    """Hooks of layers run while a parameter is whole, or after it is sharded again."""
+    hooks = {t.node for event in run.of("forward_hook") for t in event.detail.things if isinstance(t, Function)}
+    for use in found:
+        if not hooks.isdisjoint(use.site.source.ancestors(use.site.node)):
+            message = "reads a parameter in a hook of a layer, where it is whole or not: read it in the training loop"
+            yield Concern(RULE, use.site.source, use.site.node, message, Severity.REFUSAL)
+            return
+
+
+def _unclear(run: Interpreter, ours: Keys) -> Iterator[Concern]:
+    """Tensors that are read out of a sharded model or its optimizer, and may be parameters or not."""
+    for node in sorted(run.apart, key=lambda each: (each.lineno, each.col_offset)):
+        things = run.values.get(node, NOTHING).things
+        held = [t.module for t in things if isinstance(t, Inside) or isinstance(t, OptimizerState) and not t.depth]
+        known = any(isinstance(t, Parameters) for t in things)
+        if known or not any(keys(unwrapped(of(t))) & ours for t in held):
+            continue
+        source = run.sources[node]
+        if _reads(node, source, run):
+            message = (
+                "reads a tensor of a sharded model or of its optimizer, and it cannot be seen whether each rank has a "
+                "share of it: name the parameter, as in `model.fc.weight`, which is gathered"
+            )
+            yield Concern(RULE, source, node, message, Severity.REFUSAL)
+            return
+
+
+def _reads(node: ast.expr, source: Source, run: Interpreter) -> bool:
+    """Whether an expression is certainly a tensor whose values are read."""
+    current: ast.AST = node
+    while True:
+        parent = source.parents.get(current)
+        outer = source.parents.get(parent) if parent is not None else None
+        reached: ast.AST | None = parent
+        if isinstance(parent, ast.Attribute) and parent.value is current:
+            if not isinstance(outer, ast.Call) or outer.func is not parent:
+                return False
+            step, reached = _method(parent.attr, outer), outer
+        elif isinstance(parent, ast.Call) and parent.func is not current:
+            step = _function(parent, run)
+            if getattr(parent.func, "id", "") in PRINTING:
+                return getattr(parent.func, "id", "") == "float"
+        elif isinstance(parent, ast.BinOp):
+            step = Step.ELEMENTS
+        else:
+            return False
+        if step is not Step.ELEMENTS or reached is None:
+            return step in (Step.NUMBER, Step.WHOLE)
+        current = reached
 
 
 def _in_states(run: Interpreter, ours: Keys) -> Iterator[Concern]:
     """Numbers that are read from a state dict, whose tensors are shards as well."""
     made = {event.node for event in run.of("model_state_dict") if keys(unwrapped(event.value)) & ours}
+    made |= {
+        event.node
+        for event in run.of("optimizer_state_dict")
+        if any(part.key in ours for t in event.value.objects("optimizer") for m in optimized_by(t) for part in parts(m))
+    }
     states = [
         node
         for node, value in run.values.items()
@@ -214,8 +346,8 @@ def _in_states(run: Interpreter, ours: Keys) -> Iterator[Concern]:
         for tensor in _tensors_of(state, source):
             if _use(tensor, source, run, frozenset()) is not None:
                 message = (
-                    "reads a tensor of a state dict, of which each rank has a share: read the parameter from the model "
-                    "itself, which is gathered"
+                    "reads a tensor of a state dict, of which each rank has a share: read it from the model or the "
+                    "optimizer itself, which is gathered"
                 )
                 yield Concern(RULE, source, tensor, message, Severity.REFUSAL)
                 return
@@ -225,7 +357,8 @@ def _tensors_of(state: ast.expr, source: Source) -> Iterator[ast.expr]:
     """`state["weight"]`, and `v` where a loop takes it from `state.items()` or `state.values()`."""
     above = source.parents.get(state)
     if isinstance(above, ast.Subscript) and above.value is state and isinstance(above.ctx, ast.Load):
-        yield above
+        if not (isinstance(above.slice, ast.Constant) and above.slice.value == "param_groups"):
+            yield above
     call = source.parents.get(above) if isinstance(above, ast.Attribute) else None
     loop = source.parents.get(call) if isinstance(call, ast.Call) else None
     if not isinstance(above, ast.Attribute) or not isinstance(loop, (ast.For, ast.comprehension)):

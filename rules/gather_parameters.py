@@ -17,9 +17,20 @@ DECAY = PLAIN.replace(
     "        loss = loss + 0.01 * sum((p**2).sum() for p in model.parameters())\n        optimizer.zero_grad()\n",
 )
 
+LAYERS = PLAIN + "print([m.weight.max().item() for m in model.modules() if isinstance(m, nn.Linear)])\n"
+MOMENTUM = (
+    PLAIN.replace("lr=0.1", "lr=0.1, momentum=0.9")
+    + 'print(sum(state["momentum_buffer"].norm().item() for state in optimizer.state.values()))\n'
+)
+
 EXAMPLES = [
     Example(before=NORM, after=NORM.replace("p.detach()", "p.full_tensor().detach()")),
     Example(before=DECAY, after=DECAY.replace("(p**2).sum()", "(p**2).sum().full_tensor()")),
+    Example(before=LAYERS, after=LAYERS.replace("m.weight.max()", "m.weight.full_tensor().max()")),
+    Example(
+        before=MOMENTUM,
+        after=MOMENTUM.replace('state["momentum_buffer"]', 'state["momentum_buffer"].full_tensor()'),
+    ),
     Example(before=PLAIN, after=None),
 ]
 
@@ -31,7 +42,8 @@ def gather_parameters(script: TrainingScript, context: Context) -> Iterator[Find
     A rank holds a shard of it. Its norm as a number is silently that of the shard, and what turns it into numbers or
     arrays fails. The norm that clipping returns is gathered for the same reason. Where gradients flow, as in a penalty
     on parameters, each rank computes its shard's part of the sum or norm, and that number is gathered: its gradients
-    are the same on all ranks, and reach each shard. A term that samples scale cannot be had that way, and is refused.
+    are the same on all ranks, and reach each shard. What an optimizer keeps for a parameter is sharded like it. A term
+    that samples scale cannot be had that way, and is refused.
     """
     if not script.trains:
         return

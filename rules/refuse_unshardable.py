@@ -12,7 +12,12 @@ TRACED = PLAIN + 'torch.jit.trace(model, torch.randn(1, 4)).save("model.pt")\n'
 
 HOOKED = PLAIN.replace("\nfor epoch", "model.weight.register_hook(lambda gradient: gradient.clamp(-1, 1))\n\nfor epoch")
 
+VECTOR = PLAIN + "print(nn.utils.parameters_to_vector(model.parameters()).norm().item())\n"
+ROW = PLAIN.replace("optimizer.step()\n", "optimizer.step()\n        model.weight.data[:, 0].zero_()\n")
+
 EXAMPLES = [
+    Example(before=VECTOR, after=VECTOR),
+    Example(before=ROW, after=ROW),
     Example(before=HOOKED, after=HOOKED),
     Example(before=WHOLE, after=WHOLE),
     Example(before=TRACED, after=TRACED),
