@@ -1307,7 +1307,10 @@ class Interpreter:
     def of_Attribute(self, node: ast.Attribute, scope: Scope) -> Value:
         if self._loops:
             self.loops_of.setdefault(node, set()).add(self._loops[-1].node)
-        return self._attribute_of(node, self.eval(node.value, scope), scope)
+        base = self.eval(node.value, scope)
+        if node.attr == "__class__":
+            self.event("asked_class", node, scope, base)
+        return self._attribute_of(node, base, scope)
 
     def _attribute_of(self, node: ast.Attribute, base: Value, scope: Scope) -> Value:
         found = union(self._attribute(thing, node, base, scope) for thing in base.things)
@@ -2832,8 +2835,8 @@ class Interpreter:
         ):
             if short == "open":
                 return self.call_open(name, node, args, keywords, scope)
-            if short == "print":
-                return NOTHING
+            if short == "type" and len(args) == 1:
+                self.event("asked_class", node, scope, first)
             return NOTHING
         if short == "getattr" and len(node.args) > 1:
             wanted = args[1].const

@@ -162,7 +162,7 @@ class Shards:
     with the name of what loads them, ``reads`` expressions for a parameter that is looked at as a whole, ``norms``
     calls that return a norm over all shards, ``forwards`` names of `forward` called past the model itself,
     ``inferences`` names of `torch.inference_mode`, ``wrappers`` accesses to the model inside a wrapper that goes,
-    ``class_names`` names of a model's class.
+    ``class_names`` names of a model's class, ``classes`` places where it is asked for itself.
     ``hoists`` are collectives inside a statement that rank 0 runs alone, each with that statement, ``formats`` memory
     formats that a model is moved to, ``pauses`` calls of `no_sync`. ``files`` are calls that read a file that may be a
     checkpoint, ``file_tests`` those that ask whether there is one, ``early_loads`` state dicts that a model loads
@@ -178,6 +178,7 @@ class Shards:
     inferences: tuple[Site, ...] = ()
     wrappers: tuple[Site, ...] = ()
     class_names: tuple[Site, ...] = ()
+    classes: tuple[Site, ...] = ()
     hoists: tuple[tuple[Site, ast.stmt], ...] = ()
     formats: tuple[Site, ...] = ()
     pauses: tuple[Site, ...] = ()

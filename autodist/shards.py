@@ -12,7 +12,7 @@ from autodist.models import optimized_by, parts, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Shards, Site
 from autodist.sharding import Key, Keys, keys, members, rank_check, starts
-from autodist.values import NOTHING, External, Object, Parameters, Wrapped
+from autodist.values import NOTHING, Class, External, Function, Inside, Object, Parameters, Wrapped
 
 KEEPING = frozenset("detach cpu clone float double abs".split())
 STATES = ("model_state_dict", "optimizer_state_dict")
@@ -39,7 +39,8 @@ def shards(run: Interpreter, models: list[Model]) -> Shards:
         forwards=tuple(_forwards(run, models)),
         inferences=tuple(_inferences(run)),
         wrappers=tuple(_wrappers(run, models)),
-        class_names=tuple(_class_names(run, ours)),
+        class_names=tuple(_unique(_class_names(run, models, begun))),
+        classes=tuple(_unique(_classes(run, models, begun))),
         pauses=tuple(_pauses(run, ours)),
         formats=tuple(_formats(run, ours)),
         files=tuple(_files(run)) if ours else (),
@@ -221,20 +222,59 @@ def _pauses(run: Interpreter, ours: Keys) -> Iterator[Site]:
                 yield Site(run.sources[node], node)
 
 
-def _class_names(run: Interpreter, ours: Keys) -> Iterator[Site]:
+def _asked(run: Interpreter, models: list[Model], begun: Mapping[Key, int]) -> Iterator[tuple[Event, bool]]:
+    """`type(model)` and `model.__class__` after sharding; with whether that is known to be a model or part of one."""
+    roots = {key: root.key for key, root in members(model for model in models if not model.wrapped).items()}
+    hooks = {t.node for event in run.of("forward_hook") for t in event.detail.things if isinstance(t, Function)}
+    for event in run.of("asked_class"):
+        things = [*unwrapped(event.value), *(t.module for t in event.value.things if isinstance(t, Inside))]
+        held = [roots[key] for key in keys(things) if key in roots]
+        later = not hooks.isdisjoint(event.source.ancestors(event.node))
+        if any(later or event.order >= begun[root] for root in held):
+            yield event, True
+        elif not things and event.order >= min(begun.values(), default=0):
+            yield event, False
+
+
+def _class_names(run: Interpreter, models: list[Model], begun: Mapping[Key, int]) -> Iterator[Site]:
     """`type(model).__name__`, `model.__class__.__name__`"""
-    for node in run.values:
-        if not isinstance(node, ast.Attribute) or node.attr not in ("__name__", "__qualname__"):
-            continue
-        named = node.value
-        if isinstance(named, ast.Attribute) and named.attr == "__class__":
-            named = named.value
-        elif isinstance(named, ast.Call) and getattr(named.func, "id", "") == "type" and len(named.args) == 1:
-            named = named.args[0]
-        else:
-            continue
-        if ours & keys(unwrapped(run.values.get(named, NOTHING))):
-            yield Site(run.sources[node], node)
+    for event, known in _asked(run, models, begun):
+        parent = event.source.parents.get(event.node)
+        if known and isinstance(parent, ast.Attribute) and parent.attr in ("__name__", "__qualname__"):
+            yield Site(event.source, parent)
+
+
+def _classes(run: Interpreter, models: list[Model], begun: Mapping[Key, int]) -> Iterator[Site]:
+    """`type(m) is Block`, `registry[type(model)]`"""
+    sharded = {
+        each.cls.node if each.cls is not None else External(each.name)
+        for each in (part for model in models for part in parts(model.object))
+        if len(parts(each)) > 1 or any(each is model.object for model in models)
+    }
+    for event, known in _asked(run, models, begun):
+        node, parent = event.node, event.source.parents.get(event.node)
+        if isinstance(parent, ast.Compare):
+            compared = [side for side in (parent.left, *parent.comparators) if side is not node]
+            classes = {
+                t.node if isinstance(t, Class) else t
+                for side in compared
+                for n in (side.elts if isinstance(side, (ast.Tuple, ast.List, ast.Set)) else [side])
+                for t in run.values.get(n, NOTHING).things or {None}
+            }
+            if classes & sharded or known and not all(isinstance(t, (ast.ClassDef, External)) for t in classes):
+                yield Site(event.source, node)
+        elif known and not _is_served(node, parent):
+            yield Site(event.source, node)
+
+
+def _is_served(asked: ast.AST, parent: ast.AST | None) -> bool:
+    """Whether what is done with the class of a sharded module is the same as with that which it had."""
+    if isinstance(parent, ast.Attribute):
+        return parent.attr not in ("__module__", "__bases__", "__mro__", "__dict__", "__doc__")
+    if not isinstance(parent, ast.Call):
+        return False
+    subclass = getattr(parent.func, "id", "") == "issubclass" and parent.args[:1] == [asked]
+    return parent.func is asked or subclass
 
 
 def _wrappers(run: Interpreter, models: list[Model]) -> Iterator[Site]:
@@ -288,7 +328,6 @@ def hoists(
     ours = frozenset(members(model for model in models if not (run.plan.bare and model.wrapped)))
     guarded = frozenset(site.node for site in guards)
     written = {site.node for site in found.saves}
-    reads = {site.node for site in found.reads}
     wanted = [(site, _guard(site, guarded)) for site in found.reads]
     wanted += [
         _in_guard(e, guarded) for e in run.of("forward") if not e.inside_forward and ours & keys(unwrapped(e.value))
@@ -307,7 +346,7 @@ def hoists(
         if guard is None or own or not isinstance(site.node, ast.expr):
             continue
         whole = _outside_loops(site, guard)
-        if whole is None or whole is not site.node and site.node in reads or _made_inside(whole, guard):
+        if whole is None or _made_inside(whole, guard):
             message = "must run on every rank, before rank 0 writes what is made of it in here: compute it above"
             stuck.setdefault(site.node, Concern("AD904", site.source, site.node, message, Severity.REFUSAL))
         else:

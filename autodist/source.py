@@ -125,12 +125,28 @@ class Source:
 
     def code(self, node: ast.expr | ast.stmt) -> str:
         """The source text of ``node``, without surrounding parentheses."""
-        assert node.end_lineno is not None and node.end_col_offset is not None
-        first, last = node.lineno - 1, node.end_lineno - 1
+        return self._between((node.lineno, node.col_offset), _end(node))
+
+    def extended(self, node: ast.expr, endings: Mapping[ast.expr, str]) -> str:
+        """The source text of ``node``, with a text after each of some expressions in it."""
+        place, pieces = (node.lineno, node.col_offset), []
+        for inner, ending in sorted(endings.items(), key=lambda pair: _end(pair[0])):
+            pieces += [self._between(place, _end(inner)), ending]
+            place = _end(inner)
+        return "".join([*pieces, self._between(place, _end(node))])
+
+    def _between(self, start: tuple[int, int], end: tuple[int, int]) -> str:
+        """The text from one line and column to another."""
+        first, last = start[0] - 1, end[0] - 1
         if first == last:
-            return self._lines[first][node.col_offset : node.end_col_offset].decode()
-        lines = [self._lines[first][node.col_offset :], *self._lines[first + 1 : last]]
-        return b"".join([*lines, self._lines[last][: node.end_col_offset]]).decode()
+            return self._lines[first][start[1] : end[1]].decode()
+        lines = [self._lines[first][start[1] :], *self._lines[first + 1 : last]]
+        return b"".join([*lines, self._lines[last][: end[1]]]).decode()
+
+
+def _end(node: ast.expr | ast.stmt) -> tuple[int, int]:
+    assert node.end_lineno is not None and node.end_col_offset is not None
+    return node.end_lineno, node.end_col_offset
 
 
 def _looks_like_python_2(text: str) -> bool:

@@ -11,10 +11,10 @@ from autodist.interpreter import DRAWING, Event, Interpreter
 from autodist.models import branches, is_main_guard, loose_parameters, optimized_by, owned_values, parts, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model
-from autodist.sharding import Key, Keys, keys, members, rank_check, starts, uncommon_methods
+from autodist.sharding import Key, Keys, keys, members, rank_check, start, starts, uncommon_methods
 from autodist.source import Source
 from autodist.spread import RANK
-from autodist.values import NOTHING, Class, Function, Object, Parameters, of
+from autodist.values import NOTHING, Class, Function, Items, Object, Parameters, of
 
 UNSHARDED = ("Adafactor", "Rprop", "LBFGS", "SparseAdam")
 """Optimizers of torch whose steps are not defined on shards."""
@@ -42,7 +42,7 @@ class Sharded:
 def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
     """What cannot be sharded; the first reason of each kind."""
     found = False
-    for source, node, message in (*_of_models(models), *_branches(run, models), *_unlike(run, models)):
+    for source, node, message in (*_of_models(run, models), *_branches(run, models), *_unlike(run, models)):
         found = True
         yield Concern("AD907", source, node, message, Severity.REFUSAL)
     if found:
@@ -109,7 +109,7 @@ def _is_own_part(loader: Object, run: Interpreter) -> bool:
     return False
 
 
-def _of_models(models: list[Model]) -> Iterator[tuple[Source, ast.AST, str]]:
+def _of_models(run: Interpreter, models: list[Model]) -> Iterator[tuple[Source, ast.AST, str]]:
     members: dict[object, Model] = {}
     for model in models:
         module = model.object
@@ -129,8 +129,7 @@ def _of_models(models: list[Model]) -> Iterator[tuple[Source, ast.AST, str]]:
             )
             yield site.source, site.node, message
         if model.wrapping is None:
-            message = "cannot see a place after this model is made and before an optimizer takes its parameters"
-            yield module.source, module.node, message
+            yield module.source, module.node, _without_place(module, run)
         if module.cls is None and module.name in ("torch.nn.ModuleList", "torch.nn.ModuleDict"):
             yield module.source, module.node, "has no forward of its own: FSDP shards modules that are called"
         for part in parts(module):
@@ -147,6 +146,39 @@ def _unlike(run: Interpreter, models: list[Model]) -> Iterator[tuple[Source, ast
             message = f"may be a model without {name}(), which needs whole parameters: define it in each of them"
             yield model.object.source, model.object.node, message
             return
+
+
+def _without_place(module: Object, run: Interpreter) -> str:
+    """Why there is no place after a model is made and before its parameters are taken, and what to do."""
+    if any(module.key in keys(unwrapped(event.value)) for event in run.of("bind_each")):
+        return (
+            "is one of several models in a list, and has no name by which to shard it: give each model a name, or use "
+            "--strategy ddp"
+        )
+    for part in parts(module):
+        for name, value in part.attributes.items():
+            lists = [thing for thing in value.things if isinstance(thing, Items)]
+            if part.cls is not None and any(_holds_modules(items) for items in lists):
+                return (
+                    f"keeps layers in self.{name}, a plain list, where FSDP finds none of them: make it an "
+                    "nn.ModuleList, or use --strategy ddp"
+                )
+    made = [event.order for event in run.of("bind") if module.key in keys(unwrapped(event.value))]
+    if made and start(module, run) < min(made):
+        return "is made after an optimizer takes parameters of it: make that optimizer further down, after this line"
+    return (
+        "cannot see a place after this model is made and before an optimizer takes its parameters: bind it to a name "
+        "first, or use --strategy ddp"
+    )
+
+
+def _holds_modules(items: Items, depth: int = 3) -> bool:
+    for value in (*items.parts, items.element):
+        if any("module" in t.roles for t in value.things if isinstance(t, Object)):
+            return True
+        if depth and any(_holds_modules(t, depth - 1) for t in value.things if isinstance(t, Items)):
+            return True
+    return False
 
 
 def _branches(run: Interpreter, models: list[Model]) -> Iterator[tuple[Source, ast.AST, str]]:

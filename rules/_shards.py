@@ -154,10 +154,21 @@ def optimizer_shards(state, optimizer):
 '''
 
 
+CLASS = '''\
+def class_of(module):
+    """The class that a module had before it was sharded."""
+    return type(module).__mro__[2] if isinstance(module, {FSDPModule}) else type(module)
+
+
+'''
+
+
 def _filled(code: str, context: Context, source: Source) -> tuple[str, Planned]:
     names: dict[str, tuple[str, Planned]] = {}
     if "{DTensor}" in code:
         names["DTensor"] = member(context, source, "torch.distributed.tensor", "DTensor")
+    if "{FSDPModule}" in code:
+        names["FSDPModule"] = member(context, source, "torch.distributed.fsdp", "FSDPModule")
     if "{distribute}" in code:
         names["distribute"] = member(context, source, "torch.distributed.tensor", "distribute_tensor")
     if "{d}" in code:
@@ -190,6 +201,11 @@ def _define(script: TrainingScript, context: Context, source: Source, *codes: st
 def gathering(script: TrainingScript, context: Context, source: Source) -> Planned:
     """`gather_shards`."""
     return _define(script, context, source, GATHER)
+
+
+def naming_class(script: TrainingScript, context: Context, source: Source) -> Planned:
+    """`class_of`."""
+    return _define(script, context, source, CLASS)
 
 
 def saving(script: TrainingScript, context: Context, source: Source) -> Planned:

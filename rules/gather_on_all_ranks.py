@@ -76,6 +76,10 @@ def gather_on_all_ranks(script: TrainingScript, context: Context) -> Iterator[Fi
             )
             edits = gathering(script, context, site.source)
         else:
+            inside = set(ast.walk(site.node))
+            reads = (each.node for each in script.shards.reads if each.node in inside)
+            endings = {each: ".full_tensor()" for each in reads if isinstance(each, ast.expr)}
+            code = site.source.extended(site.node, endings)
             given = taken.setdefault(site.source, set())
             name = free_name(site.source, "output", taken=given)
             given.add(name)

@@ -23,6 +23,9 @@ MOMENTUM = (
     + 'print(sum(state["momentum_buffer"].norm().item() for state in optimizer.state.values()))\n'
 )
 
+NORMS = "import numpy as np\n" + PLAIN
+SAVED = NORMS + 'np.save("norms.npy", np.array([p.norm().item() for p in model.parameters()]))\n'
+
 EXAMPLES = [
     Example(before=NORM, after=NORM.replace("p.detach()", "p.full_tensor().detach()")),
     Example(before=DECAY, after=DECAY.replace("(p**2).sum()", "(p**2).sum().full_tensor()")),
@@ -30,6 +33,10 @@ EXAMPLES = [
     Example(
         before=MOMENTUM,
         after=MOMENTUM.replace('state["momentum_buffer"]', 'state["momentum_buffer"].full_tensor()'),
+    ),
+    Example(  # gathered on all ranks by AD506
+        before=SAVED,
+        after=None,
     ),
     Example(before=PLAIN, after=None),
 ]
@@ -50,6 +57,6 @@ def gather_parameters(script: TrainingScript, context: Context) -> Iterator[Find
     hoisted = {site.node for site, _ in script.shards.hoists}
     for site in (*script.shards.reads, *script.shards.norms):
         assert isinstance(site.node, ast.expr)
-        if site.node not in hoisted:
+        if site.node not in hoisted and hoisted.isdisjoint(site.source.ancestors(site.node)):
             fix = Fix(planned(site.source, WrapExpr(site.node, "{}.full_tensor()")))
             yield Finding(site.source, site.node, f"{site.source.code(site.node)} is this rank's shard", fix)
