@@ -13,6 +13,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -41,6 +42,8 @@ PRESENTATION = ("__main__.py", "charts.py", "command.py", "page.py", "progress.p
 """Modules of the verifier that have no part in a verdict."""
 INDIVISIBLE = "the batch must divide by the number of ranks"
 """What a conversion says when it cannot run at a number of ranks; that is no verdict of ours."""
+STARTS_ITS_OWN = re.compile(r"the original starts \d+ processes: compare on as many")
+"""What verify says of an original that is distributed already, over a number of processes of its own."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +84,12 @@ class Comparison:
     @property
     def alarm(self) -> bool:
         """Anything but equal, unless the script itself does not run on so many ranks."""
-        return self.outcome != Outcome.EQUAL.value and not self.indivisible
+        return self.outcome != Outcome.EQUAL.value and not self.left_out
 
     @property
-    def indivisible(self) -> bool:
-        return INDIVISIBLE in self.reason
+    def left_out(self) -> bool:
+        """Whether this number of ranks is none that the two can be compared on."""
+        return INDIVISIBLE in self.reason or STARTS_ITS_OWN.search(self.reason) is not None
 
     @property
     def key(self) -> tuple[str, str, str, int, str, int]:
@@ -178,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def append(result: Comparison, path: Path | None) -> None:
     """Say it, and keep it."""
     state = result.outcome if not result.alarm else f"{result.outcome}: {result.reason}"
-    state = "does not run on so many ranks" if result.indivisible else state
+    state = "does not run on so many ranks" if result.left_out else state
     print(f"{result.case:32} {result.nproc} ranks {result.dtype} gradient {result.gradient:.0e} {state}", flush=True)
     if path is not None:
         with path.open("a", encoding="utf-8") as file:
@@ -187,7 +191,7 @@ def append(result: Comparison, path: Path | None) -> None:
 
 def summary(results: Sequence[Comparison], seconds: float) -> int:
     """The totals. Returns the exit code."""
-    ran = [result for result in results if not result.indivisible]
+    ran = [result for result in results if not result.left_out]
     alarms = [result for result in ran if result.alarm]
     for dtype in DTYPES:
         own = [result for result in ran if result.dtype == dtype and not result.alarm]
@@ -196,7 +200,7 @@ def summary(results: Sequence[Comparison], seconds: float) -> int:
             print(f"{dtype}: largest gradient deviation of an equal pair {worst.gradient:.0e} ({worst.case})")
     print(
         f"{len(alarms)} false alarms in {len(ran)} comparisons of {len({result.case for result in ran})} pairs, "
-        f"{len(results) - len(ran)} left out because the batch does not divide, in {seconds:.0f} s"
+        f"{len(results) - len(ran)} left out because the two do not run on so many ranks, in {seconds:.0f} s"
     )
     return 1 if alarms or not ran else 0
 

@@ -351,3 +351,39 @@ def test_exported_models(pair: Path, zygote: Zygote | None, guarded: bool) -> No
     assert verdict.equal == guarded, verdict.findings
     twice = {finding.message.split()[0] for finding in verdict.findings if finding.kind == "several-writers"}
     assert twice == (set() if guarded else WRITTEN), verdict.findings
+
+
+NOISY = """
+import numpy as np
+import torch
+from torch import nn
+{imports}
+data = torch.randn(32, 4, generator=torch.Generator().manual_seed(3))
+{seeds}
+model = nn.Linear(14, 1)
+{wrapped}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(data), {loader})
+for (x,) in loader:
+    codes = np.random.multinomial(1, [0.1] * 10, size=[{size}])
+    scale = np.random.exponential(1.0, ({size}, 1))
+    optimizer.zero_grad()
+    model(torch.cat([x, torch.from_numpy(codes * scale).to(x)], 1)).square().mean().backward()
+    optimizer.step()
+"""
+
+
+def test_unseeded_noise(pair: Path, zygote: Zygote | None) -> None:
+    """A conversion seeds what its original does not; generators of a script's own draw nothing from what is seeded."""
+    plain = {"imports": "", "seeds": "", "wrapped": "", "loader": "batch_size=8", "size": "8"}
+    parallel = {
+        "imports": 'import torch.distributed as dist\ndist.init_process_group("gloo")',
+        "seeds": "torch.manual_seed(0)\nnp.random.seed(0)",
+        "wrapped": "model = nn.parallel.DistributedDataParallel(model)",
+        "loader": "batch_size=4, sampler=torch.utils.data.DistributedSampler(data, shuffle=False)",
+        "size": "4",
+    }
+    (pair / "before.py").write_text(NOISY.format(**plain))
+    (pair / "after.py").write_text(NOISY.format(**parallel))
+    verdict = verify(pair / "before.py", pair / "after.py", [2], workdir=pair, timeout=100, zygote=zygote)
+    assert verdict.equal, verdict.findings

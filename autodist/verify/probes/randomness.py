@@ -63,7 +63,13 @@ IN_PLACE = (
 )
 METHODS = ("bernoulli", "multinomial")
 NOISE_ON_INPUT = (*ON_INPUT, *FUNCTIONAL, "scaled_dot_product_attention")
-INTEGERS = ("randint", "randperm", "multinomial", "randint_like", "numpy.random.randint")
+INTEGERS = (
+    "randint",
+    "randperm",
+    "multinomial",
+    "randint_like",
+    *(f"numpy.random.{name}" for name in ("randint", "choice", "binomial", "multinomial", "poisson")),
+)
 RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 NUMPY_SIZED = {
     "normal": 2,
@@ -73,7 +79,15 @@ NUMPY_SIZED = {
     "random": 0,
     "random_sample": 0,
     "standard_normal": 0,
+    "choice": 1,
+    "binomial": 2,
+    "multinomial": 2,
+    "poisson": 1,
+    "exponential": 1,
+    "gamma": 2,
+    "laplace": 2,
 }
+"""With the position of the size that is asked for."""
 NUMPY_UNPACKED = ("randn", "rand")
 
 
@@ -209,7 +223,7 @@ class RandomnessProbe:
             if self._busy or context.inside_sample or context.probing:
                 return plain(*args, **kwargs)
             self._busy = True
-            self._drawn += 1
+            self._drawn += kwargs.get("generator") is None
             try:
                 return handler(name, plain, args, kwargs)
             finally:
@@ -543,7 +557,8 @@ class RandomnessProbe:
         if found is None:
             return result if own == seed else drawn(own, args, kwargs)
         parts = []
-        for each, of_rank in zip(found.seeds, found.shapes, strict=True):
+        for each, drawn_shape in zip(found.seeds, found.shapes, strict=True):
+            of_rank = drawn_shape[:-1] if name == "multinomial" else drawn_shape  # its size counts the experiments
             if position is None:
                 parts.append(drawn(each, of_rank, {}))
             elif len(args) > position:
