@@ -1305,7 +1305,13 @@ def _leftover_concerns(leftover: list[escapes.Placed], run: Interpreter) -> Iter
         if place.event.kind == "discarded":
             continue
         code = place.source.code(place.node)
-        if place.event.kind == "test":
+        if place.event.kind == "state":
+            kept = ast.unparse(place.event.detail.const[0])
+            message = (
+                f"{kept} keeps {_short(code)} for later steps, computed from this rank's samples alone: ranks go on "
+                "with other states than one process; gather it over the ranks before it is kept"
+            )
+        elif place.event.kind == "test":
             if not _decides(place):
                 continue
             message = (

@@ -47,6 +47,11 @@ def escapes(run: Interpreter, guards: list[Site]) -> list[Escape]:
             inside[node] = stands_in(source, node, guarded)
         return inside[node]
 
+    kept = [escape for event in run.of("state") for escape in _handed_on(event, run)]
+    stuck = {id(each.event.function) for each in kept if not each.spread.is_reducible and each.spread is not ROWS}
+    for escape in kept:  # what is kept together is gathered together
+        if not escape.spread.is_reducible or id(escape.event.function) not in stuck:
+            found.setdefault(escape.node, escape)
     graphs = {event.node for event in run.of("export")}  # what runs through a model for its graph is an example
     stored = {node: event for event in run.of("set_item") for node in _stored_by_sample(event, run)}
     for event in run.events:
@@ -61,8 +66,8 @@ def escapes(run: Interpreter, guards: list[Site]) -> list[Escape]:
         for node in _exposed(event, run):
             for escape in _resolve(node, event.source, event, run, set()):
                 found.setdefault(escape.node, escape)
-    kept = {n: e for n, e in found.items() if stored.keys().isdisjoint((n, *e.source.ancestors(n)))}
-    return [*kept.values(), *(Escape(event.source, node, ROWS, event) for node, event in stored.items())]
+    others = [e for n, e in found.items() if stored.keys().isdisjoint((n, *e.source.ancestors(n)))]
+    return [*others, *(Escape(event.source, node, ROWS, event) for node, event in stored.items())]
 
 
 def _exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
@@ -106,6 +111,80 @@ def _stored_by_sample(event: Event, run: Interpreter) -> list[ast.expr]:
         v.spread is ROWS and not v.models and not v.things or p in given for p, v in zip(parts, values, strict=True)
     )
     return [part for part in parts if part not in given] if rows else []
+
+
+def _handed_on(event: Event, run: Interpreter) -> Iterator[Escape]:
+    """What ranks must agree on before a step keeps it for the next ones: sums and means over the samples, or their
+    rows, which are gathered where a function is given them, so that it counts those of all ranks."""
+    node, source, (target, is_buffer) = event.node, event.source, event.detail.const
+    assert isinstance(node, ast.expr)
+    if not is_buffer and not any(_is_same(each, target) for each in learnt_from(run)):
+        return  # a report
+    steps = {loop.node for each in run.of("backward") for loop in each.loops}
+    if isinstance(target, ast.Name) and not is_buffer and not any(loop.node in steps for loop in event.loops[-1:]):
+        return  # from layer to layer
+    statement = source.statement(node)
+    if any(_stored_by_sample(each, run) for each in run.of("set_item") if source.statement(each.node) is statement):
+        return
+    if event.value.models:
+        yield Escape(source, node, LOCAL, event)
+        return
+    if by_sample := _placed_by_sample(node, source, run):
+        yield from (Escape(source, each, ROWS, event) for each in by_sample)
+        return
+    for escape in _resolve(node, source, event, run, set()):
+        if run.values.get(escape.node, NOTHING).spread not in (ROWS, Spread.COLUMNS):
+            yield escape
+        else:
+            yield _given_rows(escape, event, run) or replace(escape, spread=LOCAL)
+
+
+def _given_rows(escape: Escape, event: Event, run: Interpreter) -> Escape | None:
+    """Rows that a function is given to keep them, where it is called."""
+    if not isinstance(escape.node, ast.Name) or not event.calls:
+        return None
+    call, function = event.calls[-1], event.calls[-1].function.node
+    if (
+        call.node is None
+        or isinstance(function, ast.Lambda)
+        or function.name == "forward"
+        or call.source is not escape.source
+    ):
+        return None
+    names = [each for each in ast.walk(function) if isinstance(each, ast.Name) and each.id == escape.node.id]
+    if any(each in learnt_from(run) for each in names):
+        return None
+    bound = [each for each in names if isinstance(each.ctx, ast.Store)]
+    statement = escape.source.statement(bound[0]) if bound else None
+    if isinstance(statement, ast.Assign) and len(bound) == 1 and statement.targets == bound:
+        found: ast.expr | None = statement.value  # `keys = keys.detach()`
+    else:
+        found = event.calls[-1].given().get(escape.node.id) if not bound else None
+    value = run.values.get(found, NOTHING) if found is not None else NOTHING
+    if found is None or value.spread is not ROWS or bound and value.models:
+        return None
+    return Escape(call.source if not bound else escape.source, found, ROWS, event)
+
+
+def _placed_by_sample(node: ast.expr, source: Source, run: Interpreter) -> list[ast.expr]:
+    """The rows and their numbers in `bank.index_copy_(0, numbers, rows)`."""
+    call = source.parents[node]
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr not in BY_NUMBER:
+        return []
+    local = [each for each in call.args if run.values.get(each, NOTHING).spread.is_local]
+    values = [run.values[each] for each in local]
+    rows = all(value.spread is ROWS and not value.things and not value.models for value in values)
+    return local if rows and len(call.args) > 2 and call.args[1] in (*local, *run.plan.reduced) else []
+
+
+BY_NUMBER = frozenset("index_copy_ index_add_ index_put_".split())
+
+
+def _is_same(node: ast.expr, target: ast.expr) -> bool:
+    """Whether a name or attribute is read that may be the target."""
+    if isinstance(node, ast.Name) and isinstance(target, ast.Name):
+        return node.id == target.id
+    return isinstance(node, ast.Attribute) and isinstance(target, ast.Attribute) and node.attr == target.attr
 
 
 def _is_only_averaged(call: ast.Call, event: Event, run: Interpreter) -> bool:

@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from autodist import alternatives, collation, rowwise, tensors
+from autodist import alternatives, carried, collation, rowwise, tensors
 from autodist.catalog import Catalog
 from autodist.chosen import among, matching, pattern_of
 from autodist.collation import Rows
@@ -187,6 +187,20 @@ class Call_:
     scope: Scope
     function: Function
 
+    def given(self) -> dict[str, ast.expr]:
+        """The expressions that parameters stand for, where the call spells them out."""
+        if self.node is None or any(isinstance(each, ast.Starred) for each in self.node.args):
+            return {}
+        spec = self.function.node.args
+        names = [each.arg for each in (*spec.posonlyargs, *spec.args)]
+        found = dict(zip(names[names[:1] in (["self"], ["cls"]) :], self.node.args, strict=False))
+        return found | {keyword.arg: keyword.value for keyword in self.node.keywords if keyword.arg}
+
+    def stands_for(self, name: str, kind: Callable[[ast.expr], bool]) -> bool:
+        """Whether a parameter is given an expression of some kind."""
+        given = self.given().get(name)
+        return given is not None and not isinstance(given, ast.Name) and kind(given)
+
 
 @dataclass(frozen=True)
 class Event:
@@ -232,6 +246,7 @@ class Interpreter:
         """Expressions outside of forward passes that are computed from parameters."""
         self.flowing: set[ast.expr] = set()
         """Those of them through which gradients flow."""
+        self._carried: dict[ast.stmt, carried.Written | None] = {}
         self._modules: dict[str, LocalModule] = {}
         self._loading: set[str] = set()
         self._memory: dict[tuple[int, Path_], Any] = {}
@@ -242,6 +257,8 @@ class Interpreter:
         self._path: Path_ = ()
         self._one_rank = 0
         self._no_grad = 0
+        self._evaluating = False
+        """Whether `eval()` was called last, and not `train()`."""
         self._forward = 0
         self._branches: Path_ = ()
         """The blocks being run that may not run at all, or several times."""
@@ -328,12 +345,56 @@ class Interpreter:
         self.executed.add(node)
         handler = getattr(self, "do_" + type(node).__name__, None)
         left = bool(handler(node, scope)) if handler is not None else False
+        if self._loops:
+            self._hands_on(node, scope)
         for target in self.plan.wraps.get(node, ()):
             self.assign(target, self._planned(target, self.eval(target, scope)), scope, None)
             self.event("wrapped", target, scope)
         for accumulator in self.plan.settled.get(node, ()):
             self.assign(accumulator, NOTHING, scope, None)
         return left
+
+    def _hands_on(self, node: ast.stmt, scope: Scope) -> None:
+        """Note what a step writes into something that outlives it: part of a module, or a name of the script."""
+        if node not in self._carried:
+            self._carried[node] = carried.written(node)
+        found = self._carried[node]
+        if found is None:
+            return
+        target, given = found
+        if self._forward and any(isinstance(thing, Parameters) for thing in self._lately(target).things):
+            self.event("written_inside", target, scope, self._lately(target))
+        if isinstance(target, ast.Name) and self._is_made_anew(target.id, node, scope):
+            return
+        changed = [(each, value) for each in given if (value := self._lately(each)).spread.is_local]
+        for each, value in changed:
+            self.event("state", each, scope, value, constant((target, self._is_buffer(target))))
+
+    def _is_made_anew(self, name: str, node: ast.stmt, scope: Scope) -> bool:
+        """Whether a variable that a statement changes is bound in every round of the loop, or in every call."""
+        rebinds = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        if not self._is_within(node, scope):
+            given = self._calls[-1].given() if self._calls else {}
+            return rebinds or scope.find(name) is scope and scope.parent is not None and name not in given
+        stores = [
+            each
+            for each in ast.walk(self._loops[-1].node)
+            if isinstance(each, ast.Name) and each.id == name and isinstance(each.ctx, ast.Store)
+        ]
+        return any(scope.source.statement(each) is not node for each in stores)
+
+    def _is_within(self, node: ast.stmt, scope: Scope) -> bool:
+        return any(each is self._loops[-1].node for each in scope.source.ancestors(node))
+
+    def _is_buffer(self, node: ast.expr) -> bool:
+        """Whether a name or attribute holds what a module keeps from one forward pass to the next."""
+        if isinstance(node, ast.Name):
+            return self._calls[-1].stands_for(node.id, self._is_buffer) if self._calls else False
+        if not isinstance(node, ast.Attribute):
+            return False
+        modules = [t for t in self._lately(node.value).objects("module") if t.cls is not None]
+        names = [carried.buffers(each.node for each in t.cls.line()) for t in modules if t.cls is not None]
+        return bool(modules) and (self._forward > 0 or any(node.attr in each for each in names))
 
     def _planned(self, target: ast.expr, value: Value) -> Value:
         """A model in its planned wrapper, or a list of such."""
@@ -1059,6 +1120,8 @@ class Interpreter:
             value = value.but(spread=COUNT, const=UNKNOWN)
         if value.spread is COUNT and value.origins and self.uneven(value) in (Rows.JOINED, Rows.FEWER):
             value = value.but(spread=SUM)
+        if value.models and (self._no_grad and isinstance(node, (ast.BinOp, ast.Call)) or _is_count(node)):
+            value = value.but(models=frozenset())
         if not self._forward:
             value = self._weighed(node, value)
         if self.plan.wholes is not None:
@@ -1386,6 +1449,8 @@ class Interpreter:
             found = thing.cls.find(name)
             if found is not None:
                 return self._bound(found[1], thing, node, scope)
+        if name == "training" and "module" in thing.roles and self._no_grad and self._evaluating:
+            return constant(False, firm=True)
         if name == "module" and "module" in thing.roles and self.plan.bare:
             return of(thing)
         if name == "_modules" and "module" in thing.roles:
@@ -1709,6 +1774,8 @@ class Interpreter:
         if isinstance(op, (ast.Div, ast.FloorDiv)):
             return divide(a, b)
         if isinstance(op, ast.MatMult):
+            if (a, b) == (Spread.COLUMNS, ROWS) and not left.models and not right.models:
+                return SUM  # of what each sample gives
             return CROSS if {a, b} == {ROWS, Spread.COLUMNS} else combine([a, b])
         return combine([a, b])
 
@@ -3311,6 +3378,9 @@ class Interpreter:
             return of(Parameters(inner, one=True))
         if name == "reset_parameters":
             self.event("draw_parameters", node, scope, of(inner))
+        if name in ("train", "eval"):
+            off = args[0].const if args else keywords.get("mode", NOTHING).const
+            self._evaluating = name == "eval" or off is False
         if name in RETURNS_SELF:
             if name == "requires_grad_":
                 self.event("freeze", node, scope, of(inner))
@@ -3449,6 +3519,11 @@ class Interpreter:
             before = self._made_where.get(made, here)
             self._made_where[made] = {c: o for c, o in before.items() if here.get(c) is o}
         return made
+
+
+def _is_count(node: ast.expr) -> bool:
+    """Whether no gradient flows through a call, since it gives numbers of classes."""
+    return isinstance(node, ast.Call) and _last(node) in ("argmax", "argmin", "one_hot")
 
 
 def is_set(value: Value) -> bool:

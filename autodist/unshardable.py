@@ -241,6 +241,18 @@ def _storage_replaced(event: Event, sharded: Sharded) -> str | None:
     return "replaces the storage of parameters, which shards do not follow: write `p.data.copy_(...)`"
 
 
+def _written_inside(event: Event, sharded: Sharded) -> str | None:
+    """A momentum encoder that follows another one in `forward`."""
+    modules = {t.module for t in event.value.things if isinstance(t, Parameters)}
+    held = [module for module in modules if isinstance(module, Object) and module.key in sharded.owners]
+    if not any(sharded.is_sharded(module, event) for module in held):
+        return None
+    return (
+        "changes parameters inside a forward pass, where they are gathered for as long as it lasts: what is written "
+        "there is lost; change them in the training step, before the model is called"
+    )
+
+
 def _drawn(event: Event, sharded: Sharded) -> str | None:
     held = [t for t in sharded.held(event) if sharded.is_sharded(t, event)]
     return RANDOM if held else None
@@ -367,6 +379,7 @@ REASONS: dict[str, Callable[[Event, Sharded], str | None]] = {
     "export": _exported,
     "make": _averaged,
     "replace_data": _storage_replaced,
+    "written_inside": _written_inside,
     "replace_grad": _gradients_replaced,
     "write_part": _part_written,
     "replace_parameter": _parameter_replaced,

@@ -33,7 +33,7 @@ LAYERS = """
     rule
     imports
     edits & lossless
-    rowwise | collation | alternatives
+    rowwise | collation | alternatives | carried
     values
     tensors
     spread

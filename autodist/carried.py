@@ -1,0 +1,75 @@
+"""State that a step hands on to the next: what it writes into something that outlives it.
+
+Memory banks, queues of negatives, codebooks and centres that follow the samples. Each rank writes what its own
+samples give, so that ranks keep different states, or all that of rank 0, whose buffers DistributedDataParallel sends
+to the others.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+Written = tuple[ast.Name | ast.Attribute, tuple[ast.expr, ...]]
+
+
+def written(statement: ast.stmt) -> Written | None:
+    """What a statement changes rather than makes anew, and the values that go into it: `bank[index] = features`,
+    `centre = 0.9 * centre + 0.1 * mean`, `self.count.mul_(0.9).add_(hits)`."""
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target = statement.targets[0]
+        if isinstance(target, ast.Subscript):
+            root = _root(target.value)
+            return (root, (statement.value,)) if root is not None else None
+        if isinstance(target, (ast.Name, ast.Attribute)) and _reads(statement.value, target):
+            return _root(target) or target, (statement.value,)
+    if isinstance(statement, ast.AugAssign):
+        target = statement.target
+        root = _root(target.value if isinstance(target, ast.Subscript) else target)
+        return (root, (statement.value,)) if root is not None else None
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        return _in_place(statement.value)
+    return None
+
+
+def _in_place(call: ast.Call) -> Written | None:
+    """`x.mul_(a).add_(b)`"""
+    given: list[ast.expr] = []
+    inner: ast.expr = call
+    while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr.endswith("_"):
+        if inner.func.attr.endswith("__") or inner.func.attr.startswith("_"):
+            return None
+        given += [*inner.args, *(keyword.value for keyword in inner.keywords)]
+        inner = inner.func.value
+    root = _root(inner.value if isinstance(inner, ast.Subscript) else inner) if inner is not call else None
+    return (root, tuple(given)) if root is not None and given else None
+
+
+def _root(node: ast.expr) -> ast.Name | ast.Attribute | None:
+    """The name or attribute that holds a tensor: `self.codes` of `self.codes.data`."""
+    while isinstance(node, ast.Attribute) and node.attr in ("data", "weight") and ast.unparse(node.value) != "self":
+        node = node.value
+    return node if isinstance(node, (ast.Name, ast.Attribute)) else None
+
+
+def _reads(node: ast.expr, target: ast.Name | ast.Attribute) -> bool:
+    wanted = ast.unparse(target)
+    return any(
+        isinstance(each, (ast.Name, ast.Attribute)) and ast.unparse(each) == wanted
+        for each in ast.walk(node)
+        if isinstance(each, type(target))
+    )
+
+
+def buffers(definitions: Iterator[ast.ClassDef]) -> frozenset[str]:
+    """The names that classes give to `register_buffer`."""
+    calls = (each for definition in definitions for each in ast.walk(definition) if isinstance(each, ast.Call))
+    return frozenset(
+        call.args[0].value
+        for call in calls
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr == "register_buffer"
+        and call.args
+        and isinstance(call.args[0], ast.Constant)
+        and isinstance(call.args[0].value, str)
+    )
