@@ -47,7 +47,7 @@ def _in_place(call: ast.Call) -> Written | None:
 
 def _root(node: ast.expr) -> ast.Name | ast.Attribute | None:
     """The name or attribute that holds a tensor: `self.codes` of `self.codes.data`."""
-    while isinstance(node, ast.Attribute) and node.attr in ("data", "weight") and ast.unparse(node.value) != "self":
+    while isinstance(node, ast.Attribute) and node.attr == "data" and ast.unparse(node.value) != "self":
         node = node.value
     return node if isinstance(node, (ast.Name, ast.Attribute)) else None
 

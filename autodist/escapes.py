@@ -133,6 +133,8 @@ def _handed_on(event: Event, run: Interpreter) -> Iterator[Escape]:
         yield from (Escape(source, each, ROWS, event) for each in by_sample)
         return
     for escape in _resolve(node, source, event, run, set()):
+        if _is_same(escape.node, target):
+            continue  # what it was before
         if run.values.get(escape.node, NOTHING).spread not in (ROWS, Spread.COLUMNS):
             yield escape
         else:
@@ -152,7 +154,8 @@ def _given_rows(escape: Escape, event: Event, run: Interpreter) -> Escape | None
     ):
         return None
     names = [each for each in ast.walk(function) if isinstance(each, ast.Name) and each.id == escape.node.id]
-    if any(each in learnt_from(run) for each in names):
+    answers = any(isinstance(each, ast.Return) and each.value is not None for each in ast.walk(function))
+    if answers and any(each in learnt_from(run) for each in names):
         return None
     bound = [each for each in names if isinstance(each.ctx, ast.Store)]
     statement = escape.source.statement(bound[0]) if bound else None

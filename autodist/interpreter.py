@@ -362,13 +362,21 @@ class Interpreter:
         if found is None:
             return
         target, given = found
-        if self._forward and any(isinstance(thing, Parameters) for thing in self._lately(target).things):
-            self.event("written_inside", target, scope, self._lately(target))
+        if self._forward:
+            self._written_inside(target, scope)
         if isinstance(target, ast.Name) and self._is_made_anew(target.id, node, scope):
             return
         changed = [(each, value) for each in given if (value := self._lately(each)).spread.is_local]
         for each, value in changed:
             self.event("state", each, scope, value, constant((target, self._is_buffer(target))))
+
+    def _written_inside(self, target: ast.Name | ast.Attribute, scope: Scope) -> None:
+        """Note parameters that a forward pass changes."""
+        held: list[Thing] = [t for t in self._lately(target).things if isinstance(t, Parameters)]
+        if isinstance(target, ast.Attribute) and target.attr in ("weight", "bias"):
+            held += [Parameters(module, one=True) for module in self._lately(target.value).objects("module")]
+        if held:
+            self.event("written_inside", target, scope, Value(frozenset(held)))
 
     def _is_made_anew(self, name: str, node: ast.stmt, scope: Scope) -> bool:
         """Whether a variable that a statement changes is bound in every round of the loop, or in every call."""
@@ -392,6 +400,8 @@ class Interpreter:
             return self._calls[-1].stands_for(node.id, self._is_buffer) if self._calls else False
         if not isinstance(node, ast.Attribute):
             return False
+        if node.attr in ("weight", "bias"):
+            return self._is_buffer(node.value)
         modules = [t for t in self._lately(node.value).objects("module") if t.cls is not None]
         names = [carried.buffers(each.node for each in t.cls.line()) for t in modules if t.cls is not None]
         return bool(modules) and (self._forward > 0 or any(node.attr in each for each in names))

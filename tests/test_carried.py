@@ -1,0 +1,135 @@
+"""State that a step hands on to the next is what all samples make it, or a person is told."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from autodist.config import Config, Strategy
+from autodist.convert import convert
+from autodist.project import Project
+
+SCRIPT = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+        self.register_buffer("state", torch.zeros(3))
+        self.register_buffer("rows", torch.zeros(64, 3))
+        self.register_buffer("place", torch.zeros(1, dtype=torch.long))
+        self.latest = None
+
+    def keep(self, new):
+        with torch.no_grad():
+            {keep}
+
+    def forward(self, x):
+        out = self.layer(x - self.state.mean())
+        {forward}
+        return out + self.rows.mean()
+
+
+train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 3), torch.arange(64))
+loader = DataLoader(train_set, batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+state, rows, seen, smooth = torch.zeros(3), torch.zeros(64, 3), 0, 0.0
+for epoch in range(2):
+    for x, y, index in loader:
+        out = model(x)
+        loss = F.mse_loss(out + state + rows.mean(), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        {step}
+print(smooth)
+"""
+
+GATHERED = {
+    ("forward", "self.keep(out.detach())"): {
+        "self.state.mul_(0.9).add_(new.sum(0), alpha=0.1)": "add_(reduce_sum(new.sum(0)), alpha=0.1)",
+        "self.state.copy_(0.9 * self.state + 0.1 * new.mean(0))": "copy_(reduce_mean(0.9 * self.state",
+        "self.state = 0.9 * self.state + 0.1 * new.mean(dim=0)": "self.state = reduce_mean(0.9 * self.state",
+        "self.state += new.sum(0)": "self.state += reduce_sum(new.sum(0))",
+        "n = len(new); p = int(self.place); self.rows[p : p + n] = new; self.place[0] = (p + n) % 64": (
+            "self.keep(gather_rows(out.detach()))"
+        ),
+        "self.rows = torch.cat([new, self.rows])[:64]": "self.keep(gather_rows(out.detach()))",
+    },
+    ("step", "state = 0.9 * state + 0.1 * out.detach().mean(0)"): {
+        "pass": "state = reduce_mean(0.9 * state + 0.1 * out.detach().mean(0))"
+    },
+    ("step", "rows[index] = out.detach()"): {"pass": "rows[gather_rows(index)] = gather_rows(out.detach())"},
+    ("step", "rows.index_copy_(0, index, out.detach())"): {
+        "pass": "rows.index_copy_(0, gather_rows(index), gather_rows(out.detach()))"
+    },
+}
+
+TOLD = [
+    ("forward", "self.state = 0.9 * self.state + 0.1 * out.std(0)"),
+    ("forward", "self.rows[: len(out)] = out.detach()"),
+    ("step", "state = 0.9 * state + 0.1 * out.detach().std(0)"),
+]
+
+SILENT = [
+    ("forward", "self.latest = out"),
+    ("forward", "for _ in range(2): out = F.relu(out)"),
+    ("step", "smooth = 0.9 * smooth + 0.1 * seen"),
+    ("step", "seen += 1"),
+    ("step", "x = x.abs(); x = x + 1"),
+]
+
+
+def converted(folder: Path, strategy: Strategy = Strategy.DDP, **lines: str) -> tuple[str, list[str]]:
+    """The conversion, and what a person is told."""
+    text = SCRIPT
+    for name in ("keep", "forward", "step"):
+        indent = " " * (12 if name == "keep" else 8)
+        text = text.replace(f"{{{name}}}", lines.get(name, "pass").replace("; ", "\n" + indent))
+    (folder / "train.py").write_text(textwrap.dedent(text))
+    result = convert(Project.load(folder / "train.py"), Config(strategy))
+    return result.entry.after, [each.message for each in result.diagnostics if "later steps" in each.message]
+
+
+@pytest.mark.parametrize(
+    ("place", "line", "keep", "expected"),
+    [(*where, keep, expected) for where, cases in GATHERED.items() for keep, expected in cases.items()],
+)
+def test_gathered(tmp_path: Path, place: str, line: str, keep: str, expected: str) -> None:
+    """Sums, means and rows of this rank's samples are made those of all before they are kept."""
+    after, told = converted(tmp_path, **{place: line, "keep": keep})
+    assert expected in after, after[after.index("class Net") :]
+    assert not told
+
+
+@pytest.mark.parametrize(("place", "line"), TOLD)
+def test_told(tmp_path: Path, place: str, line: str) -> None:
+    """What cannot be put together from the shares is named."""
+    _, told = converted(tmp_path, **{place: line})
+    assert told
+
+
+@pytest.mark.parametrize(("place", "line"), SILENT)
+def test_silent(tmp_path: Path, place: str, line: str) -> None:
+    """What is made anew, or has nothing to do with training, stays."""
+    after, told = converted(tmp_path, **{place: line})
+    assert not told
+    assert line.split("; ")[0] in after
+
+
+def test_parameters_changed_inside_forward(tmp_path: Path) -> None:
+    """Under FSDP they are gathered for the moment: what is written is lost."""
+    line = "self.layer.weight.data.mul_(0.9)"
+    (tmp_path / "train.py").write_text(
+        SCRIPT.replace("{keep}", "pass").replace("{forward}", line).replace("{step}", "")
+    )
+    result = convert(Project.load(tmp_path / "train.py"), Config(Strategy.FSDP))
+    assert any("inside a forward pass" in each.message for each in result.diagnostics)
