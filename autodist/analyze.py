@@ -68,6 +68,8 @@ from autodist.values import (
     Wrapped,
 )
 
+DROPPING = ("alexnet", "vgg", "googlenet", "inception", "mobilenet", "efficientnet", "mnasnet", "convnext", "swin")
+"""How names begin of those models of torchvision that have dropout or skip layers at random unless told otherwise."""
 ROUNDS = 6
 WHOLE = ("whole", "dealt_out")
 SEQUENCES_FIRST = ("LSTM", "GRU", "RNN", "Transformer", "MultiheadAttention")
@@ -1866,11 +1868,29 @@ def _diverge(
     used = {e: {t.key for t in e.value.models if isinstance(t, Object)} for e in backwards}
     alike = {event.loops[0].node for event, keys in used.items() if not bypassed.isdisjoint(keys)}
     loops = [event.loops[0] for event in chosen.values()]
-    return tuple(Site(loop.source, loop.node) for loop in loops if loop.node not in alike and _draws_noise(loop, run))
+    held = [part for model in models for part in parts(model.object)]
+    held += [t for part in held for value in part.attributes.values() for t in value.things if isinstance(t, Object)]
+    drops = any(map(_drops_inside, held))
+    found = [loop for loop in loops if loop.node not in alike and _draws_noise(loop, run, drops)]
+    return tuple(Site(loop.source, loop.node) for loop in found)
 
 
-def _draws_noise(outer: Loop, run: Interpreter) -> bool:
-    """Whether dropout or noise in a loop should differ between ranks."""
+def _drops_inside(module: Object) -> bool:
+    """Whether a module of a library drops numbers out by layers of its own, as it is made here."""
+    if module.cls is not None:
+        return False
+    library, _, name = module.name.rpartition(".")
+    if library.startswith("torchvision.models"):
+        return name.startswith(DROPPING)
+    if module.name.startswith("transformers."):
+        return "Model" in module.name or "For" in module.name  # and no tokenizer
+    rates = [value for key, value in module.keywords.items() if key.startswith("drop") or key.endswith("_drop")]
+    rates += module.args[2:3] if name == "MultiheadAttention" else []
+    return library.startswith(("torch.nn", "timm")) and any(rate.const not in (0, None, False) for rate in rates)
+
+
+def _draws_noise(outer: Loop, run: Interpreter, drops: bool) -> bool:
+    """Whether dropout or noise in a loop should differ between ranks; ``drops`` if a model of a library drops out."""
     if isinstance(outer.node, ast.comprehension):
         return False
     start = next(  # a `while` has no event of its own
@@ -1882,7 +1902,7 @@ def _draws_noise(outer: Loop, run: Interpreter) -> bool:
         return False
     makes_models = any(e.kind == "optimizer" and e.order > start for e in run.events)
     noise = (e for e in run.events if e.kind == "random" and (e.order > start or _is_dropout(e, run)))
-    return not makes_models and any(noise)
+    return not makes_models and (drops or any(noise))
 
 
 def _is_alternative(first: Event, second: Event) -> bool:

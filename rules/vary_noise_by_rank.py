@@ -8,6 +8,40 @@ from autodist.script import TrainingScript
 
 from ._preamble import dist, imported, planned
 
+RECURRENT = """\
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(4, 4, 2, dropout=0.2, batch_first=True)
+        self.head = nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.head(self.lstm(x)[0][:, -1])
+
+
+train_set = TensorDataset(torch.randn(64, 3, 4), torch.randn(64, 1))
+loader = DataLoader(train_set, batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+for epoch in range(2):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+APART = RECURRENT.replace(
+    "for epoch",
+    "torch.manual_seed(torch.initial_seed() + dist.get_rank())  # dropout and noise differ by rank\nfor epoch",
+)
+
 EXAMPLES = [
     Example(
         before="""\
@@ -142,6 +176,8 @@ EXAMPLES = [
         """,
         after=None,
     ),
+    Example(before=RECURRENT, after=APART),
+    Example(before=RECURRENT.replace(", dropout=0.2", ""), after=None),
 ]
 
 SEEDS = {
