@@ -22,6 +22,7 @@ from autodist import (
     sharding,
     shards,
     turns,
+    unbatched,
     unshardable,
     unwraps,
     weights,
@@ -489,6 +490,9 @@ def _refusals(
         if not known and (iterator := _foreign_iterator(run)) is not None:
             yield refuse("AD902", event.source, event.node, _takes_from(iterator))
             return
+        if (optimised := unbatched.optimised(run)) is not None:
+            yield refuse("AD902", optimised[0].source, optimised[0].node, optimised[1])
+            return
         if whole is not None and whole.site is not None:
             message = (
                 "a step trains on tensors that no loader hands out, and a rank cannot take its rows of them: "
@@ -511,15 +515,8 @@ def _refusals(
         if (unseen := _unseen_batches(event, run)) is not None:
             yield unseen
             return
-        yield refuse(
-            "AD902",
-            event.source,
-            event.node,
-            (
-                "every step trains on all of the data (or on data whose batch axis cannot be seen): "
-                "there is no batch to share out"
-            ),
-        )
+        site, message = unbatched.reason(event, run)
+        yield refuse("AD902", site.source, site.node, message)
 
 
 def _hidden_loader(backward: Event, run: Interpreter) -> Concern | None:
@@ -1243,6 +1240,7 @@ def _assemble(
         downloads=tuple(_downloads(prepared, run)),
         waits=tuple(_waits(run, outside)),
         turned_buffers=tuple(_turned_buffers(run)),
+        data_parallel_calls=sites("data_parallel_call"),
         prepared_alone=tuple(alone),
         loads=tuple(_loads(run)),
         progress=tuple(s for s in sites("progress") if _accepts_disable(s, run)),
@@ -1381,7 +1379,10 @@ def _loss_concerns(run: Interpreter) -> Iterator[Concern]:
                 Severity.WARNING,
             )
     mixed = [
-        (m.source, m.node) for e in run.of("backward") for m in rowwise.mixings(e.value) if run.plan.wholes is None
+        (m.source, m.node)
+        for e in run.of("backward")
+        for m in rowwise.mixings(e.value)
+        if run.plan.wholes is None or m.reason == rowwise.STATISTIC
     ]
     computed = [*((e.source, e.node) for e in run.of("batch_statistic")), *mixed]
     for source, node in {source: (source, node) for source, node in reversed(computed)}.values():

@@ -45,6 +45,18 @@ def _in_place(call: ast.Call) -> Written | None:
     return (root, tuple(given)) if root is not None and given else None
 
 
+def fills(statement: ast.stmt, name: str) -> bool:
+    """Whether a statement puts new samples into all of a tensor: `x.resize_as_(batch).copy_(batch)`."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "copy_":
+        return False
+    inner: ast.expr = call
+    while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr.endswith("_"):
+        inner = inner.func.value
+    mentions = [each for each in ast.walk(call) if isinstance(each, ast.Name) and each.id == name]
+    return isinstance(inner, ast.Name) and inner.id == name and len(mentions) == 1
+
+
 def _root(node: ast.expr) -> ast.Name | ast.Attribute | None:
     """The name or attribute that holds a tensor: `self.codes` of `self.codes.data`."""
     while isinstance(node, ast.Attribute) and node.attr == "data" and ast.unparse(node.value) != "self":

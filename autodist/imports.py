@@ -15,6 +15,8 @@ from autodist.source import Source
 _Import = ast.Import | ast.ImportFrom
 Name = tuple[str, tuple[Edit, ...]]
 """An expression that can be used anywhere in the file, and the edits it needs."""
+USUAL = {"torch": "torch", "nn": "torch.nn", "np": "numpy", "numpy": "numpy"}
+"""What names mean that a file uses and does not bind: they come with `from model import *`."""
 
 
 class Importer:
@@ -105,7 +107,7 @@ class Importer:
                 for local in _bound(node):
                     meanings[local].add(None)
         for local in loaded - meanings.keys() - set(dir(builtins)):
-            meanings[local].add(None)  # from a star import, perhaps
+            meanings[local].add(USUAL.get(local))  # from a star import, perhaps
         return dict(meanings)
 
 

@@ -8,6 +8,7 @@ user's code is ever executed.
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -94,6 +95,7 @@ KEPT = "[]"
 """What an object of a library holds, beside its attributes."""
 TESTING_FILES = frozenset("exists is_file is_dir isfile isdir".split())
 MAKING = frozenset("zeros ones empty full".split())
+TYPES = frozenset("Tensor FloatTensor DoubleTensor LongTensor HalfTensor".split())
 FILLING = frozenset("uniform_ normal_ random_ bernoulli_ exponential_ log_normal_ geometric_ cauchy_".split())
 CUTTING = frozenset("detach detach_ item tolist numpy".split())
 DRAWING = frozenset(
@@ -248,6 +250,8 @@ class Interpreter:
         """Those of them through which gradients flow."""
         self._carried: dict[ast.stmt, carried.Written | None] = {}
         self._modules: dict[str, LocalModule] = {}
+        self._starred: dict[Scope, list[str]] = {}
+        """The libraries of which a file imports all names."""
         self._loading: set[str] = set()
         self._memory: dict[tuple[int, Path_], Any] = {}
         self._repeats: dict[ast.AST, int] = {}
@@ -389,7 +393,16 @@ class Interpreter:
             for each in ast.walk(self._loops[-1].node)
             if isinstance(each, ast.Name) and each.id == name and isinstance(each.ctx, ast.Store)
         ]
-        return any(scope.source.statement(each) is not node for each in stores)
+        return self._filled_first(name, node, scope) or any(scope.source.statement(e) is not node for e in stores)
+
+    def _filled_first(self, name: str, node: ast.stmt, scope: Scope) -> bool:
+        """Whether new samples are put into a tensor before a round of the loop does anything else with it."""
+        loop = self._loops[-1].node
+        if not carried.fills(node, name) or scope.source.parents.get(node) is not loop:
+            return False
+        mentions = [each for each in ast.walk(loop) if isinstance(each, ast.Name) and each.id == name]
+        first = min(mentions, key=lambda each: (each.lineno, each.col_offset))
+        return scope.source.statement(first) is node
 
     def _is_within(self, node: ast.stmt, scope: Scope) -> bool:
         return any(each is self._loops[-1].node for each in scope.source.ancestors(node))
@@ -499,6 +512,8 @@ class Interpreter:
         found = rowwise.followed(plain, Value(spread=spread), self._lately, self._contents)
         if not isinstance(found, str) and spread is MEAN and all(part.spread is not MEAN for part in parts):
             found = "divides by the number of rows in place: write `x = x / n`"
+        if found == rowwise.STATISTIC and self._forward:
+            found = f"{found}, inside the model"
         return frozenset([Mixing(node.value, scope.source, found)]) if isinstance(found, str) else frozenset()
 
     def do_Return(self, node: ast.Return, scope: Scope) -> bool:
@@ -551,6 +566,8 @@ class Interpreter:
         for alias in node.names:
             if alias.name == "*":
                 scope.names.update(self._star(base, node))
+                if base not in self.project.modules and self.catalog.knows(base):
+                    self._starred.setdefault(scope.top, []).append(base)
                 continue
             scope.names[alias.asname or alias.name] = self._member(base, alias.name, node, scope)
 
@@ -596,8 +613,7 @@ class Interpreter:
     def do_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
         function = self._remember(node, lambda: Function(node, scope.source, scope))
         function.scope = scope
-        for decorator in node.decorator_list:
-            self.eval(decorator, scope)
+        self._decorate(node, of(function), scope)
         for default in [*node.args.defaults, *node.args.kw_defaults]:
             if default is not None:
                 self.eval(default, scope)
@@ -619,14 +635,21 @@ class Interpreter:
         body = Scope(scope.source, scope, is_class=True)
         made = self._remember(node, lambda: Class(node, scope.source, body, tuple(bases), frozenset(roles)))
         made.scope = body
-        for decorator in node.decorator_list:
-            self.eval(decorator, scope)
+        self._decorate(node, of(made), scope)
         self.block(node.body, body)
         for value in body.names.values():
             for thing in value.things:
                 if isinstance(thing, Function) and thing.defined_in is None:
                     thing.defined_in = made
         scope.names[node.name] = of(made)
+
+    def _decorate(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, made: Value, scope: Scope) -> None:
+        """Run decorators of the project for what they do besides: `@register("name")` keeps what it is given."""
+        for decorator in node.decorator_list:
+            value = self.eval(decorator, scope)
+            for thing in sorted(value.things, key=_order):
+                if isinstance(thing, Function) and not scope.is_class:
+                    self.call_function(thing, None, [made], {}, scope)
 
     def _class_roles(self, name: str) -> frozenset[str]:
         """What instances of a class derived from ``name`` are."""
@@ -1209,6 +1232,10 @@ class Interpreter:
                 sides = [side for side in (self._lately(node.left), self._lately(node.right)) if side.array]
                 if not all(rowwise.mixings(side) for side in sides):  # it is broadcast
                     value = value.but(origins=value.origins - set(rowwise.mixings(value)))
+            elif rowwise.is_whole(value) and rowwise.broadcasts(node):
+                alone = [side for side in map(self._lately, children_of(node)) if not rowwise.is_whole(side)]
+                single = {each for side in alone for each in rowwise.mixings(side) if each.reason == rowwise.ONE}
+                value = value.but(origins=value.origins - single) if single else value
             if isinstance(node, (ast.Name, ast.Attribute)):
                 value = self._whole(node, value, scope, wholes)
             elif not called and any(rowwise.is_whole(each) for each in self._operands(node)):
@@ -1265,7 +1292,7 @@ class Interpreter:
 
     def _whole(self, node: ast.Name | ast.Attribute, value: Value, scope: Scope, wholes: frozenset[ast.expr]) -> Value:
         """A tensor with all the data, where a training step may take its rows from it."""
-        plain = value.spread is SAME and not value.things and not value.models
+        plain = value.spread is SAME and not value.things and not value.models and not value.weights
         if not plain or not isinstance(node.ctx, ast.Load):
             return value
         if not value.array:
@@ -1310,7 +1337,8 @@ class Interpreter:
             return value.but(origins=value.origins | {Mixing(node, scope.source, reason)})
         found = rowwise.followed(node, value, self._lately, self._contents)
         if isinstance(found, str):
-            mixing = Mixing(node, scope.source, found)
+            inside = ", inside the model" if found == rowwise.STATISTIC and self._forward else ""
+            mixing = Mixing(node, scope.source, found + inside)
             value = value.but(origins=value.origins | {mixing})
             for thing in value.things:
                 if isinstance(thing, Items):
@@ -1372,10 +1400,18 @@ class Interpreter:
             return constant(scope.source.module, firm=True)
         home = scope.find(node.id)
         if home is None:
-            return of(External(f"builtins.{node.id}"))
+            return of(External(self._unbound(node.id, scope)))
         if self._loops:
             self.loops_of.setdefault(node, set()).add(self._loops[-1].node)
         return home.names[node.id]
+
+    def _unbound(self, name: str, scope: Scope) -> str:
+        """What a name stands for that nothing binds: one of Python's own, or of a library: `from tqdm import *`."""
+        if not hasattr(builtins, name):
+            for library in reversed(self._starred.get(scope.top, [])):
+                if self.catalog.roles(f"{library}.{name}"):
+                    return f"{library}.{name}"
+        return f"builtins.{name}"
 
     def of_Attribute(self, node: ast.Attribute, scope: Scope) -> Value:
         if self._loops:
@@ -2099,7 +2135,8 @@ class Interpreter:
                 return self._module_call(thing, node, args, keywords, scope)
             if thing.cls is not None and thing.cls.find("__call__"):
                 return self.method(thing, "__call__", node, args, keywords, scope)
-            return self._mixed([*args, *keywords.values()])
+            mixed = self._mixed([*args, *keywords.values()])
+            return mixed.computed(CROSS) if "pairwise_loss" in thing.roles and mixed.spread is ROWS else mixed
         return self._mixed([*args, *keywords.values()]) if isinstance(thing, Inside) else NOTHING
 
     def method(
@@ -2482,6 +2519,8 @@ class Interpreter:
             values.append(inner)
         if name in MAKING and (args or "size" in keywords) and self._counts_rows(args[0] if args else keywords["size"]):
             return union([*values, *keywords.values()]).computed(ROWS)
+        if name in TYPES and args and args[0].spread is COUNT and not args[0].things:  # `torch.FloatTensor(n, 4)`
+            return union([*values, *keywords.values()]).computed(ROWS)
         spreads = [v.spread for v in values]
         local_keywords = [v for v in keywords.values() if v.spread.is_local]
         mixed = union([*values, *keywords.values()])
@@ -2610,6 +2649,18 @@ class Interpreter:
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:
         return self._wrap_call("data_parallel", node, args or list(keywords.values())[:1], scope)
+
+    def call_data_parallel_call(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        """`nn.parallel.data_parallel(self.net, x, range(n))` calls the module with the inputs."""
+        self.event("data_parallel_call", node, scope)
+        module = args[0] if args else keywords.get("module", NOTHING)
+        inputs = args[1] if len(args) > 1 else keywords.get("inputs", NOTHING)
+        pairs = [thing.parts for thing in inputs.things if isinstance(thing, Items)]
+        given = pairs[0] if len(pairs) == 1 else [inputs]
+        results = [self._call(thing, node, given, {}, scope) for thing in sorted(module.things, key=_order)]
+        return union(results) if results else self._mixed([module, *given])
 
     def call_sharded_ddp(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
@@ -2871,6 +2922,9 @@ class Interpreter:
                 )
             )
         if short == "map":
+            converts = {t.name.rpartition(".")[2] for t in first.things if isinstance(t, External)}
+            if self.plan.wholes is not None and converts and converts <= rowwise.CONVERTING:
+                return of(Stream(Value(array=True), NOTHING))  # `map(torch.LongTensor, zip(*samples))`
             for thing in first.things:
                 if isinstance(thing, (Function, Object)):
                     return of(
@@ -3169,6 +3223,8 @@ class Interpreter:
             target = node.func.value if isinstance(node.func, ast.Attribute) else None
             if isinstance(target, ast.Attribute) and target.attr == "data" and isinstance(target.value, ast.Attribute):
                 self.event("parameter_set", node, scope)
+        if name == "copy_" and args:
+            self._copied_into(node, args[0], scope)
         local = any(isinstance(t, Object) and t.cls is not None and t.cls.find(name) for t in base.things)
         if name in WRITING and not local and not any(isinstance(t, External) for t in base.things):
             self.event("write", node, scope, self._mixed(values))
@@ -3212,6 +3268,21 @@ class Interpreter:
         elif not base.things and (base.origins or base.models):
             results.append(Value(origins=base.origins, models=frozenset() if name in CUTTING else base.models))
         return union(results) if results else None
+
+    def _copied_into(self, node: ast.Call, value: Value, scope: Scope) -> None:
+        """`images.resize_as_(batch).copy_(batch)`: a tensor that is made once holds each batch in turn."""
+        target: ast.expr = node
+        while (
+            isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute) and target.func.attr.endswith("_")
+        ):
+            target = target.func.value
+        home = scope.find(target.id) if isinstance(target, ast.Name) else None
+        if home is None or not isinstance(target, ast.Name) or not (value.spread.is_local or value.origins):
+            return
+        held = home.names[target.id]
+        if not held.things and not held.weights:
+            filled = held.but(spread=value.spread, origins=value.origins, models=value.models, zero=False)
+            home.names[target.id] = filled.but(axes=value.axes, array=held.array or value.array)
 
     def _note_backward(self, node: ast.Call, loss: Value, scope: Scope) -> None:
         """What is differentiated is a number; one that cannot be told apart is taken for a mean, with a warning."""

@@ -116,6 +116,11 @@ def mixings(value: Value) -> list[Mixing]:
     return sorted(found, key=lambda m: (telling.get(m.reason, 2), str(m.source.path), m.node.lineno, m.node.col_offset))
 
 
+def broadcasts(node: ast.expr) -> bool:
+    """Whether one row meets each of the others: `x + places.unsqueeze(0)`, `places.unsqueeze(0).expand_as(x)`."""
+    return isinstance(node, ast.BinOp) or isinstance(node, ast.Call) and _called(node) == "expand_as"
+
+
 def runs_along_rows(layer: Object, given: Value) -> bool:
     """Whether a layer of torch takes the axis of a rank's samples for time, or for the features of one sample."""
     short = layer.name.rpartition(".")[2]
@@ -549,6 +554,10 @@ def _of_call(node: ast.Call, value: Value, latest: Latest, contents: Callable[[V
         same = isinstance(told, str) or all(each is told for each in through)
         return told if same else f"runs them through one of {len(layers)} layers, which place them differently"
     name = library(node, latest)
+    if name is not None and name.endswith("parallel.data_parallel") and given:
+        held = [t for t in given[0].things if isinstance(t, Object) and t.cls is None]
+        parts = [through_layer(layer, given[1:2], value, contents) for layer in held] or [value.spread]
+        return next((each for each in parts if isinstance(each, str)), parts[0])
     if name is not None:
         return _of_function(name, node, given, named, value, latest, contents)
     if isinstance(node.func, ast.Attribute) and (is_whole(latest(node.func.value)) or latest(node.func.value).array):

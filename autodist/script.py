@@ -333,6 +333,7 @@ class TrainingScript:
     prepared_alone: tuple[Site, ...] = ()
     waits: tuple[Site, ...] = ()
     turned_buffers: tuple[Site, ...] = ()
+    data_parallel_calls: tuple[Site, ...] = ()
     loads: tuple[tuple[Site, str], ...] = ()
     progress: tuple[Site, ...] = ()
     file_handlers: tuple[Site, ...] = ()

@@ -17,6 +17,7 @@ KEEPING = frozenset(
     "contiguous type_as byte bfloat16 mul mul_ div div_ neg squeeze float32 asarray array as_tensor tensor from_numpy "
     "FloatTensor LongTensor asscalar astype Variable scale".split()
 )
+RESHAPING = frozenset("view reshape unsqueeze flatten ravel".split())
 MEANS = frozenset("mean nanmean average".split())
 SUMS = frozenset("sum nansum count_nonzero".split())
 TALLIES = frozenset("bincount histc histogram".split())
@@ -184,8 +185,12 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
         return ROWS
     if name in MEANS or name in SUMS:
         return reduced(name, call, position, first)
+    if name in RESHAPING and first in (MEAN, SUM) and not others:
+        return first
     if name in TALLIES and first in (ROWS, COLUMNS):
         return SUM if len(call.args) > 2 or any(k.arg in FIXED for k in call.keywords) else LOCAL
+    if name == "resize_" and arguments and arguments[0] is COUNT:
+        return ROWS
     if name in COUNTS:
         return COUNT if first in (ROWS, COLUMNS) else (LOCAL if first.is_local else SAME)
     if name == "norm":  # its order comes before the axis

@@ -16,6 +16,8 @@ from autodist.source import Source
 from autodist.spread import RANK
 from autodist.values import NOTHING, Class, Function, Items, Object, Parameters, of
 
+KINDS = frozenset("is_cuda device dtype ndim requires_grad is_sparse layout".split())
+"""What is asked of a tensor besides its numbers."""
 UNSHARDED = ("Adafactor", "Rprop", "LBFGS", "SparseAdam")
 """Optimizers of torch whose steps are not defined on shards."""
 
@@ -185,9 +187,9 @@ def _branches(run: Interpreter, models: list[Model]) -> Iterator[tuple[Source, a
     """Layers that ranks may run or leave out differently: they would gather different parameters."""
     for module in (part for model in models if not model.wrapped for part in parts(model.object)):
         for branch in branches(module, run):
-            if any(
-                run.values.get(n, NOTHING).spread.is_local for n in ast.walk(branch.test) if isinstance(n, ast.expr)
-            ):
+            read = [n for n in ast.walk(branch.test) if isinstance(n, ast.expr)]
+            kinds = {n.value for n in read if isinstance(n, ast.Attribute) and n.attr in KINDS}
+            if any(run.values.get(n, NOTHING).spread.is_local for n in read if n not in kinds):
                 message = (
                     "decides by this rank's samples which layers run: the ranks would wait for each other for ever"
                 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.models import optimized_by, unseen_model
-from autodist.rowwise import CONVERTING, STATE, library, mixings
+from autodist.rowwise import CONVERTING, ELEMENTWISE, STATE, STATISTIC, library, mixings
 from autodist.script import RowMean, Site
 from autodist.source import Source
 from autodist.spread import MEAN, SAME, SUM
@@ -186,8 +186,12 @@ def _objections(run: Interpreter) -> Iterator[tuple[Site, str]]:
                     Site(event.source, event.node),
                     "the optimizer changes a tensor, not a model that learns from data",
                 )
+    read = frozenset().union(*(event.detail.origins for event in run.of("forward")))
     for event in run.of("backward"):
+        cut = [o for o in event.value.origins if isinstance(o, Draw) and o.whole]
         for mixing in mixings(event.value):
+            if mixing.reason == STATISTIC and mixing not in read and all(draw.batch for draw in cut):
+                continue  # it weighs the loss, as a mask does, and is warned of as in a batch of a loader
             yield Site(mixing.source, mixing.node), f"{_short(mixing.source, mixing.node)} {mixing.reason}"
         for origin in event.value.origins:
             if isinstance(origin, Draw) and not origin.whole and origin.node in fresh:
@@ -294,12 +298,19 @@ def _different(left: ast.expr, right: ast.expr) -> tuple[ast.expr, ast.expr]:
 def _converted(node: ast.expr, run: Interpreter) -> ast.expr:
     """What a tensor is made of that has its shape: the array `y` of `torch.tensor(y).to(device)`."""
     inner = node
-    while isinstance(inner, ast.Call) and isinstance(function := inner.func, ast.Attribute):
+    while True:
+        if isinstance(inner, ast.BinOp) and not isinstance(inner.op, ast.MatMult):  # its operands are compared, too
+            inner = inner.left if run.values.get(inner.left, NOTHING).array else inner.right
+            continue
+        if not isinstance(inner, ast.Call) or not isinstance(function := inner.func, ast.Attribute):
+            break
         named = library(inner, lambda each: run.values.get(each, NOTHING)) is not None
         if named and function.attr in CONVERTING and inner.args:
             inner = inner.args[0]
-        elif not named and function.attr in MOVING:
+        elif not named and (function.attr in MOVING or function.attr in ELEMENTWISE and not inner.args):
             inner = function.value
+        elif named and function.attr in ELEMENTWISE and len(inner.args) == 1:
+            inner = inner.args[0]
         else:
             return node
     return inner if _is_plain(inner) and run.values.get(inner, NOTHING).array else node

@@ -6,7 +6,7 @@ from autodist.edits import InsertAfter, InsertBefore
 from autodist.rule import REPLICATED, Context, Example, Finding, Fix, Severity, rule
 from autodist.script import TrainingScript
 
-from ._preamble import defined, dist, planned
+from ._preamble import defined, dist, planned, synchronised
 
 EXAMPLES = [
     Example(
@@ -145,6 +145,9 @@ def average_gradients(script: TrainingScript, context: Context) -> Iterator[Find
         d, imports = dist(context, wrapping.source)
         target = wrapping.source.code(wrapping.target)
         code = f"for tensor in {target}.state_dict().values():  # all ranks start alike\n    {d}.broadcast(tensor, 0)\n"
+        if model.batch_norm and not script.distributed:
+            lines, needed = synchronised(context, wrapping.source, target, wrapping.each)
+            imports, code = (*imports, *needed), lines + code
         fix = Fix((*imports, *planned(wrapping.source, InsertAfter(wrapping.statement, code))))
         yield Finding(
             wrapping.source,

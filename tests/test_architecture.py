@@ -24,7 +24,7 @@ LAYERS = """
     shards | turns | hooks | unshardable | unwraps | optimizers | meta
     weights | accumulation
     sharding
-    wholes
+    wholes | unbatched
     escapes | models | launchers | borrowed | frameworks
     regions
     interpreter

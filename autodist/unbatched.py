@@ -1,0 +1,107 @@
+"""Why nothing can be shared out of a training step in which no batch is seen, in the words of its author."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+
+from autodist.interpreter import Event, Interpreter
+from autodist.models import optimized_by
+from autodist.script import Site
+from autodist.values import NOTHING, External, Index, Object
+
+GRAPHS = ("torch_geometric.nn.", "dgl.nn.", "dgl.function.")
+MOST = 60
+Reason = tuple[Site, str]
+
+
+def reason(backward: Event, run: Interpreter) -> Reason:
+    """What a person can do about a step without a batch, and where."""
+    tried: list[Callable[[Event, Interpreter], Iterator[Reason]]] = [_graph, _once, _one_sample, _unseen]
+    found = next((each for attempt in tried for each in attempt(backward, run)), None)
+    return found or (
+        Site(backward.source, backward.node),
+        "every step trains on all of the data (or on data whose batch axis cannot be seen): there is no batch to "
+        "share out",
+    )
+
+
+def optimised(run: Interpreter) -> Reason | None:
+    """`torch.optim.Adam([image])`: what is optimised is the result."""
+    for event in run.of("step"):
+        for optimizer in event.value.objects("optimizer"):
+            given = optimizer.node.args[0] if optimizer.node.args else None
+            if not isinstance(given, (ast.List, ast.Tuple)) or optimized_by(optimizer):
+                continue
+            names = ", ".join(ast.unparse(each) for each in given.elts)
+            if all(isinstance(each, (ast.Name, ast.Attribute)) for each in given.elts):
+                message = (
+                    f"optimises {names}, and no model that learns from data: every step uses all of it, so there is no "
+                    "batch to share out; run one process for each such task"
+                )
+                return Site(optimizer.source, optimizer.node), message
+    return None
+
+
+def _graph(backward: Event, run: Interpreter) -> Iterator[Reason]:
+    """Layers over a graph, whose nodes are no samples."""
+    layers = [t for event in run.of("make") for t in event.value.things if isinstance(t, Object)]
+    for layer in layers:
+        if layer.name.startswith(GRAPHS):
+            kind = layer.name.rpartition(".")[2]
+            message = (
+                f"every step trains on a whole graph, whose nodes depend on each other ({kind}): "
+                "draw parts of it with a loader, such as torch_geometric.loader.NeighborLoader"
+            )
+            yield Site(layer.source, layer.node), message
+
+
+def _once(backward: Event, run: Interpreter) -> Iterator[Reason]:
+    """A step that is taken once shows how it is done, and trains nothing."""
+    if not any(event.loops for kind in ("backward", "step") for event in run.of(kind)):
+        message = "takes a single step, outside of any loop: put it into a loop over batches"
+        yield Site(backward.source, backward.node), message
+
+
+def _one_sample(backward: Event, run: Interpreter) -> Iterator[Reason]:
+    """`x, y = data[[i]], labels[[i]]`: batches of one."""
+    loop = backward.loops[-1] if backward.loops else None
+    for node in ast.walk(loop.node) if loop is not None else ():
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.List) and len(node.slice.elts) == 1:
+            if any(isinstance(thing, Index) for thing in run.values.get(node.slice.elts[0], NOTHING).things):
+                assert loop is not None
+                message = f"each step trains on one sample, which cannot be shared out: {ast.unparse(node)} has one"
+                yield Site(loop.source, node), message
+
+
+def _unseen(backward: Event, run: Interpreter) -> Iterator[Reason]:
+    """What the model is given in a step, if it cannot be seen how it is made."""
+    steps = {loop.node for loop in backward.loops[-1:]}
+    for event in run.of("forward"):
+        if not isinstance(event.node, ast.Call) or not any(loop.node in steps for loop in event.loops):
+            continue
+        for given in event.node.args:
+            value = run.values.get(given, NOTHING)
+            if not isinstance(given, ast.Name) or value.array or value.things or value.spread.is_local:
+                continue
+            made = _bound(given, run)
+            line = " ".join(ast.unparse(made).split()) if made is not None else ""
+            origin = f", made by {line if len(line) <= MOST else line[: MOST - 3] + '...'}," if line else ""
+            message = (
+                f"cannot see of {given.id}{origin} which of its axes the samples lie along, so that a rank could take "
+                "its share: make it with torch.tensor(...), or read it with a torch DataLoader"
+            )
+            yield Site(event.source, given), message
+
+
+def _bound(name: ast.Name, run: Interpreter) -> ast.expr | None:
+    """The expression that a name is bound to last."""
+    source = run.sources.get(name)
+    found = None
+    for node in ast.walk(source.tree) if source is not None else ():
+        if isinstance(node, ast.Assign) and node.lineno < name.lineno:
+            targets = [t for target in node.targets for t in ast.walk(target)]
+            if any(isinstance(target, ast.Name) and target.id == name.id for target in targets):
+                found = node.value
+    called = run.values.get(found.func, NOTHING).things if isinstance(found, ast.Call) else frozenset()
+    return None if any(isinstance(t, External) and t.name.startswith("torch.") for t in called) else found
