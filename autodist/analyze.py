@@ -436,7 +436,10 @@ def _refusals(
             "AD902",
             event.source,
             event.node,
-            ("learns from an environment, not from batches of a data set: there is no batch to " "share out"),
+            (
+                "draws on an environment, which is no data set that could be shared out among ranks; if it only "
+                "evaluates there, move that to a script of its own"
+            ),
         )
         return
     for event in run.of("parameter_set"):

@@ -38,7 +38,8 @@ ELEMENTWISE = frozenset(
     "bfloat16 long int bool byte type type_as to cuda cpu detach detach_ clone data contiguous requires_grad_ numpy "
     "zeros_like ones_like rand_like randn_like Variable tensor as_tensor from_numpy asarray array astype FloatTensor "
     "DoubleTensor LongTensor Tensor view_as expand_as reshape_as square_ item isnan isinf logical_not logical_and "
-    "logical_or float32 float64 int64 FloatTensor zero_ copy retain_grad nan_to_num".split()
+    "logical_or float32 float64 int64 FloatTensor zero_ copy retain_grad nan_to_num fill_ normal_ uniform_ "
+    "bernoulli_ exponential_".split()
 )
 """Each number of the result comes from one number of each operand."""
 
@@ -676,6 +677,8 @@ def _made(shape: Sequence[ast.expr], latest: Latest) -> Spread | str:
     if len(sizes) == 1:  # `torch.ones(logits.shape)`
         sizes = next((list(t.parts) for t in sizes[0].things if isinstance(t, Items)), sizes)
     at = [index for index, each in enumerate(sizes) if each.spread is COUNT]
+    if sizes and all(each.spread is SAME and not each.things for each in sizes):
+        return SAME  # `x.new(1, 4)`
     return {0: ROWS, 1: COLUMNS}.get(at[0], LOCAL) if len(at) == 1 else "has the number of rows in its shape"
 
 
@@ -734,7 +737,8 @@ def _of_method(
         if first is not None and (_number(first) == -1 or latest(first).spread is COUNT):
             return ROWS
         if first is not None and (_number(first) == 1 or latest(first).const == 1):
-            return ONE
+            second = shape[1] if len(shape) > 1 else None
+            return COLUMNS if second is not None and latest(second).spread is COUNT else ONE
         return f"gives its rows another shape ({short}): write -1 for the first axis"
     if short in ("flatten", "ravel"):
         return ROWS

@@ -82,9 +82,11 @@ def _unseen(backward: Event, run: Interpreter) -> Iterator[Reason]:
             continue
         for given in event.node.args:
             value = run.values.get(given, NOTHING)
-            if not isinstance(given, ast.Name) or value.array or value.things or value.spread.is_local:
+            if not isinstance(given, ast.Name) or value.array or value.things or value.models or value.spread.is_local:
                 continue
             made = _bound(given, run)
+            if made is not None and _is_of_torch(made, run):
+                continue
             line = " ".join(ast.unparse(made).split()) if made is not None else ""
             origin = f", made by {line if len(line) <= MOST else line[: MOST - 3] + '...'}," if line else ""
             message = (
@@ -103,5 +105,9 @@ def _bound(name: ast.Name, run: Interpreter) -> ast.expr | None:
             targets = [t for target in node.targets for t in ast.walk(target)]
             if any(isinstance(target, ast.Name) and target.id == name.id for target in targets):
                 found = node.value
-    called = run.values.get(found.func, NOTHING).things if isinstance(found, ast.Call) else frozenset()
-    return None if any(isinstance(t, External) and t.name.startswith("torch.") for t in called) else found
+    return found
+
+
+def _is_of_torch(made: ast.expr, run: Interpreter) -> bool:
+    called = run.values.get(made.func, NOTHING).things if isinstance(made, ast.Call) else frozenset()
+    return any(isinstance(thing, External) and thing.name.startswith("torch.") for thing in called)
