@@ -88,14 +88,14 @@ SILENT = [
 ]
 
 
-def converted(folder: Path, strategy: Strategy = Strategy.DDP, **lines: str) -> tuple[str, list[str]]:
+def converted(folder: Path, **lines: str) -> tuple[str, list[str]]:
     """The conversion, and what a person is told."""
     text = SCRIPT
     for name in ("keep", "forward", "step"):
         indent = " " * (12 if name == "keep" else 8)
         text = text.replace(f"{{{name}}}", lines.get(name, "pass").replace("; ", "\n" + indent))
     (folder / "train.py").write_text(textwrap.dedent(text))
-    result = convert(Project.load(folder / "train.py"), Config(strategy))
+    result = convert(Project.load(folder / "train.py"), Config(Strategy.DDP))
     return result.entry.after, [each.message for each in result.diagnostics if "later steps" in each.message]
 
 
