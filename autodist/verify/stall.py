@@ -103,6 +103,18 @@ def ready_seconds(pid: int) -> dict[str, float]:
     return found
 
 
+def is_runnable(pid: int) -> bool:
+    """Whether a thread of a process runs or waits for a core: for how long it waits is told only once it has run."""
+    for path in glob.glob(f"/proc/{pid}/task/*/stat"):
+        try:
+            with open(path, encoding="ascii", errors="replace") as file:
+                if file.read().rpartition(")")[2].split()[0] == "R":
+                    return True
+        except (OSError, IndexError):
+            continue
+    return False
+
+
 @dataclass(frozen=True)
 class Sample:
     """What a process had used at one moment, in seconds."""
@@ -110,9 +122,12 @@ class Sample:
     time: float
     used: float
     ready: Mapping[str, float]
+    runnable: bool = False
 
     def idle_since(self, before: Sample) -> bool:
         """Whether it did nothing meanwhile, and not for want of a core."""
+        if self.runnable:
+            return False
         passed = self.time - before.time
         starved = any(
             ready - before.ready.get(each, ready) > STARVED_SHARE * passed for each, ready in self.ready.items()
@@ -156,7 +171,7 @@ class StallWatch:
                 return False
             before = self._samples.get(index)
             if before is None or now - before.time >= 0.25:
-                self._samples[index] = sample = Sample(now, used, ready_seconds(pid))
+                self._samples[index] = sample = Sample(now, used, ready_seconds(pid), is_runnable(pid))
                 idle = idle and before is not None and sample.idle_since(before)
         return idle
 

@@ -18,7 +18,7 @@ from autodist.verify.outputs import stable
 from autodist.verify.plan import ProcessPlan
 from autodist.verify.replay import Replay, build_replay, in_turns, union
 from autodist.verify.scratch import Scratch
-from autodist.verify.stall import Sample, cpu_seconds, position_in, ready_seconds
+from autodist.verify.stall import Sample, cpu_seconds, is_runnable, position_in, ready_seconds
 from autodist.verify.trace import Pass, RunTrace, TraceWriter, read_trace
 from autodist.verify.verdict import Outcome, Verdict
 
@@ -250,6 +250,8 @@ def test_a_process_without_a_core_is_not_idle() -> None:
         assert idle == {busy[1].pid: False, asleep.pid: True}
         before, after = samples[busy[1].pid]
         assert Sample(after.time, before.used, after.ready).idle_since(before) is False, "it had no core"
+        assert [is_runnable(pid) for pid in samples] == [True, False]
+        assert not Sample(after.time, before.used, before.ready, True).idle_since(before), "nor did it ever get one"
     finally:
         for process in (*busy, asleep):
             process.kill()
