@@ -1477,6 +1477,12 @@ class Interpreter:
             return self._inside(thing.module, name)
         return NOTHING
 
+    def _note_weight(self, module: Object, node: ast.AST, scope: Scope) -> None:
+        """Within a forward pass: a parameter of a layer is named, and not just asked for its shape or type."""
+        parent = scope.source.parents.get(node)
+        if not (isinstance(parent, ast.Attribute) and (parent.attr in ABOUT_TENSORS or parent.attr in SIZES)):
+            self.event("layer_weight", node, scope, of(module))
+
     def _inside(self, module: Thing, name: str) -> Value:
         """An attribute of a module of a library, or of a part of one that is not known."""
         if name.startswith(WEIGHTS):
@@ -1488,8 +1494,10 @@ class Interpreter:
     def _object_attribute(self, thing: Object, name: str, node: ast.AST, scope: Scope) -> Value:
         if name in thing.attributes and not _is_hidden(thing, name):
             held = thing.attributes[name]
-            if "module" in thing.roles and not self._forward and any(True for _ in held.objects("parameter")):
-                return held | of(Parameters(thing, one=True))
+            if "module" in thing.roles and any(True for _ in held.objects("parameter")):
+                if not self._forward:
+                    return held | of(Parameters(thing, one=True))
+                self._note_weight(thing, node, scope)
             return held
         if thing.cls is not None:
             found = thing.cls.find(name)
@@ -1518,6 +1526,8 @@ class Interpreter:
                 return value.but(spread=COUNT) if sharded and name == "sampler" else value
         if "dataset" in thing.roles and name == "dataset":
             return thing.argument("dataset", 0) or NOTHING
+        if "module" in thing.roles and self._forward and name.startswith(WEIGHTS):
+            self._note_weight(thing, node, scope)
         if "module" in thing.roles and not self._forward and name not in MODULE_METHODS:
             return thing.attributes.get(KEPT, NOTHING) | self._inside(thing, name)
         if thing.name == "arguments" and name == "local_rank":
@@ -3454,6 +3464,9 @@ class Interpreter:
         scope: Scope,
     ) -> Value:
         if name in ("parameters", "named_parameters"):
+            parent = scope.source.parents.get(node)
+            if self._forward and not (isinstance(parent, ast.Call) and getattr(parent.func, "id", "") == "next"):
+                self.event("layer_weight", node, scope, of(inner), constant("all"))
             return of(Parameters(inner, name == "named_parameters"))
         if name == "get_parameter":
             return of(Parameters(inner, one=True))

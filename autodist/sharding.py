@@ -230,6 +230,19 @@ def _lists(module: Object, path: str, run: Interpreter, depth: int) -> Iterator[
             yield from _lists(thing, f"{path}.{attribute}" if path else attribute, run, depth - 1)
 
 
+def unit_parts(model: Model) -> Keys:
+    """The keys of all modules that are sharded apart from the rest of a model, with the block that they are in."""
+    found: set[Key] = set()
+    for unit in model.units:
+        held: list[Object] = [model.object]
+        for name in unit.lstrip("*").removesuffix(".values()").split("."):
+            name = name.partition("[")[0]
+            held = [m for each in held for m in _modules(each.attributes.get(name, NOTHING))] if name else held
+        blocks = [block for each in held for block in (_elements(each) if unit.startswith("*") else [each])]
+        found |= {part.key for block in blocks for part in parts(block)}
+    return frozenset(found)
+
+
 def _below(path: str, unit: str) -> str:
     """A unit of a part as one of the model."""
     star = "*" if unit.startswith("*") else ""

@@ -11,7 +11,7 @@ from autodist.interpreter import DRAWING, Event, Interpreter
 from autodist.models import branches, is_main_guard, loose_parameters, optimized_by, owned_values, parts, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model
-from autodist.sharding import Key, Keys, keys, members, rank_check, start, starts, uncommon_methods
+from autodist.sharding import Key, Keys, keys, members, rank_check, start, starts, uncommon_methods, unit_parts
 from autodist.source import Source
 from autodist.spread import RANK
 from autodist.values import NOTHING, Class, Function, Items, Object, Parameters, of
@@ -62,8 +62,25 @@ def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
         if reason is not None and reason not in seen:
             seen.add(reason)
             yield Concern("AD907", event.source, event.node, reason, Severity.REFUSAL)
+    yield from _across(run, models)
     yield from _uneven(sharded)
     yield from weights.concerns(run, models)
+
+
+def _across(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
+    """Parameters of a block that the forward pass reads outside of that block, where they are shares."""
+    blocks = frozenset[Key]().union(*(unit_parts(model) for model in models if not model.wrapped))
+    for event in run.of("layer_weight") if blocks else ():
+        owner = event.function.owner if event.function is not None else None
+        held = [t for t in unwrapped(event.value) if isinstance(t, Object)]
+        read = {part.key for t in held for part in (parts(t) if event.detail.const == "all" else [t])}
+        if isinstance(owner, Object) and owner.key not in blocks and read & blocks:
+            message = (
+                "reads parameters of a block outside of its forward, where each rank has a share of them: compute this "
+                "in the block's forward, or use --strategy ddp"
+            )
+            yield Concern("AD907", event.source, event.node, message, Severity.REFUSAL)
+            return
 
 
 def _uneven(sharded: Sharded) -> Iterator[Concern]:

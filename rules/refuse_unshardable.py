@@ -15,7 +15,36 @@ HOOKED = PLAIN.replace("\nfor epoch", "model.weight.register_hook(lambda gradien
 VECTOR = PLAIN + "print(nn.utils.parameters_to_vector(model.parameters()).norm().item())\n"
 ROW = PLAIN.replace("optimizer.step()\n", "optimizer.step()\n        model.weight.data[:, 0].zero_()\n")
 
+TIED = PLAIN.replace("model = nn.Linear(4, 1)\n", "model = Net()\n").replace(
+    "\ntrain_set",
+    """
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return torch.relu(self.fc(x))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(), Block()])
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return (x @ self.blocks[0].fc.weight).sum(1, keepdim=True)
+
+
+train_set""",
+    1,
+)
+
 EXAMPLES = [
+    Example(before=TIED, after=TIED),
     Example(before=VECTOR, after=VECTOR),
     Example(before=ROW, after=ROW),
     Example(before=HOOKED, after=HOOKED),
