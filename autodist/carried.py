@@ -19,6 +19,8 @@ def written(statement: ast.stmt) -> Written | None:
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target = statement.targets[0]
         if isinstance(target, ast.Subscript):
+            if isinstance(target.slice, ast.Constant) and isinstance(target.slice.value, str):
+                return None  # a field of a dict
             root = _root(target.value)
             return (root, (statement.value,)) if root is not None else None
         if isinstance(target, (ast.Name, ast.Attribute)) and _reads(statement.value, target):

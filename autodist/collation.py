@@ -80,7 +80,8 @@ def _functions(value: Value) -> Iterator[Function]:
 
 def fields(value: Value) -> dict[Object, list[Key]]:
     """The loaders whose own functions made a value's samples, and which parts of their batches it comes from."""
-    loaders = [o for o in value.origins if isinstance(o, Object) and "loader" in o.roles and collate_fn(o) is not None]
+    loaders = [o for o in value.origins if isinstance(o, Object) and "loader" in o.roles]
+    loaders = [loader for loader in loaders if collate_fn(loader) is not None or of_graphs(loader)]
     return {loader: [o.key for o in value.origins if isinstance(o, Part) and o.loader is loader] for loader in loaders}
 
 
@@ -93,7 +94,13 @@ def collate_fn(loader: Object) -> Value | None:
 def names(value: Value) -> str:
     """What the functions that made a value's samples are called, for a message."""
     functions = [f for loader in fields(value) for f in _functions(collate_fn(loader) or NOTHING)]
-    return " and ".join(dict.fromkeys("collate_fn" if f.name == "<lambda>" else f"{f.name}()" for f in functions))
+    known = dict.fromkeys("collate_fn" if f.name == "<lambda>" else f"{f.name}()" for f in functions)
+    return " and ".join(known) or "the loader of graphs"
+
+
+def of_graphs(loader: Object) -> bool:
+    """Whether a batch is one graph of several, with the nodes of all of them."""
+    return loader.name.startswith(("torch_geometric.", "dgl."))
 
 
 def picked(value: Value, key: object) -> Value:

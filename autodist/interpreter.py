@@ -368,6 +368,8 @@ class Interpreter:
         target, given = found
         if self._forward:
             self._written_inside(target, scope)
+        if isinstance(target, ast.Attribute) and self._lately(target.value).spread.is_local:
+            return  # a field of the batch
         if isinstance(target, ast.Name) and self._is_made_anew(target.id, node, scope):
             return
         changed = [(each, value) for each in given if (value := self._lately(each)).spread.is_local]
@@ -1090,7 +1092,10 @@ class Interpreter:
     def _collated(self, loader: Object) -> collation.Kind:
         collate = collation.collate_fn(loader)
         if collate is None:
-            return None
+            pooled = any(
+                mark in each.text for each in self.project.sources for mark in ("global_", ".batch", "readout")
+            )
+            return Rows.JOINED if collation.of_graphs(loader) and not pooled else None
         made: collation.Kind = self._remember(loader.node, lambda: collation.collated(collate), "collated")
         return made
 
@@ -1442,8 +1447,10 @@ class Interpreter:
             return base.but(models=frozenset())
         if name in ("T", "mT", "H"):
             return base.computed(tensors.operation("t", ast.Call(ast.Name(name), [], []), base.spread, []))
-        if name in ("dtype", "device", "ndim", "requires_grad", "is_cuda"):
+        if name in ("dtype", "device", "ndim", "requires_grad", "is_cuda", "num_features", "num_node_features"):
             return NOTHING
+        if name in ("num_graphs", "num_nodes", "num_edges"):  # of a batch of graphs
+            return base.computed(COUNT if name == "num_graphs" else SUM)
         if name == "loss":
             return base.computed(MEAN)
         return base.but(const=UNKNOWN, firm=False)

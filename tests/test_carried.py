@@ -41,9 +41,10 @@ train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 3), torch.arange(6
 loader = DataLoader(train_set, batch_size=8, shuffle=True)
 model = Net()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-state, rows, seen, smooth = torch.zeros(3), torch.zeros(64, 3), 0, 0.0
+state, rows, seen, smooth, samples = torch.zeros(3), torch.zeros(64, 3), 0, 0.0, {}
 for epoch in range(2):
-    for x, y, index in loader:
+    for batch in loader:
+        x, y, index = batch
         out = model(x)
         loss = F.mse_loss(out + state + rows.mean(), y)
         optimizer.zero_grad()
@@ -85,6 +86,8 @@ SILENT = [
     ("step", "smooth = 0.9 * smooth + 0.1 * seen"),
     ("step", "seen += 1"),
     ("step", "x = x.abs(); x = x + 1"),
+    ("step", 'samples["x"] = x; print(samples["x"].shape)'),
+    ("step", "batch.x = out + batch.x"),
 ]
 
 

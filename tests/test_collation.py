@@ -197,3 +197,49 @@ def test_packed_targets(tmp_path: Path) -> None:
     collate = EVEN[0].replace("torch.tensor(labels)", "pad_sequence(labels, True)")
     (message,) = warnings(tmp_path, collate, (step, PACKED))
     assert "each rank divides by the number of its own" in message
+
+
+GRAPHS = """\
+import torch
+import torch.nn.functional as F
+from torch_geometric.datasets import PPI
+from torch_geometric.loader import DataLoader
+from torch_geometric.nn import GCNConv, global_mean_pool
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = GCNConv(50, 121)
+
+    def forward(self, data):
+        return {result}
+
+
+loader = DataLoader(PPI("data"), batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for epoch in range(3):
+    total = 0
+    for data in loader:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(data), data.y)
+        loss.backward()
+        optimizer.step()
+        total += loss.item() * data.num_graphs
+    print(total / len(loader.dataset))
+"""
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_graphs(tmp_path: Path, pooled: bool) -> None:
+    """A loader of graphs joins their nodes: a mean over these is a rank's own, one over whole graphs is not."""
+    convolved = "self.conv(data.x, data.edge_index)"
+    result = f"global_mean_pool({convolved}, data.batch)" if pooled else convolved
+    path = tmp_path / "train.py"
+    path.write_text(
+        GRAPHS.replace(", global_mean_pool", "" if not pooled else ", global_mean_pool").format(result=result)
+    )
+    converted = convert(Project.load(path), Config())
+    assert pooled != any("the loader of graphs" in each.message for each in converted.diagnostics)
+    assert "reduce_sum(total" in converted.entry.after
