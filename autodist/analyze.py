@@ -1430,6 +1430,15 @@ def _uneven_losses(run: Interpreter) -> Iterator[Concern]:
         )
         yield Concern("AD602", event.source, event.node, f"{message} from those of one process", Severity.WARNING)
         return
+    for event in run.of("picked_loss"):
+        assert isinstance(event.node, ast.Subscript)
+        message = (
+            f"the loss is a mean over the samples that {_short(event.source.code(event.node.slice))} picks, of which "
+            "ranks have different numbers: each rank divides by the number of its own, so gradients differ slightly "
+            "from those of one process"
+        )
+        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+        return
     if any(mark in source.text for source in run.project.sources for mark in ("mask", "pack_")):
         return  # what is filled up is left out again
     for event in run.of("padded"):

@@ -2376,7 +2376,7 @@ class Interpreter:
         if not isinstance(inner, Object):
             return self._mixed(values)
         if "loss" in inner.roles and inner.cls is None:
-            self._compared(node, args, keywords, scope)
+            self._compared(node, args, inner.keywords | keywords, scope)
             return collation.marked(self._loss(inner.keywords, inner.node, values, inner.keywords), SETTLED)
         outermost = self._forward == 0
         if outermost:
@@ -2784,8 +2784,18 @@ class Interpreter:
     def _compared(self, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope) -> None:
         """Note a loss over as many numbers as a rank happens to have."""
         target = next((v for v in (keywords.get("target"), *args[1::-1]) if v is not None), NOTHING)
-        if self._no_grad == 0 and self.uneven(target, target=True):
+        if self._no_grad or keywords.get("reduction", constant("mean")).const in ("sum", "none"):
+            return
+        if self.uneven(target, target=True):
             self.event("uneven_loss", node, scope, target)
+        chosen = [each for each in node.args[:2] if isinstance(each, ast.Subscript) and self._picks_some(each.slice)]
+        if self.plan.wholes is None and chosen:
+            self.event("picked_loss", chosen[0], scope, target)
+
+    def _picks_some(self, key: ast.expr) -> bool:
+        """Whether an index chooses among this rank's samples by a condition: `labels[labels >= 0]`."""
+        made = [key] if not isinstance(key, ast.Name) else [each for _, each in self._lately(key).made]
+        return self._lately(key).spread is ROWS and any(isinstance(each, ast.Compare) for each in made)
 
     def call_index_draw(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope

@@ -62,6 +62,8 @@ for epoch in range(2):
         optimizer.step()
 """
 
+CHOSEN = PLAIN.replace("mse_loss(model(x), y)", "mse_loss(model(x)[y > 0], y[y > 0])")
+
 RELATED = PLAIN.replace("mse_loss(model(x), y)", "mse_loss(model(x).softmax(0), y)")
 
 EXAMPLES = [
@@ -69,6 +71,8 @@ EXAMPLES = [
     Example(before=RELATED.replace("(0)", "(1)"), after=None),
     Example(before=SEQUENCES, after=SEQUENCES),  # takes the samples for the steps of a sequence
     Example(before=SEQUENCES.replace("nn.LSTM(4, 8)", "nn.LSTM(4, 8, batch_first=True)"), after=None),
+    Example(before=CHOSEN, after=CHOSEN),  # a mean over those that a condition picks
+    Example(before=CHOSEN.replace("y[y > 0])", 'y[y > 0], reduction="sum")'), after=None),
     Example(before=TAGS, after=TAGS),  # a mean over words, of which each rank has its own number
     Example(before=TAGS.replace("torch.cat(", "torch.stack("), after=None),
     Example(
