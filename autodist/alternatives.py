@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from autodist.source import Source
+from autodist.source import Source, last_name
 from autodist.values import Function, Object, Parameters, Scope, Thing, Value, Wrapped
 
 Latest = Callable[[ast.expr], Value]
@@ -46,7 +46,7 @@ def settled(sources: Iterable[Source]) -> Settled:
     """Read from the source which attributes are set, and by which other means they may be."""
     nodes = [node for source in sources for node in ast.walk(source.tree)]
     stored = {n.attr for n in nodes if isinstance(n, ast.Attribute) and not isinstance(n.ctx, ast.Load)}
-    called = {_name(n.func) for n in nodes if isinstance(n, ast.Call)}
+    called = {last_name(n.func) for n in nodes if isinstance(n, ast.Call)}
     asked = any(isinstance(n, ast.Attribute) and n.attr == "__dict__" for n in nodes) or "vars" in called
     changed = asked and ("update" in called or any(_is_item_store(n) for n in nodes))
     known: dict[tuple[int, str], bool] = {}
@@ -142,7 +142,3 @@ def owner_of(thing: Thing) -> Object | None:
     if isinstance(thing, Function):
         return owner_of(thing.owner) if thing.owner is not None else None
     return thing if isinstance(thing, Object) else None
-
-
-def _name(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")

@@ -8,7 +8,6 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from autodist import (
     catalog,
@@ -25,6 +24,7 @@ from autodist import (
     unbatched,
     unshardable,
     unwraps,
+    weighing,
     weights,
     wholes,
 )
@@ -46,12 +46,13 @@ from autodist.models import (
     unwrapped,
     wrap_plan,
 )
+from autodist.picking import picks
 from autodist.project import Project
 from autodist.rowwise import ONE
 from autodist.rule import Severity
 from autodist.script import Concern, Epoch, Loader, Model, Reduction, Setup, Shards, Site, TrainingScript, Unordered
 from autodist.sharding import keys, members
-from autodist.source import Source
+from autodist.source import Source, last_name, shortened
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.values import (
     NOTHING,
@@ -118,10 +119,13 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     second = Interpreter(project, facts, plan).run()
     batch_sizes = _batch_sizes(second, plan)
     plan = replace(plan, divided=frozenset(site.node for site in batch_sizes if isinstance(site.node, ast.expr)))
+    even = [] if _is_distributed(second) else list(weighing.weighed(second, _guarded(second)))
+    plan = replace(plan, weighed=frozenset(each.node for each in even))
     held = shards.guarded_parameters(second, models, _guarded(second)) if fsdp else []
     plan = replace(plan, reduced=frozenset(site.node for site, _ in held))
     run, reductions, leftover = _reduce(project, facts, plan, Interpreter(project, facts, plan).run())
     script = _assemble(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held)
+    script = replace(script, weighed=tuple(even))
     if config.strategy is Strategy.ZERO:
         parted, states = optimizers.parted(run, script.models, script.guards)
         script = replace(script, parted=tuple(parted), optimizer_states=tuple(states))
@@ -199,8 +203,11 @@ def _first(fresh: dict[ast.expr, escapes.Placed], run: Interpreter) -> dict[ast.
     """What is put into a container is read from there by others."""
 
     def waits(node: ast.expr) -> bool:
-        return bool(made[node] & (chosen.keys() - {node})) or any(
-            kept.get(each, node) is not node for each in made[node]
+        others = chosen.keys() - {node}
+        return (
+            bool(made[node] & others)
+            or any(each in others for each in ast.walk(node))
+            or any(kept.get(each, node) is not node for each in made[node])
         )
 
     return {node: place for node, place in chosen.items() if not waits(node)} or chosen
@@ -469,8 +476,8 @@ def _refusals(
     if (apart := _beside_loaders(run)) is not None:
         draw, step = apart
         message = (
-            f"trains on batches that {_short(draw.source.code(draw.node))} picks, beside those of a loader, which are "
-            "shared out: read both with loaders, or move this part to a script of its own"
+            f"trains on batches that {shortened(draw.source.code(draw.node))} picks, beside those of a loader, which "
+            "are shared out: read both with loaders, or move this part to a script of its own"
         )
         yield refuse("AD902", step.source, step.node, message)
         return
@@ -548,8 +555,8 @@ def _unseen_batches(backward: Event, run: Interpreter) -> Concern | None:
     if any(isinstance(thing, (Index, Items, Table)) for thing in things):
         return None  # it counts, or goes through what it has
     message = (
-        f"cannot see what {_short(loop.source.code(over))} makes its batches of, so that a rank could take its share: "
-        "read them with a torch DataLoader, or cut them out of tensors in this loop"
+        f"cannot see what {shortened(loop.source.code(over))} makes its batches of, so that a rank could take its "
+        "share: read them with a torch DataLoader, or cut them out of tensors in this loop"
     )
     return Concern("AD902", loop.source, over, message, Severity.REFUSAL)
 
@@ -710,7 +717,7 @@ def _size_of(draw: Draw, run: Interpreter) -> object:
     const = run.values.get(draw.size, NOTHING).const
     if isinstance(const, int):
         return const
-    return _last_name(draw.size) if isinstance(draw.size, (ast.Name, ast.Attribute)) else ast.dump(draw.size)
+    return last_name(draw.size) if isinstance(draw.size, (ast.Name, ast.Attribute)) else ast.dump(draw.size)
 
 
 def _only_sizes_batches(draw: Draw, draws: list[Draw], run: Interpreter) -> bool:
@@ -720,7 +727,7 @@ def _only_sizes_batches(draw: Draw, draws: list[Draw], run: Interpreter) -> bool
     if not isinstance(draw.size, (ast.Name, ast.Attribute)):
         return False
     nodes = {each.node for each in draws}
-    steps = {event.loops[-1].node for event in run.of("backward") if event.loops}
+    steps = run.step_loops
     return all(
         not nodes.isdisjoint(source.ancestors(use))
         or _is_handed_on(use, source, run)
@@ -728,7 +735,7 @@ def _only_sizes_batches(draw: Draw, draws: list[Draw], run: Interpreter) -> bool
         for use, source in run.sources.items()
         if isinstance(use, (ast.Name, ast.Attribute))
         and isinstance(use.ctx, ast.Load)
-        and _last_name(use) == _last_name(draw.size)
+        and last_name(use) == last_name(draw.size)
     )
 
 
@@ -865,7 +872,7 @@ def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: In
     """The statements that start a pass over one of the loaders."""
     seen: set[ast.stmt] = set()
     events = {event.order: event for loader in loaders for event in passes.get(loader, [])}
-    steps = {event.loops[-1].node for event in run.of("backward") if event.loops}
+    steps = run.step_loops
     restarts = any(event.kind == "iter" and event.loops and event.loops[-1].node in steps for event in events.values())
     phases = {_outermost(event) for event in events.values() if event.kind == "iterate" and event.grad}
     made: dict[Object, set[ast.AST]] = {each: set() for each in loaders}
@@ -1004,21 +1011,21 @@ def _batch_sizes(run: Interpreter, plan: Plan) -> list[Site]:
             assert isinstance(event.node, ast.Call)
             node = argument(event.node, "batch_size", 1)
             if isinstance(node, (ast.Name, ast.Attribute)):
-                names.add(_last_name(node))
+                names.add(last_name(node))
             elif isinstance(node, ast.Constant) and node.value != 1:
                 literals.add(node.value)
     drawn = [draw for event in run.of("draw") for draw in event.value.things if isinstance(draw, Draw)]
     drawn = [draw for draw in drawn if plan.draws is not None and id(draw.node) in plan.draws]
     shared = {draw.node for draw in drawn}
-    names |= {_last_name(draw.size) for draw in drawn if isinstance(draw.size, (ast.Name, ast.Attribute))}
-    steps = {event.loops[-1].node for event in run.events if event.kind == "backward" and event.loops}
+    names |= {last_name(draw.size) for draw in drawn if isinstance(draw.size, (ast.Name, ast.Attribute))}
+    steps = run.step_loops
     return [
         Site(source, use)
         for use, source in run.sources.items()
         if (
             isinstance(use, (ast.Name, ast.Attribute))
             and isinstance(use.ctx, ast.Load)
-            and _last_name(use) in names
+            and last_name(use) in names
             or isinstance(use, ast.Constant)
             and use.value in literals
             and _counts_rows(use, source)
@@ -1054,7 +1061,7 @@ def _counts_rows(literal: ast.Constant, source: Source) -> bool:
     return isinstance(parent, ast.Call) and len(parent.args) > 1 and parent.args[0] is inner
 
 
-def _fills_for_steps(use: ast.expr, source: Source, run: Interpreter, steps: set[Any]) -> bool:
+def _fills_for_steps(use: ast.expr, source: Source, run: Interpreter, steps: frozenset[ast.AST]) -> bool:
     """Whether a use is in the shape of a tensor of equal numbers that is made once, for training steps alone:
     `self.real = torch.ones(self.batch_size, 1)`."""
     statement = source.statement(use)
@@ -1109,16 +1116,12 @@ def _is_refilled(use: ast.expr, source: Source) -> bool:
     return False
 
 
-def _last_name(node: ast.Name | ast.Attribute) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id
-
-
 def _shapes_tensors(use: ast.expr, source: Source, run: Interpreter, in_step: bool) -> bool:
     """Whether a use builds a tensor in a training step, or reshapes one that holds this rank's samples."""
     inner: ast.AST = use
     for ancestor in source.ancestors(use):
         if isinstance(ancestor, ast.Call) and inner is not ancestor.func:
-            called = _last_name(ancestor.func) if isinstance(ancestor.func, (ast.Name, ast.Attribute)) else ""
+            called = last_name(ancestor.func) if isinstance(ancestor.func, (ast.Name, ast.Attribute)) else ""
             base = ancestor.func.value if isinstance(ancestor.func, ast.Attribute) else ancestor.func
             ours = run.values.get(base, NOTHING).spread in (ROWS, Spread.COLUMNS)
             return called in SHAPES and (in_step or ours) or called in KEYS and in_step
@@ -1311,27 +1314,22 @@ def _leftover_concerns(leftover: list[escapes.Placed], run: Interpreter) -> Iter
         if place.event.kind == "state":
             kept = ast.unparse(place.event.detail.const[0])
             message = (
-                f"{kept} keeps {_short(code)} for later steps, computed from this rank's samples alone: ranks go on "
+                f"{kept} keeps {shortened(code)} for later steps, computed from this rank's samples alone: ranks go on "
                 "with other states than one process; gather it over the ranks before it is kept"
             )
         elif place.event.kind == "test":
             if not _decides(place):
                 continue
             message = (
-                f"decides on {_short(code)}, which differs between ranks: they would part ways here; "
+                f"decides on {shortened(code)}, which differs between ranks: they would part ways here; "
                 "decide on a value that is reduced over the ranks"
             )
         else:
             message = (
-                f"reports {_short(code)}, computed from this rank's samples alone: gather it over the "
+                f"reports {shortened(code)}, computed from this rank's samples alone: gather it over the "
                 "ranks, or compute it on rank 0 from all samples"
             )
         yield Concern("AD601", place.source, place.node, message, Severity.WARNING)
-
-
-def _short(code: str) -> str:
-    line = " ".join(code.split())
-    return line if len(line) <= 60 else line[:57] + "..."
 
 
 def _decides(place: escapes.Placed) -> bool:
@@ -1394,26 +1392,10 @@ def _loss_concerns(run: Interpreter) -> Iterator[Concern]:
             "from those of one process"
         )
         yield Concern("AD602", source, node, message, Severity.WARNING)
-    for event in run.events:
-        if event.kind == "forward":
-            continue
-        if event.kind == "loss_function" and isinstance(event.node, ast.Call) and event.node not in seen:
-            names = {keyword.arg: keyword.value for keyword in event.node.keywords if keyword.arg}
-            if named := _weights(names, lambda node: isinstance(node, ast.Constant) and node.value is None):
-                reduction = names.get("reduction")
-                if not isinstance(reduction, ast.Constant) or reduction.value == "mean":
-                    seen.add(event.node)
-                    yield _weighted(event.source, event.node, named)
-        if event.kind == "make":
-            for thing in event.value.objects("loss"):
-                named = _weights(thing.keywords, lambda value: value.const is None)
-                reduction = thing.keywords.get("reduction", NOTHING).const
-                if named and thing.node not in seen and reduction not in ("sum", "none"):
-                    seen.add(thing.node)
-                    yield _weighted(event.source, thing.node, named)
-    if seen.isdisjoint(e.node for e in run.of("loss_function")) and seen.isdisjoint(
-        thing.node for e in run.of("make") for thing in e.value.objects("loss")
-    ):
+    weighted = {(source, node): option for source, node, option in weighing.left_over(run)}
+    for (source, node), option in weighted.items():
+        yield _weighted(source, node, option)
+    if not weighted:
         yield from _uneven_losses(run)
 
 
@@ -1424,20 +1406,12 @@ def _uneven_losses(run: Interpreter) -> Iterator[Concern]:
         why = run.uneven(event.value, target=event.kind == "uneven_loss")
         if why is None:
             continue
-        made = collation.names(event.value)
+        picked = picks(event.value)
+        made = shortened(picked.source.code(picked.node)) if picked is not None else collation.names(event.value)
         message = (
             f"{UNEVEN[why].format(made)}: each rank divides by the number of its own, so gradients differ slightly"
         )
         yield Concern("AD602", event.source, event.node, f"{message} from those of one process", Severity.WARNING)
-        return
-    for event in run.of("picked_loss"):
-        assert isinstance(event.node, ast.Subscript)
-        message = (
-            f"the loss is a mean over the samples that {_short(event.source.code(event.node.slice))} picks, of which "
-            "ranks have different numbers: each rank divides by the number of its own, so gradients differ slightly "
-            "from those of one process"
-        )
-        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
         return
     if any(mark in source.text for source in run.project.sources for mark in ("mask", "pack_")):
         return  # what is filled up is left out again
@@ -1460,11 +1434,11 @@ UNEVEN = {
 def _sampler_concerns(run: Interpreter) -> Iterator[Concern]:
     """Samplers of the script's own that draw from a new seed, so that ranks would not agree on the samples."""
     for event in run.of("beyond"):
-        code = _short(event.source.code(event.node)) if isinstance(event.node, ast.expr) else ""
+        code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else ""
         draw = next(thing for thing in event.value.things if isinstance(thing, Draw))
         message = (
-            f"{code} mixes the samples of a batch by {_short(draw.source.code(draw.node))}, which counts those of all "
-            "ranks: a rank has its share only; draw as many numbers as the tensor has rows"
+            f"{code} mixes the samples of a batch by {shortened(draw.source.code(draw.node))}, which counts those of "
+            "all ranks: a rank has its share only; draw as many numbers as the tensor has rows"
         )
         yield Concern("AD902", event.source, event.node, message, Severity.REFUSAL)
         return
@@ -1474,8 +1448,8 @@ def _sampler_concerns(run: Interpreter) -> Iterator[Concern]:
             continue
         code = event.source.code(event.node)
         message = (
-            f"draws by {_short(code)}, which each rank changes by its own samples: ranks would draw different batches; "
-            f"gather what changes {_short(code)} over the ranks, or draw without it"
+            f"draws by {shortened(code)}, which each rank changes by its own samples: ranks would draw different "
+            f"batches; gather what changes {shortened(code)} over the ranks, or draw without it"
         )
         yield Concern("AD902", event.source, event.node, message, Severity.REFUSAL)
         return
@@ -1519,12 +1493,6 @@ def _compiled_statistics(run: Interpreter, models: list[Model]) -> Iterator[Conc
                 "load what is saved into a new model and compile that"
             )
             yield Concern("AD402", event.source, call, message, Severity.WARNING)
-
-
-def _weights(options: Mapping[str, Any], is_none: Callable[[Any], bool]) -> str | None:
-    """The option that makes a loss a weighted mean."""
-    names = [name for name in ("weight", "ignore_index") if name in options and not is_none(options[name])]
-    return names[0] if names else None
 
 
 def _weighted(source: Source, node: ast.AST, option: str) -> Concern:
@@ -1937,7 +1905,7 @@ def _is_drawn(value: Value) -> bool:
 
 def _noise(run: Interpreter) -> Iterator[str]:
     """Libraries besides torch whose draws in training steps are all arrays of noise, never a decision."""
-    steps = {event.loops[-1].node for event in run.events if event.kind == "backward" and event.loops}
+    steps = run.step_loops
     drawn: dict[str, bool] = {}
     for event in run.events:
         if event.kind == "random" and isinstance(event.node, ast.expr) and any(e.node in steps for e in event.loops):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from autodist.project import Project
 from autodist.script import Borrowed
-from autodist.source import Source
+from autodist.source import Source, last_name
 
 FSDP2 = frozenset(
     "fully_shard FSDPModule MixedPrecisionPolicy CPUOffloadPolicy OffloadPolicy UnshardHandle "
@@ -149,13 +149,9 @@ def _serves_others(statement: ast.stmt, source: Source) -> bool:
     calls = [n for n in ast.walk(statement.value) if isinstance(n, ast.Call)]
     plain = ("partial", "dict")
     return all(
-        isinstance(c.func, (ast.Name, ast.Attribute)) and (_last(c.func) in plain or _last(c.func) in SETTINGS)
+        isinstance(c.func, (ast.Name, ast.Attribute)) and (last_name(c.func) in plain or last_name(c.func) in SETTINGS)
         for c in calls
     )
-
-
-def _last(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def departed(uses: Sequence[Borrowed]) -> frozenset[ast.AST]:

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from autodist.source import last_name
+
 MOST = 12
 """How many modules such a name may stand for: of more, the right one is not among those that are worth following."""
 
@@ -13,7 +15,7 @@ MOST = 12
 def patterns(tree: ast.Module) -> Iterator[tuple[str, int]]:
     """What a file imports by name, with ``*`` for the part that is not known, and the line."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _last(node.func) in ("import_module", "__import__"):
+        if isinstance(node, ast.Call) and last_name(node.func) in ("import_module", "__import__"):
             pattern = pattern_of(node)
             if pattern is not None:
                 yield pattern, node.lineno
@@ -100,7 +102,3 @@ def _start(node: ast.expr) -> tuple[str, bool] | None:
     if isinstance(text, ast.Constant) and isinstance(text.value, str):
         return text.value.partition(mark)[0], False
     return None
-
-
-def _last(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")

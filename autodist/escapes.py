@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from autodist import tensors
 from autodist.interpreter import Event, Interpreter, Loop
+from autodist.picking import picks
 from autodist.regions import exclusive, stands_in
 from autodist.script import Site
 from autodist.source import Source
@@ -19,7 +20,8 @@ from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.values import NOTHING, External, Function, Items, Object, Stream, Table, Value, Wrapped
 
 SINKS = frozenset(
-    "format print log tracker schedule test save write file_method step discarded store set_item meets".split()
+    "format print log tracker schedule test save write file_method step discarded store set_item meets "
+    "statistic".split()
 )
 
 
@@ -47,13 +49,14 @@ def escapes(run: Interpreter, guards: list[Site]) -> list[Escape]:
             inside[node] = stands_in(source, node, guarded)
         return inside[node]
 
-    kept = [escape for event in run.of("state") for escape in _handed_on(event, run)]
+    stored = {node: event for event in run.of("set_item") for node in _stored_by_sample(event, run)}
+    by_sample = frozenset(event.source.statement(event.node) for event in stored.values())
+    kept = [escape for event in run.of("state") for escape in _handed_on(event, run, by_sample)]
     stuck = {id(each.event.function) for each in kept if not each.spread.is_reducible and each.spread is not ROWS}
     for escape in kept:  # what is kept together is gathered together
         if not escape.spread.is_reducible or id(escape.event.function) not in stuck:
             found.setdefault(escape.node, escape)
     graphs = {event.node for event in run.of("export")}  # what runs through a model for its graph is an example
-    stored = {node: event for event in run.of("set_item") for node in _stored_by_sample(event, run)}
     for event in run.events:
         if event.kind not in SINKS and event.kind != "discarded" or event.inside_forward or event.node in graphs:
             continue
@@ -73,7 +76,7 @@ def escapes(run: Interpreter, guards: list[Site]) -> list[Escape]:
 def _exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
     """The expressions that an event hands to the outside."""
     node = event.node
-    if event.kind in ("format", "test", "meets"):
+    if event.kind in ("format", "test", "meets", "statistic"):
         assert isinstance(node, ast.expr)
         yield node
     elif event.kind == "store" and isinstance(node, ast.Call):
@@ -113,32 +116,35 @@ def _stored_by_sample(event: Event, run: Interpreter) -> list[ast.expr]:
     return [part for part in parts if part not in given] if rows else []
 
 
-def _handed_on(event: Event, run: Interpreter) -> Iterator[Escape]:
+def _handed_on(event: Event, run: Interpreter, by_sample: frozenset[ast.stmt]) -> Iterator[Escape]:
     """What ranks must agree on before a step keeps it for the next ones: sums and means over the samples, or their
     rows, which are gathered where a function is given them, so that it counts those of all ranks."""
     node, source, (target, is_buffer) = event.node, event.source, event.detail.const
     assert isinstance(node, ast.expr)
     if not is_buffer and not any(_is_same(each, target) for each in learnt_from(run)):
         return  # a report
-    steps = {loop.node for each in run.of("backward") for loop in each.loops}
-    if isinstance(target, ast.Name) and not is_buffer and not any(loop.node in steps for loop in event.loops[-1:]):
+    if isinstance(target, ast.Name) and not is_buffer and not any(_learns(loop, run) for loop in event.loops[-1:]):
         return  # from layer to layer
-    statement = source.statement(node)
-    if any(_stored_by_sample(each, run) for each in run.of("set_item") if source.statement(each.node) is statement):
+    if source.statement(node) in by_sample:
         return
     if event.value.models:
         yield Escape(source, node, LOCAL, event)
         return
-    if by_sample := _placed_by_sample(node, source, run):
-        yield from (Escape(source, each, ROWS, event) for each in by_sample)
+    if placed := _placed_by_sample(node, source, run):
+        yield from (Escape(source, each, ROWS, event) for each in placed)
         return
     for escape in _resolve(node, source, event, run, set()):
-        if _is_same(escape.node, target):
+        if ast.unparse(escape.node) == ast.unparse(target):
             continue  # what it was before
         if run.values.get(escape.node, NOTHING).spread not in (ROWS, Spread.COLUMNS):
             yield escape
         else:
             yield _given_rows(escape, event, run) or replace(escape, spread=LOCAL)
+
+
+def _learns(loop: Loop, run: Interpreter) -> bool:
+    """Whether a loop has training steps in it."""
+    return any(loop.node is each.node for event in run.of("backward") for each in event.loops)
 
 
 def _given_rows(escape: Escape, event: Event, run: Interpreter) -> Escape | None:
@@ -280,12 +286,13 @@ def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, see
         for where, made in origins:
             yield from _resolve(made, where, event, run, seen)
         return
-    if value.spread.is_reducible:
+    few = picks(value) is not None  # gathered before they are picked
+    if value.spread.is_reducible and (not few or value.models):
         yield from _narrowed(node, source, event, run, seen, value)
         return
-    if value.spread is ROWS and event.kind != "test" and _rowwise(node, run, set()):
+    if value.spread is ROWS and not few and _rowwise(node, run, set()):
         place, tensor = _tensor_behind(node, source, run) or (source, node)
-        if tensor in learnt_from(run):
+        if tensor in learnt_from(run) and not (tensor is node and _is_cut(node, source)):
             yield Escape(source, node, LOCAL, event)  # gathered, every rank would train on all samples
         elif tensor not in run.plan.reduced:
             yield Escape(place, tensor, ROWS, event)
@@ -303,7 +310,7 @@ def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, see
             yield from inner
         elif not isinstance(node, ast.Call) or event.kind != "test":
             whole = value.spread is ROWS and not _rowwise(node, run, set())  # a batch of several fields, one picture
-            yield Escape(source, node, Spread.LOCAL if whole else value.spread, event)
+            yield Escape(source, node, Spread.LOCAL if whole or few else value.spread, event)
     yield from _contained(value, source, event, run, seen)
 
 
@@ -347,6 +354,16 @@ def learnt_from(run: Interpreter) -> frozenset[ast.expr]:
             for node in (*receiver, *event.node.args):
                 found |= roots(node, run, seen)
     return frozenset(found)
+
+
+def _is_cut(node: ast.expr, source: Source) -> bool:
+    """Whether no gradient flows through a use: `out` in `out[labels == 0].detach().mean(0)`."""
+    for each in source.ancestors(node):
+        if not isinstance(each, ast.expr):
+            return False
+        if isinstance(each, ast.Attribute) and each.attr in ("data", "detach"):
+            return True
+    return False
 
 
 def _in_forward(source: Source, made: ast.expr) -> bool:
@@ -452,8 +469,9 @@ def _rowwise(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
         return name in PICKING and bool(rows) and _rowwise(rows[0], run, seen)
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.value, ast.Name):
         return not run.values.get(node.value, NOTHING).made  # a field of what the loader yields
-    if isinstance(node, ast.BinOp):
-        sides = [side for side in (node.left, node.right) if run.values.get(side, NOTHING).spread is ROWS]
+    if isinstance(node, (ast.BinOp, ast.Compare)):
+        over = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.left, *node.comparators]
+        sides = [side for side in over if run.values.get(side, NOTHING).spread is ROWS]
         return all(_rowwise(side, run, seen) for side in sides)
     if isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute) and run.values.get(node.func.value, NOTHING).spread is ROWS:

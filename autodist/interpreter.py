@@ -15,7 +15,7 @@ from functools import cached_property, partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from autodist import alternatives, carried, collation, rowwise, tensors
+from autodist import alternatives, carried, collation, picking, rowwise, tensors
 from autodist.catalog import Catalog
 from autodist.chosen import among, matching, pattern_of
 from autodist.collation import Rows
@@ -45,6 +45,7 @@ from autodist.values import (
     UNKNOWN,
     Class,
     Draw,
+    Evened,
     External,
     Function,
     Index,
@@ -56,6 +57,7 @@ from autodist.values import (
     OptimizerState,
     Parameters,
     Path_,
+    Picked,
     Scope,
     Stream,
     Table,
@@ -166,6 +168,8 @@ class Plan:
     counts: frozenset[ast.expr] = frozenset()
     batches: frozenset[ast.expr] = frozenset()
     """Expressions for a batch that a step is given, or for an iterable of them: a rank takes its rows there."""
+    weighed: frozenset[ast.AST] = frozenset()
+    """Losses that are weighed by what each rank divides by."""
     bare: bool = False
     """Models are distributed without a wrapper: `model.module` becomes the model itself."""
 
@@ -261,8 +265,8 @@ class Interpreter:
         self._path: Path_ = ()
         self._one_rank = 0
         self._no_grad = 0
-        self._evaluating = False
-        """Whether `eval()` was called last, and not `train()`."""
+        self._evaluated: frozenset[tuple[int, Path_]] = frozenset()
+        """The modules of which `eval()` was called last, and not `train()`."""
         self._forward = 0
         self._branches: Path_ = ()
         """The blocks being run that may not run at all, or several times."""
@@ -303,6 +307,11 @@ class Interpreter:
     def of(self, kind: str) -> list[Event]:
         """The events of one kind, in order, once the run is over."""
         return self._by_kind.get(kind, [])
+
+    @cached_property
+    def step_loops(self) -> frozenset[ast.AST]:
+        """The loops whose bodies are training steps, once the run is over."""
+        return frozenset(event.loops[-1].node for event in self.of("backward") if event.loops)
 
     @cached_property
     def _by_kind(self) -> dict[str, list[Event]]:
@@ -490,7 +499,9 @@ class Interpreter:
             self._grow(before, [(change, node.value)], scope, "extend")
             return
         spread = self._binary(node.op, before, change)
-        mixed = self._with_statistic(node.op, before, change, node.value, scope) | self._augmented(node, spread, scope)
+        mixed = self._with_statistic(
+            node.op, before, change, node.value, scope, (node.target, node.value)
+        ) | self._augmented(node, spread, scope)
         value = Value(
             before.things if not spread.is_local else frozenset(),
             spread,
@@ -954,7 +965,7 @@ class Interpreter:
                 old = holder.names[target.value.id]
                 if not old.things and old.spread is SAME:
                     spread = value.spread if value.spread.is_reducible else LOCAL
-                    origins = old.origins | value.origins
+                    origins = old.origins | picking.whole(value).origins
                     holder.names[target.value.id] = old.but(spread=spread, made=value.made, origins=origins)
 
     def _becomes_table(self, target: ast.expr, base: Value, key: Value, value: Value, scope: Scope) -> None:
@@ -1070,6 +1081,15 @@ class Interpreter:
         containers = [v for value in thing.args for v in self._contents(value)]
         return [v for v in inner if not any(isinstance(t, Items) for t in v.things)] + containers
 
+    def _and_all_within(self, module: Object) -> set[Object]:
+        """A module and those in it, at any depth."""
+        found, pending = {module}, [module]
+        while pending:
+            inner = {t for v in self._children(pending.pop()) for t in v.things if isinstance(t, Object)} - found
+            found |= inner
+            pending += inner
+        return found
+
     def _contents(self, value: Value) -> list[Value]:
         found: list[Value] = []
         for thing in value.things:
@@ -1086,8 +1106,8 @@ class Interpreter:
         return Value(spread=ROWS if self.shares_out(loader) else SAME, origins=frozenset([loader]))
 
     def uneven(self, value: Value, target: bool = False) -> Rows | None:
-        """What makes samples that a `collate_fn` puts together longer on one rank than on another."""
-        return collation.uneven(value, self._collated, target)
+        """What makes samples that a `collate_fn` puts together, or a condition picks, more on one rank than another."""
+        return Rows.FEWER if picking.picks(value) is not None else collation.uneven(value, self._collated, target)
 
     def _collated(self, loader: Object) -> collation.Kind:
         collate = collation.collate_fn(loader)
@@ -1158,6 +1178,8 @@ class Interpreter:
             value = value.but(spread=COUNT, const=UNKNOWN)
         if value.spread is COUNT and value.origins and self.uneven(value) in (Rows.JOINED, Rows.FEWER):
             value = value.but(spread=SUM)
+        if value.spread is SUM:
+            value = picking.whole(value)
         if value.models and (self._no_grad and isinstance(node, (ast.BinOp, ast.Call)) or _is_count(node)):
             value = value.but(models=frozenset())
         if not self._forward:
@@ -1510,7 +1532,7 @@ class Interpreter:
             found = thing.cls.find(name)
             if found is not None:
                 return self._bound(found[1], thing, node, scope)
-        if name == "training" and "module" in thing.roles and self._no_grad and self._evaluating:
+        if name == "training" and "module" in thing.roles and self._no_grad and thing.key in self._evaluated:
             return constant(False, firm=True)
         if name == "module" and "module" in thing.roles and self.plan.bare:
             return of(thing)
@@ -1610,7 +1632,12 @@ class Interpreter:
                 found = found | of(External(f"{thing.name.removesuffix('.__dict__')}.?"))
         if key.const == "params" and not base.things:  # of a group of an optimizer
             found = found | self._optimized()
-        return found | collation.picked(self._indexed(node, base, key, scope), key.const)
+        chosen = self._indexed(node, base, key, scope)
+        axis = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        if self.plan.wholes is None and chosen.spread.is_local and self._lately(axis).spread.is_local:
+            if picking.is_condition(axis, self._lately):
+                chosen = chosen.but(origins=chosen.origins | {Picked(axis, scope.source)})
+        return found | collation.picked(chosen, key.const)
 
     def _inner(self, parts: Stream) -> Value:
         """One of the parts of a module: `list(model.children())[0]`."""
@@ -1792,16 +1819,35 @@ class Interpreter:
             spread = CROSS
             mixed: frozenset[Mixing] = frozenset()
         else:
-            mixed = self._with_statistic(node.op, left, right, node, scope)
+            mixed = self._with_statistic(node.op, left, right, node, scope, (node.left, node.right))
+        if isinstance(node.op, ast.Div) and left.spread is right.spread and left.spread in (MEAN, SUM):
+            self.event("mean_loss", node, scope, right)  # `(each * mask).sum() / mask.sum()`
+            if node in self.plan.weighed:
+                return self._evened(Value(spread=MEAN, origins=left.origins, models=left.models), node)
         kept: list[type] = [Index] if isinstance(node.op, (ast.Add, ast.Sub, ast.Mult)) else []
         kept += [] if spread.is_local or isinstance(node.op, ast.MatMult) else [Parameters]
         things = frozenset(t for t in left.things | right.things if isinstance(t, tuple(kept)))
         return Value(things, spread, left.origins | right.origins | mixed, left.models | right.models)
 
     def _with_statistic(
-        self, op: ast.operator, left: Value, right: Value, node: ast.expr, scope: Scope
+        self,
+        op: ast.operator,
+        left: Value,
+        right: Value,
+        node: ast.expr,
+        scope: Scope,
+        sides: tuple[ast.expr, ast.expr] | None = None,
     ) -> frozenset[Mixing]:
         """What puts a statistic of the batch beside each sample, as `mask / mask.mean()` and `mask /= mask.mean()`."""
+        if (
+            sides is not None
+            and not self._forward
+            and not self._no_grad
+            and isinstance(op, (ast.Sub, ast.Div, ast.Mult))
+        ):
+            for rows, value, side in ((left, right, sides[1]), (right, left, sides[0])):
+                if rows.spread is ROWS and value.spread in (MEAN, SUM) and not value.models and not value.things:
+                    self.event("statistic", side, scope, value)
         if self._compares_with_batch(op, left, right):
             self.event("batch_statistic", node, scope)
         centred = self.plan.wholes is None and self._is_centred(op, left, right)
@@ -1831,7 +1877,9 @@ class Interpreter:
             zero_left = not a.is_local and left.const is not UNKNOWN or left.const == 0 or left.zero
             return add(a, b, zero_left, right.const == 0 or right.zero)
         if isinstance(op, ast.Mult):
-            if {a, b} == {MEAN, SUM} and self.uneven(left if a is SUM else right) in (Rows.JOINED, Rows.FEWER):
+            mean, number = (left, right) if a is MEAN else (right, left)
+            evened = any(isinstance(each, Evened) for each in mean.origins)
+            if {a, b} == {MEAN, SUM} and self.uneven(number) in (Rows.JOINED, Rows.FEWER) and not evened:
                 return SUM  # a mean times the number of this rank's samples
             return multiply(a, b)
         if isinstance(op, (ast.Div, ast.FloorDiv)):
@@ -2070,8 +2118,20 @@ class Interpreter:
                 results.append(method)
         if not results:
             results.append(self._mixed([*([callee] if callee.spread is not SAME else []), *args, *keywords.values()]))
-        mixed = self._named_statistic(node, callee, base, args, scope)
+        if _last(node.func) == "mean" and self.plan.wholes is None and (base is not None or args):
+            results = [self._mean(union(results), node, callee, base, scope)]
+        mixed: frozenset[Mixing | Picked] = self._named_statistic(node, callee, base, args, scope)
+        if _last(node.func) in picking.SELECTING and self.plan.wholes is None and union(results).spread is ROWS:
+            mixed = frozenset([Picked(node.args[-1], scope.source)]) if node.args else mixed
         return union(results).but(origins=union(results).origins | mixed) if mixed else union(results)
+
+    def _mean(self, result: Value, node: ast.Call, callee: Value, base: Value | None, scope: Scope) -> Value:
+        """`each[keep].mean()`, noted where ranks have different numbers of them."""
+        if result.spread is not MEAN or self.uneven(result) is None:
+            return result
+        method = not any(isinstance(t, External) for t in callee.things)
+        self.event("mean_loss", node, scope, result, constant(method))
+        return self._evened(result, node) if node in self.plan.weighed else result
 
     def _named_statistic(
         self, node: ast.Call, callee: Value, base: Value | None, args: list[Value], scope: Scope
@@ -2088,8 +2148,10 @@ class Interpreter:
             return frozenset([Mixing(node, scope.source, rowwise.STATISTIC)])
         if op is None or len(operands) < 2:
             return frozenset()
-        mixed = self._with_statistic(op(), operands[0], operands[1], node, scope)
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
+        written = node.args if library else [receiver, *node.args] if receiver is not None else []
+        sides = (written[0], written[1]) if len(written) > 1 else None
+        mixed = self._with_statistic(op(), operands[0], operands[1], node, scope, sides)
         if mixed and name.endswith("_") and isinstance(receiver, ast.Name):
             home = scope.find(receiver.id)
             if home is not None:
@@ -2252,7 +2314,8 @@ class Interpreter:
         named = tuple(
             (k, v.things, v.spread, v.origins, v.models, repr(v.const) if v.firm else "") for k, v in keywords.items()
         )
-        return function.node, owner, given, named, self._no_grad > 0, frozenset(self._outcomes.items())
+        evaluated = self._evaluated if self._no_grad else None
+        return function.node, owner, given, named, evaluated, frozenset(self._outcomes.items())
 
     def _is_no_grad(self, decorator: ast.expr, scope: Scope) -> bool:
         node = decorator.func if isinstance(decorator, ast.Call) else decorator
@@ -2376,8 +2439,8 @@ class Interpreter:
         if not isinstance(inner, Object):
             return self._mixed(values)
         if "loss" in inner.roles and inner.cls is None:
-            self._compared(node, args, inner.keywords | keywords, scope)
-            return collation.marked(self._loss(inner.keywords, inner.node, values, inner.keywords), SETTLED)
+            loss = self._loss(inner.keywords, inner.node, values, inner.keywords)
+            return self._compared(loss, node, args, inner.keywords | keywords, scope, of(inner))
         outermost = self._forward == 0
         if outermost:
             given = self._mixed(values)
@@ -2776,26 +2839,35 @@ class Interpreter:
     ) -> Value:
         if self._no_grad == 0:
             self.event("loss_function", node, scope)
-        self._compared(node, args, keywords, scope)
         compared = 3 if name.endswith(("triplet_margin_loss", "distance_loss", "ranking_loss", "embedding_loss")) else 2
         given = [*args[:compared], *(keywords[k] for k in ("input", "target") if k in keywords)]
-        return collation.marked(self._loss(keywords, node, given, keywords), SETTLED)
+        return self._compared(self._loss(keywords, node, given, keywords), node, args, keywords, scope)
 
-    def _compared(self, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope) -> None:
-        """Note a loss over as many numbers as a rank happens to have."""
+    def _compared(
+        self,
+        loss: Value,
+        node: ast.Call,
+        args: list[Value],
+        keywords: dict[str, Value],
+        scope: Scope,
+        module: Value = NOTHING,
+    ) -> Value:
+        """A loss of torch; noted, if it is a mean over as many numbers as a rank happens to have."""
+        loss = collation.marked(loss, SETTLED)
+        if loss.spread is not MEAN or keywords.get("reduction", constant("mean")).const in ("sum", "none"):
+            return loss
         target = next((v for v in (keywords.get("target"), *args[1::-1]) if v is not None), NOTHING)
-        if self._no_grad or keywords.get("reduction", constant("mean")).const in ("sum", "none"):
-            return
-        if self.uneven(target, target=True):
-            self.event("uneven_loss", node, scope, target)
-        chosen = [each for each in node.args[:2] if isinstance(each, ast.Subscript) and self._picks_some(each.slice)]
-        if self.plan.wholes is None and chosen:
-            self.event("picked_loss", chosen[0], scope, target)
+        chosen = next((v for v in (*args[:2], *keywords.values()) if picking.picks(v) is not None), target)
+        self.event("mean_loss", node, scope, chosen, module)
+        if not self._no_grad and node not in self.plan.weighed and self.uneven(chosen, target=True):
+            self.event("uneven_loss", node, scope, chosen)
+        return self._evened(loss, node)
 
-    def _picks_some(self, key: ast.expr) -> bool:
-        """Whether an index chooses among this rank's samples by a condition: `labels[labels >= 0]`."""
-        made = [key] if not isinstance(key, ast.Name) else [each for _, each in self._lately(key).made]
-        return self._lately(key).spread is ROWS and any(isinstance(each, ast.Compare) for each in made)
+    def _evened(self, loss: Value, node: ast.expr) -> Value:
+        """A mean that has been noted: where it trains, how many numbers it is of has been thought of."""
+        if node in self.plan.weighed:
+            return loss.but(origins=picking.whole(collation.marked(loss, SETTLED)).origins | {Evened(node)})
+        return picking.whole(loss) if not self._no_grad else loss
 
     def call_index_draw(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
@@ -3491,7 +3563,9 @@ class Interpreter:
             self.event("draw_parameters", node, scope, of(inner))
         if name in ("train", "eval"):
             off = args[0].const if args else keywords.get("mode", NOTHING).const
-            self._evaluating = name == "eval" or off is False
+            parts = {each.key for each in self._and_all_within(inner)}
+            quiet = name == "eval" or off is False
+            self._evaluated = self._evaluated | parts if quiet else self._evaluated - parts
         if name in RETURNS_SELF:
             if name == "requires_grad_":
                 self.event("freeze", node, scope, of(inner))

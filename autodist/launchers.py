@@ -9,7 +9,7 @@ from dataclasses import replace
 from autodist.interpreter import Event, Interpreter
 from autodist.project import Project
 from autodist.script import Launcher, LauncherOption, Site
-from autodist.source import Source
+from autodist.source import Source, last_name
 from autodist.spread import RANK
 from autodist.values import NOTHING, Function
 
@@ -69,13 +69,9 @@ def _composed(project: Project, workers: list[Function]) -> Iterator[Site]:
             ):
                 sides = (node.value.left, node.value.right)
                 if any(isinstance(s, ast.BinOp) and isinstance(s.op, ast.Mult) for s in sides) and any(
-                    _last_name(s) in names for s in sides
+                    last_name(s) in names for s in sides
                 ):
                     yield Site(source, node.value)
-
-
-def _last_name(node: ast.expr) -> str:
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
 # -------------------------------------------------------------------- the number of processes
@@ -147,11 +143,11 @@ def _given(function: str, name: str, index: int, project: Project) -> Iterator[t
         for node in ast.walk(source.tree):
             if not isinstance(node, ast.Call):
                 continue
-            if _last_name(node.func) == function:
+            if last_name(node.func) == function:
                 named = next((k.value for k in node.keywords if k.arg == name), None)
                 if named is not None or index < len(node.args):
                     yield named or node.args[index], source
-            elif _last_name(node.func) == "spawn" and any(_last_name(a) == function for a in node.args):
+            elif last_name(node.func) == "spawn" and any(last_name(a) == function for a in node.args):
                 tuples = [a for a in (*node.args[1:], *(k.value for k in node.keywords)) if isinstance(a, ast.Tuple)]
                 if tuples and 0 < index <= len(tuples[0].elts):
                     yield tuples[0].elts[index - 1], source
@@ -168,7 +164,7 @@ def _size_options(project: Project, attributes: list[ast.Attribute]) -> Iterator
 
 def _declares(call: ast.Call, name: str) -> bool:
     flags = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-    if _last_name(call.func) != "add_argument" or not flags:
+    if last_name(call.func) != "add_argument" or not flags:
         return False
     return _destination(call, next((f for f in flags if f.startswith("--")), flags[0])) == name
 
@@ -193,7 +189,7 @@ def _names_device(node: ast.expr, source: Source) -> bool:
             isinstance(part, ast.Constant) and str(part.value).endswith("cuda:") for part in text.values
         )
     if isinstance(parent, ast.Call) and node in parent.args:
-        return _last_name(parent.func) in DEVICE_CALLS
+        return last_name(parent.func) in DEVICE_CALLS
     for ancestor in source.ancestors(node):
         if isinstance(ancestor, ast.keyword):
             return ancestor.arg in DEVICE_ARGUMENTS
@@ -209,11 +205,11 @@ def _addresses(project: Project) -> Iterator[Site]:
             key: ast.expr | None = None
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
                 target = node.targets[0]
-                key = target.slice if _last_name(target.value) == "environ" else None
+                key = target.slice if last_name(target.value) == "environ" else None
             elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and node.value.args:
                 function = node.value.func
                 if isinstance(function, ast.Attribute) and function.attr == "setdefault":
-                    key = node.value.args[0] if _last_name(function.value) == "environ" else None
+                    key = node.value.args[0] if last_name(function.value) == "environ" else None
             if isinstance(key, ast.Constant) and key.value in ADDRESS:
                 yield Site(source, node)
 
@@ -222,7 +218,7 @@ def _options(project: Project) -> Iterator[LauncherOption]:
     """The command line option by which `torch.distributed.launch` tells a process its number."""
     for source in project.sources:
         for node in ast.walk(source.tree):
-            if not isinstance(node, ast.Call) or _last_name(node.func) != "add_argument" or not node.args:
+            if not isinstance(node, ast.Call) or last_name(node.func) != "add_argument" or not node.args:
                 continue
             names = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
             if not any(name in ("--local_rank", "--local-rank") for name in names):
@@ -247,7 +243,7 @@ def _parsed(source: Source) -> ast.Assign | None:
     """`args = parser.parse_args()`"""
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
-            if _last_name(node.value.func) == "parse_args":
+            if last_name(node.value.func) == "parse_args":
                 return node
     return None
 

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from autodist.interpreter import Event, Interpreter
 from autodist.regions import exclusive, within
 from autodist.script import Model, Site, Wrapping
-from autodist.source import Source
+from autodist.source import Source, shortened
 from autodist.values import (
     NOTHING,
     Class,
@@ -248,9 +248,7 @@ def unseen_model(optimizer: Object, run: Interpreter) -> tuple[Site, str] | None
             source, made = next(((each, made) for each, made in found if made is not None), (source, None))
             if made is None and isinstance(model, ast.Attribute) and isinstance(model.value, ast.Name):
                 made = _made_of(model.value, source)  # `benchmark.model` of `benchmark = get_benchmark(name)`
-            line = " ".join(source.code(made.value).split()) if made is not None else ""
-            short = line if len(line) <= 60 else line[:57] + "..."
-            origin = f", made by {short}" if short else ""
+            origin = f", made by {shortened(source.code(made.value))}" if made is not None else ""
             advice = _lost_star(made.value, run) if made is not None else None
             advice = advice or "import the class and name it"
             reason = f"{UNSEEN} which class {ast.unparse(model)} is of{origin}: {advice}"

@@ -136,6 +136,16 @@ class Reduction:
 
 
 @dataclass(frozen=True)
+class Weighed:
+    """A loss that is a mean over other numbers than those of the samples: ``count`` is the code of what it is divided
+    by."""
+
+    source: Source
+    node: ast.expr
+    count: str
+
+
+@dataclass(frozen=True)
 class RowMean:
     """A mean over this rank's rows of tensors that hold all of the data, taken at ``draws``."""
 
@@ -319,6 +329,7 @@ class TrainingScript:
     """Where two tensors of rows meet that have one shape, for all that can be seen."""
     averaged: tuple[tuple[Site, str], ...] = ()
     sums: tuple[Site, ...] = ()
+    weighed: tuple[Weighed, ...] = ()
     reductions: tuple[Reduction, ...] = ()
     unwraps: tuple[Site, ...] = ()
     layer_tests: tuple[Site, ...] = ()

@@ -144,6 +144,17 @@ class Source:
         return b"".join([*lines, self._lines[last][: end[1]]]).decode()
 
 
+def shortened(code: str) -> str:
+    """Code as a message quotes it: on one line of at most 60 characters."""
+    line = " ".join(code.split())
+    return line if len(line) <= 60 else line[:57] + "..."
+
+
+def last_name(node: ast.AST | None) -> str:
+    """`size` of `size` and of `self.options.size`; of anything else, nothing."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
 def _end(node: ast.expr | ast.stmt) -> tuple[int, int]:
     assert node.end_lineno is not None and node.end_col_offset is not None
     return node.end_lineno, node.end_col_offset

@@ -72,7 +72,7 @@ SHAPES = {
     "random.sample": 1,
 }
 # What finds some of the samples: how many, and which, says nothing in the order of the others.
-FINDING = frozenset("nonzero argwhere unique masked_select flatnonzero".split())
+FINDING = frozenset("nonzero argwhere unique flatnonzero".split())
 PRODUCTS = frozenset("mm matmul cdist addmm".split())
 
 

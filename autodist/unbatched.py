@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from autodist.interpreter import Event, Interpreter
 from autodist.models import optimized_by
 from autodist.script import Site
+from autodist.source import shortened
 from autodist.values import NOTHING, External, Index, Object
 
 GRAPHS = ("torch_geometric.nn.", "dgl.nn.", "dgl.function.")
-MOST = 60
 Reason = tuple[Site, str]
 
 
@@ -87,8 +87,7 @@ def _unseen(backward: Event, run: Interpreter) -> Iterator[Reason]:
             made = _bound(given, run)
             if made is not None and _is_of_torch(made, run):
                 continue
-            line = " ".join(ast.unparse(made).split()) if made is not None else ""
-            origin = f", made by {line if len(line) <= MOST else line[: MOST - 3] + '...'}," if line else ""
+            origin = f", made by {shortened(ast.unparse(made))}," if made is not None else ""
             message = (
                 f"cannot see of {given.id}{origin} which of its axes the samples lie along, so that a rank could take "
                 "its share: make it with torch.tensor(...), or read it with a torch DataLoader"

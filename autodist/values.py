@@ -258,6 +258,21 @@ SETTLED, PACKED = -1, -2
 
 
 @dataclass(frozen=True)
+class Evened:
+    """A loss that is weighed, so that its mean over the ranks is the original's, at ``node``."""
+
+    node: ast.expr
+
+
+@dataclass(frozen=True)
+class Picked:
+    """A condition by which some of a rank's samples were picked: `labels >= 0` of `out[labels >= 0]`."""
+
+    node: ast.expr
+    source: Source
+
+
+@dataclass(frozen=True)
 class Wrapped:
     """A module in DistributedDataParallel or DataParallel."""
 
@@ -297,7 +312,7 @@ class Value:
 
     things: frozenset[Thing] = frozenset()
     spread: Spread = SAME
-    origins: frozenset[Object | Draw | Mixing | Part] = frozenset()
+    origins: frozenset[Object | Draw | Mixing | Part | Picked | Evened] = frozenset()
     models: frozenset[Thing] = frozenset()
     const: Any = UNKNOWN
     firm: bool = False

@@ -14,7 +14,7 @@ from autodist.interpreter import Event, Interpreter, Plan
 from autodist.models import optimized_by, unseen_model
 from autodist.rowwise import CONVERTING, ELEMENTWISE, STATE, STATISTIC, library, mixings
 from autodist.script import RowMean, Site
-from autodist.source import Source
+from autodist.source import Source, shortened
 from autodist.spread import MEAN, SAME, SUM
 from autodist.values import NOTHING, Draw, Function
 
@@ -77,7 +77,7 @@ Home = tuple[Source, ast.AST | None]
 
 def _batches(run: Callable[[Plan], Interpreter], plan: Plan, first: Interpreter) -> frozenset[ast.expr]:
     """Where batches that the script makes elsewhere come into its training steps, each in one place."""
-    steps: set[ast.AST] = {event.loops[-1].node for event in first.of("backward") if event.loops}
+    steps = first.step_loops
     heads = {loop.iter for loop in steps if isinstance(loop, (ast.For, ast.AsyncFor))}
     chosen: set[ast.expr] = set()
     for event in first.of("may_be_batches"):
@@ -99,7 +99,7 @@ def _batches(run: Callable[[Plan], Interpreter], plan: Plan, first: Interpreter)
     return frozenset(chosen)
 
 
-def _enters(event: Event, steps: set[ast.AST], run: Interpreter) -> bool:
+def _enters(event: Event, steps: frozenset[ast.AST], run: Interpreter) -> bool:
     """Whether a statement of the function that holds a training step gives it a batch."""
     loop = event.loops[-1] if event.loops else None
     if loop is None or loop.node not in steps or not event.grad or not run.is_batch(event.value):
@@ -121,7 +121,7 @@ def _counts(run: Interpreter, homes: set[Home]) -> list[frozenset[ast.expr]]:
 
 def _outer(run: Interpreter, homes: set[Home]) -> frozenset[ast.expr]:
     """The tensors that the functions with the steps read, and that no step makes."""
-    steps = {loop.node for event in run.of("backward") for loop in event.loops[-1:]}
+    steps = run.step_loops
     found = set()
     for event in run.of("may_be_whole"):
         node = event.node
@@ -137,7 +137,7 @@ def _outer(run: Interpreter, homes: set[Home]) -> frozenset[ast.expr]:
 
 def _candidates(run: Interpreter) -> dict[ast.expr, Source]:
     """The names of tensors in training steps that no function of the project is just given."""
-    steps = {loop.node for event in run.of("backward") for loop in event.loops[-1:]}
+    steps = run.step_loops
     return {
         event.node: event.source
         for event in run.of("may_be_whole")
@@ -192,7 +192,7 @@ def _objections(run: Interpreter) -> Iterator[tuple[Site, str]]:
         for mixing in mixings(event.value):
             if mixing.reason == STATISTIC and mixing not in read and all(draw.batch for draw in cut):
                 continue  # it weighs the loss, as a mask does, and is warned of as in a batch of a loader
-            yield Site(mixing.source, mixing.node), f"{_short(mixing.source, mixing.node)} {mixing.reason}"
+            yield Site(mixing.source, mixing.node), f"{shortened(mixing.source.code(mixing.node))} {mixing.reason}"
         for origin in event.value.origins:
             if isinstance(origin, Draw) and not origin.whole and origin.node in fresh:
                 yield Site(origin.source, origin.node), (
@@ -205,15 +205,15 @@ def _objections(run: Interpreter) -> Iterator[tuple[Site, str]]:
     for site, left, right in paired(run):
         if not (_is_written(left) and _is_written(right)):
             reason = "may compare tensors of different shapes, which pairs every row with every other one"
-            yield site, f"{_short(site.source, site.node)} {reason}"  # type: ignore[arg-type]
+            yield site, f"{shortened(site.source.code(site.node))} {reason}"  # type: ignore[arg-type]
     means = list(row_means(run))
     for event in run.of("row_mean") if means else ():
         site = Site(event.source, event.node)
         assert isinstance(event.node, ast.expr)
         if event.inside_forward:
-            yield site, f"{_short(event.source, event.node)} takes the mean over the rows inside the model"
+            yield site, f"{shortened(event.source.code(event.node))} takes the mean over the rows inside the model"
         if SAME in run.spreads.get(event.node, ()):
-            yield site, f"{_short(event.source, event.node)} is also computed from data that all ranks have"
+            yield site, f"{shortened(event.source.code(event.node))} is also computed from data that all ranks have"
     for mean in means:
         home = mean.source, _around(mean.source, mean.node)
         if any((draw.source, _around(draw.source, draw.node)) != home for draw in mean.draws):
@@ -250,11 +250,6 @@ def _is_before(event: Event, steps: set[ast.AST]) -> bool:
 
 def _alike(one: ast.expr, other: ast.expr) -> bool:
     return ast.unparse(one) == ast.unparse(other)
-
-
-def _short(source: Source, node: ast.expr) -> str:
-    line = " ".join(source.code(node).split())
-    return line if len(line) <= 60 else line[:57] + "..."
 
 
 def draws(run: Interpreter, kind: str = "whole") -> list[Draw]:

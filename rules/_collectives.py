@@ -36,6 +36,18 @@ def gather_rows(rows):
 ''',
 }
 
+WEIGH = '''\
+def weigh_by_count(loss, count):
+    """A mean over ``count`` numbers, weighed so that its mean over the ranks is the mean over the numbers of all."""
+    share = {torch}.as_tensor(count, dtype={torch}.float64, device=loss.device)
+    total = share.clone()
+    {d}.all_reduce(total)
+    share = share * {d}.get_world_size() / total
+    return {torch}.where(share != 0, loss * share.to(loss), 0)  # a rank may have none
+
+
+'''
+
 UNEVEN = '''\
 def gather_rows(rows):
     """The rows of all ranks in the order of the whole data; another rank may have one row more."""

@@ -24,7 +24,7 @@ LAYERS = """
     shards | turns | hooks | unshardable | unwraps | optimizers | meta
     weights | accumulation
     sharding
-    wholes | unbatched
+    wholes | unbatched | weighing
     escapes | models | launchers | borrowed | frameworks
     regions
     interpreter
@@ -33,13 +33,14 @@ LAYERS = """
     rule
     imports
     edits & lossless
-    rowwise | collation | alternatives | carried
+    rowwise | collation | picking | alternatives | carried
     values
     tensors
     spread
     catalog | project
     search_path
-    source | chosen
+    chosen
+    source
     notebook
     config
     errors | sniff

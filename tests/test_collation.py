@@ -179,8 +179,17 @@ def test_one_row_for_each_sample(tmp_path: Path, collate: str) -> None:
 @pytest.mark.parametrize(("verb", "collate"), [(verb, each) for verb, some in UNEVEN.items() for each in some])
 def test_uneven_targets(tmp_path: Path, verb: str, collate: str) -> None:
     """Targets of which a rank has as many as its samples happen to give: the mean of ranks is not that of all."""
-    (message,) = warnings(tmp_path, collate)
+    (message,) = warnings(tmp_path, collate, ("F.cross_entropy(", "F.poisson_nll_loss("))
     assert verb in message
+
+
+@pytest.mark.parametrize(("verb", "collate"), [(verb, each) for verb, some in UNEVEN.items() for each in some])
+def test_means_over_uneven_targets_are_weighed(tmp_path: Path, verb: str, collate: str) -> None:
+    """Where the number of targets is that of what the mean is taken of; padding counts in the longest of all."""
+    messages = warnings(tmp_path, collate)
+    weighed = "weigh_by_count(F.cross_entropy(model(words, lengths), labels), labels.numel())"
+    after = convert(Project.load(tmp_path / "train.py"), Config()).entry.after
+    assert (weighed in after) == (verb != "pads") == (not messages)
 
 
 PACKED = """\
@@ -195,8 +204,9 @@ def test_packed_targets(tmp_path: Path) -> None:
     """`pack_padded_sequence` leaves the words alone, of which each rank has its own number."""
     step = SCRIPT[SCRIPT.index("    for words") : SCRIPT.index("        loss.backward")]
     collate = EVEN[0].replace("torch.tensor(labels)", "pad_sequence(labels, True)")
-    (message,) = warnings(tmp_path, collate, (step, PACKED))
-    assert "each rank divides by the number of its own" in message
+    assert not warnings(tmp_path, collate, (step, PACKED))
+    after = convert(Project.load(tmp_path / "train.py"), Config()).entry.after
+    assert "weigh_by_count(nn.CrossEntropyLoss()(model(words, lengths), targets), targets.numel())" in after
 
 
 GRAPHS = """\
@@ -241,5 +251,5 @@ def test_graphs(tmp_path: Path, pooled: bool) -> None:
         GRAPHS.replace(", global_mean_pool", "" if not pooled else ", global_mean_pool").format(result=result)
     )
     converted = convert(Project.load(path), Config())
-    assert pooled != any("the loader of graphs" in each.message for each in converted.diagnostics)
-    assert "reduce_sum(total" in converted.entry.after
+    assert pooled != ("weigh_by_count(F.cross_entropy(model(data), data.y), data.y.numel())" in converted.entry.after)
+    assert "reduce_sum(total" in converted.entry.after or not pooled

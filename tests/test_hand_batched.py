@@ -62,15 +62,27 @@ def test_text_that_is_read_on_and_on_is_refused(tmp_path: Path) -> None:
     [
         "each = F.cross_entropy(net(x[idx]), y[idx], reduction='none'); loss = each.topk(16)[0].mean()",
         "batch = x[idx]; batch = (batch - batch.mean(0)) / batch.std(0); loss = F.cross_entropy(net(batch), y[idx])",
-        "w = y[idx].float(); w.div_(w.mean()); out = net(x[idx]); loss = ((out.sum(1) - y[idx]) ** 2 * w).mean()",
-        "w = y[idx].float(); w = w.div(w.mean()); out = net(x[idx]); loss = ((out.sum(1) - y[idx]) ** 2 * w).mean()",
-        "w = y[idx].float(); w /= w.mean(); loss = (F.cross_entropy(net(x[idx]), y[idx], reduction='none') * w).mean()",
     ],
 )
 def test_what_depends_on_the_other_samples_is_named(tmp_path: Path, lines: str) -> None:
     """The hardest samples of a share are not those of the batch, and its mean is not the batch's."""
     _, said = converted(tmp_path, NET + "    " + lines)
     assert "AD602" in said
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "w = y[idx].float(); w.div_(w.mean()); out = net(x[idx]); loss = ((out.sum(1) - y[idx]) ** 2 * w).mean()",
+        "w = y[idx].float(); w = w.div(w.mean()); out = net(x[idx]); loss = ((out.sum(1) - y[idx]) ** 2 * w).mean()",
+        "w = y[idx].float(); w = torch.div(w, w.mean()); loss = ((net(x[idx]).sum(1) - y[idx]) ** 2 * w).mean()",
+        "w = y[idx].float(); w /= w.mean(); loss = (F.cross_entropy(net(x[idx]), y[idx], reduction='none') * w).mean()",
+    ],
+)
+def test_statistics_of_the_batch_are_those_of_all_ranks(tmp_path: Path, lines: str) -> None:
+    """Where no gradient flows through them."""
+    after, said = converted(tmp_path, NET + "    " + lines)
+    assert "reduce_mean(w.mean())" in after and "AD602" not in said
 
 
 def test_elements_that_a_condition_picks_are_named(tmp_path: Path) -> None:

@@ -1,0 +1,63 @@
+"""Samples that a condition picks: `out[labels >= 0]`. Ranks have different numbers of them, perhaps none."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from autodist.source import last_name
+from autodist.values import Picked, Value
+
+COMPARING = frozenset("ne eq lt le gt ge not_equal equal less greater less_equal greater_equal isclose isin".split())
+TESTING = frozenset("isnan isfinite isinf logical_and logical_or logical_xor logical_not bool bernoulli".split())
+PLACES = frozenset("nonzero argwhere flatnonzero where".split())
+"""What tells the places at which a condition holds."""
+SELECTING = frozenset(["masked_select"])
+FORMS = frozenset("squeeze flatten view reshape ravel to cpu cuda detach t clone data numpy expand expand_as".split())
+"""What a condition goes through without another meaning."""
+NAMED = ("mask", "valid", "keep")
+"""Names of conditions that come out of a data set."""
+
+
+def is_condition(node: ast.expr, lately: Callable[[ast.expr], Value], depth: int = 6) -> bool:
+    """Whether an index chooses among samples by a condition: `labels >= 0`, `keep.nonzero()`, or a name of one."""
+    if depth == 0:
+        return False
+
+    def inner(each: ast.expr) -> bool:
+        return is_condition(each, lately, depth - 1)
+
+    if isinstance(node, ast.Compare):
+        return True
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.Invert) or inner(node.operand)
+    if isinstance(node, ast.BinOp):
+        logical = isinstance(node.op, (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Mult))
+        return logical and (inner(node.left) or inner(node.right))
+    if isinstance(node, ast.Subscript):
+        return inner(node.value)
+    if isinstance(node, ast.Call):
+        name = last_name(node.func)
+        if name in COMPARING | TESTING | PLACES:
+            return True
+        through = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+        return name in FORMS and any(inner(each) for each in (*through, *node.args[:1]))
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        if isinstance(node, ast.Attribute) and node.attr in FORMS:
+            return inner(node.value)
+        made = [each for _, each in lately(node).made]
+        return any(inner(each) for each in made) if made else any(mark in last_name(node) for mark in NAMED)
+    return False
+
+
+def picks(value: Value) -> Picked | None:
+    """What picked some of a rank's samples for a value, if anything did."""
+    found = (each for each in value.origins if isinstance(each, Picked))
+    return min(found, key=lambda each: (each.node.lineno, each.node.col_offset), default=None)
+
+
+def whole(value: Value) -> Value:
+    """A value for which it is of no matter any more how many samples there were, a sum for instance."""
+    if picks(value) is None:
+        return value
+    return value.but(origins=frozenset(each for each in value.origins if not isinstance(each, Picked)))

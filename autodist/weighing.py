@@ -1,0 +1,210 @@
+"""Losses that are means over other numbers than those of the samples: each rank divides by what its own samples have.
+
+Words that are not ignored, weights of classes, samples that a condition picks, rows that a `collate_fn` joins. Where
+the source says what the loss is divided by, the mean of a rank can be weighed by its share of it, and is exact.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autodist.collation import Rows
+from autodist.escapes import learnt_from
+from autodist.interpreter import Event, Interpreter
+from autodist.regions import stands_in
+from autodist.script import Site, Weighed
+from autodist.source import Source, last_name
+from autodist.spread import COUNT
+from autodist.values import NOTHING, Object
+
+CLASSIFYING = frozenset("cross_entropy nll_loss CrossEntropyLoss NLLLoss NLLLoss2d".split())
+"""Losses that divide by the weights of the classes, and leave out those to ignore."""
+ELEMENTWISE = frozenset(
+    "mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits "
+    "MSELoss L1Loss SmoothL1Loss HuberLoss BCELoss BCEWithLogitsLoss".split()
+)
+"""Losses that divide by the number of elements."""
+FUNCTION = {"weight": 2, "ignore_index": 4, "reduction": 6}
+MODULE = {"weight": 0, "ignore_index": 2, "reduction": 4}
+"""Where `cross_entropy` and `CrossEntropyLoss` take their options by position."""
+FORMS = frozenset(
+    "view reshape flatten ravel squeeze unsqueeze contiguous transpose permute t masked_select "
+    "float double long int to cpu cuda detach".split()
+)
+UNTOLD = ""
+SUMS = frozenset("sum mean numel".split())
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A mean: a loss of torch, with the code of its options other than None, `x.mean()`, or a sum that is divided."""
+
+    event: Event
+    name: str
+    options: dict[str, str]
+
+    @property
+    def weighted_by(self) -> str | None:
+        """The option that makes it a weighted mean."""
+        return next((name for name in ("weight", "ignore_index") if name in self.options), None)
+
+
+def losses(run: Interpreter) -> Iterator[Loss]:
+    """What takes a mean over this rank's samples."""
+    for event in run.of("mean_loss"):
+        if not isinstance(event.node, ast.Call):
+            yield Loss(event, "/", {})
+            continue
+        modules = list(event.detail.objects("loss"))
+        if len(modules) > 1:
+            continue
+        name = (modules[0].name if modules else "").rpartition(".")[2] or last_name(event.node.func)
+        options: dict[str, str] = {}
+        if name in CLASSIFYING:
+            options = _of_module(event, modules[0]) if modules else _of_call(event.source, event.node, run)
+        yield Loss(event, name, options)
+
+
+def _of_module(event: Event, module: Object) -> dict[str, str]:
+    assert isinstance(event.node, ast.Call)
+    named = isinstance(event.node.func, (ast.Name, ast.Attribute))  # not made at once, `nn.NLLLoss(w)(output, y)`
+    owner = event.source.code(event.node.func)
+    given = ((name, module.argument(name, MODULE[name])) for name in ("weight", "ignore_index"))
+    made = [name for name, value in given if value is not None and value.const is not None]
+    return {name: f"{owner}.{name}" if named else UNTOLD for name in made}
+
+
+def _of_call(source: Source, call: ast.Call, run: Interpreter) -> dict[str, str]:
+    found = {}
+    for name in ("weight", "ignore_index"):
+        at = FUNCTION[name]
+        node = next((k.value for k in call.keywords if k.arg == name), call.args[at] if len(call.args) > at else None)
+        if node is not None and run.values.get(node, NOTHING).const is not None:
+            found[name] = source.code(node)
+    return found
+
+
+def _target(call: ast.Call) -> ast.expr | None:
+    """What a loss compares with."""
+    if any(isinstance(each, ast.Starred) for each in call.args):
+        return None
+    named = next((keyword.value for keyword in call.keywords if keyword.arg == "target"), None)
+    return named if named is not None else call.args[1] if len(call.args) > 1 else None
+
+
+def weighed(run: Interpreter, guards: list[Site]) -> Iterator[Weighed]:
+    """The means whose divisor the source tells, and what it is. What some ranks may not compute, or not as often, is
+    left as it is: weighing takes all of them."""
+    guarded = frozenset(site.node for site in guards)
+    alone = {event.node for event in run.of("mean_loss") if event.on_one_rank or _parts_ranks(event, guarded, run)}
+    seen: set[ast.AST] = set()
+    for loss in losses(run):
+        event, node = loss.event, loss.event.node
+        if node in alone or not event.grad:
+            continue
+        count = _count(loss, run)
+        if node in seen or count is None:
+            continue
+        seen.add(node)
+        assert isinstance(node, ast.expr)
+        yield Weighed(event.source, node, count)
+
+
+def _parts_ranks(event: Event, guarded: frozenset[ast.AST], run: Interpreter) -> bool:
+    """Whether ranks may not come here alike: rank 0 alone, by a test of their own samples, or once for each of the
+    longest's words."""
+    places = [(event.source, event.node), *((call.source, call.node) for call in event.calls if call.node is not None)]
+    if any(stands_in(source, node, guarded) for source, node in places):
+        return True
+    deciding = [loop.node.iter for loop in event.loops if not isinstance(loop.node, ast.While)]
+    for source, node in places:
+        around = [each for each in source.ancestors(node) if isinstance(each, (ast.If, ast.While, ast.IfExp))]
+        deciding += [each.test for each in around]
+    return any(_differs(each, run) for each in deciding)
+
+
+def _differs(node: ast.expr, run: Interpreter) -> bool:
+    """Whether ranks see other values, or lengths of their own, in any part of an expression."""
+    if isinstance(node, ast.Compare) and any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
+        return False  # `targets is not None`
+    if (
+        isinstance(node, ast.Subscript)
+        and last_name(node.value) == "shape"
+        or last_name(getattr(node, "func", None)) == "size"
+    ):
+        parts: list[ast.expr] = []  # what matters is how long an axis is, which the value says
+    else:
+        parts = [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
+    if any(_differs(each, run) for each in parts):
+        return True
+    value = run.values.get(node, NOTHING)
+    if any(isinstance(thing, Object) and "loader" in thing.roles for thing in value.things):
+        return False
+    return value.spread.is_local and value.spread is not COUNT or run.uneven(value) is not None
+
+
+def _count(loss: Loss, run: Interpreter) -> str | None:
+    """What a mean is divided by, as code; nothing if that is its number of samples anyway, or cannot be told."""
+    source, node, why = loss.event.source, loss.event.node, run.uneven(loss.event.value, target=True)
+    if isinstance(node, ast.BinOp):
+        steady = not loss.event.value.models and not loss.event.inside_forward and _is_plain(node.right, FORMS | SUMS)
+        return source.code(node.right) if steady and node in learnt_from(run) else None
+    assert isinstance(node, ast.Call)
+    if loss.name == "mean":
+        over = _averaged(loss.event)
+        if over is None or why not in (Rows.JOINED, Rows.FEWER) or node not in learnt_from(run):
+            return None
+        return f"{_bracketed(source, over)}.numel()" if _is_plain(over) else None
+    target = _target(node)
+    if loss.name not in CLASSIFYING | ELEMENTWISE or target is None or not _is_plain(target):
+        return None
+    code = _bracketed(source, target)
+    weight, ignored = loss.options.get("weight"), loss.options.get("ignore_index")
+    if UNTOLD in (weight, ignored):
+        return None
+    if why is Rows.PADDED and ignored is None:
+        return None  # what is filled up counts
+    if weight is not None:
+        return f"{weight}[{code}[{code} != {ignored}]].sum()" if ignored is not None else f"{weight}[{code}].sum()"
+    if ignored is not None:
+        return f"({code} != {ignored}).sum()"
+    return f"{code}.numel()" if why is not None else None
+
+
+def _averaged(event: Event) -> ast.expr | None:
+    """`x` of `x.mean()` and `torch.mean(x)`"""
+    node = event.node
+    assert isinstance(node, ast.Call)
+    if node.args or node.keywords:
+        return node.args[0] if len(node.args) == 1 and not node.keywords and event.detail.const is not True else None
+    return node.func.value if isinstance(node.func, ast.Attribute) else None
+
+
+def _bracketed(source: Source, node: ast.expr) -> str:
+    code = source.code(node)
+    return f"({code})" if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare)) else code
+
+
+def _is_plain(node: ast.expr, forms: frozenset[str] = FORMS) -> bool:
+    """Whether writing an expression twice says the same twice, and costs little: `y[:, 1:].reshape(-1)`."""
+    if isinstance(node, ast.Call):
+        return (
+            isinstance(node.func, ast.Attribute)
+            and node.func.attr in forms
+            and _is_plain(node.func.value, forms)
+            and all(_is_plain(each, forms) for each in (*node.args, *(keyword.value for keyword in node.keywords)))
+        )
+    if isinstance(node, (ast.Name, ast.Constant)):
+        return True
+    plain = (ast.Attribute, ast.Subscript, ast.Slice, ast.Tuple, ast.UnaryOp, ast.BinOp, ast.Compare)
+    parts = (each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr))
+    return isinstance(node, plain) and all(_is_plain(each, forms) for each in parts)
+
+
+def left_over(run: Interpreter) -> Iterator[tuple[Source, ast.AST, str]]:
+    """The weighted means that stay as they are, each at what makes it one, with the option that does."""
+    for loss in losses(run):
+        if loss.event.grad and loss.weighted_by is not None and loss.event.node not in run.plan.weighed:
+            yield loss.event.source, loss.event.node, loss.weighted_by
