@@ -120,7 +120,11 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     batch_sizes = _batch_sizes(second, plan)
     plan = replace(plan, divided=frozenset(site.node for site in batch_sizes if isinstance(site.node, ast.expr)))
     even = [] if _is_distributed(second) else list(weighing.weighed(second, _guarded(second)))
-    plan = replace(plan, weighed=frozenset(each.node for each in even))
+    if even:
+        all_of_them = replace(plan, weighed=frozenset(each.node for each in even))
+        settled = weighing.settles(Interpreter(project, facts, all_of_them).run())
+        even = [each for each in even if each.node in settled]
+        plan = replace(plan, weighed=frozenset(each.node for each in even))
     held = shards.guarded_parameters(second, models, _guarded(second)) if fsdp else []
     plan = replace(plan, reduced=frozenset(site.node for site, _ in held))
     run, reductions, leftover = _reduce(project, facts, plan, Interpreter(project, facts, plan).run())

@@ -55,6 +55,7 @@ def fills(statement: ast.stmt, name: str) -> bool:
     inner: ast.expr = call
     while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr.endswith("_"):
         inner = inner.func.value
+    inner = _root(inner) or inner
     mentions = [each for each in ast.walk(call) if isinstance(each, ast.Name) and each.id == name]
     return isinstance(inner, ast.Name) and inner.id == name and len(mentions) == 1
 

@@ -121,7 +121,7 @@ def _handed_on(event: Event, run: Interpreter, by_sample: frozenset[ast.stmt]) -
     rows, which are gathered where a function is given them, so that it counts those of all ranks."""
     node, source, (target, is_buffer) = event.node, event.source, event.detail.const
     assert isinstance(node, ast.expr)
-    if not is_buffer and not any(_is_same(each, target) for each in learnt_from(run)):
+    if not is_buffer and not any(_is_same(each, target) and not _is_called(each, run) for each in learnt_from(run)):
         return  # a report
     if isinstance(target, ast.Name) and not is_buffer and not any(_learns(loop, run) for loop in event.loops[-1:]):
         return  # from layer to layer
@@ -194,6 +194,12 @@ def _is_same(node: ast.expr, target: ast.expr) -> bool:
     if isinstance(node, ast.Name) and isinstance(target, ast.Name):
         return node.id == target.id
     return isinstance(node, ast.Attribute) and isinstance(target, ast.Attribute) and node.attr == target.attr
+
+
+def _is_called(node: ast.expr, run: Interpreter) -> bool:
+    """Whether it is a method that is called, `x.sum()`."""
+    parent = run.sources[node].parents.get(node) if node in run.sources else None
+    return isinstance(parent, ast.Call) and parent.func is node
 
 
 def _is_only_averaged(call: ast.Call, event: Event, run: Interpreter) -> bool:
@@ -287,7 +293,9 @@ def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, see
             yield from _resolve(made, where, event, run, seen)
         return
     few = picks(value) is not None  # gathered before they are picked
-    if value.spread.is_reducible and (not few or value.models):
+    if few and value.spread.is_reducible and any(made in learnt_from(run) for _, made in value.made):
+        few = False  # a loss, which is warned of
+    if value.spread.is_reducible and not few:
         yield from _narrowed(node, source, event, run, seen, value)
         return
     if value.spread is ROWS and not few and _rowwise(node, run, set()):
@@ -306,12 +314,24 @@ def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, see
                 if made is not node and _is_free(made, run) and not _in_forward(where, made)
                 for e in _resolve(made, where, event, run, seen)
             ]
-        if inner:
+        if any(e.spread is ROWS for e in inner) and any(e.spread is LOCAL for e in inner):
+            yield Escape(source, node, LOCAL, event)  # rows of all ranks do not go with those of one
+        elif inner:
             yield from inner
+        elif few and event.kind == "set_item" and _was_before(node, ast.unparse(event.node), run):
+            return
         elif not isinstance(node, ast.Call) or event.kind != "test":
             whole = value.spread is ROWS and not _rowwise(node, run, set())  # a batch of several fields, one picture
             yield Escape(source, node, Spread.LOCAL if whole or few else value.spread, event)
     yield from _contained(value, source, event, run, seen)
+
+
+def _was_before(node: ast.expr, target: str, run: Interpreter) -> bool:
+    """Whether all that is local in an expression is what its target was before: `0.9 * centres[c]`."""
+    if ast.unparse(node) == target:
+        return True
+    local = [part for part in _parts(node) if run.values.get(part, NOTHING).spread.is_local]
+    return bool(local) and all(_was_before(part, target, run) for part in local)
 
 
 def _tensor_behind(node: ast.expr, source: Source, run: Interpreter) -> tuple[Source, ast.expr] | None:

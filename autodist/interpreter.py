@@ -48,6 +48,7 @@ from autodist.values import (
     Evened,
     External,
     Function,
+    Gathered,
     Index,
     Inside,
     Items,
@@ -408,12 +409,18 @@ class Interpreter:
 
     def _filled_first(self, name: str, node: ast.stmt, scope: Scope) -> bool:
         """Whether new samples are put into a tensor before a round of the loop does anything else with it."""
-        loop = self._loops[-1].node
-        if not carried.fills(node, name) or scope.source.parents.get(node) is not loop:
+        loop, source = self._loops[-1].node, scope.source
+        if not carried.fills(node, name) or loop not in source.ancestors(node):
             return False
         mentions = [each for each in ast.walk(loop) if isinstance(each, ast.Name) and each.id == name]
-        first = min(mentions, key=lambda each: (each.lineno, each.col_offset))
-        return scope.source.statement(first) is node
+
+        def is_filled(mention: ast.Name) -> bool:
+            inner = [each for each in (mention, *source.ancestors(mention)) if isinstance(each, ast.stmt)]
+            around = inner[: inner.index(loop)] if loop in inner else inner[:1]
+            before = (each for at in around for each in source.block(at)[: source.block(at).index(at)])
+            return carried.fills(inner[0], name) or any(carried.fills(each, name) for each in before)
+
+        return all(map(is_filled, mentions))
 
     def _is_within(self, node: ast.stmt, scope: Scope) -> bool:
         return any(each is self._loops[-1].node for each in scope.source.ancestors(node))
@@ -959,6 +966,10 @@ class Interpreter:
             self._keep_inside(target.value, value, scope)
         if self.plan.wholes is not None:
             self._written_into(target, value, scope)
+        if base.spread.is_reducible and key.spread.is_local and isinstance(target.value, ast.Name):
+            holder = scope.find(target.value.id)  # `c[c.abs() < 0.1] = 0.1`: no mean any more
+            if holder is not None:
+                holder.names[target.value.id] = holder.names[target.value.id].but(spread=LOCAL)
         if value.spread.is_local and isinstance(target.value, ast.Name):
             holder = scope.find(target.value.id)
             if holder is not None:
@@ -1173,7 +1184,8 @@ class Interpreter:
             value = self._possible(value)
         if node in self.plan.reduced:
             kept = frozenset(t for t in value.things if not isinstance(t, Parameters))
-            value = Value(kept if not value.spread.is_local else frozenset(), models=value.models)
+            rows = frozenset([Gathered(node)]) if value.spread is ROWS and self.plan.wholes is None else frozenset()
+            value = Value(kept if not value.spread.is_local else frozenset(), models=value.models, origins=rows)
         if node in self.plan.divided:
             value = value.but(spread=COUNT, const=UNKNOWN)
         if value.spread is COUNT and value.origins and self.uneven(value) in (Rows.JOINED, Rows.FEWER):
@@ -1634,7 +1646,8 @@ class Interpreter:
             found = found | self._optimized()
         chosen = self._indexed(node, base, key, scope)
         axis = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
-        if self.plan.wholes is None and chosen.spread.is_local and self._lately(axis).spread.is_local:
+        whole = any(isinstance(each, Gathered) for each in self._lately(axis).origins)  # for this rank's rows
+        if self.plan.wholes is None and chosen.spread.is_local and (whole or self._lately(axis).spread.is_local):
             if picking.is_condition(axis, self._lately):
                 chosen = chosen.but(origins=chosen.origins | {Picked(axis, scope.source)})
         return found | collation.picked(chosen, key.const)
@@ -1846,7 +1859,8 @@ class Interpreter:
             and isinstance(op, (ast.Sub, ast.Div, ast.Mult))
         ):
             for rows, value, side in ((left, right, sides[1]), (right, left, sides[0])):
-                if rows.spread is ROWS and value.spread in (MEAN, SUM) and not value.models and not value.things:
+                computed = isinstance(side, (ast.Call, ast.Name)) and not value.models and not value.things
+                if rows.spread is ROWS and value.spread in (MEAN, SUM) and computed:
                     self.event("statistic", side, scope, value)
         if self._compares_with_batch(op, left, right):
             self.event("batch_statistic", node, scope)

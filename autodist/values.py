@@ -265,6 +265,13 @@ class Evened:
 
 
 @dataclass(frozen=True)
+class Gathered:
+    """Rows of all ranks, put together at ``node``."""
+
+    node: ast.expr
+
+
+@dataclass(frozen=True)
 class Picked:
     """A condition by which some of a rank's samples were picked: `labels >= 0` of `out[labels >= 0]`."""
 
@@ -312,7 +319,7 @@ class Value:
 
     things: frozenset[Thing] = frozenset()
     spread: Spread = SAME
-    origins: frozenset[Object | Draw | Mixing | Part | Picked | Evened] = frozenset()
+    origins: frozenset[Object | Draw | Mixing | Part | Picked | Gathered | Evened] = frozenset()
     models: frozenset[Thing] = frozenset()
     const: Any = UNKNOWN
     firm: bool = False

@@ -16,8 +16,8 @@ from autodist.interpreter import Event, Interpreter
 from autodist.regions import stands_in
 from autodist.script import Site, Weighed
 from autodist.source import Source, last_name
-from autodist.spread import COUNT
-from autodist.values import NOTHING, Object
+from autodist.spread import COUNT, MEAN, SUM
+from autodist.values import NOTHING, Evened, Object
 
 CLASSIFYING = frozenset("cross_entropy nll_loss CrossEntropyLoss NLLLoss NLLLoss2d".split())
 """Losses that divide by the weights of the classes, and leave out those to ignore."""
@@ -201,6 +201,16 @@ def _is_plain(node: ast.expr, forms: frozenset[str] = FORMS) -> bool:
     plain = (ast.Attribute, ast.Subscript, ast.Slice, ast.Tuple, ast.UnaryOp, ast.BinOp, ast.Compare)
     parts = (each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr))
     return isinstance(node, plain) and all(_is_plain(each, forms) for each in parts)
+
+
+def settles(run: Interpreter) -> frozenset[ast.AST]:
+    """Those of the weighed means that losses are sums of, `run` being the analysis with all of them. One that goes on
+    through something else, as `torch.exp(-mean)` of a focal loss does, is not made exact by weighing it."""
+    found: set[ast.AST] = set()
+    for event in run.of("backward"):
+        if event.value.spread in (MEAN, SUM, COUNT):
+            found |= {each.node for each in event.value.origins if isinstance(each, Evened)}
+    return frozenset(found)
 
 
 def left_over(run: Interpreter) -> Iterator[tuple[Source, ast.AST, str]]:

@@ -1,0 +1,151 @@
+"""Losses that are means over other numbers than those of the samples, and samples that a condition picks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import indent
+
+import pytest
+
+from autodist.config import Config
+from autodist.convert import convert
+from autodist.project import Project
+
+SCRIPT = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def padded(batch):
+    words, tags = zip(*batch)
+    return pad_sequence(words, batch_first=True), pad_sequence(tags, batch_first=True)
+
+
+PAD = 0
+weights = torch.tensor([1.0, 2.0, 3.0])
+data = TensorDataset(torch.randn(64, 8), torch.randint(0, 3, (64,)))
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{before}
+loader = DataLoader(data, batch_size=8, shuffle=True{options})
+for epoch in range(2):
+    for x, y in loader:
+        out = model(x)
+{step}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+{after}
+"""
+
+
+def converted(folder: Path, step: str, before: str = "", after: str = "", options: str = "") -> tuple[str, str]:
+    """The conversion and what is said of it."""
+    path = folder / "train.py"
+    path.write_text(SCRIPT.format(step=indent(step, " " * 8), before=before, after=after, options=options))
+    result = convert(Project.load(path), Config())
+    return result.entry.after, "\n".join(f"{each.code} {each.message}" for each in result.diagnostics)
+
+
+@pytest.mark.parametrize(
+    ("loss", "count"),
+    [
+        ("F.cross_entropy(out, y, ignore_index=PAD)", "(y != PAD).sum()"),
+        ("F.cross_entropy(out, y.view(-1), None, None, PAD)", "(y.view(-1) != PAD).sum()"),
+        ("F.cross_entropy(out, y, weights)", "weights[y].sum()"),
+        ("F.nll_loss(out.log_softmax(1), target=y, weight=weights)", "weights[y].sum()"),
+        ("F.cross_entropy(out, y, weights, ignore_index=PAD)", "weights[y[y != PAD]].sum()"),
+        ("F.cross_entropy(out[y > 0], y[y > 0])", "y[y > 0].numel()"),
+        ("F.cross_entropy(out, y, reduction='none')[y > 0].mean()", None),
+        ("F.mse_loss(out[(y > 0) & (y < 2)].sum(1), x[(y > 0) & (y < 2), 0])", "x[(y > 0) & (y < 2), 0].numel()"),
+        ("(F.cross_entropy(out, y, reduction='none') * (y > 0)).sum() / (y > 0).sum()", "(y > 0).sum()"),
+        ("((out.sum(1) - y) ** 2 * (y > 0)).mean() / (y > 0).float().mean()", "(y > 0).float().mean()"),
+    ],
+)
+def test_means_are_weighed_by_what_they_are_divided_by(tmp_path: Path, loss: str, count: str | None) -> None:
+    """Where it can be written down again; a picked loss that has no name is warned of."""
+    after, said = converted(tmp_path, f"loss = {loss}", after="    print(loss.item())")
+    assert (f"loss = weigh_by_count({loss}, {count})" in after) == (count is not None)
+    assert ("AD602" in said) == (count is None)
+    assert "reduce_mean(loss.item())" in after or count is None
+
+
+@pytest.mark.parametrize(
+    ("criterion", "count"),
+    [
+        ("nn.CrossEntropyLoss(weights)", "criterion.weight[y].sum()"),
+        ("nn.CrossEntropyLoss(ignore_index=0)", "(y != criterion.ignore_index).sum()"),
+        ("nn.CrossEntropyLoss(weights, None, 0)", "criterion.weight[y[y != criterion.ignore_index]].sum()"),
+        ("nn.CrossEntropyLoss(label_smoothing=0.1)", None),
+        ("nn.CrossEntropyLoss(weight=None)", None),
+        ("nn.CrossEntropyLoss(weights, reduction='sum')", None),
+        ("nn.MultiMarginLoss(weight=weights)", None),
+    ],
+)
+def test_options_of_criteria(tmp_path: Path, criterion: str, count: str | None) -> None:
+    """By position or name; most losses divide by the number of elements whatever weighs them."""
+    after, said = converted(tmp_path, "loss = criterion(out, y)", f"criterion = {criterion}")
+    assert (f"weigh_by_count(criterion(out, y), {count})" in after) == (count is not None)
+    assert "weigh_by_count" in after or count is None
+    assert "AD602" not in said
+
+
+UNWEIGHED = {
+    "made of random numbers": ("loss = F.cross_entropy(out, (y * torch.rand(8)).long(), weights)", ""),
+    "once for each of the longest's words": (
+        "loss = 0\nfor t in range(y.size(1)):\n    loss = loss + F.cross_entropy(out[:, t], y[:, t], ignore_index=PAD)",
+        ", collate_fn=padded",
+    ),
+    "by a test of the rank's own samples": (
+        "loss = out.sum(1).mean()\nif y.max() > 1:\n    loss = loss + F.cross_entropy(out, y, ignore_index=PAD)",
+        "",
+    ),
+    "goes on through something else": (
+        "each = -F.cross_entropy(out, y, weights)\nloss = -((1 - torch.exp(each)) ** 2) * each",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNWEIGHED)
+def test_what_cannot_be_weighed_is_warned_of(tmp_path: Path, name: str) -> None:
+    """Weighing takes all ranks, as often as each other, and is exact for what losses are sums of."""
+    step, options = UNWEIGHED[name]
+    after, said = converted(tmp_path, step, options=options)
+    assert "weigh_by_count" not in after
+    assert "AD602" in said
+
+
+def test_only_training_is_weighed(tmp_path: Path) -> None:
+    """Every rank evaluates all of the data."""
+    evaluation = "    with torch.no_grad():\n        print(F.cross_entropy(model(x), y, ignore_index=PAD).item())"
+    after, _ = converted(tmp_path, "loss = F.cross_entropy(out, y)", after=evaluation)
+    assert "weigh_by_count" not in after
+
+
+@pytest.mark.parametrize(
+    ("number", "whole"),
+    [
+        ("out[y == 1].mean().item()", "gather_rows(out)[gather_rows(y == 1)].mean().item()"),
+        ("(out.argmax(1)[y == 1] == 1).float().mean()", "gather_rows(out.argmax(1))[gather_rows(y == 1)]"),
+        ("(out.argmax(1)[y == 1] == 1).sum()", "reduce_sum((out.argmax(1)[y == 1] == 1).sum())"),
+        ("len(out[y == 1])", "reduce_sum(len(out[y == 1]))"),
+        ("out[(y == 1).nonzero().squeeze(1)].std()", "gather_rows(out)["),
+    ],
+)
+def test_numbers_over_picked_samples_are_those_of_all_ranks(tmp_path: Path, number: str, whole: str) -> None:
+    """Ranks pick different numbers of samples, perhaps none: a mean of their means would be another one, or NaN."""
+    after, _ = converted(tmp_path, f"loss = F.cross_entropy(out, y)\nprint({number})")
+    assert whole in after
+
+
+@pytest.mark.parametrize("by", ["x.cumsum(0).argsort(0)[:, 0]", "positions(x)"])
+def test_rows_of_all_ranks_do_not_go_with_those_of_one(tmp_path: Path, by: str) -> None:
+    """Either all of a computation's rows are gathered or none are."""
+    step = f"loss = F.cross_entropy(out, y)\norder = {by}\nprint(rank_of(out, order).item())"
+    before = "from ranking import positions\ndef rank_of(rows, order):\n    return rows[order > 2].mean()"
+    after, said = converted(tmp_path, step, before)
+    assert ("gather_rows(out)" in after) == ("gather_rows(x)" in after) == ("AD601 reports" not in said)
