@@ -7,9 +7,9 @@ import builtins
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 
 from autodist import (
+    batchwise,
     catalog,
     collation,
     escapes,
@@ -50,7 +50,19 @@ from autodist.picking import picks
 from autodist.project import Project
 from autodist.rowwise import ONE
 from autodist.rule import Severity
-from autodist.script import Concern, Epoch, Loader, Model, Reduction, Setup, Shards, Site, TrainingScript, Unordered
+from autodist.script import (
+    Concern,
+    Epoch,
+    Loader,
+    Model,
+    Reduction,
+    Setup,
+    Shards,
+    Site,
+    TrainingScript,
+    Unordered,
+    Weighed,
+)
 from autodist.sharding import keys, members
 from autodist.source import Source, last_name, shortened
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
@@ -86,17 +98,18 @@ SHAPES = frozenset(
 def analyze(project: Project, config: Config) -> TrainingScript:
     """The semantic model of a project."""
     facts = catalog.load(config.catalog)
-    first = Interpreter(project, facts, Plan()).run()
+
+    def again(plan: Plan) -> Interpreter:
+        return Interpreter(project, facts, plan).run()
+
+    first = again(Plan())
     modules = frozenset(first.promoted)
     if modules:
-        first = Interpreter(project, facts, Plan(modules=modules)).run()
+        first = again(Plan(modules=modules))
     whole = None
-    moving = _along_sequence(first) or _through_time(
-        first, lambda plan: Interpreter(project, facts, plan).run(), modules
-    )
+    moving = _along_sequence(first) or _through_time(first, again, modules)
     if moving is not None or _has_no_batches(first):
-        again = partial(Interpreter, project, facts)
-        whole = wholes.find(lambda plan: again(plan).run(), Plan(modules=modules), moving is not None)
+        whole = wholes.find(again, Plan(modules=modules), moving is not None)
     refused = list(_refusals(first, config.strategy, whole, moving))
     if refused:
         return TrainingScript(project, first.values, concerns=tuple(refused), distributed=_is_distributed(first))
@@ -116,20 +129,17 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     dropped = frozenset(s.node for m in models for s in (*m.dropped, *(m.data_parallel if fsdp else ())))
     dropped |= {e.node for e in first.events if e.kind == "wrap" and e.detail.const == "fully_sharded"}
     plan = replace(plan, wraps={} if fsdp else wrap_plan(models), dropped=dropped)
-    second = Interpreter(project, facts, plan).run()
+    second = again(plan)
     batch_sizes = _batch_sizes(second, plan)
     plan = replace(plan, divided=frozenset(site.node for site in batch_sizes if isinstance(site.node, ast.expr)))
     even = [] if _is_distributed(second) else list(weighing.weighed(second, _guarded(second)))
-    if even:
-        all_of_them = replace(plan, weighed=frozenset(each.node for each in even))
-        settled = weighing.settles(Interpreter(project, facts, all_of_them).run())
-        even = [each for each in even if each.node in settled]
-        plan = replace(plan, weighed=frozenset(each.node for each in even))
     held = shards.guarded_parameters(second, models, _guarded(second)) if fsdp else []
     plan = replace(plan, reduced=frozenset(site.node for site, _ in held))
-    run, reductions, leftover = _reduce(project, facts, plan, Interpreter(project, facts, plan).run())
+
+    plan, third, even, joined = _whole_losses(again, plan, even, _is_distributed(second))
+    run, reductions, leftover = _reduce(project, facts, plan, third)
     script = _assemble(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held)
-    script = replace(script, weighed=tuple(even))
+    script = replace(script, weighed=tuple(even), joined=joined)
     if config.strategy is Strategy.ZERO:
         parted, states = optimizers.parted(run, script.models, script.guards)
         script = replace(script, parted=tuple(parted), optimizer_states=tuple(states))
@@ -144,6 +154,24 @@ def analyze(project: Project, config: Config) -> TrainingScript:
         script = replace(script, concerns=(*script.concerns, *folders))
     uses = borrowed(project, facts.equivalents)
     return _without(replace(script, borrowed=uses, borrowed_names=imported_names(project)))
+
+
+def _whole_losses(
+    run: Callable[[Plan], Interpreter], plan: Plan, even: list[Weighed], distributed: bool
+) -> tuple[Plan, Interpreter, list[Weighed], tuple[Reduction, ...]]:
+    """What makes losses those of the whole batch that no mean over the ranks is: means that are weighed, sums and
+    means that are joined. Nothing is weighed in vain."""
+    while True:
+        plan = replace(plan, weighed=frozenset(each.node for each in even), joined=frozenset())
+        current = run(plan)
+        joined = () if distributed else batchwise.joined(current, run, plan, _guarded(current))
+        if joined:
+            plan = replace(plan, joined=frozenset(each.node for each in joined))
+            current = run(plan)
+        settled = weighing.settles(current)
+        if all(each.node in settled for each in even):
+            return plan, current, even, joined
+        even = [each for each in even if each.node in settled]
 
 
 def _without(script: TrainingScript) -> TrainingScript:

@@ -171,6 +171,8 @@ class Plan:
     """Expressions for a batch that a step is given, or for an iterable of them: a rank takes its rows there."""
     weighed: frozenset[ast.AST] = frozenset()
     """Losses that are weighed by what each rank divides by."""
+    joined: frozenset[ast.AST] = frozenset()
+    """Sums and means over a batch that losses are computed from, which are taken over all ranks."""
     bare: bool = False
     """Models are distributed without a wrapper: `model.module` becomes the model itself."""
 
@@ -1186,6 +1188,12 @@ class Interpreter:
             kept = frozenset(t for t in value.things if not isinstance(t, Parameters))
             rows = frozenset([Gathered(node)]) if value.spread is ROWS and self.plan.wholes is None else frozenset()
             value = Value(kept if not value.spread.is_local else frozenset(), models=value.models, origins=rows)
+        if node in self.plan.joined:
+            self.event("joined", node, scope, value)
+            if value.spread is MEAN or value.spread is SUM and not self._no_grad:
+                value = value.but(spread=SAME)
+        elif value.spread is LOCAL and isinstance(node, (ast.BinOp, ast.Call, ast.UnaryOp)):
+            self._note_joinable(node, scope)
         if node in self.plan.divided:
             value = value.but(spread=COUNT, const=UNKNOWN)
         if value.spread is COUNT and value.origins and self.uneven(value) in (Rows.JOINED, Rows.FEWER):
@@ -1207,6 +1215,19 @@ class Interpreter:
         self.values[node] = value if old is None else old | value
         self.sources[node] = scope.source
         return value
+
+    def _note_joinable(self, node: ast.expr, scope: Scope) -> None:
+        """Note sums and means over a batch from which something is computed that is neither."""
+        if isinstance(node, ast.Call) and any(isinstance(t, Function) for t in self._lately(node.func).things):
+            return  # noted inside
+        values = {child: self._lately(child) for child in children_of(node)}
+        kinds = {value.spread for value in values.values()}
+        added = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub))
+        for child, value in values.items():
+            if added and (LOCAL in kinds or value.spread is MEAN):
+                continue  # the other term is the reason, and a mean goes with what is the same everywhere
+            if value.spread in (MEAN, SUM) and not value.things:
+                self.event("joinable", child, scope, value)
 
     def _possible(self, value: Value) -> Value:
         """A value without what is made only where tests come out another way than they do here."""
@@ -1741,7 +1762,9 @@ class Interpreter:
                 spread = ROWS
             elif base.spread is ROWS and _number(node.slice) is not None and self._is_tensor(node.value, base):
                 spread = LOCAL  # one sample
-            return base.computed(spread)
+            elif base.spread.is_reducible and ROWS in (key.spread, *(axis.spread for axis in axes[:1])):
+                spread = ROWS  # a part of it for each sample: `centres[labels]`
+            return Value(spread=spread, origins=origins, models=models, weights=base.weights)
         return Value(spread=key.spread, origins=origins, models=models)
 
     def _is_tensor(self, node: ast.expr, value: Value) -> bool:
@@ -1852,16 +1875,11 @@ class Interpreter:
         sides: tuple[ast.expr, ast.expr] | None = None,
     ) -> frozenset[Mixing]:
         """What puts a statistic of the batch beside each sample, as `mask / mask.mean()` and `mask /= mask.mean()`."""
-        if (
-            sides is not None
-            and not self._forward
-            and not self._no_grad
-            and isinstance(op, (ast.Sub, ast.Div, ast.Mult))
-        ):
+        if sides is not None and not self._no_grad and isinstance(op, (ast.Sub, ast.Div, ast.Mult)):
             for rows, value, side in ((left, right, sides[1]), (right, left, sides[0])):
-                computed = isinstance(side, (ast.Call, ast.Name)) and not value.models and not value.things
-                if rows.spread is ROWS and value.spread in (MEAN, SUM) and computed:
-                    self.event("statistic", side, scope, value)
+                if rows.spread is ROWS and value.spread in (MEAN, SUM) and not value.things:
+                    steady = not self._forward and not value.models and isinstance(side, (ast.Call, ast.Name))
+                    self.event("statistic" if steady else "joinable", side, scope, value)
         if self._compares_with_batch(op, left, right):
             self.event("batch_statistic", node, scope)
         centred = self.plan.wholes is None and self._is_centred(op, left, right)

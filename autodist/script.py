@@ -330,6 +330,8 @@ class TrainingScript:
     averaged: tuple[tuple[Site, str], ...] = ()
     sums: tuple[Site, ...] = ()
     weighed: tuple[Weighed, ...] = ()
+    joined: tuple[Reduction, ...] = ()
+    """Sums and means over the batch that a loss is computed from, gradients and all."""
     reductions: tuple[Reduction, ...] = ()
     unwraps: tuple[Site, ...] = ()
     layer_tests: tuple[Site, ...] = ()

@@ -16,7 +16,7 @@ from autodist.interpreter import Event, Interpreter
 from autodist.regions import stands_in
 from autodist.script import Site, Weighed
 from autodist.source import Source, last_name
-from autodist.spread import COUNT, MEAN, SUM
+from autodist.spread import COUNT, MEAN, SAME, SUM
 from autodist.values import NOTHING, Evened, Object
 
 CLASSIFYING = frozenset("cross_entropy nll_loss CrossEntropyLoss NLLLoss NLLLoss2d".split())
@@ -98,7 +98,7 @@ def weighed(run: Interpreter, guards: list[Site]) -> Iterator[Weighed]:
     """The means whose divisor the source tells, and what it is. What some ranks may not compute, or not as often, is
     left as it is: weighing takes all of them."""
     guarded = frozenset(site.node for site in guards)
-    alone = {event.node for event in run.of("mean_loss") if event.on_one_rank or _parts_ranks(event, guarded, run)}
+    alone = {event.node for event in run.of("mean_loss") if event.on_one_rank or parts_ranks(event, guarded, run)}
     seen: set[ast.AST] = set()
     for loss in losses(run):
         event, node = loss.event, loss.event.node
@@ -112,7 +112,7 @@ def weighed(run: Interpreter, guards: list[Site]) -> Iterator[Weighed]:
         yield Weighed(event.source, node, count)
 
 
-def _parts_ranks(event: Event, guarded: frozenset[ast.AST], run: Interpreter) -> bool:
+def parts_ranks(event: Event, guarded: frozenset[ast.AST], run: Interpreter) -> bool:
     """Whether ranks may not come here alike: rank 0 alone, by a test of their own samples, or once for each of the
     longest's words."""
     places = [(event.source, event.node), *((call.source, call.node) for call in event.calls if call.node is not None)]
@@ -208,7 +208,7 @@ def settles(run: Interpreter) -> frozenset[ast.AST]:
     through something else, as `torch.exp(-mean)` of a focal loss does, is not made exact by weighing it."""
     found: set[ast.AST] = set()
     for event in run.of("backward"):
-        if event.value.spread in (MEAN, SUM, COUNT):
+        if event.value.spread in (MEAN, SUM, COUNT, SAME):
             found |= {each.node for each in event.value.origins if isinstance(each, Evened)}
     return frozenset(found)
 

@@ -48,6 +48,31 @@ def weigh_by_count(loss, count):
 
 '''
 
+JOIN = '''\
+class SumOverRanks({torch}.autograd.Function):
+    """The sum of a tensor over all ranks, through which gradients flow back to what each of them has."""
+
+    @staticmethod
+    def forward(ctx, value):
+        total = value.clone()
+        {d}.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return SumOverRanks.apply(gradient)
+
+
+'''
+
+IN_TRAINING = '''\
+def sum_in_training(value):
+    """The sum of a tensor over all ranks in training. In evaluation every rank has all of the data."""
+    return SumOverRanks.apply(value) if {torch}.is_grad_enabled() else value
+
+
+'''
+
 UNEVEN = '''\
 def gather_rows(rows):
     """The rows of all ranks in the order of the whole data; another rank may have one row more."""

@@ -58,8 +58,9 @@ for epoch in range(2):
         optimizer.step()
 """
 
-CENTRED = PLAIN.replace(
-    "loss = nn.functional.mse_loss(model(x), y)", "out = model(x)\n        loss = (out - out.mean(0) - y).pow(2).mean()"
+SCALED = PLAIN.replace(
+    "loss = nn.functional.mse_loss(model(x), y)",
+    "out = model(x)\n        loss = ((out - y) / out.std(0)).pow(2).mean()",
 )
 
 RELATED = PLAIN.replace("mse_loss(model(x), y)", "mse_loss(model(x).softmax(0), y)")
@@ -73,8 +74,8 @@ EXAMPLES = [
     Example(before=CHOSEN.replace("y[y > 0])", 'y[y > 0], reduction="sum")'), after=None),
     Example(before=CLASSES, after=CLASSES),  # weights of classes that are drawn anew whenever they are asked for
     Example(before=CLASSES.replace("weight=torch.tensor([1.0, 2.0, 4.0])", ""), after=None),
-    Example(before=CENTRED, after=CENTRED),  # gradients flow through the mean of the batch
-    Example(before=CENTRED.replace("out.mean(0)", "out.detach().mean(0)"), after=None),  # that of all ranks: AD601
+    Example(before=SCALED, after=SCALED),  # a statistic of the batch that is none of its sums
+    Example(before=SCALED.replace("std(0)", "std(1)"), after=None),
 ]
 
 

@@ -24,6 +24,7 @@ LAYERS = """
     shards | turns | hooks | unshardable | unwraps | optimizers | meta
     weights | accumulation
     sharding
+    batchwise
     wholes | unbatched | weighing
     escapes | models | launchers | borrowed | frameworks
     regions

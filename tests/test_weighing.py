@@ -104,7 +104,7 @@ UNWEIGHED = {
         "",
     ),
     "goes on through something else": (
-        "each = -F.cross_entropy(out, y, weights)\nloss = -((1 - torch.exp(each)) ** 2) * each",
+        "each = -F.cross_entropy(out, y, weights)\nloss = -((1 - torch.exp(each)) ** 2) * each * out.std(0).sum()",
         "",
     ),
 }
@@ -117,6 +117,15 @@ def test_what_cannot_be_weighed_is_warned_of(tmp_path: Path, name: str) -> None:
     after, said = converted(tmp_path, step, options=options)
     assert "weigh_by_count" not in after
     assert "AD602" in said
+
+
+def test_a_focal_loss_is_computed_of_the_whole_mean(tmp_path: Path) -> None:
+    """It goes on from a mean over the batch."""
+    step = "each = -F.cross_entropy(out, y, weights)\nloss = -((1 - torch.exp(each)) ** 2) * each"
+    after, said = converted(tmp_path, step)
+    whole = "SumOverRanks.apply(-weigh_by_count(F.cross_entropy(out, y, weights), weights[y].sum()))"
+    assert f"each = {whole} / dist.get_world_size()" in after
+    assert "AD602" not in said
 
 
 def test_only_training_is_weighed(tmp_path: Path) -> None:

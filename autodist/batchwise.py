@@ -1,0 +1,138 @@
+"""Losses that are computed from sums and means over a batch in another way than by adding them up.
+
+Dice losses, statistics that gradients flow through, logarithms of sums: the mean of what ranks make of their shares is
+not what one process makes of the batch. It is where the sums themselves are taken over all ranks, and gradients with
+them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+
+from autodist.escapes import learnt_from, roots
+from autodist.interpreter import Event, Interpreter, Plan
+from autodist.rowwise import mixings
+from autodist.script import Reduction, Site
+from autodist.source import Source, last_name
+from autodist.spread import COUNT, MEAN, SAME, SUM, Spread
+from autodist.tensors import MEANS, SUMS
+from autodist.values import NOTHING, External, Object
+from autodist.weighing import left_over, parts_ranks
+
+LINEAR: dict[Spread, tuple[type[ast.operator], ...]] = {
+    SUM: (ast.Mult, ast.Div),
+    MEAN: (ast.Mult, ast.Div, ast.Add, ast.Sub),
+}
+"""What can as well be done with a sum, or a mean, of all ranks."""
+ROUNDS = 4
+"""Sums of what is computed from other sums are found once those are taken over all ranks."""
+
+
+def joined(
+    before: Interpreter, run: Callable[[Plan], Interpreter], plan: Plan, guards: list[Site]
+) -> tuple[Reduction, ...]:
+    """The sums and means that are to be taken over all ranks, where that makes losses exact."""
+    current = before
+    if all(_is_settled(event, before) for event in before.of("backward")) and not before.of("batch_statistic"):
+        return ()
+    guarded = frozenset(site.node for site in guards)
+    found: dict[ast.expr, Reduction] = {}
+    for _ in range(ROUNDS):
+        fresh = {node: each for node, each in _joinable(current, guarded).items() if node not in found}
+        if not fresh:
+            break
+        found |= fresh
+        current = run(replace(plan, joined=frozenset(found)))
+    # of data that every rank has in full, a sum over the ranks would be another one
+    whole = {event.node for event in current.of("joined") if event.grad and not event.value.spread.is_local}
+    doubled = {node for node, each in found.items() if each.spread is SUM} & whole
+    unsettled = {event.node for event in current.of("backward") if not _is_settled(event, current)}
+    settled: set[ast.AST] = set()
+    left: set[ast.AST] = set()
+    for event in before.of("backward"):
+        reached = _reached(event, before)
+        (left if event.node in unsettled or reached & doubled else settled).update(reached)
+    unfinished = {_home(event.source, event.node) for event in current.of("batch_statistic")}  # inside a model
+    evaluated = {event.node for event in current.of("joined") if not event.grad}
+    return tuple(
+        replace(each, switch="torch.is_grad_enabled()" if node in evaluated and each.spread is SUM else None)
+        for node, each in found.items()
+        if (node in settled - left if node in settled | left else _home(each.source, node) not in unfinished)
+    )
+
+
+def _home(source: Source, node: ast.AST) -> ast.AST | None:
+    """The function that a node stands in."""
+    return next((each for each in source.ancestors(node) if isinstance(each, ast.FunctionDef)), None)
+
+
+def _joinable(run: Interpreter, guarded: frozenset[ast.AST]) -> dict[ast.expr, Reduction]:
+    """Those that losses are computed from and all ranks come to, the ones that are made of no others."""
+    found: dict[ast.expr, Reduction] = {}
+    learnt = learnt_from(run)
+    # ranks divide by different numbers
+    uneven = {event.node for event in run.of("uneven_loss")} | {node for _, node, _ in left_over(run)}
+    for event in run.of("joinable"):
+        node = event.node
+        if not isinstance(node, ast.expr) or not event.grad or event.on_one_rank or parts_ranks(event, guarded, run):
+            continue
+        if event.value.spread is MEAN and (
+            run.uneven(event.value) is not None or not uneven.isdisjoint(ast.walk(node))
+        ):
+            continue
+        if event.inside_forward or not learnt.isdisjoint(ast.walk(node)):
+            made = _made(node, event.source, run)
+            if not any(isinstance(each, ast.Call) and _reduces(each, run) for each in ast.walk(made)):
+                continue
+            found.setdefault(made, Reduction(event.source, made, event.value.spread))
+
+    def is_first(node: ast.expr) -> bool:
+        made = {*ast.walk(node), *(part for each in roots(node, run, set()) for part in ast.walk(each))}
+        return made.isdisjoint(found.keys() - {node})
+
+    return {node: each for node, each in found.items() if is_first(node)}
+
+
+def _reduces(call: ast.Call, run: Interpreter) -> bool:
+    """Whether it is here that a sum or mean is taken."""
+    name = last_name(call.func)
+    losses = {"loss", "loss_function"}
+    made = run.values.get(call.func, NOTHING).things
+    return name in MEANS | SUMS or any(
+        isinstance(t, Object) and t.roles & losses or isinstance(t, External) and run.catalog.roles(t.name) & losses
+        for t in made
+    )
+
+
+def _made(node: ast.expr, source: Source, run: Interpreter) -> ast.expr:
+    """What a name is bound to, in the one place where it is: of `2 * inter + smooth`, what `inter` is computed by."""
+    value = run.values.get(node, NOTHING)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, LINEAR[value.spread]):
+        sides = [each for each in (node.left, node.right) if run.values.get(each, NOTHING).spread is not SAME]
+        divided = isinstance(node.op, ast.Div) and sides[:1] != [node.left]
+        if len(sides) == 1 and run.values[sides[0]].spread is value.spread and not divided:
+            return _made(sides[0], source, run)
+    if isinstance(node, ast.Name) and len(value.made) == 1:
+        ((where, made),) = value.made
+        statement = where.statement(made) if where is source else None
+        if isinstance(statement, ast.Assign) and statement.value is made and _home(source, made) is _home(source, node):
+            return made
+    return node
+
+
+def _is_settled(event: Event, run: Interpreter) -> bool:
+    """Whether a loss is a mean, a sum or the same on all ranks, and no sample's part depends on the others."""
+    if event.value.spread not in (MEAN, SUM, COUNT, SAME) or mixings(event.value):
+        return False
+    return not any(each.node in _reached(event, run) for each in run.of("batch_statistic"))
+
+
+def _reached(event: Event, run: Interpreter) -> set[ast.AST]:
+    """What a loss is computed from."""
+    if not isinstance(event.node, ast.Call):
+        return set()
+    receiver = [event.node.func.value] if isinstance(event.node.func, ast.Attribute) else []
+    given = [*receiver, *event.node.args]
+    return {each for node in given for found in (node, *roots(node, run, set())) for each in ast.walk(found)}

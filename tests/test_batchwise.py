@@ -1,0 +1,121 @@
+"""Losses that are computed from sums and means over a batch in another way than by adding them up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import indent
+
+import pytest
+
+from autodist.config import Config, Strategy
+from autodist.convert import convert
+from autodist.project import Project
+
+SCRIPT = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(64, 8), torch.randint(0, 2, (64, 3)).float())
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+centres = torch.zeros(3, 3)
+{before}
+loader = DataLoader(data, batch_size=8, shuffle=True)
+for epoch in range(2):
+    for x, y in loader:
+        out = model(x)
+{step}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+{after}
+"""
+
+
+def converted(folder: Path, step: str, before: str = "", after: str = "") -> tuple[str, str]:
+    """The conversion and what is said of it."""
+    path = folder / "train.py"
+    path.write_text(SCRIPT.format(step=indent(step, " " * 8), before=before, after=after))
+    result = convert(Project.load(path), Config(Strategy.DDP))
+    return result.entry.after, "\n".join(f"{each.code} {each.message}" for each in result.diagnostics)
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        ("loss = torch.log(out.exp().sum())", "loss = torch.log(SumOverRanks.apply(out.exp().sum()))"),
+        ("total = out.pow(2).sum()\nloss = (0.5 * total).sqrt()", "total = SumOverRanks.apply(out.pow(2).sum())\n"),
+        ("loss = F.mse_loss(out, y).sqrt()", "SumOverRanks.apply(F.mse_loss(out, y)) / dist.get_world_size()).sqrt()"),
+        (  # a mean and a sum: only the sum has to be taken over the ranks
+            "loss = F.mse_loss(out, y) + 0.1 * out.abs().sum()",
+            "loss = F.mse_loss(out, y) + 0.1 * SumOverRanks.apply(out.abs().sum())",
+        ),
+        (  # a sum and something of the parameters
+            "loss = ((out - y) ** 2).sum() + sum(p.abs().sum() for p in model.parameters())",
+            "SumOverRanks.apply(((out - y) ** 2).sum()) + sum(",
+        ),
+        (
+            "loss = F.mse_loss(out - out.mean(0), y)",
+            "out - SumOverRanks.apply(out.mean(0)) / dist.get_world_size(), y)",
+        ),
+    ],
+)
+def test_sums_and_means_of_all_ranks(tmp_path: Path, step: str, expected: str) -> None:
+    """They are taken where they are named, and gradients flow back to what each rank has of them."""
+    after, said = converted(tmp_path, step)
+    assert expected in after
+    assert after.count("SumOverRanks.apply(") == 2  # here, and backward
+    assert "AD602" not in said
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "loss = F.mse_loss(out, y)",
+        "loss = out.pow(2).sum() / len(out)",
+        "loss = ((out - y) ** 2).sum(1).mean() + 0.1 * F.l1_loss(out, y)",
+        "loss = F.mse_loss(out, y, reduction='sum')",
+        "loss = (out.log_softmax(1) - out.mean(1, keepdim=True)).pow(2).mean()",
+        "loss = (out - centres[y.argmax(1)]).pow(2).mean()",
+    ],
+)
+def test_plain_losses_stay_as_they_are(tmp_path: Path, step: str) -> None:
+    """Means and sums over the batch are averaged over the ranks as they are."""
+    after, said = converted(tmp_path, step, after="    print((out.mean() / out.std()).item())")
+    assert "SumOverRanks" not in after
+    assert "AD602" not in said
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "loss = ((out - y) / out.std(0)).pow(2).mean()",
+        "loss = torch.log(out.pow(2).sum()) + out.std(0).sum()",
+        "loss = torch.median(out)",
+        "loss = F.poisson_nll_loss(out[y > 0], y[y > 0]).sqrt()",
+        "loss = F.mse_loss(out, y)\nif out.mean() > 0:\n    loss = loss + torch.log(out.exp().sum())",
+    ],
+)
+def test_what_no_sum_tells_is_warned_of(tmp_path: Path, step: str) -> None:
+    """A deviation, a median; and what ranks would not come to alike."""
+    after, said = converted(tmp_path, step)
+    assert "SumOverRanks" not in after
+    assert "AD602" in said
+
+
+RATIO = "def ratio(p, t):\n    return ((p * t).sum() + 1) / (p.sum() + t.sum() + 1)"
+
+
+def test_evaluation_sums_nothing_over_the_ranks(tmp_path: Path) -> None:
+    """Each has all of the data there, and the ones that smooth the ratio would count less."""
+    after = "    with torch.no_grad():\n        print(ratio(model(data[:][0]), data[:][1]).item())"
+    code, said = converted(tmp_path, "loss = 1 - ratio(out.sigmoid(), y)", RATIO, after)
+    assert "return (sum_in_training((p * t).sum()) + 1) / (sum_in_training(p.sum() + t.sum()) + 1)" in code
+    assert "AD602" not in said
+    code, said = converted(
+        tmp_path, "loss = 1 - ratio(out.sigmoid(), y)", RATIO, after.replace("no_grad", "enable_grad")
+    )
+    assert "SumOverRanks" not in code
+    assert "AD602" in said
