@@ -56,6 +56,9 @@ GATHERED = {
     "loss += 0.1 * torch.norm(model.stem.weight, 1)": "torch.norm(model.stem.weight, 1).full_tensor()",
     "loss = (loss + sum(p.abs().sum() for p in list(model.parameters())[:2])) / 2": "p.abs().sum().full_tensor()",
     "loss = loss + model.gain.square().mean()": "model.gain.square().mean().full_tensor()",
+    # what samples scale it by is the same on all ranks: the loss itself is taken over them
+    "loss = (loss + model.gain.norm()) ** 2": "loss = (loss + model.gain.norm().full_tensor()) ** 2",
+    "loss = torch.sqrt(loss + model.gain.norm())": "loss = SumOverRanks.apply(F.mse_loss(",
     "loss = loss + model.size()": "return self.gain.abs().sum().full_tensor()",
     "w = model.stem.weight; loss = loss + (w @ w.t()).norm()": "(w.full_tensor() @ w.full_tensor().t()).norm()",
     "loss = loss + model.stem.weight.norm(dim=1).sum()": "model.stem.weight.norm(dim=1).sum().full_tensor()",
@@ -67,8 +70,6 @@ GATHERED = {
 
 REFUSED = {
     "loss = loss * (1 + model.stem.weight.norm())": "scales a term",
-    "loss = (loss + model.gain.norm()) ** 2": "scales a term",
-    "loss = torch.sqrt(loss + model.gain.norm())": "scales a term",
     "loss = loss + F.linear(x, model.stem.weight).mean()": "scales a term",
     "loss = loss + nn.utils.parameters_to_vector(model.parameters()).norm()": "read outside the model",
     "loss = loss + model.energy(x)": "in a method that also runs layers",

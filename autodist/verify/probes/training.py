@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from autodist.verify.probes import ProbeContext
 
 CLIPPING = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "clip_grad_norm")
-ROUNDING = 1e-12
-"""Of the length of all gradients together, in float64."""
+ROUNDING = {"float64": 1e-12, "float32": 1e-6}
+"""Of the length of all gradients together, by precision."""
 
 
 class TrainingProbe:
@@ -176,8 +176,7 @@ class TrainingProbe:
                         if isinstance(value, (int, float)) or (isinstance(value, torch.Tensor) and value.numel() == 1)
                     }
                     groups.append({"settings": settings, "gradients": gradients})
-                if self._context.plan.dtype == "float64":
-                    self._drop_rounding(optimizer, groups)
+                self._drop_rounding(optimizer, groups)
                 self._pending: dict[str, Any] = {
                     "optimizer": number,
                     "site": self._context.trace.site(),
@@ -196,7 +195,7 @@ class TrainingProbe:
         Optimizers that normalise would make of them steps in directions that no two machines agree upon.
         """
         norms = [digest[0] if digest else 0.0 for group in groups for digest in group["gradients"]]
-        limit = ROUNDING * math.hypot(*norms)
+        limit = ROUNDING[self._context.plan.dtype] * math.hypot(*norms)
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         found = [p for p, norm in zip(parameters, norms, strict=True) if 0.0 < norm <= limit and p.grad is not None]
         for parameter in found:
