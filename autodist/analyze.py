@@ -1424,6 +1424,20 @@ def _loss_concerns(run: Interpreter) -> Iterator[Concern]:
             "from those of one process"
         )
         yield Concern("AD602", source, node, message, Severity.WARNING)
+    for event in run.of("mined")[:1]:
+        assert isinstance(event.node, ast.expr)
+        message = (
+            f"computes with those of a batch's samples that {shortened(event.source.code(event.node))} names, by what "
+            "the others are: each rank chooses among its own samples only"
+        )
+        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+    for event in [each for each in run.of("word_loss") if each.node not in run.plan.weighed][:1]:
+        model = next(thing.name.split(".")[1] for thing in event.value.things if isinstance(thing, Object))
+        message = (
+            f"the loss of {model} is a mean over the words that its labels do not leave out, of which ranks may have "
+            "different numbers: gradients may differ slightly from those of one process"
+        )
+        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
     weighted = {(source, node): option for source, node, option in weighing.left_over(run)}
     for (source, node), option in weighted.items():
         yield _weighted(source, node, option)

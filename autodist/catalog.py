@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -18,7 +19,7 @@ NOTHING: frozenset[str] = frozenset()
 
 
 class Catalog:
-    """Roles by qualified name. A name listed exactly is not looked up among the wildcards."""
+    """Roles by qualified name. A name listed exactly is not looked up among wildcards, of which the first counts."""
 
     def __init__(
         self,
@@ -26,11 +27,13 @@ class Catalog:
         equivalents: Mapping[str, str] | None = None,
         blocks: Mapping[str, Sequence[str]] | None = None,
         parameters: Mapping[str, int] | None = None,
+        without_batch_norm: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.equivalents: Mapping[str, str] = equivalents or {}
         """What plain PyTorch says instead of a name of another distribution library."""
         self._blocks = blocks or {}
         self._parameters = parameters or {}
+        self._without_batch_norm = without_batch_norm or {}
         self._roles: dict[str, frozenset[str]] = {}
         for table in tables:
             for role, names in table.items():
@@ -40,7 +43,20 @@ class Catalog:
     def roles(self, name: str) -> frozenset[str]:
         """What ``name`` does; empty if nothing is known of it."""
         found = self._roles.get(name)
-        return found if found is not None else self._roles.get(name.rpartition(".")[0] + ".*", NOTHING)
+        if found is None:
+            found = self._roles.get(name.rpartition(".")[0] + ".*")
+        if found is None and name.partition(".")[0] in self._patterned:
+            found = next((roles for pattern, roles in self._patterns.items() if fnmatchcase(name, pattern)), NOTHING)
+        return found or NOTHING
+
+    @cached_property
+    def _patterns(self) -> Mapping[str, frozenset[str]]:
+        return {name: roles for name, roles in self._roles.items() if "*" in name and not name.endswith(".*")}
+
+    @cached_property
+    def _patterned(self) -> frozenset[str]:
+        """The libraries that patterns are about."""
+        return frozenset(pattern.partition(".")[0] for pattern in self._patterns)
 
     def blocks(self, name: str, first: object = None) -> tuple[str, ...]:
         """The repeated blocks of the model that ``name`` makes, given its first argument where that is known."""
@@ -51,6 +67,18 @@ class Catalog:
         found = self._parameters.get(name)
         matching = (count for pattern, count in self._parameters.items() if _matches(pattern, name, first))
         return found if found is not None else next(matching, None)
+
+    def normalises(self, name: str, first: object = None) -> bool:
+        """Whether the model that ``name`` makes, given its first argument, may normalise over batches."""
+        library = next((each for each in self._without_batch_norm if name.startswith(each + ".")), None)
+        if library is None:
+            return False
+        leaf = name.rpartition(".")[2]
+        made = re.split("[/:]", first)[-1] if isinstance(first, str) and leaf.islower() else leaf
+        if library == "torchvision.models" and not leaf.islower() and leaf != "?":
+            return False  # a class of weights, or a part of a model
+        stem = any(mark in made for mark in ("_bn", "resnet", "_mci"))  # `vgg16_bn`, `vit_base_resnet50d_224`
+        return stem or not made.startswith(tuple(self._without_batch_norm[library]))
 
     def knows(self, name: str) -> bool:
         """Whether ``name`` belongs to a library of which something is known, or to Python's own."""
@@ -84,4 +112,5 @@ def load(extra: Mapping[str, Sequence[str]] | None = None) -> Catalog:
     equivalents = {name: code for table in _shipped() for name, code in table.get("equivalents", {}).items()}
     blocks = {name: units for table in _shipped() for name, units in table.get("blocks", {}).items()}
     counts = {name: count for table in _shipped() for name, count in table.get("parameters", {}).items()}
-    return Catalog([*(table.get("roles", {}) for table in _shipped()), extra or {}], equivalents, blocks, counts)
+    plain = {name: begun for table in _shipped() for name, begun in table.get("without_batch_norm", {}).items()}
+    return Catalog([*(table.get("roles", {}) for table in _shipped()), extra or {}], equivalents, blocks, counts, plain)

@@ -1486,7 +1486,7 @@ class Interpreter:
         if base.spread in (ROWS, Spread.COLUMNS) and node.attr == "shape":
             found = found | self._shape(base, node)
         elif base.spread.is_local and not base.things or base.spread is CROSS:
-            found = found | self._tensor_attribute(node.attr, base)
+            found = found | self._tensor_attribute(node, base, scope)
         elif base.spread is RANK and not base.things:
             found = found | base
         return found
@@ -1497,7 +1497,8 @@ class Interpreter:
         items.parts = [base.computed(COUNT if base.spread is ROWS else SAME), *[NOTHING] * 7]
         return of(items)
 
-    def _tensor_attribute(self, name: str, base: Value) -> Value:
+    def _tensor_attribute(self, node: ast.Attribute, base: Value, scope: Scope) -> Value:
+        name = node.attr
         if name in ("data", "grad"):
             return base.but(models=frozenset())
         if name in ("T", "mT", "H"):
@@ -1507,8 +1508,17 @@ class Interpreter:
         if name in ("num_graphs", "num_nodes", "num_edges"):  # of a batch of graphs
             return base.computed(COUNT if name == "num_graphs" else SUM)
         if name == "loss":
-            return base.computed(MEAN)
+            self._note_words(base, node, scope)
+            loss = base.computed(MEAN)
+            return self._evened(loss, node) if node in self.plan.weighed else loss
         return base.but(const=UNKNOWN, firm=False)
+
+    def _note_words(self, outputs: Value, node: ast.expr, scope: Scope) -> None:
+        """Note the loss that a model of transformers takes over the words which its labels do not leave out."""
+        made = [t.module if isinstance(t, Wrapped) else t for t in outputs.models]
+        words = [t for t in made if isinstance(t, Object) and rowwise.OF_WORDS.search(t.name)]
+        if words and outputs.spread.is_local and not self._no_grad:
+            self.event("word_loss", node, scope, Value(frozenset(words)))
 
     def _attribute(self, thing: Thing, node: ast.Attribute, base: Value, scope: Scope) -> Value:
         name = node.attr
@@ -1663,6 +1673,8 @@ class Interpreter:
                     found = found | Value(spread=WORLD)
             elif isinstance(thing, External) and thing.name.endswith(".__dict__"):
                 found = found | of(External(f"{thing.name.removesuffix('.__dict__')}.?"))
+        if key.const in (0, "loss") and base.spread is ROWS:
+            self._note_words(base, node, scope)
         if key.const == "params" and not base.things:  # of a group of an optimizer
             found = found | self._optimized()
         chosen = self._indexed(node, base, key, scope)
@@ -1671,6 +1683,8 @@ class Interpreter:
         if self.plan.wholes is None and chosen.spread.is_local and (whole or self._lately(axis).spread.is_local):
             if picking.is_condition(axis, self._lately):
                 chosen = chosen.but(origins=chosen.origins | {Picked(axis, scope.source)})
+            elif base.models and base.spread is ROWS and not self._no_grad and picking.mines(axis, self._lately):
+                self.event("mined", axis, scope, self._lately(axis))
         return found | collation.picked(chosen, key.const)
 
     def _inner(self, parts: Stream) -> Value:

@@ -27,8 +27,6 @@ from autodist.values import (
     Wrapped,
 )
 
-WITHOUT_BATCH_NORM = ("vgg", "alexnet", "vit_", "swin", "squeezenet", "convnext", "maxvit")
-
 
 def optimized_modules(run: Interpreter) -> list[Object]:
     """The modules whose parameters an optimizer is given."""
@@ -438,23 +436,29 @@ def parts_of(thing: Thing) -> list[Object]:
 
 def _has_batch_norm(module: Object, run: Interpreter) -> bool:
     """Whether a module normalises over batches, or its class speaks of something that does."""
-    if "batch_norm" in module.roles or _brings_batch_norm(module.name):
+    first = module.args[0].const if module.args else None
+    if "batch_norm" in module.roles or _brings_batch_norm(module.name, first, run):
         return True
-    nodes = (node for cls in (module.cls.line() if module.cls is not None else ()) for node in ast.walk(cls.node))
+    classes = list(module.cls.line()) if module.cls is not None else []
     return any(
-        _brings_batch_norm(thing.name)
-        for node in nodes
+        _brings_batch_norm(thing.name, _first_argument(node, cls.source, run), run)
+        for cls in classes
+        for node in ast.walk(cls.node)
         if isinstance(node, (ast.Attribute, ast.Name))
         for thing in run.values.get(node, Value()).things
         if isinstance(thing, External)
     )
 
 
-def _brings_batch_norm(name: str) -> bool:
-    leaf = name.rpartition(".")[2]
-    if name.startswith("torchvision.models."):
-        return leaf.islower() and not leaf.startswith(WITHOUT_BATCH_NORM)
-    return leaf.startswith(("BatchNorm", "LazyBatchNorm"))
+def _first_argument(node: ast.expr, source: Source, run: Interpreter) -> object:
+    """What a call of ``node`` is given first, as far as known."""
+    parent = source.parents.get(node)
+    called = isinstance(parent, ast.Call) and parent.func is node and parent.args
+    return run.values.get(parent.args[0], Value()).const if called else None  # type: ignore[union-attr]
+
+
+def _brings_batch_norm(name: str, first: object, run: Interpreter) -> bool:
+    return name.rpartition(".")[2].startswith(("BatchNorm", "LazyBatchNorm")) or run.catalog.normalises(name, first)
 
 
 def _pattern(module: Object, history: History) -> str | None:

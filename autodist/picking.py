@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from autodist.source import last_name
 from autodist.values import Picked, Value
@@ -15,6 +15,8 @@ PLACES = frozenset("nonzero argwhere flatnonzero where".split())
 SELECTING = frozenset(["masked_select"])
 FORMS = frozenset("squeeze flatten view reshape ravel to cpu cuda detach t clone data numpy expand expand_as".split())
 """What a condition goes through without another meaning."""
+ORDERING = frozenset("arange range sort sorted argsort randperm permutation flip roll topk max min argmax".split())
+"""What an order of samples is made by, or a place in each of them."""
 NAMED = ("mask", "valid", "keep")
 """Names of conditions that come out of a data set."""
 
@@ -48,6 +50,23 @@ def is_condition(node: ast.expr, lately: Callable[[ast.expr], Value], depth: int
         made = [each for _, each in lately(node).made]
         return any(inner(each) for each in made) if made else any(mark in last_name(node) for mark in NAMED)
     return False
+
+
+def mines(node: ast.expr, lately: Callable[[ast.expr], Value]) -> bool:
+    """Whether an index is computed from what all the samples are, as the triplets of a metric loss: not a condition,
+    no order of them, and no field of the batch."""
+    calls = set(_calls(node, lately, 6))
+    return bool(calls - FORMS) and calls.isdisjoint(ORDERING) and not is_condition(node, lately)
+
+
+def _calls(node: ast.expr, lately: Callable[[ast.expr], Value], depth: int) -> Iterator[str]:
+    """The names of the functions that an index comes from."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.Call):
+            yield last_name(each.func)
+        if isinstance(each, (ast.Name, ast.Attribute)) and depth:
+            for _, made in lately(each).made:
+                yield from _calls(made, lately, depth - 1)
 
 
 def picks(value: Value) -> Picked | None:

@@ -9,6 +9,7 @@ not to. How many axes a tensor has decides some of it, and is followed as far as
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from autodist.spread import COLUMNS, COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
@@ -503,6 +504,8 @@ GRAPH = "is a matrix product over the rows, which mixes them"
 PAIRED = "broadcasts tensors of different shapes, which pairs every row with every other one"
 
 
+OF_WORDS = re.compile(r"^transformers\.\w*(LM|LMHeadModel|TokenClassification|ConditionalGeneration|PreTraining)(\.|$)")
+"""Models whose own loss leaves out the words that are labelled -100."""
 STATISTIC = "puts a number that is computed from all rows beside each of them"
 
 

@@ -100,6 +100,13 @@ def weighed(run: Interpreter, guards: list[Site]) -> Iterator[Weighed]:
     guarded = frozenset(site.node for site in guards)
     alone = {event.node for event in run.of("mean_loss") if event.on_one_rank or parts_ranks(event, guarded, run)}
     seen: set[ast.AST] = set()
+    for event in run.of("word_loss"):
+        words = _words(event, run)
+        if event.node in seen or words is None or event.on_one_rank or parts_ranks(event, guarded, run):
+            continue
+        seen.add(event.node)
+        assert isinstance(event.node, ast.expr)
+        yield Weighed(event.source, event.node, words)
     for loss in losses(run):
         event, node = loss.event, loss.event.node
         if node in alone or not event.grad:
@@ -110,6 +117,35 @@ def weighed(run: Interpreter, guards: list[Site]) -> Iterator[Weighed]:
         seen.add(node)
         assert isinstance(node, ast.expr)
         yield Weighed(event.source, node, count)
+
+
+UNSHIFTED = ("ForMaskedLM", "ForTokenClassification", "ForConditionalGeneration", "Seq2SeqLM")
+SHIFTED = ("ForCausalLM", ".GPT2LMHeadModel", ".BertLMHeadModel")
+"""Models of transformers that compare each word with the next label."""
+
+
+def _words(event: Event, run: Interpreter) -> str | None:
+    """The number of words that the loss of a model of transformers is a mean over: those that are not labelled -100."""
+    if not isinstance(event.node, ast.Attribute):
+        return None
+    made = event.node.value
+    if isinstance(made, ast.Name):
+        sites = [each for where, each in run.values.get(made, NOTHING).made if where is event.source]
+        made = sites[0] if len(sites) == 1 else made
+    names = [each.name for each in event.value.things if isinstance(each, Object)]
+    if not isinstance(made, ast.Call) or len(names) != 1:
+        return None
+    labels = next((k.value for k in made.keywords if k.arg == "labels"), None)
+    batch = next((k.value for k in made.keywords if k.arg is None), None)
+    if labels is not None and _is_plain(labels):
+        code = event.source.code(labels)
+    elif labels is None and isinstance(batch, ast.Name):
+        code = f'{batch.id}["labels"]'
+    else:
+        return None
+    if any(each in names[0] for each in SHIFTED):
+        return f"({code}[..., 1:] != -100).sum()"
+    return f"({code} != -100).sum()" if any(each in names[0] for each in UNSHIFTED) else None
 
 
 def parts_ranks(event: Event, guarded: frozenset[ast.AST], run: Interpreter) -> bool:

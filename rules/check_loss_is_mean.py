@@ -63,6 +63,12 @@ SCALED = PLAIN.replace(
     "out = model(x)\n        loss = ((out - y) / out.std(0)).pow(2).mean()",
 )
 
+MINED = PLAIN.replace(
+    "loss = nn.functional.mse_loss(model(x), y)",
+    "out, pairs = model(x), torch.tensor(hardest(y))\n"
+    "        loss = (out[pairs[:, 0]] - out[pairs[:, 1]]).pow(2).mean()",
+).replace("import torch\n", "import torch\nfrom mining import hardest\n", 1)
+
 RELATED = PLAIN.replace("mse_loss(model(x), y)", "mse_loss(model(x).softmax(0), y)")
 
 EXAMPLES = [
@@ -74,6 +80,8 @@ EXAMPLES = [
     Example(before=CHOSEN.replace("y[y > 0])", 'y[y > 0], reduction="sum")'), after=None),
     Example(before=CLASSES, after=CLASSES),  # weights of classes that are drawn anew whenever they are asked for
     Example(before=CLASSES.replace("weight=torch.tensor([1.0, 2.0, 4.0])", ""), after=None),
+    Example(before=MINED, after=MINED),  # pairs of a rank's own samples
+    Example(before=MINED.replace("torch.tensor(hardest(y))", "torch.arange(8).view(4, 2)"), after=None),
     Example(before=SCALED, after=SCALED),  # a statistic of the batch that is none of its sums
     Example(before=SCALED.replace("std(0)", "std(1)"), after=None),
 ]

@@ -230,7 +230,7 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
         yield Finding(
             source,
             wrapping.statement,
-            f"{model.object.name.rpartition('.')[2]} trains: its gradients are averaged over the ranks",
+            f"{_class(model.object.name)} trains: its gradients are averaged over the ranks",
             fix,
         )
 
@@ -352,3 +352,9 @@ def _moved(source: Source, node: ast.expr) -> ast.expr:
         if isinstance(call, ast.Call) and call.func is parent:
             return _moved(source, call)
     return node
+
+
+def _class(name: str) -> str:
+    """`BertModel` of `transformers.BertModel.from_pretrained`"""
+    owner, _, last = name.rpartition(".")
+    return owner.rpartition(".")[2] if last.startswith("from_") else last

@@ -86,3 +86,22 @@ def test_automatic_classes_find_the_same_blocks(pattern: str) -> None:
         if ".Auto" not in name
     ]
     assert units in others
+
+
+@pytest.mark.parametrize("library", ["torchvision.models", "timm"])
+def test_no_batch_norm_is_missed(library: str) -> None:
+    """What is said to normalise over batches may not, and is synchronised in vain; never the other way round."""
+    torch, made = pytest.importorskip("torch"), pytest.importorskip(library)
+    make = made.get_model if library == "torchvision.models" else made.create_model
+    facts = catalog.load()
+    names = made.list_models()[:: 1 if library == "torchvision.models" else 9]
+    for name in names:
+        try:
+            with torch.device("meta"):
+                model = make(name, weights=None) if library == "torchvision.models" else make(name)
+        except Exception:
+            continue  # cannot be made without memory, or without a download
+        kind = torch.nn.modules.batchnorm._BatchNorm
+        whole = facts.normalises(f"{library}.{make.__name__}", name)
+        assert whole or not any(isinstance(layer, kind) for layer in model.modules()), name
+        assert library == "timm" or facts.normalises(f"{library}.{name}") == whole

@@ -1,0 +1,119 @@
+"""Models that libraries make: what is known of them without looking inside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autodist.config import Config
+from autodist.convert import convert
+from autodist.project import Project
+
+SCRIPT = """\
+import {library}
+import torch
+from torch.utils.data import DataLoader
+from pictures import Pictures
+
+{before}
+model = {model}
+loader = DataLoader(Pictures(), batch_size=8, shuffle=True)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for batch in loader:
+        {step}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(loss.item())
+"""
+BACKBONE = """\
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = timm.create_model("{}", num_classes=0)
+        self.head = torch.nn.Linear(512, 2)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+"""
+
+
+def converted(folder: Path, library: str, model: str, step: str, before: str = "") -> tuple[str, str]:
+    """The conversion and what is said of it."""
+    path = folder / "train.py"
+    path.write_text(SCRIPT.format(library=library, model=model, step=step, before=before))
+    result = convert(Project.load(path), Config())
+    return result.entry.after, "\n".join(f"{each.code} {each.message}" for each in result.diagnostics)
+
+
+@pytest.mark.parametrize(
+    ("library", "model", "normalises"),
+    [
+        ("timm", 'timm.create_model("resnet18")', True),
+        ("timm", 'timm.create_model("timm/efficientnet_b0.ra_in1k", pretrained=True)', True),
+        ("timm", 'timm.create_model("vit_tiny_patch16_224")', False),
+        ("timm", 'timm.create_model("vit_small_resnet26d_224")', True),
+        ("timm", "timm.create_model(name)", True),
+        ("torchvision", "torchvision.models.vgg16()", False),
+        ("torchvision", "torchvision.models.vgg16_bn()", True),
+        ("torchvision", "torchvision.models.maxvit_t()", True),
+        ("torchvision", 'torchvision.models.get_model("swin_t")', False),
+        ("torchvision", "torchvision.models.__dict__[name]()", True),
+        ("segmentation_models_pytorch", 'segmentation_models_pytorch.Unet("resnet34")', True),
+        ("torch.hub", 'torch.hub.load("pytorch/vision", "resnet18")', True),
+    ],
+)
+def test_batch_statistics_of_unseen_models_are_synchronised(
+    tmp_path: Path, library: str, model: str, normalises: bool
+) -> None:
+    """In doubt, too: where nothing normalises over batches, nothing changes."""
+    step = "loss = torch.nn.functional.cross_entropy(model(batch[0]), batch[1])"
+    after, _ = converted(tmp_path, library, model, step, "import sys\nname = sys.argv[1]")
+    assert ("SyncBatchNorm" in after) == normalises
+
+
+@pytest.mark.parametrize(("name", "normalises"), [("resnet18", True), ("deit_tiny_patch16_224", False)])
+def test_backbones_are_known(tmp_path: Path, name: str, normalises: bool) -> None:
+    """Inside of classes of the script."""
+    step = "loss = torch.nn.functional.cross_entropy(model(batch[0]), batch[1])"
+    after, _ = converted(tmp_path, "timm", "Net()", step, BACKBONE.format(name))
+    assert ("SyncBatchNorm" in after) == normalises
+
+
+@pytest.mark.parametrize(
+    ("model", "step", "count"),
+    [
+        (
+            'AutoModelForMaskedLM.from_pretrained("b").cuda()',
+            "loss = model(**batch).loss",
+            '(batch["labels"] != -100).sum()',
+        ),
+        (
+            "BertForTokenClassification(config)",
+            "loss = model(batch[0], labels=batch[1]).loss",
+            "(batch[1] != -100).sum()",
+        ),
+        ("GPT2LMHeadModel(config).cuda()", "loss = model(**batch).loss", '(batch["labels"][..., 1:] != -100).sum()'),
+        ("T5ForConditionalGeneration(config)", "loss = model(**collated(batch)).loss", None),
+        ("BertForPreTraining(config)", "loss = model(**batch).loss", None),
+        ("GPT2LMHeadModel(config)", "loss = model(**batch)[0]", None),
+    ],
+)
+def test_losses_over_words_are_weighed(tmp_path: Path, model: str, step: str, count: str | None) -> None:
+    """The labels say which words count; where they cannot be named again, or the loss is two, that is said."""
+    name = model.partition("(")[0].partition(".")[0]
+    after, said = converted(tmp_path, "transformers", model, step, f"from transformers import {name}\nconfig = None")
+    loss = step.removeprefix("loss = ")
+    assert (f"loss = weigh_by_count({loss}, {count})" in after) == (count is not None)
+    assert ("AD602" in said) == (count is None)
+
+
+def test_one_label_for_each_sample(tmp_path: Path) -> None:
+    """Nothing is left out."""
+    before = "from transformers import BertForSequenceClassification as Bert, BertConfig"
+    after, said = converted(tmp_path, "transformers", "Bert(BertConfig()).cuda()", "loss = model(**batch).loss", before)
+    assert "weigh_by_count" not in after
+    assert "AD602" not in said and "AD904" not in said
