@@ -161,6 +161,7 @@ def _whole_losses(
 ) -> tuple[Plan, Interpreter, list[Weighed], tuple[Reduction, ...]]:
     """What makes losses those of the whole batch that no mean over the ranks is: means that are weighed, sums and
     means that are joined. Nothing is weighed in vain."""
+    tried = {each.node for each in even}
     while True:
         plan = replace(plan, weighed=frozenset(each.node for each in even), joined=frozenset())
         current = run(plan)
@@ -168,6 +169,11 @@ def _whole_losses(
         if joined:
             plan = replace(plan, joined=frozenset(each.node for each in joined))
             current = run(plan)
+        more = [] if distributed else [w for w in weighing.weighed(current, _guarded(current)) if w.node not in tried]
+        if more:  # by weights that have become those of all ranks
+            tried |= {each.node for each in more}
+            even = [*even, *more]
+            continue
         settled = weighing.settles(current)
         if all(each.node in settled for each in even):
             return plan, current, even, joined

@@ -17,7 +17,7 @@ from autodist.rowwise import mixings
 from autodist.script import Reduction, Site
 from autodist.source import Source, last_name
 from autodist.spread import COUNT, MEAN, SAME, SUM, Spread
-from autodist.tensors import MEANS, SUMS
+from autodist.tensors import MEANS, SUMS, TALLIES
 from autodist.values import NOTHING, External, Object
 from autodist.weighing import left_over, parts_ranks
 
@@ -100,7 +100,7 @@ def _reduces(call: ast.Call, run: Interpreter) -> bool:
     name = last_name(call.func)
     losses = {"loss", "loss_function"}
     made = run.values.get(call.func, NOTHING).things
-    return name in MEANS | SUMS or any(
+    return name in MEANS | SUMS | TALLIES or any(
         isinstance(t, Object) and t.roles & losses or isinstance(t, External) and run.catalog.roles(t.name) & losses
         for t in made
     )

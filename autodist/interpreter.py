@@ -2900,6 +2900,10 @@ class Interpreter:
     ) -> Value:
         """A loss of torch; noted, if it is a mean over as many numbers as a rank happens to have."""
         loss = collation.marked(loss, SETTLED)
+        given = [v for t in module.things if isinstance(t, Object) for v in t.args[:1]] if module.things else args[2:3]
+        options = (*given, *(keywords[name] for name in ("weight", "pos_weight") if name in keywords))
+        if any(option.spread in (MEAN, SUM, LOCAL) for option in options):
+            return loss.but(spread=LOCAL) if loss.spread.is_local else loss  # weighed by what a rank's samples are
         if loss.spread is not MEAN or keywords.get("reduction", constant("mean")).const in ("sum", "none"):
             return loss
         target = next((v for v in (keywords.get("target"), *args[1::-1]) if v is not None), NOTHING)

@@ -56,6 +56,14 @@ def converted(folder: Path, step: str, before: str = "", after: str = "") -> tup
             "loss = ((out - y) ** 2).sum() + sum(p.abs().sum() for p in model.parameters())",
             "SumOverRanks.apply(((out - y) ** 2).sum()) + sum(",
         ),
+        (  # weights of what is in the batch
+            "n = y.sum()\nloss = F.binary_cross_entropy_with_logits(out, y, pos_weight=24 / (n + 1))",
+            "n = SumOverRanks.apply(y.sum())\n",
+        ),
+        (
+            "k = y.argmax(1)\nn = torch.bincount(k, minlength=3)\nloss = F.cross_entropy(out, k, 1 / (n + 1))",
+            "n = SumOverRanks.apply(torch.bincount(k, minlength=3))\n",
+        ),
         (
             "loss = F.mse_loss(out - out.mean(0), y)",
             "out - SumOverRanks.apply(out.mean(0)) / dist.get_world_size(), y)",

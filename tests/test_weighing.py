@@ -56,6 +56,8 @@ def converted(folder: Path, step: str, before: str = "", after: str = "", option
         ("F.cross_entropy(out, y, ignore_index=PAD)", "(y != PAD).sum()"),
         ("F.cross_entropy(out, y.view(-1), None, None, PAD)", "(y.view(-1) != PAD).sum()"),
         ("F.cross_entropy(out, y, weights)", "weights[y].sum()"),
+        ("F.cross_entropy(out, y, 1 / weights)", "(1 / weights)[y].sum()"),
+        ("F.cross_entropy(out, y, torch.rand(3))", None),
         ("F.nll_loss(out.log_softmax(1), target=y, weight=weights)", "weights[y].sum()"),
         ("F.cross_entropy(out, y, weights, ignore_index=PAD)", "weights[y[y != PAD]].sum()"),
         ("F.cross_entropy(out[y > 0], y[y > 0])", "y[y > 0].numel()"),
