@@ -82,7 +82,8 @@ def _of_call(source: Source, call: ast.Call, run: Interpreter) -> dict[str, str]
         at = FUNCTION[name]
         node = next((k.value for k in call.keywords if k.arg == name), call.args[at] if len(call.args) > at else None)
         if node is not None and run.values.get(node, NOTHING).const is not None:
-            found[name] = _bracketed(source, node) if _is_plain(node, FORMS | SUMS) else UNTOLD
+            code = _bracketed(source, node) if name == "weight" else source.code(node)
+            found[name] = code if _is_plain(node, FORMS | SUMS) else UNTOLD
     return found
 
 
