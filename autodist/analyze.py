@@ -165,11 +165,13 @@ def _whole_losses(
     while True:
         plan = replace(plan, weighed=frozenset(each.node for each in even), joined=frozenset())
         current = run(plan)
-        joined = () if distributed else batchwise.joined(current, run, plan, _guarded(current))
+        guards = _guarded(current)
+        joined = () if distributed else batchwise.joined(current, run, plan, guards)
         if joined:
             plan = replace(plan, joined=frozenset(each.node for each in joined))
             current = run(plan)
-        more = [] if distributed else [w for w in weighing.weighed(current, _guarded(current)) if w.node not in tried]
+            guards = _guarded(current)
+        more = [] if distributed else [w for w in weighing.weighed(current, guards) if w.node not in tried]
         if more:  # by weights that have become those of all ranks
             tried |= {each.node for each in more}
             even = [*even, *more]

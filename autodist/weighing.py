@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from autodist.collation import Rows
 from autodist.escapes import learnt_from
@@ -64,7 +65,21 @@ def losses(run: Interpreter) -> Iterator[Loss]:
         options: dict[str, str] = {}
         if name in CLASSIFYING:
             options = _of_module(event, modules[0]) if modules else _of_call(event.source, event.node, run)
+            if any(map(_leaves_labels_out, run.project.sources)):
+                options.setdefault("ignore_index", "-100")
         yield Loss(event, name, options)
+
+
+@cache
+def _leaves_labels_out(source: Source) -> bool:
+    """Whether labels may be -100, which losses leave out when they are not told what to: the script writes it, other
+    than as an index, or has collators of transformers make the labels."""
+    nodes = list(ast.walk(source.tree))
+    indices = {id(each) for node in nodes if isinstance(node, ast.Subscript) for each in ast.walk(node.slice)}
+    negative = (each for each in nodes if isinstance(each, ast.UnaryOp) and id(each) not in indices)
+    named = (each for each in nodes if isinstance(each, (ast.Name, ast.Attribute)))
+    collates = any(last_name(each).startswith("DataCollatorFor") for each in named)
+    return collates or any(ast.unparse(each) == "-100" for each in negative)
 
 
 def _of_module(event: Event, module: Object) -> dict[str, str]:

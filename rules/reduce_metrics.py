@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from autodist.edits import Edit, InsertAfter, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
-from autodist.source import Source
+from autodist.source import Source, shortened
 from autodist.spread import Spread
 
 from ._collectives import REDUCTIONS, UNEVEN
@@ -256,12 +256,7 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
         else:
             edits = [WrapExpr(node, template)]
         fix = Fix((*imports, *helper, *planned(source, *edits)))
-        yield Finding(source, node, f"{_short(source.code(node))} is {reduction.spread.value}", fix)
-
-
-def _short(code: str) -> str:
-    line = " ".join(code.split())
-    return line if len(line) <= 40 else line[:37] + "..."
+        yield Finding(source, node, f"{shortened(source.code(node))} is {reduction.spread.value}", fix)
 
 
 def _variable(node: ast.expr, code: str, template: str) -> str:

@@ -121,6 +121,20 @@ def test_what_cannot_be_weighed_is_warned_of(tmp_path: Path, name: str) -> None:
     assert "AD602" in said
 
 
+@pytest.mark.parametrize("label", ["-100", "0"])
+def test_labels_that_are_left_out_by_default(tmp_path: Path, label: str) -> None:
+    """-100 is what torch ignores when it is not told what to."""
+    after, said = converted(tmp_path, "loss = F.cross_entropy(out, y)", f"data.tensors[1][:9] = {label}")
+    assert ("weigh_by_count(F.cross_entropy(out, y), (y != -100).sum())" in after) == (label == "-100")
+    assert "AD602" not in said
+
+
+def test_an_index_is_no_label(tmp_path: Path) -> None:
+    """`losses[-100:]` says nothing of the labels."""
+    after, _ = converted(tmp_path, "loss = F.cross_entropy(out, y)", "print(data.tensors[1][-100:])")
+    assert "weigh_by_count" not in after
+
+
 def test_a_focal_loss_is_computed_of_the_whole_mean(tmp_path: Path) -> None:
     """It goes on from a mean over the batch."""
     step = "each = -F.cross_entropy(out, y, weights)\nloss = -((1 - torch.exp(each)) ** 2) * each"
