@@ -84,6 +84,7 @@ def test_a_manifest_names_scripts_and_how_to_run_them(projects: Path, tmp_path: 
         ('[[script]]\nscript = "a.py"\nargs = "--epochs 1"', "list of texts"),
         ('[[script]]\nscript = "a.py"\nexpect = "wonder"', "must be one of"),
         ('[[script]]\nscript = "a.py"\nenv = {A = 1}', "table of texts"),
+        ('[[script]]\nscript = "a.py"\nmend = ["a"]', "table of texts"),
     ],
 )
 def test_a_bad_manifest_is_one_clear_line(tmp_path: Path, text: str, message: str) -> None:
@@ -91,6 +92,17 @@ def test_a_bad_manifest_is_one_clear_line(tmp_path: Path, text: str, message: st
     path.write_text(text)
     with pytest.raises(AutodistError, match=message):
         load(path, None)
+
+
+def test_a_script_is_mended_in_a_copy(projects: Path) -> None:
+    """What is gone from torch is put right before the script is read; the repository stays as it is."""
+    script = projects / "good" / "train.py"
+    before = script.read_text()
+    entry = Entry("good", "train.py", mend={"import torch\n": "import torch, gone\n", "layers": "no_layers"})
+    assert attempt(entry, setting(projects)).status is Status.STATIC
+    assert script.read_text() == before
+    missing = attempt(Entry("good", "train.py", mend={"never said": ""}), setting(projects))
+    assert missing.status is Status.WRONG and missing.reason == "`mend`: no file of good holds 'never said'"
 
 
 def test_scripts_are_sorted_without_running_them(projects: Path) -> None:

@@ -8,7 +8,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +50,37 @@ class Setting:
 def attempt(entry: Entry, setting: Setting, earlier: Record | None = None) -> Record:
     """Evaluate one script. What ``earlier`` found out holds on while nothing that it follows from has changed."""
     started = time.monotonic()
-    record = _attempt(entry, setting, earlier)
+    with tempfile.TemporaryDirectory(prefix="autodist-mended-") as folder:
+        try:
+            record = _attempt(entry, mended(entry, setting, Path(folder)), earlier)
+        except AutodistError as error:
+            record = Record(entry.name, Status.WRONG, error.message)
     expected = (record.status is Status.REFUSED) == (entry.expect == "refuse")
     seconds = record.seconds or time.monotonic() - started
     return Record(**{**vars(record), "seconds": seconds, "expected": expected})
+
+
+def mended(entry: Entry, setting: Setting, folder: Path) -> Setting:
+    """The setting whose root is ``folder`` with a mended copy of the repository, if there is something to mend.
+    Raises AutodistError where that is nowhere to be found."""
+    if not entry.mend:
+        return setting
+    repository = entry.folder(Path(setting.root))
+    copy = folder.resolve() / repository.name
+    Scratch(copy).fill(repository)
+    left = set(entry.mend)
+    for path in sorted(copy.rglob("*.py")):
+        text = before = path.read_bytes().decode(errors="surrogateescape")
+        for old, new in entry.mend.items():
+            if old in text:
+                text = text.replace(old, new)
+                left.discard(old)
+        if text != before:
+            path.unlink()  # it may be a link
+            path.write_bytes(text.encode(errors="surrogateescape"))
+    if left:
+        raise AutodistError(f"`mend`: no file of {entry.repository} holds {sorted(left)[0]!r}")
+    return replace(setting, root=str(folder.resolve()))
 
 
 def _attempt(entry: Entry, setting: Setting, earlier: Record | None) -> Record:

@@ -33,6 +33,8 @@ class Entry:
     """The folder below the repository where the script starts. By default the script's own."""
     links: dict[str, str] = field(default_factory=dict)
     """Data: a path below the working folder (or beside it), and what below the data folder it links to."""
+    mend: dict[str, str] = field(default_factory=dict)
+    """What a copy of the repository says for what no longer runs: ``{ "loss.data[0]" = "loss.item()" }``."""
     timeout: float = TIMEOUT
     steps: int | None = None
     """Both programs end after so many optimizer steps: for scripts without an option to train less."""
@@ -111,7 +113,7 @@ def _entry(path: Path, number: int, table: dict[str, Any]) -> Entry:
     args = values.get("args", [])
     if not isinstance(args, list) or not all(isinstance(arg, str) for arg in args):
         raise AutodistError(f"script {number}: `args` must be a list of texts", path)
-    for key in ("env", "links"):
+    for key in ("env", "links", "mend"):
         table = values.setdefault(key, {})
         if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
             raise AutodistError(f"script {number}: `{key}` must be a table of texts", path)

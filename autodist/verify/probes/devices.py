@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils._device import DeviceContext
 
 if TYPE_CHECKING:
     from autodist.verify.probes import ProbeContext
+
+FACTORIES = (
+    "tensor as_tensor asarray scalar_tensor empty zeros ones full eye arange range linspace logspace rand randn "
+    "randint randperm normal empty_like zeros_like ones_like full_like rand_like randn_like randint_like tril_indices "
+    "triu_indices hann_window hamming_window sparse_coo_tensor load"
+).split()
+METHODS = "to new_tensor new_empty new_zeros new_ones new_full".split()
+TYPES = "Float Double Half BFloat16 Byte Char Short Int Long Bool".split()
+NOTHING_TO_DO = (
+    "synchronize set_device empty_cache init ipc_collect reset_peak_memory_stats reset_max_memory_allocated "
+    "set_per_process_memory_fraction"
+).split()
+KEYWORDS = ("device", "map_location")
 
 
 class DeviceProbe:
@@ -20,17 +36,44 @@ class DeviceProbe:
         self._told = False
 
     def install(self) -> None:
-        """Nothing is found, and what is sent to a GPU stays where it is."""
+        """Nothing is found, and what is sent to a GPU or made there is on the CPU."""
         torch.cuda.is_available = lambda: False
         torch.cuda.device_count = lambda: 0
-        torch.cuda.synchronize = lambda *args, **kwargs: None
-        torch.cuda.set_device = lambda *args, **kwargs: None
-        torch.cuda.empty_cache = lambda: None
+        torch.cuda.current_device = lambda: 0
+        torch.cuda.get_device_name = lambda *args, **kwargs: "CPU"
         if hasattr(torch, "accelerator"):
             torch.accelerator.is_available = lambda *args, **kwargs: False
+        for name in NOTHING_TO_DO:
+            setattr(torch.cuda, name, _nothing)
         for owner in (torch.Tensor, torch.nn.Module):
             owner.cuda = self._staying(owner.cuda)  # type: ignore[method-assign]
-            owner.to = self._redirected(owner.to)  # type: ignore[method-assign]
+        torch.nn.Module.to = self._redirected(torch.nn.Module.to)  # type: ignore[method-assign]
+        for name in METHODS:
+            setattr(torch.Tensor, name, self._redirected(getattr(torch.Tensor, name)))
+        for name in FACTORIES:
+            setattr(torch, name, self._redirected(getattr(torch, name)))
+        DeviceContext.__init__ = self._redirected(DeviceContext.__init__)  # type: ignore[method-assign]
+        torch.Tensor.pin_memory = self._staying(torch.Tensor.pin_memory)  # type: ignore[method-assign]
+        torch.Tensor.record_stream = _nothing  # type: ignore[method-assign]
+        torch.Generator = self._on_cpu(torch.Generator)  # type: ignore[misc]
+        self._install_types()
+        self._install_streams()
+
+    def _install_types(self) -> None:
+        """`torch.cuda.FloatTensor` is `torch.FloatTensor`, called by either name or as itself."""
+        for kind in TYPES:
+            setattr(torch.cuda, f"{kind}Tensor", getattr(torch, f"{kind}Tensor"))
+        for owner, name in ((torch.Tensor, "type"), (torch, "set_default_tensor_type")):
+            setattr(owner, name, self._renamed(getattr(owner, name)))
+
+    @staticmethod
+    def _install_streams() -> None:
+        """There is one order in which things happen, and it can be timed."""
+        for name in ("Stream", "current_stream", "default_stream"):
+            setattr(torch.cuda, name, _Stream)
+        for name in ("stream", "device"):
+            setattr(torch.cuda, name, lambda *args, **kwargs: contextlib.nullcontext())
+        setattr(torch.cuda, "Event", _Event)  # noqa: B010
 
     def _staying(self, move: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(move)
@@ -40,19 +83,41 @@ class DeviceProbe:
 
         return stay
 
-    def _redirected(self, move: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(move)
-        def redirect(value: Any, *args: Any, **kwargs: Any) -> Any:
-            if args and self._is_gpu(args[0]):
-                args = ("cpu", *args[1:])
-            if self._is_gpu(kwargs.get("device")):
-                kwargs["device"] = "cpu"
-            return move(value, *args, **kwargs)
+    def _redirected(self, make: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(make)
+        def redirect(*args: Any, **kwargs: Any) -> Any:
+            if any(map(self._is_gpu, args)):
+                args = tuple("cpu" if self._is_gpu(each) else each for each in args)
+            for name in KEYWORDS:
+                if self._is_gpu(kwargs.get(name)):
+                    kwargs[name] = "cpu"
+            return make(*args, **kwargs)
 
         return redirect
 
+    def _on_cpu(self, plain: type[torch.Generator]) -> type[torch.Generator]:
+        class Kind(type):
+            def __instancecheck__(cls, value: object) -> bool:
+                return isinstance(value, plain)
+
+            def __call__(cls, device: Any = "cpu") -> torch.Generator:
+                return plain("cpu" if this._is_gpu(device) else device)
+
+        this = self
+        return Kind("Generator", (), {})  # type: ignore[return-value]
+
+    def _renamed(self, cast: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(cast)
+        def rename(*args: Any, **kwargs: Any) -> Any:
+            if args and isinstance(args[-1], str) and args[-1].startswith("torch.cuda."):
+                self._tell()
+                args = (*args[:-1], args[-1].replace("torch.cuda.", "torch."))
+            return cast(*args, **kwargs)
+
+        return rename
+
     def _is_gpu(self, device: Any) -> bool:
-        found = device == "cuda" or isinstance(device, str) and device.startswith("cuda:")
+        found = isinstance(device, str) and (device == "cuda" or device.startswith("cuda:"))
         found = found or isinstance(device, torch.device) and device.type == "cuda"
         if found:
             self._tell()
@@ -64,3 +129,26 @@ class DeviceProbe:
             self._told = True
             message = "the script asks for a GPU, and was run on the CPU"
             self._context.trace.emit("note", topic="on-cpu", message=message, site="?")
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """Stands in for what has nothing to do on the CPU."""
+
+
+class _Stream:
+    """Whatever is asked of it has been done."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Takes what torch's does."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return _nothing
+
+
+class _Event(_Stream):
+    def record(self, stream: Any = None) -> None:
+        self._seconds = time.perf_counter()
+
+    def elapsed_time(self, end: _Event) -> float:
+        """Milliseconds, as torch tells them."""
+        return (end._seconds - self._seconds) * 1000

@@ -1,0 +1,40 @@
+"""``python -m benchmarks.stand_ins DATA [NAME ...]``: write all stand-ins, or those named, below the folder DATA."""
+
+from __future__ import annotations
+
+import argparse
+import pkgutil
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+from benchmarks import stand_ins
+
+
+def names() -> list[str]:
+    """Every data set there is a stand-in for: a module each."""
+    found = (module.name for module in pkgutil.iter_modules(stand_ins.__path__))
+    return sorted(name for name in found if not name.startswith("_"))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Write them; a folder that is there already is left alone."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.stand_ins", description=__doc__)
+    parser.add_argument("data", type=Path, metavar="DATA")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names()))
+    args = parser.parse_args(argv)
+    for name in args.names or names():
+        if name not in names():
+            parser.error(f"no stand-in {name!r}, there are {', '.join(names())}")
+        folder = args.data / name
+        if folder.exists():
+            continue
+        partial = args.data / f".{name}"
+        partial.mkdir(parents=True, exist_ok=True)
+        import_module(f"{stand_ins.__name__}.{name}").write(partial)
+        partial.rename(folder)
+        print(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""A script that asks for a GPU without looking for one is verified on the CPU all the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from autodist.config import Config
+from autodist.convert import convert
+from autodist.project import Project
+from autodist.verify import verify
+from autodist.verify.launch import Zygote
+
+SCRIPT = """\
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+torch.cuda.set_device(0)
+print(torch.cuda.get_device_name(0))
+data = TensorDataset(torch.randn(32, 8), torch.randint(0, 3, (32,)))
+loader = DataLoader(data, batch_size=8, shuffle=True, pin_memory=True)
+model = nn.DataParallel(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3)), device_ids=[0]).cuda()
+head = nn.Linear(3, 3, device="cuda")
+optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)
+start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+stream = torch.cuda.Stream()
+generator = torch.Generator(device="cuda")
+start.record()
+for x, y in loader:
+    with torch.cuda.stream(stream):
+        x = x.cuda(non_blocking=True).type(torch.cuda.FloatTensor)
+        y = y.to(torch.device("cuda", 0)).type("torch.cuda.LongTensor")
+    torch.cuda.current_stream().wait_stream(stream)
+    loss = F.cross_entropy(head(model(x)), y) + 0 * torch.ones(3, device=x.device).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+end.record()
+torch.cuda.synchronize()
+assert start.elapsed_time(end) > 0 and isinstance(generator, torch.Generator)
+torch.save(model.state_dict(), "model.pt")
+with torch.device("cuda"):
+    model.load_state_dict(torch.load("model.pt", map_location="cuda:0"))
+"""
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_what_is_sent_to_a_gpu_or_made_there_is_on_the_cpu(tmp_path: Path, zygote: Zygote | None, dtype: str) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    after = tmp_path / "train_ddp.py"
+    after.write_text(convert(Project.load(tmp_path / "train.py"), Config()).entry.after)
+    verdict = verify(tmp_path / "train.py", after, [2], workdir=tmp_path, timeout=100, dtype=dtype, zygote=zygote)  # type: ignore[arg-type]
+    assert verdict.equal, verdict.findings
+    assert verdict.worlds[0].steps == 4
+    assert [note.kind for note in verdict.notes].count("on-cpu") == 1
