@@ -15,6 +15,7 @@ from autodist import (
     escapes,
     hooks,
     meta,
+    naming,
     optimizers,
     regions,
     rowwise,
@@ -23,6 +24,7 @@ from autodist import (
     turns,
     unbatched,
     unshardable,
+    unused,
     unwraps,
     weighing,
     weights,
@@ -80,6 +82,8 @@ from autodist.values import (
     Table,
     Value,
     Wrapped,
+    is_clock,
+    of,
 )
 
 DROPPING = ("alexnet", "vgg", "googlenet", "inception", "mobilenet", "efficientnet", "mnasnet", "convnext", "swin")
@@ -256,7 +260,7 @@ def _first(fresh: dict[ast.expr, escapes.Placed], run: Interpreter) -> dict[ast.
 def _guarded(run: Interpreter) -> list[Site]:
     """The statements that rank 0 alone will run."""
     prepared, alone = regions.preparations(run)
-    return regions.writes(run, frozenset(site.node for site in (*prepared, *alone)))[0]
+    return regions.writes(run, frozenset(site.node for site in (*prepared, *alone)), naming.folders_apart(run))[0]
 
 
 def _is_reducible(place: escapes.Placed) -> bool:
@@ -344,6 +348,28 @@ def _unreached_norms(run: Interpreter, models: list[Model]) -> Iterator[Concern]
                     "not take their place: make it an nn.ModuleList"
                 )
                 yield Concern("AD904", part.cls.source, part.cls.node, message, Severity.REFUSAL)
+                return
+
+
+def _differentiated_norms(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
+    """Gradients of gradients through batch statistics, of which nn.SyncBatchNorm has none."""
+    if _is_distributed(run):
+        return
+    for event in run.of("autograd_grad"):
+        if event.detail.const is not True or not isinstance(event.node, ast.Call) or not event.grad:
+            continue
+        given = (argument(event.node, "outputs", 0), argument(event.node, "inputs", 1))
+        through, before = (
+            {key for t in run.values.get(each, NOTHING).models for key in keys(unwrapped(of(t)))} if each else set()
+            for each in given
+        )
+        for model in models:
+            if model.batch_norm and not model.wrapped and model.object.key in through - before:
+                message = (
+                    "trains on a gradient that passes through batch normalisation, and nn.SyncBatchNorm has no second "
+                    "derivative: normalise in this model by nn.InstanceNorm or nn.GroupNorm"
+                )
+                yield Concern("AD904", event.source, event.node, message, Severity.REFUSAL)
                 return
 
 
@@ -701,7 +727,7 @@ def _origins(run: Interpreter) -> list[Object | Draw]:
                 if (
                     isinstance(origin, Draw)
                     and not origin.whole
-                    or (isinstance(origin, Object) and "clock" not in origin.roles)
+                    or (isinstance(origin, Object) and not is_clock(origin))
                 ):
                     found.setdefault(origin)
     return list(found)
@@ -1203,7 +1229,7 @@ def _assemble(
     loaders, concerns = _loaders(first, run, trained)
     prepared, alone = regions.preparations(run)
     outside = frozenset(site.node for site in (*prepared, *alone))
-    guards, opens = regions.writes(run, outside)
+    guards, opens = regions.writes(run, outside, naming.folders_apart(run))
     sharded = shards.shards(run, models) if run.plan.bare else Shards()
     needed = {p.node: p.source for p in placed} | {s.node: s.source for s in (*sharded.saves, *sharded.reads)}
     guards, opens = regions.opened(guards, opens, needed)
@@ -1242,6 +1268,7 @@ def _assemble(
     concerns += _compiled_statistics(run, models)
     concerns += _unwrapped_uses(run, models)
     concerns += _unreached_norms(run, models)
+    concerns += _differentiated_norms(run, models)
     concerns += hooks.concerns(run, models) if run.plan.bare or not _is_distributed(run) else ()
     prefixed = list(_prefixed(run, models))
     concerns += _lost_prefixes(prefixed)
@@ -1257,7 +1284,7 @@ def _assemble(
 
     meant, maybe = unwraps.found(run)
     seeded = frozenset(_seeded(kinds, run))
-    drawn = frozenset(library for e in kinds.get("random", []) for library in _libraries(e, run))
+    drawn = frozenset(library for e in _draws(kinds) for library in _libraries(e, run))
     script = TrainingScript(
         project,
         run.values,
@@ -1296,13 +1323,14 @@ def _assemble(
         seeded=seeded,
         drawn=drawn,
         unordered=tuple(_unordered(run, frozenset(_first_on_rank_zero(prepared, run)))),
+        named_apart=naming.named_apart(run),
         unseeded=tuple(_seed_of(e) for e in run.of("unseeded") if not e.loops and not _is_per_sample(e)),
         diverge=_diverge(run, loaders, draws | {d.node for d in wholes.draws(run, "dealt_out")}, models),
         noise=frozenset(_noise(run)),
         devices=tuple(_devices(project)),
         hidden_devices=tuple(_hidden_devices(project)),
         set_devices=sites("set_device"),
-        concerns=tuple(concerns),
+        concerns=(*concerns, *naming.concerns(run)),
         shards=sharded,
     )
     return replace(script, setup=_setup(script, run))
@@ -1828,12 +1856,17 @@ def _accepts_disable(site: Site, run: Interpreter) -> bool:
     return True
 
 
+def _draws(kinds: Mapping[str, list[Event]]) -> list[Event]:
+    """Where numbers are drawn from a generator that the script does not pass on."""
+    return [*kinds.get("random", []), *kinds.get("random_number", [])]
+
+
 def _seeded(kinds: Mapping[str, list[Event]], run: Interpreter) -> Iterator[str]:
     """Libraries that the script seeds before it draws from them (a seed drawn at random is none)."""
     first: dict[str, int] = {}
-    for event in kinds.get("random", []):
+    for event in _draws(kinds):
         for library in _libraries(event, run):
-            first.setdefault(library, event.order)
+            first[library] = min(event.order, first.get(library, event.order))
     mended = [e for e in kinds.get("unseeded", []) if not [*e.value.objects("generator")] and not e.loops]
     for event in [*kinds.get("seed", []), *mended]:
         for library in _libraries(event, run):
@@ -1860,7 +1893,7 @@ def _unordered(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Unord
 def _seed_of(event: Event) -> Site:
     """What to replace where ranks would be seeded apart: the call, or the default of an option that it takes."""
     for origin in event.value.origins:
-        if isinstance(origin, Object) and "clock" in origin.roles:
+        if isinstance(origin, Object) and is_clock(origin):
             for node in (origin.node, *origin.source.ancestors(origin.node)):
                 parent = origin.source.parents.get(node)
                 if isinstance(parent, ast.keyword) and parent.arg == "default":
@@ -1886,7 +1919,7 @@ def _diverge(
     run: Interpreter, loaders: list[Loader], draws: frozenset[object], models: list[Model]
 ) -> tuple[Site, ...]:
     """The outermost training loop, or one of each alternative, if dropout or noise in it should differ by rank."""
-    if draws:
+    if draws and not _drawn_beside_torch(draws, run):
         return ()
     if any(
         each.object.argument("sampler") or each.object.argument("batch_sampler") or each.iterable for each in loaders
@@ -1895,19 +1928,24 @@ def _diverge(
     if any(_is_drawn(e.value) for e in (*run.of("test"), *run.of("schedule")) if not e.inside_forward):
         return ()
     backwards = [e for e in run.events if e.kind == "backward" and e.loops]
-    chosen: dict[ast.AST, Event] = {}
-    for event in backwards:
-        if all(_is_alternative(event, other) for other in chosen.values()):
-            chosen[event.loops[0].node] = event
-    bypassed = {part.key for model in models if model.bypassed for part in parts(model.object)}
+    chancy = [model.object for model in models if model.bypassed and unused.runs_by_chance(parts(model.object), run)]
+    bypassed = {part.key for module in chancy for part in parts(module)}  # ranks average the gradients that there are
     used = {e: {t.key for t in e.value.models if isinstance(t, Object)} for e in backwards}
     alike = {event.loops[0].node for event, keys in used.items() if not bypassed.isdisjoint(keys)}
-    loops = [event.loops[0] for event in chosen.values()]
     held = [part for model in models for part in parts(model.object)]
     held += [t for part in held for value in part.attributes.values() for t in value.things if isinstance(t, Object)]
     drops = any(map(_drops_inside, held))
-    found = [loop for loop in loops if loop.node not in alike and _draws_noise(loop, run, drops)]
-    return tuple(Site(loop.source, loop.node) for loop in found)
+    found: list[Event] = []
+    end = -1
+    for event in backwards:
+        outer, start = event.loops[0], _start(event.loops[0], run)
+        if outer.node in alike or start < end and not all(_is_alternative(event, other) for other in found):
+            continue  # the ranks have gone apart already
+        end_here = _seeded_again(outer, start, run)
+        if _draws_noise(outer, start, end_here, run, drops):
+            found.append(event)
+            end = max(end, end_here)
+    return tuple(Site(event.loops[0].source, event.loops[0].node) for event in found)
 
 
 def _drops_inside(module: Object) -> bool:
@@ -1924,20 +1962,41 @@ def _drops_inside(module: Object) -> bool:
     return library.startswith(("torch.nn", "timm")) and any(rate.const not in (0, None, False) for rate in rates)
 
 
-def _draws_noise(outer: Loop, run: Interpreter, drops: bool) -> bool:
-    """Whether dropout or noise in a loop should differ between ranks; ``drops`` if a model of a library drops out."""
-    if isinstance(outer.node, ast.comprehension):
-        return False
-    start = next(  # a `while` has no event of its own
+def _drawn_beside_torch(draws: frozenset[object], run: Interpreter) -> bool:
+    """Whether the indices that ranks must have in common all come from another generator than dropout and noise."""
+    libraries: dict[int, set[str]] = {}
+    for event in (*run.of("random"), *run.of("random_number")):
+        for node in (event.node, *event.source.ancestors(event.node)):  # `permutation(n)[:k]`
+            if id(node) in draws:
+                libraries.setdefault(id(node), set()).update(_libraries(event, run))
+    return len(libraries) == len(draws) and not any("torch" in each for each in libraries.values())
+
+
+def _start(outer: Loop, run: Interpreter) -> int:
+    """When a loop begins."""
+    return next(  # a `while` has no event of its own
         e.order
         for e in run.events
         if e.kind == "iterate" and e.node is outer.node or e.loops and e.loops[0].node is outer.node
     )
-    if any(e.kind in ("seed", "random_split") and e.order > start for e in run.events):
+
+
+def _seeded_again(outer: Loop, start: int, run: Interpreter) -> int:
+    """When the script next seeds all ranks alike, after a loop."""
+    last = max(e.order for e in run.events if e.loops and e.loops[0].node is outer.node)
+    return next((e.order for e in run.of("seed") if e.order > last), len(run.events))
+
+
+def _draws_noise(outer: Loop, start: int, end: int, run: Interpreter, drops: bool) -> bool:
+    """Whether dropout or noise in a loop should differ between ranks; ``drops`` if a model of a library drops out.
+    From ``start`` to ``end`` nothing else may be drawn that they must have in common."""
+    if isinstance(outer.node, ast.comprehension):
         return False
-    makes_models = any(e.kind == "optimizer" and e.order > start for e in run.events)
-    noise = (e for e in run.events if e.kind == "random" and (e.order > start or _is_dropout(e, run)))
-    return not makes_models and (drops or any(noise))
+    shared = ("seed", "random_split", "optimizer")  # an optimizer comes with a new model
+    if any(e.kind in shared and start < e.order < end for e in run.events):
+        return False
+    early = [e for e in run.of("random") if e.order < end]
+    return drops or any(e.order > start or _is_dropout(e, run) for e in early)
 
 
 def _is_alternative(first: Event, second: Event) -> bool:
@@ -2053,7 +2112,12 @@ def _setup(script: TrainingScript, run: Interpreter) -> Setup | None:
         return None
     guard = next((s for s in body if isinstance(s, ast.If) and _is_main_guard(s.test)), None)
     start = next((s for s in body if not _is_preface(s)), body[-1])
-    needed = [e for e in run.events if e.kind in NEEDS_GROUP and not (e.kind == "make" and not _matters(e))]
+    named = {node for site in script.named_apart for node in ast.walk(site.node)}
+    needed = [
+        e
+        for e in run.events
+        if e.kind in NEEDS_GROUP and not (e.kind == "make" and not _matters(e)) or e.kind == "clock" and e.node in named
+    ]
     found = [top for event in needed if (top := _top_statement(event, entry)) is not None and not _is_preface(top)]
     first = next((top for top in found if not isinstance(top, (ast.FunctionDef, ast.ClassDef))), None)
     if first is None and guard is None and found and isinstance(found[0], ast.FunctionDef):
@@ -2080,7 +2144,7 @@ def _without_docstring(body: list[ast.stmt]) -> ast.stmt:
 NEEDS_GROUP = frozenset(
     (
         "seed loader download mkdir save open writer optimizer forward backward move print "
-        "log random set_device progress make ordered"
+        "log random random_number set_device progress make ordered"
     ).split()
 )
 

@@ -79,10 +79,20 @@ def _functions(value: Value) -> Iterator[Function]:
 
 
 def fields(value: Value) -> dict[Object, list[Key]]:
-    """The loaders whose own functions made a value's samples, and which parts of their batches it comes from."""
-    loaders = [o for o in value.origins if isinstance(o, Object) and "loader" in o.roles]
-    loaders = [loader for loader in loaders if collate_fn(loader) is not None or of_graphs(loader)]
+    """The loaders whose own functions made a value's samples, or of which words were packed, and which parts of their
+    batches it comes from."""
+    packed = {o.loader for o in value.origins if isinstance(o, Part) and o.key == PACKED}
+    loaders = [each for each in _loaders(value) if each in packed or collate_fn(each) is not None or of_graphs(each)]
     return {loader: [o.key for o in value.origins if isinstance(o, Part) and o.loader is loader] for loader in loaders}
+
+
+def _loaders(value: Value) -> list[Object]:
+    return [o for o in value.origins if isinstance(o, Object) and "loader" in o.roles]
+
+
+def is_packed(value: Value) -> bool:
+    """Whether it is what `pack_padded_sequence` makes."""
+    return any(isinstance(origin, Part) and origin.key == PACKED for origin in value.origins)
 
 
 def collate_fn(loader: Object) -> Value | None:
@@ -113,7 +123,7 @@ def picked(value: Value, key: object) -> Value:
 
 def marked(value: Value, key: Key) -> Value:
     """A loss that has been looked at (SETTLED), or words of which the paddings are gone (PACKED)."""
-    marks = {Part(loader, key) for loader in fields(value)}
+    marks = {Part(loader, key) for loader in (_loaders(value) if key == PACKED else fields(value))}
     return value.but(origins=value.origins | marks) if marks else value
 
 

@@ -83,9 +83,12 @@ def _exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
         if _is_only_averaged(node, event, run):
             return
         # a list that outlives the step; samples and tensors in it are followed to where they are used
-        yield from (
-            arg for arg in node.args if run.values.get(arg, NOTHING).spread.is_reducible and not _is_tensor(arg, run)
-        )
+        for arg in node.args:
+            row = list(_row(arg))
+            values = [run.values.get(each, NOTHING) for each in row]
+            if all(v.spread.is_reducible or v.spread is SAME and not v.things for v in values):
+                numbers = (each for each, v in zip(row, values, strict=True) if v.spread.is_reducible)
+                yield from (each for each in numbers if not _is_tensor(each, run))
     elif event.kind == "set_item":
         statement = event.source.statement(node)
         if isinstance(statement, ast.Assign) and run.values.get(statement.value, NOTHING).spread.is_reducible:
@@ -93,9 +96,22 @@ def _exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
                 yield statement.value
     elif isinstance(node, ast.Call):
         if event.kind == "discarded" and not _is_foreign(node, run):
+            if _plots(node, run):
+                yield from (arg for arg in node.args if run.values.get(arg, NOTHING).spread.is_reducible)
             return
         yield from node.args
         yield from (keyword.value for keyword in node.keywords)
+
+
+def _row(node: ast.expr) -> Iterator[ast.expr]:
+    """The numbers of `[epoch, loss.item()]` or `{"loss": loss.item()}`, or of one that stands alone."""
+    parts = (
+        node.elts if isinstance(node, (ast.List, ast.Tuple)) else node.values if isinstance(node, ast.Dict) else None
+    )
+    if parts is None:
+        yield node
+    for part in parts or ():
+        yield from _row(part)
 
 
 def _stored_by_sample(event: Event, run: Interpreter) -> list[ast.expr]:
@@ -246,6 +262,17 @@ def _is_tensor(node: ast.expr, run: Interpreter) -> bool:
     return bool(run.values.get(node, NOTHING).models)
 
 
+PLOTS = frozenset("plot semilogy semilogx loglog bar barh step scatter errorbar fill_between".split())
+
+
+def _plots(node: ast.Call, run: Interpreter) -> bool:
+    """`plt.plot(losses)`, `axis.plot(losses)`: a curve that somebody looks at."""
+    if not isinstance(node.func, ast.Attribute) or node.func.attr not in PLOTS:
+        return False
+    owners = run.values.get(node.func.value, NOTHING).things
+    return not any(isinstance(t, Object) and t.cls is not None for t in owners)
+
+
 def _is_foreign(node: ast.Call, run: Interpreter) -> bool:
     """Whether a call whose result nobody wants goes to an object or code that nothing is known of: it keeps values."""
     if _is_unseen(node, run):
@@ -314,7 +341,8 @@ def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, see
                 if made is not node and _is_free(made, run) and not _in_forward(where, made)
                 for e in _resolve(made, where, event, run, seen)
             ]
-        if any(e.spread is ROWS for e in inner) and any(e.spread is LOCAL for e in inner):
+        rows = [e for e in inner if e.spread is ROWS]
+        if rows and (any(e.spread is LOCAL for e in inner) or any(_is_wanted(e, node) for e in rows)):
             yield Escape(source, node, LOCAL, event)  # rows of all ranks do not go with those of one
         elif inner:
             yield from inner
@@ -324,6 +352,19 @@ def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, see
             whole = value.spread is ROWS and not _rowwise(node, run, set())  # a batch of several fields, one picture
             yield Escape(source, node, Spread.LOCAL if whole or few else value.spread, event)
     yield from _contained(value, source, event, run, seen)
+
+
+def _is_wanted(rows: Escape, node: ast.expr) -> bool:
+    """Whether a rank goes on computing with its own rows after they were bound to a name, where they would be
+    gathered: `target = Variable(target)`."""
+    source = rows.source
+    statement = source.statement(rows.node)
+    if not isinstance(statement, ast.Assign) or statement is source.statement(node):
+        return False
+    names = {n.id for target in statement.targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+    home = next((a for a in source.ancestors(statement) if isinstance(a, ast.FunctionDef)), source.tree)
+    loads = [n for n in ast.walk(home) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in names]
+    return len([n for n in loads if source.statement(n) is not statement]) > 1
 
 
 def _was_before(node: ast.expr, target: str, run: Interpreter) -> bool:
@@ -474,6 +515,9 @@ PICKING = frozenset("max min sort topk kthvalue median mode".split())
 """What gives values and their places: `scores.max(dim=1)[1]`."""
 
 
+SAME_ROWS = frozenset("torch.autograd.Variable torch.as_tensor torch.tensor numpy.asarray numpy.array".split())
+
+
 def _rowwise(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
     """Whether an expression still holds one row for each sample of the rank, so that the ranks' rows can be joined."""
     if node in seen:
@@ -488,7 +532,8 @@ def _rowwise(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
         rows = [each for each in over if run.values.get(each, NOTHING).spread is ROWS]
         return name in PICKING and bool(rows) and _rowwise(rows[0], run, seen)
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.value, ast.Name):
-        return not run.values.get(node.value, NOTHING).made  # a field of what the loader yields
+        field = run.values.get(node.value, NOTHING)  # of what the loader yields, unless the script has put it there
+        return not field.made and not any(isinstance(t, Table) and t.stores for t in field.things)
     if isinstance(node, (ast.BinOp, ast.Compare)):
         over = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.left, *node.comparators]
         sides = [side for side in over if run.values.get(side, NOTHING).spread is ROWS]
@@ -498,7 +543,10 @@ def _rowwise(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
             keeps_rows = node.func.attr in ("view", "reshape") and bool(node.args)
             keeps_rows = keeps_rows and run.values.get(node.args[0], NOTHING).spread is COUNT
             return (node.func.attr in ROWWISE or keeps_rows) and _rowwise(node.func.value, run, seen)
-        return any(isinstance(t, (Object, Wrapped)) for t in run.values.get(node.func, NOTHING).things)
+        called = run.values.get(node.func, NOTHING).things
+        if node.args and any(isinstance(t, External) and t.name in SAME_ROWS for t in called):
+            return _rowwise(node.args[0], run, seen)
+        return any(isinstance(t, (Object, Wrapped)) for t in called)
     return isinstance(node, (ast.List, ast.Tuple))
 
 

@@ -66,6 +66,7 @@ from autodist.values import (
     Value,
     Wrapped,
     constant,
+    is_clock,
     of,
     union,
 )
@@ -1487,7 +1488,7 @@ class Interpreter:
             found = found | self._shape(base, node)
         elif base.spread.is_local and not base.things or base.spread is CROSS:
             found = found | self._tensor_attribute(node, base, scope)
-        elif base.spread is RANK and not base.things:
+        elif not base.things and (base.spread is RANK or any(map(is_clock, base.origins))):
             found = found | base
         return found
 
@@ -1499,6 +1500,8 @@ class Interpreter:
 
     def _tensor_attribute(self, node: ast.Attribute, base: Value, scope: Scope) -> Value:
         name = node.attr
+        if name == "data" and collation.is_packed(base):
+            return base
         if name in ("data", "grad"):
             return base.but(models=frozenset())
         if name in ("T", "mT", "H"):
@@ -1863,7 +1866,7 @@ class Interpreter:
             if right.spread.is_local or self.holds_local(right):
                 self.event("format", node.right, scope, right)
                 return right.computed(LOCAL)
-            return NOTHING
+            return self._text([left, right])
         spread = self._binary(node.op, left, right)
         if {left.spread, right.spread} == {ROWS, Spread.COLUMNS} and _sets_apart(node, left, right):
             spread = CROSS
@@ -2020,7 +2023,9 @@ class Interpreter:
         mixed = union(values)
         if any(value.spread is RANK for value in values):
             return Value(spread=RANK)
-        return mixed.computed(LOCAL) if mixed.spread.is_local else NOTHING
+        if mixed.spread.is_local:
+            return mixed.computed(LOCAL)
+        return Value(origins=frozenset(each for each in mixed.origins if is_clock(each)))
 
     def of_Tuple(self, node: ast.Tuple | ast.List | ast.Set, scope: Scope) -> Value:
         items = self._remember(node, lambda: Items(node, [], NOTHING))
@@ -2734,13 +2739,14 @@ class Interpreter:
     def _is_fresh(self, seeds: list[Value]) -> bool:
         """Whether each process gets a seed of its own: none, or one from the clock."""
         origins = union(seeds).origins
-        clocked = any(isinstance(origin, Object) and "clock" in origin.roles for origin in origins)
+        clocked = any(map(is_clock, origins))
         return not seeds or clocked or any(value.const is None for value in seeds)
 
     def call_clock(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:
         """What differs from process to process."""
+        self.event("clock", node, scope)
         make = partial(Object, name, frozenset(["clock"]), node, scope.source, self._path)
         return Value(origins=frozenset([self._remember(node, make, "clock")]))
 
@@ -2928,10 +2934,10 @@ class Interpreter:
             if value.spread in (ROWS, LOCAL) and self._loops:
                 self.event("local_draw", expression, scope, value, constant(id(node)))
         size = tensors.drawn(name, node)
+        if "generator" not in keywords:
+            self.event("random" if size is not None else "random_number", node, scope)
         if size is None:
             return None
-        if "generator" not in keywords:
-            self.event("random", node, scope)
         sizes = [v for k, v in keywords.items() if k == "size"] or args[-1 if name.startswith("torch.") else 2 :]
         counted = any(v.spread is COUNT for each in sizes for v in (each, *self._contents(each)))
         if name.endswith("randint") and counted:  # a number for each of this rank's samples: `randint(0, n, (len(x),))`
@@ -3585,7 +3591,7 @@ class Interpreter:
     def _note_default(self, parser: Object, args: list[Value], keywords: dict[str, Value]) -> None:
         """`add_argument("--seed", default=int(time.time()))`: an option that each process may set otherwise."""
         default = keywords.get("default", NOTHING)
-        if not any(isinstance(origin, Object) and "clock" in origin.roles for origin in default.origins):
+        if not any(map(is_clock, default.origins)):
             return
         flags = [keywords["dest"].const] if "dest" in keywords else [value.const for value in args]
         names = [flag for flag in flags if isinstance(flag, str)]
@@ -3640,6 +3646,7 @@ class Interpreter:
             self.event("buffer", node, scope, self._mixed(args))
         if name in ("append", "add_module", "register_module", "insert", "extend"):
             inner.args.extend(args)
+            self.event("grow", node, scope, of(inner))
             return NOTHING
         if name in ("register_forward_hook", "register_forward_pre_hook"):
             self.event("forward_hook", node, scope, of(inner), union(args[:1]))

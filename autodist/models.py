@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
+from autodist import unused
 from autodist.interpreter import Event, Interpreter
 from autodist.regions import exclusive, within
 from autodist.script import Model, Site, Wrapping
@@ -133,6 +134,8 @@ class History:
     lists: Mapping[Thing, list[Event]]
     """Where a list that holds it is bound."""
     freezes: Mapping[Thing, list[Event]]
+    grows: Mapping[Thing, list[Event]]
+    """Where it is given further layers."""
     wraps: list[Event]
     averaged: bool
     """Whether the script itself reduces gradients over the ranks."""
@@ -144,6 +147,7 @@ def _history(run: Interpreter) -> History:
     places: dict[Thing, list[Event]] = {}
     lists: dict[Thing, list[Event]] = {}
     freezes: dict[Thing, list[Event]] = {}
+    grows: dict[Thing, list[Event]] = {}
     for event in run.events:
         if event.kind == "forward" and event.grad:
             _note(forwards, unwrapped(event.value), event)
@@ -155,7 +159,9 @@ def _history(run: Interpreter) -> History:
             _note(lists, unwrapped(event.value), event)
         elif event.kind == "freeze":
             _note(freezes, unwrapped(event.value), event)
-    return History(forwards, backwards, places, lists, freezes, run.of("wrap"), _averages_by_hand(run))
+        elif event.kind == "grow" and not event.inside_forward:
+            _note(grows, unwrapped(event.value), event)
+    return History(forwards, backwards, places, lists, freezes, grows, run.of("wrap"), _averages_by_hand(run))
 
 
 def _note(found: dict[Thing, list[Event]], things: Iterable[Thing], event: Event) -> None:
@@ -351,7 +357,7 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
         wrapped,
         None if wrapped else bypass,
         any(_has_batch_norm(each, run) for each in members),
-        _sometimes_unused(module, run) or _leaves_outputs(module, run),
+        unused.is_sometimes(parts(module), run) or _leaves_outputs(module, run),
         parallel,
         dropped,
         tuple(site for site in foreign if _in_place((site,)) is not None),
@@ -435,19 +441,29 @@ def parts_of(thing: Thing) -> list[Object]:
 
 
 def _has_batch_norm(module: Object, run: Interpreter) -> bool:
-    """Whether a module normalises over batches, or its class speaks of something that does."""
+    """Whether a module normalises over batches, or its class, or what that calls, speaks of something that does."""
     first = module.args[0].const if module.args else None
     if "batch_norm" in module.roles or _brings_batch_norm(module.name, first, run):
         return True
-    classes = list(module.cls.line()) if module.cls is not None else []
-    return any(
-        _brings_batch_norm(thing.name, _first_argument(node, cls.source, run), run)
-        for cls in classes
-        for node in ast.walk(cls.node)
-        if isinstance(node, (ast.Attribute, ast.Name))
-        for thing in run.values.get(node, Value()).things
-        if isinstance(thing, External)
-    )
+    pending: list[Class | Function] = list(module.cls.line()) if module.cls is not None else []
+    seen: set[Class | Function] = set()
+    while pending:
+        spoken = pending.pop()
+        if spoken in seen:
+            continue
+        seen.add(spoken)
+        for node in ast.walk(spoken.node):
+            if not isinstance(node, (ast.Attribute, ast.Name)):
+                continue
+            for thing in run.values.get(node, NOTHING).things:
+                if isinstance(thing, External):
+                    if _brings_batch_norm(thing.name, _first_argument(node, spoken.source, run), run):
+                        return True
+                elif isinstance(thing, Class):
+                    pending += thing.line()
+                elif isinstance(thing, Function) and thing.owner is None:
+                    pending.append(thing)
+    return False
 
 
 def _first_argument(node: ast.expr, source: Source, run: Interpreter) -> object:
@@ -482,114 +498,9 @@ def _changes(module: Object, history: History) -> str | None:
     backwards = history.backwards.get(module)
     if backwards and any(e.order > backwards[0].order for e in _freezes(module, history)):
         return "its parameters are frozen or released during training, which DistributedDataParallel does not notice"
+    if backwards and any(e.order > backwards[0].order for e in _grows(module, history)):
+        return "it is given further layers during training, which DistributedDataParallel does not notice"
     return None
-
-
-def _sometimes_unused(module: Object, run: Interpreter) -> bool:
-    """Whether a part that trains is called under a condition within forward."""
-    unread = (_never_read(name, part.cls) for part in parts(module) if part.cls for name in _own_parts(part))
-    if any(unread) or any(_switched_off(part) for part in parts(module)):
-        return True
-    return any(True for _ in branches(module, run)) or _repeats_at_random(module, run)
-
-
-NO_PARAMETERS = ("Dropout", "Identity", "Flatten", "MaxPool", "AvgPool", "Upsample", "ReLU", "LeakyReLU", "Softmax")
-
-
-def _switched_off(module: Object) -> bool:
-    """Whether a setting of this very object keeps a part of it from running: `if self.norm: x = self.norm_layer(x)`."""
-    found = module.cls.find("forward") if module.cls is not None else None
-    if module.cls is None or found is None:
-        return False
-    dead: set[ast.AST] = set()
-    for thing in found[1].things:
-        for branch in ast.walk(thing.node) if isinstance(thing, Function) else ():
-            test = branch.test if isinstance(branch, ast.If) else None
-            if isinstance(branch, ast.If) and isinstance(test, ast.Attribute) and ast.unparse(test.value) == "self":
-                setting = module.attributes.get(test.attr, NOTHING).const
-                off = branch.body if setting is False else branch.orelse if setting is True else []
-                dead |= {node for statement in off for node in ast.walk(statement)}
-    used = [
-        node
-        for cls in module.cls.line()
-        for method in cls.node.body
-        if isinstance(method, ast.FunctionDef) and method.name != "__init__"
-        for node in ast.walk(method)
-        if isinstance(node, ast.Attribute)
-    ]
-    layers = {name for name in _own_parts(module) if not _is_without_parameters(module.attributes[name])}
-    return bool(layers & {n.attr for n in used if n in dead} - {n.attr for n in used if n not in dead})
-
-
-def _is_without_parameters(value: Value) -> bool:
-    names = [t.name.rpartition(".")[2] for t in value.things if isinstance(t, Object)]
-    return all(name.startswith(NO_PARAMETERS) for name in names)
-
-
-def _repeats_at_random(module: Object, run: Interpreter) -> bool:
-    """`for _ in range(random.randint(0, 3)): x = self.middle(x)`: how often, or whether, is drawn in each step."""
-    found = module.cls.find("forward") if module.cls is not None else None
-    nodes = [getattr(thing, "node", None) for thing in found[1].things] if found is not None else []
-    loops = [n for node in nodes if node is not None for n in ast.walk(node) if isinstance(n, ast.For)]
-    names = _own_parts(module)
-    drawn = {event.node for event in run.of("random")}
-    for loop in loops:
-        calls = [node for node in ast.walk(loop.iter) if isinstance(node, ast.Call)]
-        if any(call in drawn or _draws(call, run) for call in calls) and _called_parts(loop.body, names, run):
-            return True
-    return False
-
-
-def _draws(call: ast.Call, run: Interpreter) -> bool:
-    """`random.randint(0, 3)`, `np.random.choice(4)`, `torch.randint(4, ())`"""
-    names = {t.name for t in run.values.get(call.func, NOTHING).things if isinstance(t, External)}
-    return any(name.startswith(("random.", "numpy.random.", "torch.rand")) for name in names)
-
-
-def branches(module: Object, run: Interpreter) -> Iterator[ast.If]:
-    """Conditions within forward that decide which parts of a module run, and may change from step to step."""
-    found = module.cls.find("forward") if module.cls is not None else None
-    if found is None:
-        return
-    names = _own_parts(module)
-    for thing in found[1].things:
-        node = getattr(thing, "node", None)
-        if node is None:
-            continue
-        for branch in ast.walk(node):
-            if isinstance(branch, ast.If) and not _is_settled(branch.test, module):
-                called = [_called_parts(block, names, run) for block in (branch.body, branch.orelse)]
-                left = any(isinstance(n, (ast.Continue, ast.Return)) for s in branch.body for n in ast.walk(s))
-                if called[0] != called[1] or left and names:
-                    yield branch
-
-
-def _own_parts(module: Object) -> set[str]:
-    """The attributes that hold modules."""
-    return {
-        name
-        for name, value in module.attributes.items()
-        if any(isinstance(t, Object) and "module" in t.roles and "loss" not in t.roles for t in value.things)
-    }
-
-
-def _never_read(name: str, cls: Class) -> bool:
-    """Whether a part is made and never mentioned again, but to be copied: `copy.deepcopy(self.encoder)`."""
-    nodes = [node for each in cls.line() for node in ast.walk(each.node)]
-    copies = [n for n in nodes if isinstance(n, ast.Call) and ast.unparse(n.func) in ("copy.deepcopy", "deepcopy")]
-    copied = {id(argument) for call in copies for argument in call.args}
-    mentions = [
-        node
-        for node in nodes
-        if id(node) not in copied
-        and isinstance(node, ast.Attribute)
-        and node.attr == name
-        or isinstance(node, ast.Name)
-        and node.id in ("getattr", "__dict__")
-        or isinstance(node, ast.Attribute)
-        and node.attr in ("children", "modules", "_modules")
-    ]
-    return len(mentions) == 1 and isinstance(mentions[0], ast.Attribute) and isinstance(mentions[0].ctx, ast.Store)
 
 
 def _leaves_outputs(module: Object, run: Interpreter) -> bool:
@@ -613,35 +524,14 @@ def _is_read(name: str, event: Event) -> bool:
     return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(home))
 
 
-def _called_parts(block: list[ast.stmt], names: set[str], run: Interpreter) -> set[str]:
-    """The parts of a module that a block calls, by attribute or as the variable of a loop over them."""
-    found = set()
-    for statement in block:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
-                found |= {node.attr} & names
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                things = run.values.get(node.func, Value()).things
-                if any(isinstance(t, Object) and "module" in t.roles and "loss" not in t.roles for t in things):
-                    found.add(node.func.id)
-    return found
-
-
-def _is_settled(test: ast.expr, module: Object) -> bool:
-    """Conditions that are the same in every training step: settings of the module, `self.training`, None tests."""
-    if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.IsNot)):
-        return True
-    names = [n for n in ast.walk(test) if isinstance(n, ast.Name)]
-    calls = [n for n in ast.walk(test) if isinstance(n, ast.Call)]
-    return not calls and all(n.id == "self" for n in names)
-
-
 # -------------------------------------------------------------------- wrapping
 
 
 def _wrapping(module: Object, run: Interpreter, history: History) -> Wrapping | None:
     """After the last statement that makes, moves or binds the model before its first use."""
-    use = next(iter(history.forwards.get(module) or run.of("backward")), None)
+    grown = max((event.order for event in _grows(module, history)), default=-1)
+    uses = history.forwards.get(module) or run.of("backward")
+    use = next((event for event in uses if event.order > grown), None)
     first = use.order if use is not None else len(run.events)
     chosen: Event | None = None
     alias: Event | None = None
@@ -667,9 +557,10 @@ def _wrapping(module: Object, run: Interpreter, history: History) -> Wrapping | 
     if placed is None:
         return _in_list(module, history, use, first)
     found = at(placed, use)
-    frozen = [e for e in _freezes(module, history) if placed.order < e.order < first and e.function == placed.function]
-    if frozen and frozen[-1].source is found.source:  # what is frozen by then, the wrapper leaves alone
-        statement = found.source.statement(frozen[-1].node)
+    later = sorted((*_freezes(module, history), *_grows(module, history)), key=lambda event: event.order)
+    later = [e for e in later if placed.order < e.order < first and e.function == placed.function]
+    if later and later[-1].source is found.source:  # what is frozen by then, the wrapper leaves alone
+        statement = found.source.statement(later[-1].node)
         loops = [a for a in found.source.ancestors(statement) if isinstance(a, (ast.For, ast.While))]
         statement = after_conditions(found.source, loops[-1] if loops else statement, use)
         if use is None or not within(use, frozenset([statement])):
@@ -743,6 +634,13 @@ def _freezes(module: Object, history: History) -> list[Event]:
     """Where parameters of a module are frozen or released."""
     events = {e.order: e for part in parts(module) for e in history.freezes.get(part, [])}
     return [events[order] for order in sorted(events)]
+
+
+def _grows(module: Object, history: History) -> list[Event]:
+    """Where a module is given further layers after it was made."""
+    events = {e.order: e for part in parts(module) for e in history.grows.get(part, [])}
+    made = next((e.order for e in history.places.get(module, [])), -1)
+    return [events[order] for order in sorted(events) if order > made]
 
 
 def at(event: Event, use: Event | None) -> Wrapping:

@@ -15,10 +15,13 @@ GUARDED_WRITERS = ("SummaryWriter", "Visdom", "start_run", "Experiment")
 QUIET = frozenset(["torch.save", "json.dump", "pickle.dump", "yaml.dump", "csv.writer", "csv.DictWriter"])
 
 
-def writes(run: Interpreter, prepared: frozenset[ast.AST]) -> tuple[list[Site], list[Site]]:
+def writes(
+    run: Interpreter, prepared: frozenset[ast.AST], apart: frozenset[ast.AST] = frozenset()
+) -> tuple[list[Site], list[Site]]:
     """What only rank 0 may do: statements to guard, and `open(...)` calls whose file the others must not touch.
 
     What runs inside the statements ``prepared`` is left out: rank 0 runs them first, and the others find it done.
+    The folders that the calls ``apart`` make would have other names on other ranks.
     """
     guards: dict[ast.AST, Site] = {}
     opens: dict[ast.AST, Site] = {}
@@ -34,7 +37,13 @@ def writes(run: Interpreter, prepared: frozenset[ast.AST]) -> tuple[list[Site], 
                 else:
                     guards.setdefault(statement, Site(source, statement))
         elif event.kind in ("save", "write", "mkdir", "tracker"):
-            if event.kind == "mkdir" and _may_exist(node) or event.kind == "tracker" and not _needs_guard(event):
+            if (
+                event.kind == "mkdir"
+                and _may_exist(node)
+                and node not in apart
+                or event.kind == "tracker"
+                and not _needs_guard(event)
+            ):
                 continue
             statement = source.statement(node)
             if _is_handed_back(event, statement):

@@ -355,6 +355,8 @@ class TrainingScript:
     seeded: frozenset[str] = frozenset()
     drawn: frozenset[str] = frozenset()
     unordered: tuple[Unordered, ...] = ()
+    named_apart: tuple[Site, ...] = ()
+    """What names a place after the clock, where all ranks read."""
     unseeded: tuple[Site, ...] = ()
     """Calls that take a seed from the clock or the system: each rank would get another one."""
     diverge: tuple[Site, ...] = ()

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from autodist import weights
 from autodist.interpreter import DRAWING, Event, Interpreter
-from autodist.models import branches, is_main_guard, loose_parameters, optimized_by, owned_values, parts, unwrapped
+from autodist.models import is_main_guard, loose_parameters, optimized_by, owned_values, parts, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model
 from autodist.sharding import Key, Keys, keys, members, rank_check, start, starts, uncommon_methods, unit_parts
 from autodist.source import Source
 from autodist.spread import RANK
+from autodist.unused import branches
 from autodist.values import NOTHING, Class, Function, Items, Object, Parameters, of
 
 KINDS = frozenset("is_cuda device dtype ndim requires_grad is_sparse layout".split())

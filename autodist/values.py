@@ -380,6 +380,11 @@ class Value:
 NOTHING = Value()
 
 
+def is_clock(origin: object) -> bool:
+    """Whether it is a call that answers each process differently: the time, a random name, a process's number."""
+    return isinstance(origin, Object) and "clock" in origin.roles
+
+
 def union(values: Iterable[Value]) -> Value:
     """What one of several values may be."""
     result = NOTHING

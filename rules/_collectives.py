@@ -36,6 +36,34 @@ def gather_rows(rows):
 ''',
 }
 
+OF_MANY = {
+    "reduce_mean": '''\
+def reduce_mean(value):
+    """The mean of a number, tensor, array or list over all ranks."""
+    mean = {torch}.as_tensor(value, dtype={torch}.float64).detach().cpu() / {d}.get_world_size()
+    {d}.all_reduce(mean)
+    if {torch}.is_tensor(value):
+        return mean.to(value)
+    return mean.numpy() if getattr(value, "shape", ()) else mean.tolist()
+
+
+''',
+    "reduce_sum": '''\
+def reduce_sum(value):
+    """The sum of a number, tensor, array or list over all ranks."""
+    total = {torch}.as_tensor(value, dtype={torch}.float64).detach().cpu().clone()
+    {d}.all_reduce(total)
+    if {torch}.is_tensor(value):
+        return total.to(value)
+    if isinstance(value, list):
+        return [type(own)(whole) for own, whole in zip(value, total.tolist())]
+    return total.numpy().astype(value.dtype) if getattr(value, "shape", ()) else type(value)(total.item())
+
+
+''',
+}
+"""The same for scripts that keep such numbers in lists or arrays of NumPy."""
+
 WEIGH = '''\
 def weigh_by_count(loss, count):
     """A mean over ``count`` numbers, weighed so that its mean over the ranks is the mean over the numbers of all."""
@@ -87,6 +115,16 @@ def gather_rows(rows):
 
 '''
 """`gather_rows` where the data need not divide by the number of ranks."""
+
+AS_ON_RANK_ZERO = '''\
+def as_on_rank_zero(value):
+    """The value that rank 0 has."""
+    box = [value]
+    {d}.broadcast_object_list(box)
+    return box[0]
+
+
+'''
 
 COLLECTIVES = {
     **REDUCTIONS,

@@ -6,6 +6,7 @@ from autodist.edits import WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
+from ._collectives import AS_ON_RANK_ZERO
 from ._preamble import defined, dist, planned
 
 EXAMPLES = [
@@ -35,9 +36,9 @@ EXAMPLES = [
         from torch.utils.data import DataLoader, TensorDataset
 
 
-        def as_on_rank_zero(values):
-            """The values in the order that rank 0 has them in: a set of strings is ordered anew in each process."""
-            box = [values]
+        def as_on_rank_zero(value):
+            """The value that rank 0 has."""
+            box = [value]
             dist.broadcast_object_list(box)
             return box[0]
 
@@ -123,16 +124,6 @@ EXAMPLES = [
     ),
 ]
 
-HELPER = '''\
-def as_on_rank_zero(values):
-    """The values in the order that rank 0 has them in: a set of strings is ordered anew in each process."""
-    box = [values]
-    {d}.broadcast_object_list(box)
-    return box[0]
-
-
-'''
-
 
 @rule("AD703")
 def keep_order_of_sets(script: TrainingScript, context: Context) -> Iterator[Finding]:
@@ -151,10 +142,9 @@ def keep_order_of_sets(script: TrainingScript, context: Context) -> Iterator[Fin
         else:
             d, imports = dist(context, site.source)
             template = "as_on_rank_zero({})" if each.listed else "as_on_rank_zero(list({}))"
-            code = HELPER.replace("{d}", d)
             edits = (
                 *imports,
-                *defined(script, site.source, code),
+                *defined(script, site.source, AS_ON_RANK_ZERO.replace("{d}", d)),
                 *planned(site.source, WrapExpr(site.node, template)),
             )
         yield Finding(site.source, site.node, message, Fix(edits))

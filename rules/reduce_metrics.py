@@ -2,15 +2,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from autodist.edits import Edit, InsertAfter, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
-from autodist.script import TrainingScript
+from autodist.script import Reduction, TrainingScript
 from autodist.source import Source, shortened
 from autodist.spread import Spread
+from autodist.values import External, Items, Thing
 
-from ._collectives import REDUCTIONS, UNEVEN
+from ._collectives import OF_MANY, REDUCTIONS, UNEVEN
 from ._preamble import Planned, defined, dist, imported, member, planned
 
 EXAMPLES = [
@@ -224,6 +225,9 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
         if concern.code == "AD601":
             yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
     variables: dict[tuple[Source, str], str] = {}
+    reductions = REDUCTIONS
+    if any(_is_of_many(reduction, script) for reduction in script.reductions):
+        reductions = {**REDUCTIONS, **OF_MANY}
     for reduction in script.reductions:
         source, node = reduction.source, reduction.node
         d, imports = dist(context, source)
@@ -233,7 +237,7 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
         else:
             name = {Spread.MEAN: "reduce_mean", Spread.ROWS: "gather_rows"}.get(reduction.spread, "reduce_sum")
             torch, torch_import = imported(context, source, "torch")
-            code = UNEVEN if script.wholes and name == "gather_rows" else REDUCTIONS[name]
+            code = UNEVEN if script.wholes and name == "gather_rows" else reductions[name]
             code = code.replace("{d}", d).replace("{torch}", torch)
             template, helper = f"{name}({{}})", (*torch_import, *defined(script, source, code))
         edits: list[Edit]
@@ -257,6 +261,32 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
             edits = [WrapExpr(node, template)]
         fix = Fix((*imports, *helper, *planned(source, *edits)))
         yield Finding(source, node, f"{shortened(source.code(node))} is {reduction.spread.value}", fix)
+
+
+ARRAYS = frozenset("array asarray zeros ones empty full zeros_like ones_like stack concatenate vstack hstack".split())
+
+
+def _is_of_many(reduction: Reduction, script: TrainingScript) -> bool:
+    """Whether what is reduced is a list or an array of NumPy, rather than a number or a tensor."""
+    value = script.values.get(reduction.node)
+    if value is not None and any(isinstance(thing, Items) for thing in value.things):
+        return True
+    code = reduction.source.code(reduction.node)
+    for statement in ast.walk(reduction.source.tree):
+        if isinstance(statement, ast.Assign) and any(reduction.source.code(each) == code for each in statement.targets):
+            if any(isinstance(n, (ast.List, ast.ListComp)) for n in ast.walk(statement.value)):
+                return True  # `losses = [0.0] * epochs`
+    spoken = {reduction.source.code(n) for n in ast.walk(reduction.node) if isinstance(n, (ast.Name, ast.Attribute))}
+    made = (n for n in ast.walk(reduction.source.tree) if isinstance(n, ast.Assign) and isinstance(n.value, ast.Call))
+    calls = [n.value for n in made if any(reduction.source.code(target) in spoken for target in n.targets)]
+    calls += [n for n in ast.walk(reduction.node) if isinstance(n, ast.Call)]
+    names = (thing.name for call in calls for thing in _called(call, script) if isinstance(thing, External))
+    return any(name.startswith("numpy.") and name.rpartition(".")[2] in ARRAYS for name in names)
+
+
+def _called(call: ast.expr, script: TrainingScript) -> Iterable[Thing]:
+    value = script.values.get(call.func) if isinstance(call, ast.Call) else None
+    return value.things if value is not None else ()
 
 
 def _variable(node: ast.expr, code: str, template: str) -> str:

@@ -194,9 +194,12 @@ def _may_shuffle_otherwise(loader: Loader, script: TrainingScript) -> bool:
 def _also_evaluates(script: TrainingScript, epoch: Epoch) -> bool:
     """Whether other loaders pass here too."""
     ours = frozenset(key for loader in script.loaders for key in loader.keys)
-    for node in ast.walk(epoch.statement):
-        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and epoch.source.code(node) == epoch.loader:
-            value = script.values.get(node)
-            if value is not None:
-                return any(isinstance(t, Object) and "loader" in t.roles and t.key not in ours for t in value.things)
+    source = epoch.source
+    home = next((a for a in source.ancestors(epoch.statement) if isinstance(a, ast.FunctionDef)), source.tree)
+    for place in (epoch.statement, home):  # the loop may be over `bar = tqdm(loader)`
+        said = (n for n in ast.walk(place) if isinstance(n, (ast.Name, ast.Attribute, ast.Subscript)))
+        values = [script.values[n] for n in said if source.code(n) == epoch.loader and n in script.values]
+        if values:
+            passing = (thing for value in values for thing in value.things if isinstance(thing, Object))
+            return any("loader" in thing.roles and thing.key not in ours for thing in passing)
     return False

@@ -9,6 +9,9 @@ import click.testing
 import pytest
 
 from autodist.cli import cli
+from autodist.config import Config, Strategy
+from autodist.convert import convert
+from autodist.project import Project
 
 ROOT = Path(__file__).parent.parent
 Autodist = Callable[..., click.testing.Result]
@@ -29,6 +32,14 @@ for epoch in range(2):
         optimizer.step()
 torch.save(model.state_dict(), "model.pt")  # keep me
 """
+
+
+def converted(folder: Path, text: str, strategy: Strategy = Strategy.DDP) -> tuple[str, str]:
+    """A script's conversion, and what is said of it."""
+    path = folder / "train.py"
+    path.write_text(text)
+    result = convert(Project.load(path), Config(strategy))
+    return result.entry.after, "\n".join(f"{each.code} {each.message}" for each in result.diagnostics)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

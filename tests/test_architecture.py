@@ -21,13 +21,13 @@ LAYERS = """
     registry | suppress
     analyze
     footprint
-    shards | turns | hooks | unshardable | unwraps | optimizers | meta
+    naming | shards | turns | hooks | unshardable | unwraps | optimizers | meta
     weights | accumulation
     sharding
     batchwise
     wholes | unbatched | weighing
     escapes | models | launchers | borrowed | frameworks
-    regions
+    regions | unused
     interpreter
     result
     script

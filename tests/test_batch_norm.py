@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from conftest import converted
 
 from autodist.config import Config
 from autodist.convert import convert
@@ -67,3 +68,43 @@ def test_settings_of_a_file_may_ask_for_it(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(text)
     result = convert(Project.load(tmp_path / "train.py"), Config())
     assert "convert_sync_batchnorm" in result.entry.after
+
+
+INSIDE = """\
+class Pretrained(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = []
+        for name, child in torchvision.models.resnet18().named_children():
+            self.body.append(child)
+        self.body = nn.Sequential(*self.body)
+
+
+"""
+
+
+def test_layers_taken_out_of_another_model(tmp_path: Path) -> None:
+    text = SCRIPT.format(body="self.body = Pretrained().body").replace("class Net", INSIDE + "class Net")
+    assert "convert_sync_batchnorm" in converted(tmp_path, text)[0]
+
+
+@pytest.mark.parametrize(
+    ("norm", "other", "refused"),
+    [("BatchNorm1d", "nn.Linear(4, 4)", True), ("LayerNorm", "nn.BatchNorm1d(4)", False)],
+)
+def test_a_gradient_through_batch_statistics(tmp_path: Path, norm: str, other: str, refused: bool) -> None:
+    """nn.SyncBatchNorm has no second derivative: a generator may have it, a critic under a penalty may not."""
+    step = "nn.functional.mse_loss(model(x), y).backward()"
+    lines = (
+        "fake = generator(x)",
+        "score = model(fake)",
+        "(slope,) = torch.autograd.grad(score.sum(), fake, create_graph=True)",
+        "(score.mean() + slope.norm()).backward()",
+    )
+    text = SCRIPT.format(body=f"self.body = nn.Sequential(nn.Linear(4, 4), nn.{norm}(4), nn.Linear(4, 1))")
+    text = text.replace(step, "\n    ".join(lines))
+    made = (
+        f"generator = nn.Sequential(nn.Linear(4, 4), {other})\noptimizer = torch.optim.SGD([*generator.parameters(), *"
+    )
+    _, said = converted(tmp_path, text.replace("optimizer = torch.optim.SGD(", made).replace(", lr=0.1", "], lr=0.1"))
+    assert ("no second derivative" in said) == refused

@@ -5,11 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import indent
 
+import conftest
 import pytest
-
-from autodist.config import Config, Strategy
-from autodist.convert import convert
-from autodist.project import Project
 
 SCRIPT = """\
 import torch
@@ -36,10 +33,7 @@ for epoch in range(2):
 
 def converted(folder: Path, step: str, before: str = "", after: str = "") -> tuple[str, str]:
     """The conversion and what is said of it."""
-    path = folder / "train.py"
-    path.write_text(SCRIPT.format(step=indent(step, " " * 8), before=before, after=after))
-    result = convert(Project.load(path), Config(Strategy.DDP))
-    return result.entry.after, "\n".join(f"{each.code} {each.message}" for each in result.diagnostics)
+    return conftest.converted(folder, SCRIPT.format(step=indent(step, " " * 8), before=before, after=after))
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import indent
 
+import conftest
 import pytest
-
-from autodist.config import Config
-from autodist.convert import convert
-from autodist.project import Project
 
 SCRIPT = """\
 import torch
@@ -44,10 +41,8 @@ for epoch in range(2):
 
 def converted(folder: Path, step: str, before: str = "", after: str = "", options: str = "") -> tuple[str, str]:
     """The conversion and what is said of it."""
-    path = folder / "train.py"
-    path.write_text(SCRIPT.format(step=indent(step, " " * 8), before=before, after=after, options=options))
-    result = convert(Project.load(path), Config())
-    return result.entry.after, "\n".join(f"{each.code} {each.message}" for each in result.diagnostics)
+    text = SCRIPT.format(step=indent(step, " " * 8), before=before, after=after, options=options)
+    return conftest.converted(folder, text)
 
 
 @pytest.mark.parametrize(
@@ -174,3 +169,13 @@ def test_rows_of_all_ranks_do_not_go_with_those_of_one(tmp_path: Path, by: str) 
     before = "from ranking import positions\ndef rank_of(rows, order):\n    return rows[order > 2].mean()"
     after, said = converted(tmp_path, step, before)
     assert ("gather_rows(out)" in after) == ("gather_rows(x)" in after) == ("AD601 reports" not in said)
+
+
+@pytest.mark.parametrize("part", [".data", "[0]", None])
+def test_words_that_are_packed(tmp_path: Path, part: str | None) -> None:
+    """Each rank has as many as its sentences are long, whatever makes the batches."""
+    left, tail = ("", part) if part else (", *_", "")
+    pack = "nn.utils.rnn.pack_padded_sequence({}, (y + 1).cpu(), True, False)"
+    lines = [f"{name}{left} = {pack.format(value)}{tail}" for name, value in (("said", "out"), ("meant", "x.long()"))]
+    after, said = converted(tmp_path, "\n".join([*lines, "loss = F.cross_entropy(said, meant)"]))
+    assert "weigh_by_count(F.cross_entropy(said, meant), meant.numel())" in after, said

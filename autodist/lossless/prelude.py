@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from autodist.edits import AddImport
 
+ACTING = frozenset("print seed manual_seed manual_seed_all seed_everything set_seed makedirs mkdir set_device".split())
+"""Calls before which the ranks find each other."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -49,7 +52,7 @@ def prelude(tree: ast.Module) -> list[ast.stmt]:
     """The statements from the top of the file to the last import that runs before the program's own code."""
     end = 0
     for index, statement in enumerate(tree.body):
-        if not _prepares(statement):
+        if not _prepares(statement) or _acts(statement):
             break
         if any(isinstance(node, ast.Import | ast.ImportFrom) for node in ast.walk(statement)):
             end = index + 1
@@ -138,6 +141,14 @@ def _prepares(statement: ast.stmt) -> bool:
         case ast.Try(body=body, handlers=handlers, orelse=orelse, finalbody=final):
             return _all_prepare(body, *(handler.body for handler in handlers), orelse, final)
     return False
+
+
+def _acts(statement: ast.stmt) -> bool:
+    """Whether ``statement`` is where the program begins, even if imports follow: the ranks are set up above it."""
+    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+        return False
+    func = statement.value.func
+    return (func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")) in ACTING
 
 
 def _all_prepare(*blocks: Sequence[ast.stmt]) -> bool:

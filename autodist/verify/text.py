@@ -15,6 +15,9 @@ DURATION = re.compile(
 )
 BATCHNORM = re.compile(r"\b(?:Sync)?BatchNorm(?:[123]d)?\b")
 """What prints a model with layers that synchronise their statistics names them otherwise, as it must."""
+WRAPPER = re.compile(r"\bDistributedDataParallel\b")
+SHARDED = re.compile(r"\bFSDP(?=[A-Z]\w*\()")
+"""The same for `DataParallel(` and for the classes that `fully_shard` makes."""
 BAR = re.compile(r"[\r\x1b]|\d+%\|")
 
 SHAPE = re.compile(r"[\[(]\d+(?:, ?\d+)*,?[\])]")
@@ -60,7 +63,9 @@ def factor_between(found: str, wanted: str, world: int, tolerance: float) -> str
 
 
 def normal(line: str) -> str:
-    """Without what differs between two right runs: moments, durations, addresses, names of normalisation layers."""
+    """Without what differs between two right runs: moments, durations, addresses, names of normalisation layers
+    and wrappers."""
+    line = SHARDED.sub("", WRAPPER.sub("DataParallel", line))
     line = BATCHNORM.sub("BatchNorm", MOMENT.sub("#time", ADDRESS.sub("#address", line)))
     return DURATION.sub(r"#\2\3", line).rstrip()
 

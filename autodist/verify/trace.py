@@ -93,6 +93,8 @@ class Pass:
     """What the original would have read without steering."""
     steered: bool = False
     trains: bool = False
+    viewed: bool = False
+    """Whether it went through a model before another loader was asked for the batch of a step."""
     exhausted: bool = False
     stream: str | None = None
     """The state of the global generators, where the sampler draws from them."""
@@ -241,6 +243,7 @@ def read_trace(path: Path) -> RunTrace:
     forwards: list[Forward] = []
     wrapped_calls: list[bool] = []
     recent: dict[PassKey, Pass] = {}
+    computed: set[PassKey] = set()
     latest: PassKey | None = None
     for event in events(path):
         kind = event.pop("kind")
@@ -262,6 +265,8 @@ def read_trace(path: Path) -> RunTrace:
             entry.batches.append(event["samples"])
             entry.natural.append(event.get("natural", event["samples"]))
             entry.steered = entry.steered or event.get("steered", False)
+            for other in recent.values():
+                other.viewed = other.viewed or other.key in computed and other.loader != entry.loader
             recent[entry.key] = entry
             latest = entry.key
         elif kind == "sampler-draws":
@@ -279,6 +284,7 @@ def read_trace(path: Path) -> RunTrace:
             recent.pop(latest, None)
         elif kind == "forward":
             forwards.append(Forward(**event))
+            computed |= recent.keys()
             if not recent and latest is not None and not run.passes[latest].exhausted:
                 recent[latest] = run.passes[latest]  # a teacher has seen the batch before
         elif kind == "wrapped-call":
@@ -300,6 +306,7 @@ def read_trace(path: Path) -> RunTrace:
                 )
             )
             losses, backward_sites, batches, forwards, wrapped_calls, recent = [], [], [], [], [], {}
+            computed = set()
         elif kind == "write":
             run.writes.append(Write(**event))
         elif kind == "save":
@@ -325,11 +332,12 @@ def read_trace(path: Path) -> RunTrace:
 
 
 def forget_previews(run: RunTrace) -> None:
-    """One batch that is looked at before training starts trains nothing, although a step follows."""
+    """A batch that is looked at before training starts, or between steps, trains nothing, although a step follows."""
     trained = [entry for entry in run.passes.values() if entry.trains]
     if len(run.steps) < 2 or not any(len(entry.batches) > 1 for entry in trained):
         return
     for entry in trained:
-        alone = all(other is entry or other.loader != entry.loader for other in trained)
-        if alone and len(entry.batches) == 1 and not entry.exhausted:
+        others = [other for other in trained if other.loader == entry.loader and other is not entry]
+        single = all(len(each.batches) == 1 and not each.exhausted for each in (entry, *others))
+        if single and (not others or all(each.viewed for each in (entry, *others))):
             entry.trains = False

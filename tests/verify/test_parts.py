@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from autodist.verify.compare import TOLERANCES, StepComparison, assembled, distance, gradient_ratio, spread
@@ -27,6 +30,7 @@ torch = pytest.importorskip("torch")
 from autodist.verify.probes.batchnorm import guards_conversion  # noqa: E402
 from autodist.verify.probes.data import as_float64, content_key, identity  # noqa: E402
 from autodist.verify.probes.digest import Digester  # noqa: E402
+from autodist.verify.probes.generators import kept_by, reseed  # noqa: E402
 from autodist.verify.probes.randomness import Layout, batch_dimension  # noqa: E402
 
 
@@ -83,6 +87,24 @@ def test_items_of_a_stream_are_known_by_their_content() -> None:
     assert content_key(item) == content_key({"x": torch.ones(3), "y": (1, "a")})
     assert content_key(item) != content_key({"x": torch.ones(3), "y": (2, "a")})
     assert content_key(torch.ones(2)) != content_key(torch.ones(2, dtype=torch.float64))
+
+
+def test_generators_that_a_data_set_keeps() -> None:
+    """Wherever below it they are, but for those of the whole process."""
+    own = [random.Random(1), np.random.RandomState(2), np.random.default_rng(3), torch.Generator()]
+    held = SimpleNamespace(
+        transform=SimpleNamespace(steps=[SimpleNamespace(rng=own[0])]), a=own[1], b=own[2:], c=random
+    )
+    found = kept_by(held)
+    assert {id(each) for each in found} == {id(each) for each in own}
+
+    def drawn() -> list[float]:
+        for generator in own:
+            reseed(generator, 12345678901)
+        numbers = [own[0].random(), own[1].rand(), own[2].random(), torch.rand(1, generator=own[3]).item()]
+        return [float(number) for number in numbers]
+
+    assert drawn() == drawn()
 
 
 def test_samples_keep_their_identity_through_subsets() -> None:
@@ -196,6 +218,11 @@ def test_every_cause_has_advice_and_every_kind_a_cause() -> None:
         ("runs/20240105-101112/model.pt", "runs/20260229-235959/model.pt"),
         ("runs/2024-01-05_10-11-12/a.txt", "runs/2026-02-28_23-59-59/a.txt"),
         ("runs/Nov21_07-21-14_host/events.out.tfevents.1763.a.1", "runs/Dec01_17-00-00_b/events.out.tfevents.1.c.2"),
+        ("runs/20240105-101112.123456/a.pt", "runs/20260229-235959.000001/a.pt"),
+        ("runs/f51847aeee3b4bb4bdb31245444d7a0f", "runs/d1df2229157646f4a799b76d9297261b"),
+        ("runs/0b7f3c1e-9a52-4d35-8a91-8f0f6f6f9d11/a", "runs/693f969c-ff9d-4c1f-a097-62278ab758d1/a"),
+        ("run/Sunday_22_November_2026_17h_15m_29s", "run/Monday_01_May_2023_01h_00m_03s"),
+        ("/tmp/tmpf2pmyoi9/best.pt", "/tmp/tmp_kgaz0p1/best.pt"),
     ],
 )
 def test_paths_without_their_date(first: str, second: str) -> None:

@@ -17,6 +17,8 @@ from autodist.verify.text import as_whole, factor_between, first_difference, lin
         ("2024-05-01 10:00:00 epoch 1", "2025-06-02 11:30:12 epoch 1"),
         ("<object at 0x7f0012345678>", "<object at 0x7f0087654321>"),
         ("[1/3] 12it/s", "[1/3] 99it/s"),
+        ("DataParallel(", "DistributedDataParallel("),
+        ("Net(", "FSDPNet("),
         ("(1): BatchNorm2d(24, eps=1e-05)", "(1): SyncBatchNorm(24, eps=1e-05)"),
     ],
 )

@@ -15,6 +15,8 @@ import torch
 import torch.utils.data as torch_data
 from torch.utils.data import dataloader as torch_dataloader
 
+from autodist.verify.probes import generators
+from autodist.verify.probes.streams import key_seed
 from autodist.verify.trace import PassKey
 
 if TYPE_CHECKING:
@@ -138,6 +140,8 @@ class OpenPass:
     """Computing a sample may draw random numbers."""
     branch: dict[str, Any] = field(default_factory=dict)
     """The random stream of the sampler."""
+    generators: list[Any] = field(default_factory=list)
+    """Those that the data set keeps for itself."""
     ended: bool = False
     stream_started: bool = False
 
@@ -261,6 +265,7 @@ class DataProbe:
         self._passes[number] = count + 1
         samplers = (getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None))
         record = OpenPass(number, count, loader.dataset, samplers, draws=may_draw(loader.dataset))
+        record.generators = generators.kept_by(loader.dataset) if record.draws else []
         if context.replay is not None:
             record.replay = context.replay.passes.get(record.key)
             if record.replay is not None and record.key not in context.replay.training:
@@ -369,7 +374,10 @@ class DataProbe:
     def _sample(self, dataset: Any, record: OpenPass, index: Any) -> Any:
         context = self._context
         if record.draws:
-            context.streams.reseed("sample", *record.key, identity(dataset, plain_index(index)))
+            key = ("sample", *record.key, identity(dataset, plain_index(index)))
+            context.streams.reseed(*key)
+            for generator in record.generators:
+                generators.reseed(generator, key_seed(*key))
         context.inside_sample = True
         try:
             return dataset[index]

@@ -19,7 +19,7 @@ FACTORIES = (
     "randint randperm normal empty_like zeros_like ones_like full_like rand_like randn_like randint_like tril_indices "
     "triu_indices hann_window hamming_window sparse_coo_tensor load"
 ).split()
-METHODS = "to new_tensor new_empty new_zeros new_ones new_full".split()
+METHODS = "new_tensor new_empty new_zeros new_ones new_full".split()
 TYPES = "Float Double Half BFloat16 Byte Char Short Int Long Bool".split()
 NOTHING_TO_DO = (
     "synchronize set_device empty_cache init ipc_collect reset_peak_memory_stats reset_max_memory_allocated "
@@ -47,7 +47,8 @@ class DeviceProbe:
             setattr(torch.cuda, name, _nothing)
         for owner in (torch.Tensor, torch.nn.Module):
             owner.cuda = self._staying(owner.cuda)  # type: ignore[method-assign]
-        torch.nn.Module.to = self._redirected(torch.nn.Module.to)  # type: ignore[method-assign]
+        for owner in (torch.Tensor, torch.nn.Module):
+            owner.to = self._numbered(self._redirected(owner.to))  # type: ignore[method-assign]
         for name in METHODS:
             setattr(torch.Tensor, name, self._redirected(getattr(torch.Tensor, name)))
         for name in FACTORIES:
@@ -89,11 +90,23 @@ class DeviceProbe:
             if any(map(self._is_gpu, args)):
                 args = tuple("cpu" if self._is_gpu(each) else each for each in args)
             for name in KEYWORDS:
-                if self._is_gpu(kwargs.get(name)):
+                if self._is_gpu(kwargs.get(name)) or type(kwargs.get(name)) is int:
                     kwargs[name] = "cpu"
             return make(*args, **kwargs)
 
         return redirect
+
+    def _numbered(self, move: Callable[..., Any]) -> Callable[..., Any]:
+        """`model.to(0)`, of the first GPU."""
+
+        @functools.wraps(move)
+        def to(value: Any, *args: Any, **kwargs: Any) -> Any:
+            if args and type(args[0]) is int:
+                self._tell()
+                args = ("cpu", *args[1:])
+            return move(value, *args, **kwargs)
+
+        return to
 
     def _on_cpu(self, plain: type[torch.Generator]) -> type[torch.Generator]:
         class Kind(type):

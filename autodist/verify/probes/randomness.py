@@ -182,7 +182,8 @@ class RandomnessProbe:
     def __init__(self, context: ProbeContext) -> None:
         self._context = context
         self._busy = False
-        self._drawn = 0
+        self._drawn: set[str] = set()
+        """The libraries of whose generators the script has drawn."""
         self._counted_step = -1
         self._calls = 0
         self._draw_seed = torch.Tensor.random_
@@ -217,13 +218,16 @@ class RandomnessProbe:
         if plain is None:
             return
 
+        library = "numpy" if getattr(owner, "__name__", "") == "numpy.random" else "torch"
+
         @functools.wraps(plain)
         def drawn(*args: Any, **kwargs: Any) -> Any:
             context = self._context
             if self._busy or context.inside_sample or context.probing:
                 return plain(*args, **kwargs)
             self._busy = True
-            self._drawn += kwargs.get("generator") is None
+            if kwargs.get("generator") is None:
+                self._drawn.add(library)
             try:
                 return handler(name, plain, args, kwargs)
             finally:
@@ -516,7 +520,7 @@ class RandomnessProbe:
     def _report_seed(self, library: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """The first seeds of a conversion, set before anything was drawn, may be those that its original lacks."""
         value = next(iter((*args, *kwargs.values())), None)
-        if self._context.distributed and self._drawn == 0 and isinstance(value, int):
+        if self._context.distributed and library not in self._drawn and isinstance(value, int):
             self._context.trace.emit("seed", library=library, value=value)
 
     def _patch_numpy(self) -> None:

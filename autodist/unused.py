@@ -1,0 +1,345 @@
+"""Parts of a module that some training steps leave out: DistributedDataParallel would wait for their gradients."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from itertools import product
+from typing import TypeGuard
+
+from autodist.interpreter import Interpreter
+from autodist.source import Source
+from autodist.values import NOTHING, Class, External, Function, Object, Value
+
+NO_PARAMETERS = ("Dropout", "Identity", "Flatten", "MaxPool", "AvgPool", "Upsample", "ReLU", "LeakyReLU", "Softmax")
+MOST_SETTINGS = 6
+"""Of more settings within one forward pass, not all combinations are looked at."""
+
+Flow = dict[str, frozenset[str]]
+"""What each local variable was computed by: names of parts."""
+
+
+def is_sometimes(parts: Iterable[Object], run: Interpreter) -> bool:
+    """Whether one of the parts of a module, itself the first of them, is not always run."""
+    module, *_ = parts = list(parts)
+    unread = (_never_read(name, part.cls) for part in parts if part.cls for name in _own_parts(part))
+    idle = (_is_idle(name, part, run) for part in parts if part.cls for name in _own_parameters(part))
+    if any(unread) or any(idle) or any(_switched_off(part, run) for part in parts):
+        return True
+    return any(True for _ in branches(module, run)) or _repeats_at_random(module, run)
+
+
+def runs_by_chance(parts: Iterable[Object], run: Interpreter) -> bool:
+    """Whether parts of a module may run in one step and not in another."""
+    return any(_repeats_at_random(part, run) or any(True for _ in branches(part, run)) for part in parts)
+
+
+def _switched_off(module: Object, run: Interpreter) -> bool:
+    """Whether under some settings of a module a part of it has no say in what forward returns:
+    `if self.norm: x = self.norm_layer(x)`, or `self.body(out if self.first else x)`."""
+    found = module.cls.find("forward") if module.cls is not None else None
+    node = next((t.node for t in found[1].things if isinstance(t, Function)), None) if found is not None else None
+    if module.cls is None or not isinstance(node, ast.FunctionDef):
+        return False
+    methods = _methods(module.cls)
+    reads = {name: _reads_of(name, methods) for name in methods}
+    called = {name for name in reads["forward"] if name in methods}
+    elsewhere = {"forward", "__init__", *called}
+    layers = {name for name in _own_parts(module) | _own_parameters(module) if _always_made(name, module)}
+    layers &= reads["forward"] - {name for method in methods.keys() - elsewhere for name in reads[method]}
+    settings = _settings(node)
+    if not layers or not settings or len(settings) > MOST_SETTINGS:
+        return False
+    choices = [_choices(setting, module) for setting in settings]
+    parts = {**{name: frozenset([name]) for name in layers}, **{name: reads[name] & layers for name in called}}
+    used = [Forward(parts, dict(zip(settings, each, strict=True))).used(node) for each in product(*choices)]
+    return any(layers - each for each in used)
+
+
+def _settings(forward: ast.FunctionDef) -> list[str]:
+    """The tests of a forward pass that ask nothing but the module."""
+    tests = (atom for n in ast.walk(forward) if isinstance(n, (ast.If, ast.IfExp)) for atom in _atoms(n.test))
+    return sorted({ast.unparse(test) for test in tests if _asks_module(test)})
+
+
+def _atoms(test: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(test, ast.BoolOp):
+        for value in test.values:
+            yield from _atoms(value)
+    elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _atoms(test.operand)
+    else:
+        yield test
+
+
+def _asks_module(test: ast.expr) -> bool:
+    names = [n.id for n in ast.walk(test) if isinstance(n, ast.Name)]
+    return set(names) == {"self"} and not any(isinstance(n, ast.Call) for n in ast.walk(test))
+
+
+def _choices(setting: str, module: Object) -> tuple[bool, ...]:
+    """What a setting may be."""
+    test = ast.parse(setting, mode="eval").body
+    if setting == "self.training":
+        return (True,)
+    asked = test.left if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.IsNot)) else test
+    if _is_own(asked):
+        value = module.attributes.get(asked.attr, NOTHING)
+        if asked is test and isinstance(value.const, bool):
+            return (value.const,)
+        if _always_made(asked.attr, module):
+            return (not (isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is)),)
+    return (False, True)
+
+
+def _is_own(node: ast.AST) -> TypeGuard[ast.Attribute]:
+    """`self.name`"""
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+def _always_made(name: str, module: Object) -> bool:
+    """Whether `__init__` gives a module this part with parameters in any case."""
+    value = module.attributes.get(name, NOTHING)
+    things = [t for t in value.things if isinstance(t, Object) and t.roles & {"module", "parameter"}]
+    if not things or _is_without_parameters(value) or module.cls is None:
+        return False
+    made = module.cls.find("__init__")
+    node = next((t.node for t in made[1].things if isinstance(t, Function)), None) if made is not None else None
+    for statement in getattr(node, "body", ()):
+        if isinstance(statement, ast.Assign) and any(_is_own(t) and t.attr == name for t in statement.targets):
+            return isinstance(statement.value, ast.Call)
+    return False
+
+
+def _methods(cls: Class) -> dict[str, ast.FunctionDef]:
+    """The methods of a class, those that it derives included."""
+    line = reversed(list(cls.line()))
+    return {each.name: each for one in line for each in one.node.body if isinstance(each, ast.FunctionDef)}
+
+
+def _reads_of(name: str, methods: dict[str, ast.FunctionDef]) -> frozenset[str]:
+    """What a method reads of its object, by itself or through the methods that it calls."""
+    found: set[str] = set()
+    pending = [name]
+    while pending:
+        read = {n.attr for n in ast.walk(methods[pending.pop()]) if _is_own(n)} - found
+        found |= read
+        pending += [each for each in read if each in methods]
+    return frozenset(found)
+
+
+class Forward:
+    """Follows what parts compute through a forward pass, the settings of the module being known."""
+
+    def __init__(self, parts: dict[str, frozenset[str]], settings: dict[str, bool]) -> None:
+        """``parts`` tells which part an attribute stands for; a method stands for all that it reads."""
+        self._own = parts
+        self._settings = settings
+        self._used: set[str] = set()
+
+    def used(self, forward: ast.FunctionDef) -> set[str]:
+        """The parts that have a say in what is returned, or kept in another way."""
+        self._block(forward.body, {})
+        return self._used
+
+    def _block(self, body: Iterable[ast.stmt], flow: Flow) -> bool:
+        """Whether the end of the block is reached."""
+        return all(self._statement(statement, flow) for statement in body)
+
+    def _statement(self, node: ast.stmt, flow: Flow) -> bool:
+        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+            self._assign(node, flow)
+        elif isinstance(node, ast.If):
+            return self._if(node, flow)
+        elif isinstance(node, (ast.For, ast.While)):
+            if isinstance(node, ast.For):
+                self._bind(node.target, self._parts(node.iter, flow), flow, adds=True)
+            for _ in range(2):  # what a round computes may reach the next
+                round_ = dict(flow)
+                self._block(node.body, round_)
+                _join(flow, round_)
+            self._block(node.orelse, flow)
+        elif isinstance(node, ast.With):
+            return self._block(node.body, flow)
+        else:  # a result, or a call whose effects are not followed
+            self._used |= self._parts(node, flow)
+        return not isinstance(node, (ast.Return, ast.Raise, ast.Continue, ast.Break))
+
+    def _if(self, node: ast.If, flow: Flow) -> bool:
+        decided = self._decided(node.test)
+        if decided is not None:
+            return self._block(node.body if decided else node.orelse, flow)
+        other = dict(flow)
+        ends = self._block(node.body, flow), self._block(node.orelse, other)
+        if not ends[0]:
+            flow.clear()
+        if ends[1] or not ends[0]:
+            _join(flow, other)
+        return any(ends)
+
+    def _assign(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign, flow: Flow) -> None:
+        found = self._parts(node.value, flow) if node.value is not None else frozenset()
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            self._bind(target, found, flow, adds=isinstance(node, ast.AugAssign))
+
+    def _bind(self, target: ast.expr, found: frozenset[str], flow: Flow, adds: bool) -> None:
+        if isinstance(target, (ast.Tuple, ast.List)):
+            for each in target.elts:
+                self._bind(each, found, flow, adds)
+        elif isinstance(target, ast.Name):
+            flow[target.id] = found | (flow.get(target.id, frozenset()) if adds else frozenset())
+        else:
+            self._used |= found
+
+    def _decided(self, test: ast.expr) -> bool | None:
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            decided = self._decided(test.operand)
+            return None if decided is None else not decided
+        if isinstance(test, ast.BoolOp):
+            each = [self._decided(value) for value in test.values]
+            stop = isinstance(test.op, ast.Or)
+            return stop if stop in each else None if None in each else not stop
+        return self._settings.get(ast.unparse(test))
+
+    def _parts(self, node: ast.AST, flow: Flow) -> frozenset[str]:
+        """The parts that an expression is computed by."""
+        if isinstance(node, ast.Name):
+            return flow.get(node.id, frozenset())
+        if isinstance(node, ast.IfExp):
+            decided = self._decided(node.test)
+            arms = [node.body, node.orelse] if decided is None else [node.body if decided else node.orelse]
+            return frozenset().union(*(self._parts(arm, flow) for arm in arms))
+        own = self._own.get(node.attr, frozenset()) if _is_own(node) else frozenset()
+        return own.union(*(self._parts(child, flow) for child in ast.iter_child_nodes(node)))
+
+
+def _join(flow: Flow, other: Flow) -> None:
+    for name, found in other.items():
+        flow[name] = flow.get(name, frozenset()) | found
+
+
+def _is_without_parameters(value: Value) -> bool:
+    names = [t.name.rpartition(".")[2] for t in value.things if isinstance(t, Object)]
+    return all(name.startswith(NO_PARAMETERS) for name in names)
+
+
+def _own_parameters(module: Object) -> set[str]:
+    """The attributes that hold loose parameters."""
+    return {name for name, value in module.attributes.items() if any(True for _ in value.objects("parameter"))}
+
+
+def _is_idle(name: str, module: Object, run: Interpreter) -> bool:
+    """Whether nothing in the project reads a parameter that a class with a forward pass of its own makes."""
+    if module.cls is None or "forward" not in module.cls.scope.names:
+        return False
+    forward = ast.unparse(module.cls.node)
+    if "super().forward" in forward or "getattr" in forward or "__dict__" in forward:
+        return False
+    return not any(_reads(source, name) for source in run.project.sources)
+
+
+def _reads(source: Source, name: str) -> bool:
+    if name not in source.text:
+        return False
+    return any(
+        isinstance(n, ast.Attribute) and n.attr == name and isinstance(n.ctx, ast.Load) and not _sets_values(n, source)
+        for n in ast.walk(source.tree)
+    )
+
+
+def _sets_values(node: ast.Attribute, source: Source) -> bool:
+    """`self.weight.data.fill_(1)` and `nn.init.zeros_(self.weight)`, which a forward pass has nothing of."""
+    parent = source.parents.get(node)
+    if isinstance(parent, ast.Attribute) and parent.attr in ("data", "size", "shape"):
+        return True
+    called = parent.func if isinstance(parent, ast.Call) and node in parent.args else None
+    return isinstance(called, ast.Attribute) and "init" in ast.unparse(called.value).split(".")
+
+
+def _repeats_at_random(module: Object, run: Interpreter) -> bool:
+    """`for _ in range(random.randint(0, 3)): x = self.middle(x)`: how often, or whether, is drawn in each step."""
+    found = module.cls.find("forward") if module.cls is not None else None
+    nodes = [getattr(thing, "node", None) for thing in found[1].things] if found is not None else []
+    loops = [n for node in nodes if node is not None for n in ast.walk(node) if isinstance(n, ast.For)]
+    names = _own_parts(module)
+    drawn = {event.node for event in run.of("random")}
+    for loop in loops:
+        calls = [node for node in ast.walk(loop.iter) if isinstance(node, ast.Call)]
+        if any(call in drawn or _draws(call, run) for call in calls) and _called_parts(loop.body, names, run):
+            return True
+    return False
+
+
+def _draws(call: ast.Call, run: Interpreter) -> bool:
+    """`random.randint(0, 3)`, `np.random.choice(4)`, `torch.randint(4, ())`"""
+    names = {t.name for t in run.values.get(call.func, NOTHING).things if isinstance(t, External)}
+    return any(name.startswith(("random.", "numpy.random.", "torch.rand")) for name in names)
+
+
+def branches(module: Object, run: Interpreter) -> Iterator[ast.If]:
+    """Conditions within forward that decide which parts of a module run, and may change from step to step."""
+    found = module.cls.find("forward") if module.cls is not None else None
+    if found is None:
+        return
+    names = _own_parts(module)
+    for thing in found[1].things:
+        node = getattr(thing, "node", None)
+        if node is None:
+            continue
+        for branch in ast.walk(node):
+            if isinstance(branch, ast.If) and not _is_settled(branch.test, module):
+                called = [_called_parts(block, names, run) for block in (branch.body, branch.orelse)]
+                left = any(isinstance(n, (ast.Continue, ast.Return)) for s in branch.body for n in ast.walk(s))
+                if called[0] != called[1] or left and names:
+                    yield branch
+
+
+def _own_parts(module: Object) -> set[str]:
+    """The attributes that hold modules."""
+    return {
+        name
+        for name, value in module.attributes.items()
+        if any(isinstance(t, Object) and "module" in t.roles and "loss" not in t.roles for t in value.things)
+    }
+
+
+def _never_read(name: str, cls: Class) -> bool:
+    """Whether a part is made and never mentioned again, but to be copied: `copy.deepcopy(self.encoder)`."""
+    nodes = [node for each in cls.line() for node in ast.walk(each.node)]
+    copies = [n for n in nodes if isinstance(n, ast.Call) and ast.unparse(n.func) in ("copy.deepcopy", "deepcopy")]
+    copied = {id(argument) for call in copies for argument in call.args}
+    mentions = [
+        node
+        for node in nodes
+        if id(node) not in copied
+        and isinstance(node, ast.Attribute)
+        and node.attr == name
+        or isinstance(node, ast.Name)
+        and node.id in ("getattr", "__dict__")
+        or isinstance(node, ast.Attribute)
+        and node.attr in ("children", "modules", "_modules")
+    ]
+    return len(mentions) == 1 and isinstance(mentions[0], ast.Attribute) and isinstance(mentions[0].ctx, ast.Store)
+
+
+def _called_parts(block: list[ast.stmt], names: set[str], run: Interpreter) -> set[str]:
+    """The parts of a module that a block calls, by attribute or as the variable of a loop over them."""
+    found = set()
+    for statement in block:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+                found |= {node.attr} & names
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                things = run.values.get(node.func, Value()).things
+                if any(isinstance(t, Object) and "module" in t.roles and "loss" not in t.roles for t in things):
+                    found.add(node.func.id)
+    return found
+
+
+def _is_settled(test: ast.expr, module: Object) -> bool:
+    """Conditions that are the same in every training step: settings of the module, `self.training`, None tests."""
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.IsNot)):
+        return True
+    names = [n for n in ast.walk(test) if isinstance(n, ast.Name)]
+    calls = [n for n in ast.walk(test) if isinstance(n, ast.Call)]
+    return not calls and all(n.id == "self" for n in names)

@@ -1,0 +1,43 @@
+"""Which sampler is told the epoch, and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import converted
+
+SCRIPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from tqdm import tqdm
+
+
+def run(loader, train):
+    bar = {over}
+    for x, y in bar:
+        loss = nn.functional.mse_loss(model(x), y)
+        if train:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+data = TensorDataset(torch.randn(32, 4), torch.randn(32, 1))
+train_loader = DataLoader(data, batch_size=8, shuffle=True)
+test_loader = DataLoader(data, batch_size=8)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    run(train_loader, True)
+    run(test_loader, False)
+"""
+
+
+@pytest.mark.parametrize("over", ["loader", "tqdm(loader)", "tqdm(enumerate(loader))"])
+def test_a_loop_that_evaluates_too(tmp_path: Path, over: str) -> None:
+    """The loader that is not shared out has no sampler with epochs."""
+    code, _ = converted(tmp_path, SCRIPT.format(over=over.replace("enumerate(loader)", "loader, total=4")))
+    name = "bar" if over == "loader" else "loader"
+    assert f"if isinstance({name}.sampler, DistributedSampler):\n        {name}.sampler.set_epoch" in code

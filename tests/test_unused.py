@@ -1,0 +1,64 @@
+"""Parts of a model without gradients, which DistributedDataParallel would wait for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import converted
+
+SCRIPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Block(nn.Module):
+    def __init__(self, size, first, extra=None):
+        super().__init__()
+        self.norm = nn.LayerNorm(size)
+        self.body = nn.Linear(size, size)
+        self.scale = nn.Parameter(torch.ones(size))
+        self.first = first
+        self.extra = extra
+        {made}
+
+    def forward(self, x):
+        {forward}
+
+
+layers = [Block(4, number == 0) for number in range(2)]
+model = nn.Sequential(*layers, nn.Linear(4, 1))
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+ALL = "return self.scale * self.body(self.norm(x))"
+
+
+@pytest.mark.parametrize(
+    ("made", "forward", "unused"),
+    [
+        ("", ALL, False),
+        ("", "return self.body(self.norm(x))", True),  # a parameter that nobody reads
+        ("nn.init.ones_(self.scale)", "return self.body(self.norm(x))", True),
+        ("", "out = self.norm(x); return self.scale * self.body(out if self.first else x)", True),
+        (
+            "",
+            "out = self.norm(x); return self.scale * self.body(out) if self.first else self.scale * self.norm(x)",
+            True,
+        ),
+        ("", "x = self.norm(x) if self.first else self.norm(2 * x); return self.scale * self.body(x)", False),
+        ("self.skip = None if first else nn.Linear(4, 4)", f"x = x if self.first else self.skip(x); {ALL}", False),
+        ("self.skip = nn.Linear(4, 4)", f"x = x if self.first else self.skip(x); {ALL}", True),
+        ("self.skip = nn.Linear(4, 4)", f"x = self.skip(x) if self.training else x; {ALL}", False),
+        ("self.gain = 2.0", f"x = x * self.gain if self.first else x; {ALL}", False),
+    ],
+)
+def test_parts_that_settings_leave_out(tmp_path: Path, made: str, forward: str, unused: bool) -> None:
+    code, _ = converted(tmp_path, SCRIPT.format(made=made or "pass", forward=forward.replace("; ", "\n        ")))
+    assert ("find_unused_parameters=True" in code) == unused

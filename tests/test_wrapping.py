@@ -1,0 +1,43 @@
+"""Where a model is wrapped: once it has all of its layers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import converted
+
+SCRIPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+{make}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+GROW = "model = nn.Sequential(nn.Linear(4, 4))\nmodel.add_module('last', nn.Linear(4, 1))"
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (GROW, f"{GROW}\nmodel = DDP(model)\n"),
+        (f"{GROW}\nmodel = model.to('cpu')", f"{GROW}\nmodel = DDP(model.to('cpu'))\n"),
+        (
+            "model = nn.Sequential()\nfor size in (4, 1):\n    model.append(nn.Linear(4, size))",
+            "model.append(nn.Linear(4, size))\nmodel = DDP(model)\n",
+        ),
+        (
+            "model = nn.Sequential(nn.Linear(4, 4))\nprint(model(torch.ones(1, 4)))\nmodel.append(nn.Linear(4, 1))",
+            "model.append(nn.Linear(4, 1))\nmodel = DDP(model)\n",
+        ),
+    ],
+)
+def test_a_model_is_wrapped_when_it_is_complete(tmp_path: Path, make: str, expected: str) -> None:
+    assert expected in converted(tmp_path, SCRIPT.format(make=make))[0]

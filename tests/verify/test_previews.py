@@ -1,0 +1,53 @@
+"""A batch that is only looked at between steps is not trained on, whatever mode the model is in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autodist.config import Config
+from autodist.convert import convert
+from autodist.project import Project
+from autodist.verify import verify
+from autodist.verify.launch import Zygote
+
+SCRIPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=4, shuffle=True)
+shown = DataLoader(TensorDataset(torch.randn(16, 4), torch.randn(16, 1)), batch_size=5, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def preview(step):
+    x, _ = next(iter(shown))
+    torch.save(model(x).detach(), "preview_%d.pt" % step)
+
+
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(x), y)
+    {extra}
+    loss.backward()
+    optimizer.step()
+    if i % 2 == 0:
+        preview(i)
+"""
+
+
+@pytest.mark.parametrize("extra", ["", "loss = loss + model(next(iter(shown))[0]).mean()"])
+def test_previews(tmp_path: Path, zygote: Zygote | None, extra: str) -> None:
+    """One that goes into the loss is trained on."""
+    before, after = tmp_path / "train.py", tmp_path / "train_ddp.py"
+    before.write_text(SCRIPT.format(extra=""))
+    after.write_text(convert(Project.load(before), Config()).entry.after)
+    for path in (before, after):
+        path.write_text(path.read_text().replace("    loss.backward()", f"    {extra}\n    loss.backward()"))
+    verdict = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote)
+    assert verdict.equal == (not extra), verdict.findings
+    assert any(finding.kind == "samples-replicated" for finding in verdict.findings) == bool(extra)
