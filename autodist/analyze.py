@@ -1992,7 +1992,7 @@ def _draws_noise(outer: Loop, start: int, end: int, run: Interpreter, drops: boo
     From ``start`` to ``end`` nothing else may be drawn that they must have in common."""
     if isinstance(outer.node, ast.comprehension):
         return False
-    shared = ("seed", "random_split", "optimizer")  # an optimizer comes with a new model
+    shared = ("seed", "random_split", "optimizer", "draw_parameters")  # an optimizer comes with a new model
     if any(e.kind in shared and start < e.order < end for e in run.events):
         return False
     early = [e for e in run.of("random") if e.order < end]

@@ -109,7 +109,7 @@ def _reduces(call: ast.Call, run: Interpreter) -> bool:
 def _made(node: ast.expr, source: Source, run: Interpreter) -> ast.expr:
     """What a name is bound to, in the one place where it is: of `2 * inter + smooth`, what `inter` is computed by."""
     value = run.values.get(node, NOTHING)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, LINEAR[value.spread]):
+    if isinstance(node, ast.BinOp) and isinstance(node.op, LINEAR.get(value.spread, ())):
         sides = [each for each in (node.left, node.right) if run.values.get(each, NOTHING).spread is not SAME]
         divided = isinstance(node.op, ast.Div) and sides[:1] != [node.left]
         if len(sides) == 1 and run.values[sides[0]].spread is value.spread and not divided:

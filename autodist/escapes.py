@@ -338,7 +338,8 @@ def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, see
             inner = [
                 e
                 for where, made in sorted_sites(value)
-                if made is not node and _is_free(made, run) and not _in_forward(where, made)
+                if made is not node and not _in_forward(where, made)
+                if _is_free(made, run) or event.kind == "statistic" and not run.values.get(made, NOTHING).models
                 for e in _resolve(made, where, event, run, seen)
             ]
         rows = [e for e in inner if e.spread is ROWS]
@@ -346,6 +347,8 @@ def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, see
             yield Escape(source, node, LOCAL, event)  # rows of all ranks do not go with those of one
         elif inner:
             yield from inner
+        elif isinstance(node, ast.Name) and value.made and all(made in seen for _, made in value.made):
+            return  # made of itself, and of what has been looked at
         elif few and event.kind == "set_item" and _was_before(node, ast.unparse(event.node), run):
             return
         elif not isinstance(node, ast.Call) or event.kind != "test":

@@ -1897,10 +1897,20 @@ class Interpreter:
                 if rows.spread is ROWS and value.spread in (MEAN, SUM) and not value.things:
                     steady = not self._forward and not value.models and isinstance(side, (ast.Call, ast.Name))
                     self.event("statistic" if steady else "joinable", side, scope, value)
+                elif self._steers(op, rows, value, side is sides[0]) and isinstance(side, (ast.Call, ast.Name)):
+                    self.event("statistic", side, scope, value)
         if self._compares_with_batch(op, left, right):
             self.event("batch_statistic", node, scope)
         centred = self.plan.wholes is None and self._is_centred(op, left, right)
         return frozenset([Mixing(node, scope.source, rowwise.STATISTIC)]) if centred else frozenset()
+
+    def _steers(self, op: ast.operator, loss: Value, number: Value, first: bool) -> bool:
+        """Whether a number that a rank has of its samples, such as the loss of an earlier step, weighs a loss."""
+        if self._forward or not loss.models or loss.spread not in (MEAN, SUM, LOCAL) or isinstance(op, ast.Sub):
+            return False
+        if number.models or number.things or number.array or number.spread not in (MEAN, SUM, LOCAL):
+            return False
+        return isinstance(op, ast.Mult) or not first and loss.spread is not number.spread  # else it is weighed
 
     def _is_centred(self, op: ast.operator, left: Value, right: Value) -> bool:
         """`x - x.mean(0)`, `x.std() * noise`: whether samples are changed by what the others of the batch are."""

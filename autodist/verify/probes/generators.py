@@ -48,7 +48,7 @@ def _below(value: Any, depth: int, seen: dict[int, Any]) -> Iterator[Any]:
 
 def _is_generator(value: Any) -> bool:
     if isinstance(value, random.Random):
-        return value is not random._inst  # type: ignore[attr-defined]
+        return value is not random._inst
     numpy = sys.modules.get("numpy")
     kinds = (numpy.random.RandomState, numpy.random.Generator) if numpy is not None else ()
     if kinds and isinstance(value, kinds):
