@@ -16,12 +16,14 @@ SIZE = (96, 128)
 
 
 def write(folder: Path) -> None:
-    """``train2017/`` and ``val2017/`` with ``NUMBER.jpg``, ``annotations/instances_PART.json``. Each thing is a
-    rectangle in the colour of its kind."""
+    """``train2017/`` and ``val2017/`` with ``NUMBER.jpg``, ``annotations/instances_PART.json`` and, as some projects
+    list things, ``PART.txt``: a picture's name and for each thing ``LEFT TOP RIGHT BOTTOM KIND`` in a line. Each thing
+    is a rectangle in the colour of its kind."""
     (folder / "annotations").mkdir()
     for part, count, seed in (("train2017", 32, 0), ("val2017", 16, 1)):
         table = _part(folder / part, count, np.random.default_rng(seed))
         (folder / "annotations" / f"instances_{part}.json").write_text(json.dumps(table))
+        (folder / f"{part}.txt").write_text("\n".join(_lines(table)) + "\n")
 
 
 def _part(folder: Path, count: int, rng: np.random.Generator) -> dict[str, Any]:
@@ -50,3 +52,15 @@ def _part(folder: Path, count: int, rng: np.random.Generator) -> dict[str, Any]:
         images.append({"id": number, "file_name": name, "height": SIZE[0], "width": SIZE[1]})
     kinds = [{"id": kind + 1, "name": f"kind_{kind + 1}", "supercategory": "thing"} for kind in range(KINDS)]
     return {"images": images, "annotations": things, "categories": kinds}
+
+
+def _lines(table: dict[str, Any]) -> list[str]:
+    lines = []
+    for image in table["images"]:
+        fields = [image["file_name"]]
+        for thing in table["annotations"]:
+            if thing["image_id"] == image["id"]:
+                left, top, width, height = thing["bbox"]
+                fields += map(str, (left, top, left + width, top + height, thing["category_id"] - 1))
+        lines.append(" ".join(fields))
+    return lines
