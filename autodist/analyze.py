@@ -1620,6 +1620,8 @@ def _averaged(run: Interpreter, models: list[Model]) -> Iterator[tuple[Site, str
     pending = False
     seen: set[ast.AST] = set()
     events = [e for e in run.events if e.kind in ("backward", "step", "unscale", "clip")]
+    stepped = {e.node for e in events if e.kind == "step"}  # by torch's optimizer, or by one around it, as settings say
+    events = [e for e in events if e.kind == "backward" or not any(call.node in stepped for call in e.calls)]
     first: dict[ast.AST, tuple[Site, str]] = {}
     for index, event in enumerate(events):
         if event.kind == "backward":
@@ -1846,8 +1848,10 @@ def _device_name(event: Event) -> str | None:
 
 
 def _accepts_disable(site: Site, run: Interpreter) -> bool:
-    """A fallback for tqdm may not know its arguments."""
+    """A fallback for tqdm may not know its arguments, and `**options` may hold this one."""
     assert isinstance(site.node, ast.Call)
+    if any(keyword.arg is None for keyword in site.node.keywords):
+        return False
     for thing in run.values.get(site.node.func, NOTHING).things:
         if isinstance(thing, Function) and not isinstance(thing.node, ast.Lambda):
             names = {a.arg for a in (*thing.node.args.args, *thing.node.args.kwonlyargs)}
@@ -2144,7 +2148,7 @@ def _without_docstring(body: list[ast.stmt]) -> ast.stmt:
 NEEDS_GROUP = frozenset(
     (
         "seed loader download mkdir save open writer optimizer forward backward move print "
-        "log random random_number set_device progress make ordered"
+        "log file_handler log_config random random_number set_device progress make ordered"
     ).split()
 )
 

@@ -394,7 +394,7 @@ def _tensor_behind(node: ast.expr, source: Source, run: Interpreter) -> tuple[So
         if isinstance(inner, ast.Attribute) and inner.attr == "data":
             inner = inner.value
         elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and not inner.args:
-            if inner.func.attr not in ("cpu", "detach"):
+            if inner.func.attr not in ("cpu", "detach", "numpy"):
                 break
             inner = inner.func.value
         else:

@@ -11,7 +11,7 @@ from autodist.source import Source
 from autodist.spread import RANK
 from autodist.values import NOTHING, External, Function, Object
 
-GUARDED_WRITERS = ("SummaryWriter", "Visdom", "start_run", "Experiment")
+GUARDED_WRITERS = ("SummaryWriter", "Visdom", "start_run", "Experiment", "tensorboard_logger.Logger")
 QUIET = frozenset(["torch.save", "json.dump", "pickle.dump", "yaml.dump", "csv.writer", "csv.DictWriter"])
 
 
@@ -46,7 +46,7 @@ def writes(
             ):
                 continue
             statement = source.statement(node)
-            if _is_handed_back(event, statement):
+            if _is_handed_back(event, statement) or _keeps_result(event, statement):
                 guards.setdefault(statement, Site(source, statement))
             if isinstance(statement, ast.Expr) and not _is_quiet_file(source, node, run):
                 statement = _check_then_make(source, statement) if event.kind == "mkdir" else statement
@@ -70,6 +70,17 @@ def _is_handed_back(event: Event, statement: ast.stmt) -> bool:
         if isinstance(user, ast.Expr):
             return True
     return False
+
+
+def _keeps_result(event: Event, statement: ast.stmt) -> bool:
+    """`x = plt.imsave(path, image)`, and `self.window = self.viz.line(...)` of a writer that others do not have."""
+    if not isinstance(statement, ast.Assign) or statement.value is not event.node:
+        return False
+    if event.kind == "tracker":
+        return True
+    names = {target.id if isinstance(target, ast.Name) else "" for target in statement.targets}
+    read = (n.id for n in ast.walk(event.source.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+    return event.kind == "write" and "" not in names and names.isdisjoint(read)
 
 
 def _is_quiet_file(source: Source, node: ast.AST, run: Interpreter) -> bool:

@@ -26,7 +26,7 @@ def is_sometimes(parts: Iterable[Object], run: Interpreter) -> bool:
     idle = (_is_idle(name, part, run) for part in parts if part.cls for name in _own_parameters(part))
     if any(unread) or any(idle) or any(_switched_off(part, run) for part in parts):
         return True
-    return any(True for _ in branches(module, run)) or _repeats_at_random(module, run)
+    return any(True for part in parts for _ in branches(part, run)) or _repeats_at_random(module, run)
 
 
 def runs_by_chance(parts: Iterable[Object], run: Interpreter) -> bool:
@@ -308,18 +308,18 @@ def _never_read(name: str, cls: Class) -> bool:
     nodes = [node for each in cls.line() for node in ast.walk(each.node)]
     copies = [n for n in nodes if isinstance(n, ast.Call) and ast.unparse(n.func) in ("copy.deepcopy", "deepcopy")]
     copied = {id(argument) for call in copies for argument in call.args}
-    mentions = [
-        node
-        for node in nodes
-        if id(node) not in copied
-        and isinstance(node, ast.Attribute)
-        and node.attr == name
-        or isinstance(node, ast.Name)
-        and node.id in ("getattr", "__dict__")
-        or isinstance(node, ast.Attribute)
-        and node.attr in ("children", "modules", "_modules")
-    ]
-    return len(mentions) == 1 and isinstance(mentions[0], ast.Attribute) and isinstance(mentions[0].ctx, ast.Store)
+    begin = _methods(cls).get("__init__")
+    made = {id(n) for n in ast.walk(begin)} if begin is not None else set()
+    for node in nodes:
+        if isinstance(node, ast.Name) and node.id in ("getattr", "__dict__"):
+            return False
+        if not isinstance(node, ast.Attribute) or id(node) in copied:
+            continue
+        if node.attr in ("children", "modules", "_modules") and id(node) not in made:  # `__init__` only fills them
+            return False
+        if node.attr == name and not (id(node) in made and isinstance(node.ctx, ast.Store)):
+            return False
+    return begin is not None
 
 
 def _called_parts(block: list[ast.stmt], names: set[str], run: Interpreter) -> set[str]:

@@ -7,7 +7,7 @@ from autodist.edits import SetArgument, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 from autodist.spread import Spread
-from autodist.values import NOTHING
+from autodist.values import NOTHING, External
 
 from ._preamble import argument, dist, planned
 
@@ -160,6 +160,10 @@ EXAMPLES = [
 ]
 
 
+QUIET = ("SummaryWriter", "Visdom", "Experiment", "start_run", "init_run", "Run", "tensorboard_logger.Logger")
+"""Writers that ranks other than 0 do without."""
+
+
 @rule("AD306")
 def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Show one progress bar and start one tracked run.
@@ -186,11 +190,13 @@ def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
     for site in script.writers:
         assert isinstance(site.node, ast.Call)
         d, imports = dist(context, site.source)
-        callee = site.source.code(site.node.func)
+        made = script.values.get(site.node.func)
+        names = [thing.name for thing in made.things if isinstance(thing, External)] if made is not None else []
+        callee = names[0] if len(names) == 1 else site.source.code(site.node.func)
         if callee.endswith("wandb.init") and argument(site.node, "mode") is None:
             edit = SetArgument(site.node, "mode", f'None if {d}.get_rank() == 0 else "disabled"')
             fix = Fix((*imports, *planned(site.source, edit)))
-        elif callee.endswith(("SummaryWriter", "Visdom", "Experiment", "start_run", "init_run", "Run")):
+        elif callee.endswith(QUIET):
             fix = Fix((*imports, *planned(site.source, WrapExpr(site.node, f"{{}} if {d}.get_rank() == 0 else None"))))
         else:
             continue

@@ -48,3 +48,59 @@ def test_what_is_kept_is_reduced(tmp_path: Path, before: str, step: str, after: 
     code, _ = converted(tmp_path, SCRIPT.format(before=before, step=step, after=after))
     assert expected in code
     assert ("array or list" in code) == ("reduce_mean(history)" in expected)
+
+
+STEERED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+weight = 0.0
+for x, y in loader:
+    fit = nn.functional.mse_loss(model(x), y)
+    size = model(x).abs().mean()
+    loss = fit + weight * size
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    gap = (fit - size).detach()
+    {step}
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        ("weight = weight + 0.1 * gap.item()", "weight = reduce_mean(weight + 0.1 * gap.item())"),
+        ("weight = min(weight + 0.1 * gap.item(), 2.0)", "min(weight + reduce_mean(0.1 * gap.item()), 2.0)"),
+        ("weight = 0.9 * weight", None),
+    ],
+)
+def test_a_number_that_weighs_the_next_loss(tmp_path: Path, step: str, expected: str | None) -> None:
+    """Each rank would train with a weight of its own."""
+    code, _ = converted(tmp_path, STEERED.format(step=step))
+    assert expected in code if expected else "reduce_mean" not in code
+
+
+GATHERED = SCRIPT.replace("history = {before}", "from sklearn.metrics import accuracy_score\nhistory = []")
+GATHERED = GATHERED.replace("    history[-1] /= len(loader)\n", "")
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        ("history += y.data.cpu().numpy().tolist()", "history += gather_rows(y).data.cpu().numpy().tolist()"),
+        ("y = torch.autograd.Variable(y); history += y.numpy().tolist()", "history += gather_rows(y).numpy().tolist()"),
+        (
+            "found = dict(); found['a'] = accuracy_score(y, model(x)); print(found['a'])",
+            "accuracy_score(gather_rows(y), ",
+        ),
+    ],
+)
+def test_rows_are_gathered_where_they_are_taken(tmp_path: Path, step: str, expected: str) -> None:
+    """Not where they are bound: the rank goes on with its own."""
+    code, _ = converted(tmp_path, GATHERED.format(step=step.replace("; ", "\n        "), after="print(history)"))
+    assert expected in code

@@ -51,3 +51,20 @@ def test_a_data_set_that_draws_for_itself(tmp_path: Path) -> None:
     text = SCRIPT.format(again="", seed="").replace("torch.manual_seed(1)\n", "import numpy as np\n")
     code, _ = converted(tmp_path, text.replace("loader = ", "first = np.random.randint(32)\nloader = "))
     assert "np.random.seed(0)" in code
+
+
+FOLDS = """\
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for fold in range(2):
+    for parameter in model.parameters():
+        nn.init.uniform_(parameter)
+    train(model, optimizer)
+"""
+
+
+def test_parameters_that_are_drawn_anew(tmp_path: Path) -> None:
+    """They must be the same on all ranks, whatever noise there is."""
+    text = SCRIPT.format(again="", seed="").replace("model(x), y", "model(x + torch.randn(x.shape)), y")
+    head, tail = text[: text.index("train(model, torch")], FOLDS
+    assert "torch.initial_seed()" not in converted(tmp_path, head + tail)[0]
+    assert "torch.initial_seed()" in converted(tmp_path, head + tail.replace("nn.init.uniform_", "print"))[0]

@@ -56,9 +56,25 @@ ALL = "return self.scale * self.body(self.norm(x))"
         ("self.skip = None if first else nn.Linear(4, 4)", f"x = x if self.first else self.skip(x); {ALL}", False),
         ("self.skip = nn.Linear(4, 4)", f"x = x if self.first else self.skip(x); {ALL}", True),
         ("self.skip = nn.Linear(4, 4)", f"x = self.skip(x) if self.training else x; {ALL}", False),
+        ("self.spare = nn.Linear(4, 4); [nn.init.zeros_(m.bias) for m in self.modules() if m is not self]", ALL, True),
+        ("self.spare = nn.Linear(4, 4)", f"x = [m for m in self.children()][-1](x); {ALL}", False),
         ("self.gain = 2.0", f"x = x * self.gain if self.first else x; {ALL}", False),
     ],
 )
 def test_parts_that_settings_leave_out(tmp_path: Path, made: str, forward: str, unused: bool) -> None:
-    code, _ = converted(tmp_path, SCRIPT.format(made=made or "pass", forward=forward.replace("; ", "\n        ")))
+    code, _ = converted(
+        tmp_path,
+        SCRIPT.format(made=made.replace("; ", "\n        ") or "pass", forward=forward.replace("; ", "\n        ")),
+    )
     assert ("find_unused_parameters=True" in code) == unused
+
+
+def test_an_early_return_that_a_caller_asks_for(tmp_path: Path) -> None:
+    """`inner(x, hidden=True)` leaves the last layer of a part alone."""
+    text = SCRIPT.format(made="pass", forward=ALL).replace(
+        "def forward(self, x):", "def forward(self, x, hidden=False):"
+    )
+    text = text.replace(
+        "        return self.scale", "        if hidden:\n            return self.norm(x)\n        return self.scale"
+    )
+    assert "find_unused_parameters=True" in converted(tmp_path, text)[0]

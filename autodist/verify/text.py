@@ -8,7 +8,7 @@ from collections.abc import Sequence
 NUMBER = re.compile(r"(?<![A-Za-z_])[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?)|\b(?:nan|inf)\b")
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 MOMENT = re.compile(
-    r"\d{4}-\d\d-\d\d[T _]\d\d[:\-]\d\d([:\-]\d\d)?(\.\d+)?|\b\d\d?:\d\d:\d\d(\.\d+)?\b|\b\d{4}-\d\d-\d\d\b"
+    r"\d{4}-\d\d-\d\d[T _]\d\d[:\-]\d\d([:\-]\d\d)?([.,]\d+)?|\b\d\d?:\d\d:\d\d([.,]\d+)?\b|\b\d{4}-\d\d-\d\d\b"
 )
 DURATION = re.compile(
     r"(\d+(?:\.\d+)?)(\s*)(ms|µs|us|it/s|s/it|samples/s(?:ec)?|img/s|secs?|seconds?|mins?|minutes?|hours?|s|sec\.)\b"

@@ -15,6 +15,7 @@ from autodist.verify.text import as_whole, factor_between, first_difference, lin
         ("loss nan", "loss nan"),
         ("took 1.5 s", "took 22.75 s"),
         ("2024-05-01 10:00:00 epoch 1", "2025-06-02 11:30:12 epoch 1"),
+        ("2024-05-01 10:00:00,123 INFO start", "2025-06-02 11:30:12,007 INFO start"),
         ("<object at 0x7f0012345678>", "<object at 0x7f0087654321>"),
         ("[1/3] 12it/s", "[1/3] 99it/s"),
         ("DataParallel(", "DistributedDataParallel("),

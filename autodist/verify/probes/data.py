@@ -328,7 +328,8 @@ class DataProbe:
             drawn = [own[library] for library in own if after[library] != before[library]]
             if drawn:
                 context.trace.emit("sampler-draws", loader=record.loader, number=record.number, stream=" ".join(drawn))
-            return natural
+            several = isinstance(natural, torch.Tensor) and natural.dim() > 0  # a batch sampler may yield a tensor
+            return natural.tolist() if several else natural
         finally:
             record.branch = streams.exchange(trunk)
 

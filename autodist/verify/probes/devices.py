@@ -44,7 +44,7 @@ class DeviceProbe:
         if hasattr(torch, "accelerator"):
             torch.accelerator.is_available = lambda *args, **kwargs: False
         for name in NOTHING_TO_DO:
-            setattr(torch.cuda, name, _nothing)
+            setattr(torch.cuda, name, _idle())
         for owner in (torch.Tensor, torch.nn.Module):
             owner.cuda = self._staying(owner.cuda)  # type: ignore[method-assign]
         for owner in (torch.Tensor, torch.nn.Module):
@@ -55,7 +55,7 @@ class DeviceProbe:
             setattr(torch, name, self._redirected(getattr(torch, name)))
         DeviceContext.__init__ = self._redirected(DeviceContext.__init__)  # type: ignore[method-assign]
         torch.Tensor.pin_memory = self._staying(torch.Tensor.pin_memory)  # type: ignore[method-assign]
-        torch.Tensor.record_stream = _nothing  # type: ignore[method-assign]
+        torch.Tensor.record_stream = _idle()  # type: ignore[method-assign]
         torch.Generator = self._on_cpu(torch.Generator)  # type: ignore[misc]
         self._install_types()
         self._install_streams()
@@ -70,8 +70,9 @@ class DeviceProbe:
     @staticmethod
     def _install_streams() -> None:
         """There is one order in which things happen, and it can be timed."""
-        for name in ("Stream", "current_stream", "default_stream"):
-            setattr(torch.cuda, name, _Stream)
+        for name in ("current_stream", "default_stream"):
+            setattr(torch.cuda, name, lambda *args, **kwargs: _Stream())
+        setattr(torch.cuda, "Stream", _Stream)  # noqa: B010
         for name in ("stream", "device"):
             setattr(torch.cuda, name, lambda *args, **kwargs: contextlib.nullcontext())
         setattr(torch.cuda, "Event", _Event)  # noqa: B010
@@ -144,8 +145,9 @@ class DeviceProbe:
             self._context.trace.emit("note", topic="on-cpu", message=message, site="?")
 
 
-def _nothing(*args: Any, **kwargs: Any) -> None:
-    """Stands in for what has nothing to do on the CPU."""
+def _idle() -> Callable[..., None]:
+    """A function of its own, as torch's compiler wants it, for what has nothing to do on the CPU."""
+    return lambda *args, **kwargs: None
 
 
 class _Stream:
@@ -155,7 +157,7 @@ class _Stream:
         """Takes what torch's does."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        return _nothing
+        return _idle()
 
 
 class _Event(_Stream):

@@ -116,6 +116,9 @@ class TrainingProbe:
 
     def _record_call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         tensors = [each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor)]
+        batches = [each for each in (*args, *kwargs.values()) if isinstance(each, list) and each]
+        if not tensors and batches and not isinstance(batches[0][0], torch.Tensor) and not self._context.batch_rows:
+            self._context.forward_rows = len(batches[0])  # samples that the model puts together itself
         if not tensors or not any(parameter.requires_grad for parameter in module.parameters()):
             return
         if isinstance(module, torch.nn.parallel.DistributedDataParallel):
