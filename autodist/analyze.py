@@ -48,7 +48,7 @@ from autodist.models import (
     unwrapped,
     wrap_plan,
 )
-from autodist.picking import picks
+from autodist.picking import picks, takes_first
 from autodist.project import Project
 from autodist.rowwise import ONE
 from autodist.rule import Severity
@@ -1238,7 +1238,7 @@ def _assemble(
         hoists, stuck = shards.hoists(run, models, sharded, guards)
         sharded = replace(sharded, hoists=(*held, *hoists))
         concerns += stuck
-    guarded = {site.node for site in guards}
+    guarded = {site.node for site in guards} | regions.where_a_writer_is(guards, run)
     reductions = [
         Reduction(p.source, p.node, p.spread, _hoist(p, guarded), p.after, p.switch)
         for p in placed
@@ -1347,11 +1347,8 @@ def _at(run: Interpreter, site: Site) -> tuple[int, int, int]:
 
 def _hoist(place: escapes.Placed, guarded: set[ast.AST]) -> ast.stmt | None:
     """The guarded statement that a reduction must come before."""
-    for node in (place.node, *place.source.ancestors(place.node)):
-        if node in guarded:
-            assert isinstance(node, ast.stmt)
-            return node
-    return None
+    around = (place.node, *place.source.ancestors(place.node))
+    return next((node for node in reversed(around) if node in guarded and isinstance(node, ast.stmt)), None)
 
 
 def _import_time_concerns(
@@ -1493,6 +1490,8 @@ def _uneven_losses(run: Interpreter) -> Iterator[Concern]:
         message = (
             f"{UNEVEN[why].format(made)}: each rank divides by the number of its own, so gradients differ slightly"
         )
+        if takes_first(event.value):
+            message = f"the loss is of the first samples of each rank, [{made}], not of the batch: gradients differ"
         yield Concern("AD602", event.source, event.node, f"{message} from those of one process", Severity.WARNING)
         return
     if any(mark in source.text for source in run.project.sources for mark in ("mask", "pack_")):

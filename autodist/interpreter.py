@@ -1775,6 +1775,8 @@ class Interpreter:
                     else LOCAL if base.spread.is_local else SAME
                 )
                 return base.computed(spread)
+            if base.spread is ROWS and _is_head(first) and not base.things:
+                origins |= {Picked(first, scope.source)}  # those of the whole batch are those of rank 0, if of any
             if base.spread is Spread.COLUMNS and _number(first) is not None and not isinstance(node.slice, ast.Tuple):
                 spread = ROWS
             elif base.spread is ROWS and _number(node.slice) is not None and self._is_tensor(node.value, base):
@@ -3530,6 +3532,8 @@ class Interpreter:
             if name == "save":
                 self.event("write", node, scope)
             return of(inner)
+        if inner.looks_up(name):  # `__getattr__` hands it on
+            inner = next((t for value in inner.attributes.values() for t in value.objects("writer")), inner)
         if "writer" in inner.roles:
             graph = name == "add_graph" and bool(args)
             if graph:
@@ -3931,6 +3935,13 @@ def _is_permuting(node: ast.expr) -> bool:
 
 def _hashable(value: Any) -> bool:
     return isinstance(value, (str, int, float, bool, bytes, type(None)))
+
+
+def _is_head(index: ast.expr) -> bool:
+    """`images[:8]`"""
+    if not isinstance(index, ast.Slice) or index.step is not None or index.lower is not None:
+        return False
+    return _number(index.upper) is not None if index.upper is not None else False
 
 
 def _number(node: ast.expr) -> int | None:

@@ -657,20 +657,31 @@ def at(event: Event, use: Event | None) -> Wrapping:
         return Wrapping(source, after_conditions(source, source.statement(event.node), use), target, None)
     assert isinstance(event.node, (ast.Assign, ast.AnnAssign))
     target = event.node.targets[-1] if isinstance(event.node, ast.Assign) else event.node.target
-    statement = after_conditions(source, event.node, use)
+    statement = after_conditions(source, event.node, use, target)
     if statement is not event.node or isinstance(event.node.value, ast.IfExp):
         return Wrapping(source, statement, target, None)
     return Wrapping(source, event.node, target, event.node.value)
 
 
-def after_conditions(source: Source, statement: ast.stmt, use: Event | None) -> ast.stmt:
-    """A model moved `if use_cuda:` is wrapped after that, unless it is also used in there."""
+def after_conditions(
+    source: Source, statement: ast.stmt, use: Event | None, target: ast.expr | None = None
+) -> ast.stmt:
+    """A model moved `if use_cuda:` is wrapped after that, unless it is also used in there, or None `else`."""
     parent = source.parents.get(statement)
     while isinstance(parent, (ast.If, ast.Try)) and not is_main_guard(parent):
+        if isinstance(parent, ast.If) and target is not None and _is_none_in(parent, ast.unparse(target)):
+            break
         if use is not None and within(use, frozenset([parent])):
             break
         statement, parent = parent, source.parents.get(parent)
     return statement
+
+
+def _is_none_in(branch: ast.If, name: str) -> bool:
+    """Whether one of the branches of a condition says that there is no such model."""
+    bound = (each for each in (*branch.body, *branch.orelse) if isinstance(each, ast.Assign))
+    nothing = (each for each in bound if isinstance(each.value, ast.Constant) and each.value.value is None)
+    return any(ast.unparse(target) == name for each in nothing for target in each.targets)
 
 
 def is_main_guard(node: ast.AST) -> bool:

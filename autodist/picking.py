@@ -75,8 +75,14 @@ def picks(value: Value) -> Picked | None:
     return min(found, key=lambda each: (each.node.lineno, each.node.col_offset), default=None)
 
 
+def takes_first(value: Value) -> bool:
+    """Whether it is of the first samples of a rank, `out[:8]`, which are not those of the whole batch."""
+    picked = picks(value)
+    return picked is not None and isinstance(picked.node, ast.Slice)
+
+
 def whole(value: Value) -> Value:
-    """A value for which it is of no matter any more how many samples there were, a sum for instance."""
-    if picks(value) is None:
-        return value
-    return value.but(origins=frozenset(each for each in value.origins if not isinstance(each, Picked)))
+    """A value for which it is of no matter any more how many samples there were, a sum for instance. Which they were
+    still is, where they are the first ones."""
+    gone = [each for each in value.origins if isinstance(each, Picked) and not isinstance(each.node, ast.Slice)]
+    return value.but(origins=value.origins - frozenset(gone)) if gone else value

@@ -284,6 +284,20 @@ def _needs_guard(event: Event) -> bool:
     return False
 
 
+def where_a_writer_is(guards: Iterable[Site], run: Interpreter) -> set[ast.AST]:
+    """`if self.writer:` around what rank 0 alone does: other ranks have no writer, and do not come there."""
+    found: set[ast.AST] = set()
+    for site in guards:
+        for around in site.source.ancestors(site.node):
+            if not isinstance(around, ast.If):
+                continue
+            asked = around.test.left if isinstance(around.test, ast.Compare) else around.test
+            things = run.values.get(asked, NOTHING).things
+            if any(isinstance(t, Object) and t.name.endswith(GUARDED_WRITERS) for t in things):
+                found.add(around)
+    return found
+
+
 def _check_then_make(source: Source, statement: ast.stmt) -> ast.stmt:
     """`if not os.path.exists(path): os.mkdir(path)` runs on one rank as a whole."""
     parent = source.parents.get(statement)

@@ -14,6 +14,7 @@ from functools import cache
 from autodist.collation import Rows
 from autodist.escapes import learnt_from
 from autodist.interpreter import Event, Interpreter
+from autodist.picking import takes_first
 from autodist.regions import stands_in
 from autodist.script import Site, Weighed
 from autodist.source import Source, last_name
@@ -200,6 +201,8 @@ def _differs(node: ast.expr, run: Interpreter) -> bool:
 def _count(loss: Loss, run: Interpreter) -> str | None:
     """What a mean is divided by, as code; nothing if that is its number of samples anyway, or cannot be told."""
     source, node, why = loss.event.source, loss.event.node, run.uneven(loss.event.value, target=True)
+    if takes_first(loss.event.value):
+        return None
     if isinstance(node, ast.BinOp):
         steady = not loss.event.value.models and not loss.event.inside_forward and _is_plain(node.right, FORMS | SUMS)
         return source.code(node.right) if steady and node in learnt_from(run) else None

@@ -327,6 +327,8 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
         more: Planned = (*imports, *torch_import)
         if not batches and _may_drop(argument(call, "drop_last"), unpacked):
             name, code = "EvenRankShare", EVEN_SHARE
+        if _is_asked(script):
+            code = code.rstrip("\n") + HAND_ON
         code = code.replace("{d}", d)
         code = code.replace("torch.utils", f"{torch}.utils")
         edits: list[Edit] = [WrapExpr(given, name + "({})")]
@@ -356,6 +358,29 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
             more = (*more, *planned(drawn.source, alike))
         fix = Fix((*more, *defined(script, source, code), *planned(source, *edits)))
         yield Finding(source, call, "every rank draws the same samples and takes its share of them", fix)
+
+
+HAND_ON = """
+
+    def __getattr__(self, name):
+        return getattr(self.sampler, name)
+
+
+"""
+KNOWN = ("set_epoch", "epoch", "sampler")
+
+
+def _is_asked(script: TrainingScript) -> bool:
+    """Whether the script asks a loader's sampler for what is its own: `len(loader.sampler.indices)`."""
+    return any(
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Attribute)
+        and node.value.attr in ("sampler", "batch_sampler")
+        and node.attr not in KNOWN
+        for source in script.project.sources
+        if "sampler." in source.text
+        for node in ast.walk(source.tree)
+    )
 
 
 def _either(context: Context, source: Source, call: ast.Call, given: ast.expr, name: str) -> tuple[list[Edit], Planned]:

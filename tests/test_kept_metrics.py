@@ -104,3 +104,17 @@ def test_rows_are_gathered_where_they_are_taken(tmp_path: Path, step: str, expec
     """Not where they are bound: the rank goes on with its own."""
     code, _ = converted(tmp_path, GATHERED.format(step=step.replace("; ", "\n        "), after="print(history)"))
     assert expected in code
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("x[:2].mean().item()", "gather_rows(x)[:2].mean().item()"),
+        ("(y[:2] > 0).sum().item()", "(gather_rows(y)[:2] > 0).sum().item()"),
+        ("x[:2].clone().cpu().tolist()", "gather_rows(x)[:2].clone().cpu().tolist()"),
+        ("x[:, :2].mean().item()", "reduce_mean(x[:, :2].mean().item())"),
+    ],
+)
+def test_the_first_samples_of_a_batch(tmp_path: Path, value: str, expected: str) -> None:
+    """They are not the first of each rank's share."""
+    assert f"print({expected})" in converted(tmp_path, GATHERED.format(step=f"print({value})", after=""))[0]

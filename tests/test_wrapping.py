@@ -41,3 +41,11 @@ GROW = "model = nn.Sequential(nn.Linear(4, 4))\nmodel.add_module('last', nn.Line
 )
 def test_a_model_is_wrapped_when_it_is_complete(tmp_path: Path, make: str, expected: str) -> None:
     assert expected in converted(tmp_path, SCRIPT.format(make=make))[0]
+
+
+def test_a_model_that_there_may_not_be(tmp_path: Path) -> None:
+    """It is wrapped where it is made."""
+    make = "model = nn.Linear(4, 1)\nif len(loader) > 3:\n    other = nn.Linear(4, 1)\nelse:\n    other = None"
+    text = SCRIPT.format(make=make).replace("model.parameters()", "[*model.parameters(), *other.parameters()]")
+    code, _ = converted(tmp_path, text.replace("loss = ", "loss = other(x).mean() + "))
+    assert "    other = DDP(nn.Linear(4, 1))\nelse:\n    other = None\n" in code

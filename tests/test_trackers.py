@@ -1,0 +1,74 @@
+"""Writers that only rank 0 has, in the shapes in which scripts hold and call them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import converted
+
+SCRIPT = """\
+import logging
+import matplotlib.pyplot as plt
+import torch
+from tensorboard_logger import Logger
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.tensorboard import SummaryWriter
+from tqdm import tqdm
+from visdom import Visdom
+
+
+class Tracker:
+    def __init__(self, wanted=True):
+        self.writer = SummaryWriter("runs") if wanted else None
+        self.windows = {{}}
+
+    def add(self, name, value):
+        if self.writer is not None:
+            self.writer.add_scalar(name, value)
+
+    def __getattr__(self, name):
+        return getattr(self.writer, name)
+
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+tracker = Tracker()
+logger = Logger("runs")
+window = Visdom()
+options = dict(leave=False, disable=False)
+for x, y in tqdm(loader, **options):
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+{after}
+"""
+GUARD = "if dist.get_rank() == 0:\n"
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        ("tracker.add_histogram('weight', model.weight)", f"{GUARD}    tracker.add_histogram("),
+        ("shown = window.line(model.bias)", f"{GUARD}    shown = window.line("),
+        ("picture = plt.imsave('a.png', x)", f"{GUARD}    picture = plt.imsave("),
+        ("logger.log_value('a', 1.0)", f"{GUARD}    logger.log_value("),
+        (
+            "tracker.add('loss', loss.item())",
+            "        mean_value = reduce_mean(value)\n        if self.writer is not None and dist.get_rank() == 0:\n",
+        ),
+        ("print('done')", "for x, y in tqdm(loader, **options):"),
+    ],
+)
+def test_what_rank_0_alone_writes(tmp_path: Path, after: str, expected: str) -> None:
+    """Other ranks have no writer to call, and no branch to come to for a collective."""
+    assert expected in converted(tmp_path, SCRIPT.format(after=after))[0]
+
+
+def test_a_log_file_that_is_opened_first(tmp_path: Path) -> None:
+    text = SCRIPT.format(after="").replace("loader = ", "handler = logging.FileHandler('log.txt')\nloader = ", 1)
+    code, _ = converted(tmp_path, text)
+    assert code.index("\nsetup_distributed()") < code.index("logging.FileHandler('log.txt' if dist.get_rank() == 0")
