@@ -1910,6 +1910,8 @@ class Interpreter:
         """Whether a number that a rank has of its samples, such as the loss of an earlier step, weighs a loss."""
         if self._forward or not loss.models or loss.spread not in (MEAN, SUM, LOCAL) or isinstance(op, ast.Sub):
             return False
+        if loss.spread is MEAN and number.spread is COUNT:
+            return isinstance(op, ast.Div) and not first  # a mean is divided by the size of the batch once more
         if number.models or number.things or number.array or number.spread not in (MEAN, SUM, LOCAL):
             return False
         return isinstance(op, ast.Mult) or not first and loss.spread is not number.spread  # else it is weighed

@@ -18,5 +18,5 @@ def test_a_stand_in(tmp_path: Path, name: str) -> None:
         return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
     first = written(tmp_path / "first")
-    assert first and all(path.startswith(name) for path in first)
+    assert first and len({path.split("/")[0] for path in first}) == 1
     assert first == written(tmp_path / "second")

@@ -185,3 +185,17 @@ def test_a_loss_of_the_first_samples(tmp_path: Path) -> None:
     """Ranks would train on the first of their own, as many as one process does."""
     after, said = converted(tmp_path, "loss = F.cross_entropy(out[:4], y[:4])")
     assert "weigh_by_count" not in after and "AD602 the loss is of the first samples of each rank" in said
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        ("loss = F.cross_entropy(out, y) / len(x)", "F.cross_entropy(out, y) / (len(x) * dist.get_world_size())"),
+        ("n, _ = out.size()\nloss = F.cross_entropy(out, y)\nloss /= n", "loss /= n * dist.get_world_size()"),
+        ("loss = F.cross_entropy(out, y, reduction='sum') / len(x)", "reduction='sum') / len(x)\n"),
+    ],
+)
+def test_a_mean_that_is_divided_by_the_batch_again(tmp_path: Path, step: str, expected: str) -> None:
+    """Of the whole batch, not of a rank's share, by which a sum is divided."""
+    after, said = converted(tmp_path, step)
+    assert expected in after and "AD602" not in said

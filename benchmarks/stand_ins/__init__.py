@@ -2,6 +2,6 @@
 
     python -m benchmarks.stand_ins DATA [NAME ...]
 
-Each module writes one data set into a folder of its own name below DATA: nothing is downloaded, and nothing of the
-real data is in it. Pictures show a pattern of their class under noise, so that training lowers a loss.
+Each module writes one data set into a folder of its name (or its `NAME`) below DATA: nothing is downloaded, and
+nothing of the real data is in it. Pictures show a pattern of their class under noise, so that training lowers a loss.
 """

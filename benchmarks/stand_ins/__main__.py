@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import pkgutil
+import shutil
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -34,12 +35,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name in args.names or names():
         if name not in names():
             parser.error(f"no stand-in {name!r}, there are {', '.join(names())}")
-        folder = args.data / name
+        module = import_module(f"{stand_ins.__name__}.{name}")
+        folder = args.data / getattr(module, "NAME", name)
         if folder.exists():
             continue
         partial = args.data / f".{name}"
-        partial.mkdir(parents=True, exist_ok=True)
-        import_module(f"{stand_ins.__name__}.{name}").write(partial)
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        module.write(partial)
         partial.rename(folder)
         print(folder)
 
