@@ -739,7 +739,7 @@ def _batch_draws(run: Interpreter) -> list[Draw]:
     origins = set(_origins(run))
     found = []
     for event in run.of("draw"):
-        if any(loop.node in loops for loop in event.loops[-2:]):
+        if not event.inside_forward and any(loop.node in loops for loop in event.loops[-2:]):
             found += [t for t in event.value.things if isinstance(t, Draw) and t in origins]
     found = list(dict.fromkeys(found))
     # a permutation that is then cut into batches is not itself a batch
@@ -1520,6 +1520,14 @@ def _sampler_concerns(run: Interpreter) -> Iterator[Concern]:
         message = (
             f"{code} mixes the samples of a batch by {shortened(draw.source.code(draw.node))}, which counts those of "
             "all ranks: a rank has its share only; draw as many numbers as the tensor has rows"
+        )
+        yield Concern("AD902", event.source, event.node, message, Severity.REFUSAL)
+        return
+    for event in run.of("shared_in_part"):
+        code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else ""
+        message = (
+            f"{code} hands out a rank's share of a batch, or all of a batch that is made elsewhere, as a setting says: "
+            "make the other one where it is called, too"
         )
         yield Concern("AD902", event.source, event.node, message, Severity.REFUSAL)
         return

@@ -2181,6 +2181,11 @@ class Interpreter:
             method = self._method(node, node.func.attr, base, args, keywords, scope)
             if method is not None:
                 results.append(method)
+        if len(results) > 1 and self._loops and self.plan.draws and not self._no_grad:
+            shared = [any(each.spread is ROWS for each in (r, *self._contents(r))) for r in results]
+            tuples = all(any(isinstance(t, Items) for t in r.things) for r in results)
+            if tuples and any(shared) and not all(shared):
+                self.event("shared_in_part", node, scope)
         if not results:
             results.append(self._mixed([*([callee] if callee.spread is not SAME else []), *args, *keywords.values()]))
         if _last(node.func) == "mean" and self.plan.wholes is None and (base is not None or args):

@@ -24,7 +24,8 @@ def is_sometimes(parts: Iterable[Object], run: Interpreter) -> bool:
     module, *_ = parts = list(parts)
     unread = (_never_read(name, part.cls) for part in parts if part.cls for name in _own_parts(part))
     idle = (_is_idle(name, part, run) for part in parts if part.cls for name in _own_parameters(part))
-    if any(unread) or any(idle) or any(_switched_off(part, run) for part in parts):
+    bare = (_gives_weight_only(name, part) for part in parts if part.cls for name in _own_parts(part))
+    if any(unread) or any(idle) or any(bare) or any(_switched_off(part, run) for part in parts):
         return True
     return any(True for part in parts for _ in branches(part, run)) or _repeats_at_random(module, run)
 
@@ -320,6 +321,28 @@ def _never_read(name: str, cls: Class) -> bool:
         if node.attr == name and not (id(node) in made and isinstance(node.ctx, ast.Store)):
             return False
     return begin is not None
+
+
+BIASED = ("torch.nn.Linear", "torch.nn.Conv1d", "torch.nn.Conv2d", "torch.nn.Conv3d")
+
+
+def _gives_weight_only(name: str, module: Object) -> bool:
+    """Whether a layer is never run, but its weight taken, `h @ self.out.weight.t()`: its bias goes unused."""
+    layers = [t for t in module.attributes[name].things if isinstance(t, Object)]
+    if module.cls is None or not layers or not all(t.name in BIASED and _has_bias(t) for t in layers):
+        return False
+    weights, others = 0, 0
+    for method in (each for key, each in _methods(module.cls).items() if key != "__init__"):
+        taken = {id(n.value) for n in ast.walk(method) if isinstance(n, ast.Attribute) and n.attr == "weight"}
+        mentions = [n for n in ast.walk(method) if _is_own(n) and n.attr == name]
+        weights += sum(id(each) in taken for each in mentions)
+        others += sum(id(each) not in taken for each in mentions)
+    return weights > 0 and not others
+
+
+def _has_bias(layer: Object) -> bool:
+    given = layer.argument("bias", 2 if layer.name == "torch.nn.Linear" else 7)
+    return given is None or given.const is True
 
 
 def _called_parts(block: list[ast.stmt], names: set[str], run: Interpreter) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import conftest
 import pytest
 
 from autodist.config import Config, Strategy
@@ -287,3 +288,72 @@ def test_batches_by_hand_beside_a_loader_are_refused(tmp_path: Path) -> None:
     )
     text, said = converted(tmp_path, lines)
     assert "beside those of a loader" in said and "get_rank()" not in text
+
+
+NEGATIVES = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(50, 8)
+
+    def forward(self, x, y):
+        said = self.words(x)
+        others = self.words.weight[torch.multinomial(torch.ones(50), 10, replacement=True)]
+        return (said @ others.t()).mean() - (said * self.words(y)).mean()
+
+
+class Columns:
+    def __init__(self, data, size):
+        self.data = data[: len(data) // size * size].view(size, -1).t()
+
+    def __iter__(self):
+        for row in range(len(self.data) - 1):
+            yield self.data[row], self.data[row + 1]
+
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in Columns(torch.randint(0, 50, (400,)), 8):
+    optimizer.zero_grad()
+    model(x, y).backward()
+    optimizer.step()
+"""
+
+
+def test_what_a_model_draws_is_no_batch(tmp_path: Path) -> None:
+    """Its negative samples are not what a rank takes its share of."""
+    after, said = conftest.converted(tmp_path, NEGATIVES)
+    assert "AD902" in said and after == NEGATIVES
+
+
+BRANCHES = """\
+import torch
+from torch import nn
+
+real = False
+if real:
+    data = torch.randn(100, 4)
+
+    def get_batch(split):
+        rows = torch.randint(100, (8,))
+        return data[rows], data[rows].sum(1)
+else:
+    x = torch.randn(8, 4)
+    get_batch = lambda split: (x, x.sum(1))
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    inputs, targets = get_batch("train")
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(inputs).squeeze(1), targets).backward()
+    optimizer.step()
+"""
+
+
+def test_batches_that_are_shared_in_one_branch_only(tmp_path: Path) -> None:
+    after, said = conftest.converted(tmp_path, BRANCHES)
+    assert "AD902 get_batch" in said and after == BRANCHES

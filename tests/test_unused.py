@@ -58,6 +58,9 @@ ALL = "return self.scale * self.body(self.norm(x))"
         ("self.skip = nn.Linear(4, 4)", f"x = self.skip(x) if self.training else x; {ALL}", False),
         ("self.spare = nn.Linear(4, 4); [nn.init.zeros_(m.bias) for m in self.modules() if m is not self]", ALL, True),
         ("self.spare = nn.Linear(4, 4)", f"x = [m for m in self.children()][-1](x); {ALL}", False),
+        ("self.out = nn.Linear(4, 4)", f"x = x @ self.out.weight; {ALL}", True),
+        ("self.out = nn.Linear(4, 4, bias=False)", f"x = x @ self.out.weight; {ALL}", False),
+        ("self.out = nn.Linear(4, 4)", f"x = self.out(x) @ self.out.weight; {ALL}", False),
         ("self.gain = 2.0", f"x = x * self.gain if self.first else x; {ALL}", False),
     ],
 )
