@@ -1244,6 +1244,7 @@ def _assemble(
         for p in placed
         if not p.event.on_one_rank and not _is_distributed(run)
     ]
+    concerns += _computed_on_rank_zero(reductions)
     concerns += _import_time_concerns(run, loaders, [*guards, *opens], models)
     concerns += _leftover_concerns(leftover, run)
     concerns += unshardable.concerns(run, models) if run.plan.bare else ()
@@ -1349,6 +1350,22 @@ def _hoist(place: escapes.Placed, guarded: set[ast.AST]) -> ast.stmt | None:
     """The guarded statement that a reduction must come before."""
     around = (place.node, *place.source.ancestors(place.node))
     return next((node for node in reversed(around) if node in guarded and isinstance(node, ast.stmt)), None)
+
+
+def _computed_on_rank_zero(reductions: list[Reduction]) -> list[Concern]:
+    """`if writer is not None:` around numbers of samples that are computed in there: other ranks do not come there."""
+    return [
+        Concern(
+            "AD904",
+            each.source,
+            each.node,
+            f"is a number of each rank's samples that rank 0 alone would compute, below line {each.hoist.lineno}: "
+            "compute it above",
+            Severity.REFUSAL,
+        )
+        for each in reductions
+        if each.hoist is not None and shards.made_inside(each.node, each.hoist)
+    ]
 
 
 def _import_time_concerns(

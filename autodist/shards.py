@@ -346,7 +346,7 @@ def hoists(
         if guard is None or own or not isinstance(site.node, ast.expr):
             continue
         whole = _outside_loops(site, guard)
-        if whole is None or _made_inside(whole, guard):
+        if whole is None or made_inside(whole, guard):
             message = "must run on every rank, before rank 0 writes what is made of it in here: compute it above"
             stuck.setdefault(site.node, Concern("AD904", site.source, site.node, message, Severity.REFUSAL))
         else:
@@ -370,7 +370,7 @@ def _outside_loops(site: Site, guard: ast.stmt) -> ast.expr | None:
     return found if isinstance(found, ast.expr) and not lazy else None
 
 
-def _made_inside(node: ast.expr, guard: ast.stmt) -> bool:
+def made_inside(node: ast.expr, guard: ast.stmt) -> bool:
     """Whether ``node`` uses a name that another part of the statement binds first."""
     own = set(ast.walk(node))
     names = {n.id for n in own if isinstance(n, ast.Name)}

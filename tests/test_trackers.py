@@ -72,3 +72,14 @@ def test_a_log_file_that_is_opened_first(tmp_path: Path) -> None:
     text = SCRIPT.format(after="").replace("loader = ", "handler = logging.FileHandler('log.txt')\nloader = ", 1)
     code, _ = converted(tmp_path, text)
     assert code.index("\nsetup_distributed()") < code.index("logging.FileHandler('log.txt' if dist.get_rank() == 0")
+
+
+def test_what_is_computed_where_a_writer_is(tmp_path: Path) -> None:
+    """Other ranks do not come there, and what it is computed of has no name above."""
+    step = (
+        "    if tracker.writer is not None:\n"
+        "        error = (model(x) - y).abs().mean()\n"
+        "        tracker.writer.add_scalar('error', error.item())"
+    )
+    said = converted(tmp_path, SCRIPT.format(after=step))[1]
+    assert "AD904 is a number of each rank's samples that rank 0 alone would compute" in said
