@@ -180,7 +180,9 @@ def _whole_losses(
             tried |= {each.node for each in more}
             even = [*even, *more]
             continue
-        settled = weighing.settles(current)
+        sizes = frozenset(e.node for e in current.of("statistic") if e.value.spread is COUNT) if even else frozenset()
+        counted = run(replace(plan, reduced=plan.reduced | sizes)) if sizes else current
+        settled = weighing.settles(counted)  # also what is divided by the size of the batch, which will be that of all
         if all(each.node in settled for each in even):
             return plan, current, even, joined
         even = [each for each in even if each.node in settled]
@@ -1234,33 +1236,33 @@ def _assemble(
     needed = {p.node: p.source for p in placed} | {s.node: s.source for s in (*sharded.saves, *sharded.reads)}
     guards, opens = regions.opened(guards, opens, needed)
     guards = [site for site in guards if not _only_saves(site, sharded)]
+    alone_there = [*guards, *regions.where_a_writer_is(guards, run)]
     if not _is_distributed(run) or run.plan.bare:
-        hoists, stuck = shards.hoists(run, models, sharded, guards)
+        hoists, stuck = shards.hoists(run, models, sharded, alone_there)
         sharded = replace(sharded, hoists=(*held, *hoists))
         concerns += stuck
-    guarded = {site.node for site in guards} | regions.where_a_writer_is(guards, run)
-    reductions = [
-        Reduction(p.source, p.node, p.spread, _hoist(p, guarded), p.after, p.switch)
-        for p in placed
-        if not p.event.on_one_rank and not _is_distributed(run)
+    guarded = {site.node for site in alone_there}
+    reported = [
+        (p.event.on_one_rank, Reduction(p.source, p.node, p.spread, _hoist(p, guarded), p.after, p.switch))
+        for p in (placed if not _is_distributed(run) else ())
     ]
-    concerns += _computed_on_rank_zero(reductions)
+    reductions = [each for alone, each in reported if not alone and not _stays_below(each)]
     concerns += _import_time_concerns(run, loaders, [*guards, *opens], models)
     concerns += _leftover_concerns(leftover, run)
     concerns += unshardable.concerns(run, models) if run.plan.bare else ()
     concerns += [
         Concern(
             "AD601",
-            p.source,
-            p.node,
+            each.source,
+            each.node,
             (
-                f"rank 0 reports {p.source.code(p.node)}, which covers only its own samples; reduce it "
+                f"rank 0 reports {each.source.code(each.node)}, which covers only its own samples; reduce it "
                 "over the ranks before this branch"
             ),
             Severity.WARNING,
         )
-        for p in placed
-        if p.event.on_one_rank and not _is_distributed(run)
+        for alone, each in reported
+        if alone or _stays_below(each)
     ]
     concerns += _loss_concerns(run)
     concerns += _sampler_concerns(run)
@@ -1352,20 +1354,10 @@ def _hoist(place: escapes.Placed, guarded: set[ast.AST]) -> ast.stmt | None:
     return next((node for node in reversed(around) if node in guarded and isinstance(node, ast.stmt)), None)
 
 
-def _computed_on_rank_zero(reductions: list[Reduction]) -> list[Concern]:
-    """`if writer is not None:` around numbers of samples that are computed in there: other ranks do not come there."""
-    return [
-        Concern(
-            "AD904",
-            each.source,
-            each.node,
-            f"is a number of each rank's samples that rank 0 alone would compute, below line {each.hoist.lineno}: "
-            "compute it above",
-            Severity.REFUSAL,
-        )
-        for each in reductions
-        if each.hoist is not None and shards.made_inside(each.node, each.hoist)
-    ]
+def _stays_below(reduction: Reduction) -> bool:
+    """Whether what rank 0 alone comes to, such as `if writer is not None:`, computes the value that has to be made
+    before it."""
+    return reduction.hoist is not None and shards.made_inside(reduction.node, reduction.hoist)
 
 
 def _import_time_concerns(
@@ -1740,7 +1732,7 @@ def _waits(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Site]:
         for e in run.events
         if e.kind in ("save", "write") or e.kind == "open" and regions.opens_for_writing(e.node, run)
     ]
-    written = [e for e in written if not regions.within(e, prepared)]
+    written = [e for e in written if not regions.within(e, prepared) and not regions.is_private(e, run)]
     seen: set[ast.AST] = set()
     made = [e for e in run.of("mkdir") if isinstance(e.node, ast.Call) and e.node.args and not e.on_one_rank]
     for event in run.of("exists"):
@@ -1915,7 +1907,9 @@ def _unordered(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Unord
         named = parent.func if isinstance(parent, ast.Call) and event.node in parent.args else None
         if isinstance(named, ast.Name) and named.id in ("sorted", "len", "set", "sum", "max", "min", "any", "all"):
             continue
-        yield Unordered(Site(event.source, event.node), event.detail.const is True, regions.within(event, prepared))
+        waiting = regions.within(event, prepared)
+        if not waiting or not regions.is_kept_for_others(event, run):
+            yield Unordered(Site(event.source, event.node), event.detail.const is True, waiting)
 
 
 def _seed_of(event: Event) -> Site:

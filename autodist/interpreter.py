@@ -96,8 +96,14 @@ PICTURES = (
 SPLITTING = frozenset("split chunk array_split tensor_split".split())
 REST = "**"
 KEPT = "[]"
-"""What an object of a library holds, beside its attributes."""
+"""What an object holds beside its attributes: in a library, or under a name that is not known, as
+`setattr(self, f"layer{i}", nn.Linear(4, 4))` sets."""
 TESTING_FILES = frozenset("exists is_file is_dir isfile isdir".split())
+REMAKING = tuple(
+    f"torch.nn.utils.{name}"
+    for name in ("parametrizations.", "parametrize.", "prune.", "remove_", "spectral_norm", "weight_norm")
+)
+"""What puts other parameters in the place of those of a module."""
 MAKING = frozenset("zeros ones empty full".split())
 TYPES = frozenset("Tensor FloatTensor DoubleTensor LongTensor HalfTensor".split())
 FILLING = frozenset("uniform_ normal_ random_ bernoulli_ exponential_ log_normal_ geometric_ cauchy_".split())
@@ -120,6 +126,7 @@ MODULE_METHODS = frozenset(
     "parameters named_parameters children named_children modules named_modules buffers named_buffers state_dict "
     "load_state_dict forward train eval apply to cuda cpu float double half type zero_grad requires_grad_".split()
 )
+MORE_METHODS = ("add_module", "compile", "extra_repr", "get_", "register_", "set_", "share_memory", "to_empty")
 WEIGHTS = ("weight", "bias", "in_proj_", "cls_token", "pos_embed")
 """How names of parameters begin in modules of libraries."""
 BUFFERS = frozenset("running_mean running_var num_batches_tracked".split())
@@ -622,6 +629,9 @@ class Interpreter:
     def _module(self, name: str, node: ast.AST) -> Value:
         if name not in self.project.modules:
             return of(External(name))
+        package = name.rpartition(".")[0]
+        if name not in self._modules and package in self.project.modules:
+            self._module(package, node)  # its __init__.py runs first, and may import this module
         if name not in self._modules:
             module = LocalModule(self.project.modules[name], Scope(self.project.modules[name]))
             self._modules[name] = module
@@ -917,20 +927,24 @@ class Interpreter:
             self.event(
                 "freeze", target, scope, Value(frozenset(t.module for t in base.things if isinstance(t, Parameters)))
             )
+        self._keep_attribute(target, base, target.attr, value, scope)
+        self.values[target] = self.values.get(target, NOTHING) | value
+        self.sources[target] = scope.source
+
+    def _keep_attribute(self, node: ast.AST, base: Value, name: str, value: Value, scope: Scope) -> None:
+        """`base.name = value`, `setattr(base, name, value)`, `base.register_parameter(name, value)`"""
         replaces = any(isinstance(t, Parameters) for t in value.things) or any(True for _ in value.objects("parameter"))
         if replaces and self._modules_in(base):
-            self.event("replace_parameter", target, scope, base)
+            self.event("replace_parameter", node, scope, base)
         for thing in base.things:
             if isinstance(thing, Wrapped):
                 thing = thing.module
             if isinstance(thing, Object):
-                keep = len(base.things) > 1 or not self._always_runs_for(thing)
-                old = thing.attributes.get(target.attr, NOTHING) if keep else NOTHING
-                thing.attributes[target.attr] = old | value
+                keep = len(base.things) > 1 or name == KEPT or not self._always_runs_for(thing)
+                old = thing.attributes.get(name, NOTHING) if keep else NOTHING
+                thing.attributes[name] = old | value
             elif isinstance(thing, (LocalModule, Class)):
-                thing.scope.names[target.attr] = value
-        self.values[target] = self.values.get(target, NOTHING) | value
-        self.sources[target] = scope.source
+                thing.scope.names[name] = value
 
     def _always_runs_for(self, thing: Object) -> bool:
         """Whether what runs now runs once for each time that an object is made: it was made in the same blocks."""
@@ -1478,11 +1492,12 @@ class Interpreter:
         if self._loops:
             self.loops_of.setdefault(node, set()).add(self._loops[-1].node)
         base = self.eval(node.value, scope)
-        if node.attr == "__class__":
-            self.event("asked_class", node, scope, base)
         return self._attribute_of(node, base, scope)
 
     def _attribute_of(self, node: ast.Attribute, base: Value, scope: Scope) -> Value:
+        if node.attr == "__class__":
+            self.event("asked_class", node, scope, base)
+            return _class_of(base)
         found = union(self._attribute(thing, node, base, scope) for thing in base.things)
         if base.spread in (ROWS, Spread.COLUMNS) and node.attr == "shape":
             found = found | self._shape(base, node)
@@ -1603,10 +1618,13 @@ class Interpreter:
             return thing.argument("dataset", 0) or NOTHING
         if "module" in thing.roles and self._forward and name.startswith(WEIGHTS):
             self._note_weight(thing, node, scope)
-        if "module" in thing.roles and not self._forward and name not in MODULE_METHODS:
+        named = name not in MODULE_METHODS and not name.startswith(MORE_METHODS)
+        if "module" in thing.roles and not self._forward and named:
             return thing.attributes.get(KEPT, NOTHING) | self._inside(thing, name)
         if thing.name == "arguments" and name == "local_rank":
             return Value(spread=RANK)
+        if "module" in thing.roles and not named:
+            return NOTHING
         return thing.attributes.get(KEPT, NOTHING)
 
     def _bound_to_class(self, value: Value, cls: Class) -> Value:
@@ -2594,6 +2612,8 @@ class Interpreter:
         if held and (name.startswith("torch.nn.init.") or name.rpartition(".")[2] in DRAWING):
             if not name.endswith(("constant_", "zeros_", "ones_", "eye_", "dirac_")):
                 self.event("draw_parameters", node, scope, Value(held))
+        if name.startswith(REMAKING) and args and self._modules_in(args[0]):
+            self.event("replace_parameter", node, scope, args[0])
         for role in sorted(roles):
             handler = getattr(self, "call_" + role, None)
             if handler is not None:
@@ -3142,6 +3162,7 @@ class Interpreter:
                 return self.call_open(name, node, args, keywords, scope)
             if short == "type" and len(args) == 1:
                 self.event("asked_class", node, scope, first)
+                return _class_of(first)
             return NOTHING
         if short == "getattr" and len(node.args) > 1:
             wanted = args[1].const
@@ -3153,6 +3174,10 @@ class Interpreter:
                 asked = [ast.Attribute(node.args[0], each, ast.Load()) for each in listed]
                 return union(self._attribute(thing, each, first, scope) for each in asked for thing in first.things)
             return union(self._any_of(thing) for thing in first.things)
+        if short == "setattr" and len(args) == 3:
+            known = args[1].const
+            self._keep_attribute(node, first, known if isinstance(known, str) else KEPT, args[2], scope)
+            return NOTHING
         if short == "eval":
             return self._named(node, first, scope)
         if short in ("importlib.import_module", "__import__"):
@@ -3665,6 +3690,10 @@ class Interpreter:
             return of(self._state_dict(node, scope))
         if name == "register_buffer":
             self.event("buffer", node, scope, self._mixed(args))
+        if name == "register_parameter" and len(args) == 2:
+            known = args[0].const
+            self._keep_attribute(node, of(thing), known if isinstance(known, str) else KEPT, args[1], scope)
+            return NOTHING
         if name in ("append", "add_module", "register_module", "insert", "extend"):
             inner.args.extend(args)
             self.event("grow", node, scope, of(inner))
@@ -4030,3 +4059,9 @@ def _order(thing: Thing) -> tuple[str, int, int]:
         getattr(node, "lineno", 0),
         getattr(node, "col_offset", 0),
     )
+
+
+def _class_of(value: Value) -> Value:
+    """`type(x)`, if the project defines it."""
+    bare = [t.module if isinstance(t, Wrapped) else t for t in value.things]
+    return Value(frozenset(t.cls for t in bare if isinstance(t, Object) and t.cls is not None))

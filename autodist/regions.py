@@ -12,6 +12,15 @@ from autodist.spread import RANK
 from autodist.values import NOTHING, External, Function, Object
 
 GUARDED_WRITERS = ("SummaryWriter", "Visdom", "start_run", "Experiment", "tensorboard_logger.Logger")
+PRIVATE_FILES = frozenset(
+    [
+        "io.BytesIO",
+        "io.StringIO",
+        "tempfile.NamedTemporaryFile",
+        "tempfile.SpooledTemporaryFile",
+        "tempfile.TemporaryFile",
+    ]
+)
 QUIET = frozenset(["torch.save", "json.dump", "pickle.dump", "yaml.dump", "csv.writer", "csv.DictWriter"])
 
 
@@ -38,7 +47,8 @@ def writes(
                     guards.setdefault(statement, Site(source, statement))
         elif event.kind in ("save", "write", "mkdir", "tracker"):
             if (
-                event.kind == "mkdir"
+                is_private(event, run)
+                or event.kind == "mkdir"
                 and _may_exist(node)
                 and node not in apart
                 or event.kind == "tracker"
@@ -52,6 +62,13 @@ def writes(
                 statement = _check_then_make(source, statement) if event.kind == "mkdir" else statement
                 guards.setdefault(statement, Site(source, statement))
     return _outermost(guards.values(), opens), list(opens.values())
+
+
+def is_private(event: Event, run: Interpreter) -> bool:
+    """Whether something is written to a file that no other rank sees: one in memory, or a temporary one."""
+    given = event.node.args if isinstance(event.node, ast.Call) else []
+    things = (thing for node in given for thing in run.values.get(node, NOTHING).things)
+    return any(isinstance(thing, Object) and thing.name in PRIVATE_FILES for thing in things)
 
 
 def _is_handed_back(event: Event, statement: ast.stmt) -> bool:
@@ -147,7 +164,7 @@ def preparations(run: Interpreter) -> tuple[list[Site], list[Site]]:
             or event.inside_forward
         ):
             continue
-        if event.kind == "open" and not opens_for_writing(event.node, run):
+        if event.kind == "open" and not opens_for_writing(event.node, run) or is_private(event, run):
             continue
         if event.kind == "download" and not downloads(event.node, run):
             continue
@@ -178,15 +195,67 @@ def _is_spared(event: Event, depth: int) -> bool:
     """Whether what writes a file asks first whether it is there: ranks that come later then leave it alone."""
     places = [(call.node, call.source) for call in event.calls[depth + 1 :]] + [(event.node, event.source)]
     for node, source in places:
-        if node is not None and _file_test(source, source.statement(node)) is not source.statement(node):
+        if node is not None and _stands_where_missing(source, source.statement(node)):
             return True
     for call in event.calls[depth:]:
         tests = [n for n in ast.walk(call.function.node) if isinstance(n, ast.If) and tests_files(n.test)]
         if any(isinstance(n, (ast.Return, ast.Raise)) for test in tests for n in ast.walk(test)):
             return True
-        if any(isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) for test in tests for n in ast.walk(test)):
+        if any(_binds_for_others(call.function.source, test) for test in tests):
             return True  # it notes what it has found
     return False
+
+
+def _stands_where_missing(source: Source, statement: ast.stmt) -> bool:
+    """Whether a statement runs only where a test finds a file missing, within its function."""
+    inner: ast.AST = statement
+    for ancestor in source.ancestors(statement):
+        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            return False
+        if isinstance(ancestor, ast.If) and tests_files(ancestor.test):
+            if _finds(ancestor.test) != (inner in ancestor.body):
+                return True
+        inner = ancestor
+    return False
+
+
+def _finds(test: ast.expr) -> bool:
+    """Whether a test holds where files are there: `os.path.exists(path)`."""
+    return not any(isinstance(n, (ast.Not, ast.Compare)) for n in ast.walk(test))
+
+
+def is_kept_for_others(event: Event, run: Interpreter) -> bool:
+    """Whether what happens is left out where a file is there, which is written later: of ranks that wait for rank 0,
+    none comes there. `if path.is_file(): return load(path)`, or `if not os.path.exists(path):` around it."""
+    frames = [*((call.node, call.source) for call in event.calls), (event.node, event.source)]
+    for depth, (node, source) in enumerate(frames):
+        if node is None or not _is_left_out(source, source.statement(node)):
+            continue
+        around = [call.node for call in event.calls[:depth]]
+        later = (e for e in run.events if e.order > event.order and e.kind in PREPARING)
+        if any([call.node for call in e.calls[:depth]] == around and _stores(e, run) for e in later):
+            return True
+    return False
+
+
+def _stores(event: Event, run: Interpreter) -> bool:
+    return event.kind != "open" or opens_for_writing(event.node, run)
+
+
+def _is_left_out(source: Source, statement: ast.stmt) -> bool:
+    """Whether a statement runs only where a file is not there yet: after an early return, too."""
+    if _stands_where_missing(source, statement):
+        return True
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    home = next((each for each in source.ancestors(statement) if isinstance(each, functions)), None)
+    before = (each for each in home.body if each.lineno < statement.lineno) if home is not None else ()
+    return any(
+        isinstance(each, ast.If)
+        and tests_files(each.test)
+        and _finds(each.test)
+        and isinstance(each.body[-1], ast.Return)
+        for each in before
+    )
 
 
 def _removes(node: ast.AST) -> bool:
@@ -284,9 +353,9 @@ def _needs_guard(event: Event) -> bool:
     return False
 
 
-def where_a_writer_is(guards: Iterable[Site], run: Interpreter) -> set[ast.AST]:
+def where_a_writer_is(guards: Iterable[Site], run: Interpreter) -> list[Site]:
     """`if self.writer:` around what rank 0 alone does: other ranks have no writer, and do not come there."""
-    found: set[ast.AST] = set()
+    found: dict[ast.AST, Site] = {}
     for site in guards:
         for around in site.source.ancestors(site.node):
             if not isinstance(around, ast.If):
@@ -294,8 +363,8 @@ def where_a_writer_is(guards: Iterable[Site], run: Interpreter) -> set[ast.AST]:
             asked = around.test.left if isinstance(around.test, ast.Compare) else around.test
             things = run.values.get(asked, NOTHING).things
             if any(isinstance(t, Object) and t.name.endswith(GUARDED_WRITERS) for t in things):
-                found.add(around)
-    return found
+                found.setdefault(around, Site(site.source, around))
+    return list(found.values())
 
 
 def _check_then_make(source: Source, statement: ast.stmt) -> ast.stmt:

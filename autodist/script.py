@@ -176,7 +176,8 @@ class Shards:
     ``hoists`` are collectives inside a statement that rank 0 runs alone, each with that statement, ``formats`` memory
     formats that a model is moved to, ``pauses`` calls of `no_sync`. ``files`` are calls that read a file that may be a
     checkpoint, ``file_tests`` those that ask whether there is one, ``early_loads`` state dicts that a model loads
-    before it is sharded. ``deferrals`` are backward passes of which only the last before a step has to reduce.
+    before it is sharded, ``whole_loads`` those of sharded models that others load. ``deferrals`` are backward passes
+    of which only the last before a step has to reduce.
     """
 
     saves: tuple[Site, ...] = ()
@@ -195,6 +196,7 @@ class Shards:
     files: tuple[Site, ...] = ()
     file_tests: tuple[Site, ...] = ()
     early_loads: tuple[Site, ...] = ()
+    whole_loads: tuple[Site, ...] = ()
     deferrals: tuple[Deferral, ...] = ()
 
 

@@ -46,6 +46,7 @@ def shards(run: Interpreter, models: list[Model]) -> Shards:
         files=tuple(_files(run)) if ours else (),
         file_tests=tuple(_file_tests(run)),
         deferrals=tuple(deferrals(run, models)),
+        whole_loads=tuple(_unique(_whole_loads(run, ours, begun))),
         early_loads=tuple(site for site, _ in _loads(run, models, ours, begun, early=True) if ours),
     )
 
@@ -133,6 +134,21 @@ def _loads(
             bare = run.values.get(target.value, NOTHING)
             target = target.value if ours & keys(unwrapped(bare)) else target
         yield Site(event.source, event.node.args[0]), event.source.code(target)
+
+
+def _whole_loads(run: Interpreter, ours: Keys, begun: Mapping[Key, int]) -> Iterator[Site]:
+    """State dicts of sharded models that others load, which are whole: `copy.load_state_dict(model.state_dict())`"""
+    first = min(begun.values(), default=0)
+    for event in run.of("model_load_state_dict"):
+        if not isinstance(event.node, ast.Call) or not event.node.args or event.order < first:
+            continue
+        if ours & keys(unwrapped(event.value)):
+            continue
+        given = run.values.get(event.node.args[0], NOTHING)
+        taken = [t.node.func for t in given.objects("state") if isinstance(t.node, ast.Call)]
+        of_models = [run.values.get(f.value, NOTHING) for f in taken if isinstance(f, ast.Attribute)]
+        if any(ours & keys(unwrapped(model)) for model in of_models):
+            yield Site(event.source, event.node.args[0])
 
 
 def _optimizer_loads(run: Interpreter, ours: Keys) -> Iterator[tuple[Site, str]]:

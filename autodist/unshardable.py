@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from autodist import weights
+from autodist import regions, weights
 from autodist.interpreter import DRAWING, Event, Interpreter
 from autodist.models import is_main_guard, loose_parameters, optimized_by, owned_values, parts, unwrapped
 from autodist.rule import Severity
@@ -351,6 +351,12 @@ def _gathered_on_one_rank(event: Event, sharded: Sharded) -> str | None:
 
 
 def _saved(event: Event, sharded: Sharded) -> str | None:
+    if sharded.roots and regions.is_private(event, sharded.run) and isinstance(event.node, ast.Call):
+        if event.node.args and not sharded.run.values.get(event.node.args[0], NOTHING).spread.is_local:
+            return (
+                "keeps a state in memory, or in a file of its own, from which shards cannot be loaded: keep "
+                "`{key: value.clone() for key, value in model.state_dict().items()}`"
+            )
     if not event.on_one_rank or not isinstance(event.node, ast.Call) or not sharded.roots:
         return _saved_whole(event, sharded)
     inside = [

@@ -12,6 +12,7 @@ from autodist.source import Source
 from autodist.values import NOTHING, Class, External, Function, Object, Value
 
 NO_PARAMETERS = ("Dropout", "Identity", "Flatten", "MaxPool", "AvgPool", "Upsample", "ReLU", "LeakyReLU", "Softmax")
+LAYERS = frozenset(["module", "batch_norm"])
 MOST_SETTINGS = 6
 """Of more settings within one forward pass, not all combinations are looked at."""
 
@@ -101,7 +102,7 @@ def _is_own(node: ast.AST) -> TypeGuard[ast.Attribute]:
 def _always_made(name: str, module: Object) -> bool:
     """Whether `__init__` gives a module this part with parameters in any case."""
     value = module.attributes.get(name, NOTHING)
-    things = [t for t in value.things if isinstance(t, Object) and t.roles & {"module", "parameter"}]
+    things = [t for t in value.things if isinstance(t, Object) and t.roles & {*LAYERS, "parameter"}]
     if not things or _is_without_parameters(value) or module.cls is None:
         return False
     made = module.cls.find("__init__")
@@ -226,7 +227,8 @@ def _is_without_parameters(value: Value) -> bool:
 
 def _own_parameters(module: Object) -> set[str]:
     """The attributes that hold loose parameters."""
-    return {name for name, value in module.attributes.items() if any(True for _ in value.objects("parameter"))}
+    held = module.attributes.items()
+    return {name for name, value in held if name.isidentifier() and any(True for _ in value.objects("parameter"))}
 
 
 def _is_idle(name: str, module: Object, run: Interpreter) -> bool:
@@ -300,7 +302,8 @@ def _own_parts(module: Object) -> set[str]:
     return {
         name
         for name, value in module.attributes.items()
-        if any(isinstance(t, Object) and "module" in t.roles and "loss" not in t.roles for t in value.things)
+        if name.isidentifier()
+        and any(isinstance(t, Object) and t.roles & LAYERS and "loss" not in t.roles for t in value.things)
     }
 
 
@@ -354,7 +357,7 @@ def _called_parts(block: list[ast.stmt], names: set[str], run: Interpreter) -> s
                 found |= {node.attr} & names
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 things = run.values.get(node.func, Value()).things
-                if any(isinstance(t, Object) and "module" in t.roles and "loss" not in t.roles for t in things):
+                if any(isinstance(t, Object) and t.roles & LAYERS and "loss" not in t.roles for t in things):
                     found.add(node.func.id)
     return found
 

@@ -1,25 +1,30 @@
 """Right conversions that ``autodist verify`` must call equal: how often it does.
 
-    python -m benchmarks.verify_false_alarms [--nproc 2,4] [--dtype float64,float32] [--runs 10] [--results FILE] [NAME]
+    python -m benchmarks.verify_false_alarms [--nproc 2,4] [--dtype float64] [--runs 10] [--jobs 2] [--results FILE]
 
 Takes the pairs of ``fixtures/faults/pairs``, and every golden of ``fixtures`` that expects to be equal. All of it takes
-hours, so each comparison is appended to the results file as it ends, and what stands there already, from the same code
-and scripts, is not run again: call it again after an interruption, and it goes on.
+hours, so the results file counts each comparison as it ends, and what it has already, of the same verifier and scripts,
+is not run again: call it again after an interruption, and it goes on. ``alarms.csv`` beside this file is its record.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import hashlib
-import json
 import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import astuple, dataclass, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock
+from typing import Any
 
 import autodist
 from autodist.verify import Outcome, verify
@@ -38,7 +43,7 @@ STAND_INS = FIXTURES.parent / "tests" / "stand_ins"
 IN_SMALL = frozenset(path.name for path in STAND_INS.iterdir())
 STRATEGIES = ("ddp", "fsdp", "zero", "hsdp")
 DTYPES: tuple[Dtype, ...] = ("float64", "float32")
-PRESENTATION = ("__main__.py", "charts.py", "command.py", "page.py", "progress.py")
+PRESENTATION = ("__main__.py", "charts.py", "command.py", "explain.py", "page.py", "progress.py")
 """Modules of the verifier that have no part in a verdict."""
 INDIVISIBLE = "the batch must divide by the number of ranks"
 """What a conversion says when it cannot run at a number of ranks; that is no verdict of ours."""
@@ -66,19 +71,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One line of the results."""
+    """What one verification said."""
 
-    code: str
-    """Fingerprint of the verifier."""
-    scripts: str
-    """Fingerprint of the pair."""
-    case: str
-    nproc: int
-    dtype: str
-    run: int
     outcome: str
     reason: str = ""
-    loss: float = 0.0
     gradient: float = 0.0
 
     @property
@@ -91,10 +87,78 @@ class Comparison:
         """Whether this number of ranks is none that the two can be compared on."""
         return INDIVISIBLE in self.reason or STARTS_ITS_OWN.search(self.reason) is not None
 
+
+@dataclass(frozen=True)
+class Tally:
+    """One line of the record: how often a pair was compared, and how it went."""
+
+    case: str
+    nproc: int
+    dtype: str
+    verifier: str
+    """Fingerprint of the verifier."""
+    scripts: str
+    """Fingerprint of the pair."""
+    equal: int = 0
+    alarms: int = 0
+    left_out: int = 0
+    gradient: float = 0.0
+    """Largest relative deviation of a gradient where they were equal."""
+    reason: str = ""
+    """What the last alarm said."""
+
     @property
-    def key(self) -> tuple[str, str, str, int, str, int]:
-        """What this is the result of."""
-        return self.code, self.scripts, self.case, self.nproc, self.dtype, self.run
+    def key(self) -> tuple[str, int, str]:
+        """What is compared."""
+        return self.case, self.nproc, self.dtype
+
+    @property
+    def runs(self) -> int:
+        """How often they were compared. One that does not run on so many ranks never will."""
+        return self.equal + self.alarms if not self.left_out else sys.maxsize
+
+    def with_(self, result: Comparison) -> Tally:
+        """The tally after one more comparison."""
+        if result.left_out:
+            return replace(self, left_out=1)
+        if result.alarm:
+            return replace(self, alarms=self.alarms + 1, reason=" ".join(result.reason.split()))
+        return replace(self, equal=self.equal + 1, gradient=max(self.gradient, float(f"{result.gradient:.1e}")))
+
+
+class Record:
+    """The tallies, and the file that keeps them: what it has of other scripts or another verifier counts no more."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._tallies: dict[tuple[str, int, str], Tally] = {}
+        self._lock = Lock()
+        if path is not None and path.exists():
+            with path.open(encoding="utf-8", newline="") as file:
+                for row in csv.DictReader(file):
+                    tally = Tally(**{each.name: KINDS[str(each.type)](row[each.name]) for each in fields(Tally)})
+                    self._tallies[tally.key] = tally
+
+    def tally(self, fresh: Tally) -> Tally:
+        """What is known of a pair."""
+        known = self._tallies.get(fresh.key, fresh)
+        return known if (known.verifier, known.scripts) == (fresh.verifier, fresh.scripts) else fresh
+
+    def add(self, tally: Tally) -> None:
+        """Keep it, in the file too, which is never half written."""
+        with self._lock:
+            self._tallies[tally.key] = tally
+            if self._path is None:
+                return
+            part = self._path.with_suffix(".part")
+            with part.open("w", encoding="utf-8", newline="") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                writer.writerow(each.name for each in fields(Tally))
+                writer.writerows(astuple(each) for _, each in sorted(self._tallies.items()))
+            part.replace(self._path)
+
+
+KINDS: dict[str, Callable[[str], Any]] = {"str": str, "int": int, "float": float}
 
 
 def digest(paths: Sequence[Path]) -> str:
@@ -121,7 +185,7 @@ def cases() -> Iterator[Case]:
                 yield Case(name, before, after, args, int(fixture.get("nnodes", 1)), unequal)
 
 
-def compared(case: Case, nproc: int, dtype: Dtype, run: int, code: str, zygote: Zygote | None) -> Comparison:
+def compared(case: Case, nproc: int, dtype: Dtype, zygote: Zygote | None) -> Comparison:
     """Verify one pair once."""
     home = case.before.parent
     verdict = verify(
@@ -137,17 +201,13 @@ def compared(case: Case, nproc: int, dtype: Dtype, run: int, code: str, zygote: 
     )
     (world,) = verdict.worlds
     reason = "" if world.equal else " | ".join(map(str, (world.reason, *world.findings)))[:500]
-    largest = (world.largest("loss"), world.largest("gradient"))
-    return Comparison(code, case.fingerprint, case.name, nproc, dtype, run, world.outcome.value, reason, *largest)
+    return Comparison(world.outcome.value, reason, world.largest("gradient"))
 
 
-def known(path: Path | None) -> dict[tuple[str, str, str, int, str, int], Comparison]:
-    """What an earlier call has left."""
-    if path is None or not path.exists():
-        return {}
-    lines = [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
-    results = [Comparison(**json.loads(line)) for line in lines]
-    return {result.key: result for result in results}
+def fingerprint() -> str:
+    """Changes with what decides about verdicts."""
+    verifier = (Path(autodist.__file__).parent / "verify").rglob("*.py")
+    return digest([path for path in verifier if path.name not in PRESENTATION])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -157,52 +217,65 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--nproc", default="2,4", help="numbers of ranks")
     parser.add_argument("--dtype", default=",".join(DTYPES))
     parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--jobs", type=int, default=1, help="how many to compare at a time")
     parser.add_argument("--results", type=Path, help="go on where this file ends")
     options = parser.parse_args(arguments)
     chosen = [case for case in cases() if not options.names or any(name in case.name for name in options.names)]
-    verifier = (Path(autodist.__file__).parent / "verify").rglob("*.py")
-    code = digest([path for path in verifier if path.name not in PRESENTATION])
-    done = known(options.results)
+    code, record = fingerprint(), Record(options.results)
     os.environ["PYTHONPATH"] = os.pathsep.join([str(STAND_INS), os.environ.get("PYTHONPATH", "")])
-    results: list[Comparison] = []
+    wanted = [
+        (case, Tally(case.name, int(nproc), dtype, code, case.fingerprint))
+        for nproc in options.nproc.split(",")
+        for dtype in options.dtype.split(",")
+        for case in chosen
+        if int(nproc) not in case.unequal
+    ]
     started = time.monotonic()
-    with shared_zygote() as zygote:
+    with ExitStack() as stack:
+        zygotes: SimpleQueue[Zygote | None] = SimpleQueue()
+        for _ in range(options.jobs):
+            zygotes.put(stack.enter_context(shared_zygote()))
+
+        def once(case: Case, fresh: Tally) -> None:
+            zygote = zygotes.get()
+            try:
+                result = compared(case, fresh.nproc, fresh.dtype, zygote)  # type: ignore[arg-type]
+            finally:
+                zygotes.put(zygote)
+            record.add(record.tally(fresh).with_(result))
+            print(line(fresh, result), flush=True)
+
         for run in range(options.runs):
-            for nproc in map(int, options.nproc.split(",")):
-                for dtype in options.dtype.split(","):
-                    for case in (each for each in chosen if nproc not in each.unequal):
-                        result = done.get((code, case.fingerprint, case.name, nproc, dtype, run))
-                        if result is None:
-                            result = compared(case, nproc, dtype, run, code, zygote)
-                            append(result, options.results)
-                        results.append(result)
-    return summary(results, time.monotonic() - started)
+            with ThreadPoolExecutor(options.jobs) as pool:
+                missing = [(case, fresh) for case, fresh in wanted if record.tally(fresh).runs <= run]
+                for future in [pool.submit(once, case, fresh) for case, fresh in missing]:
+                    future.result()
+    return summary([record.tally(fresh) for _, fresh in wanted], time.monotonic() - started)
 
 
-def append(result: Comparison, path: Path | None) -> None:
-    """Say it, and keep it."""
+def line(tally: Tally, result: Comparison) -> str:
+    """One comparison, for the reader."""
     state = result.outcome if not result.alarm else f"{result.outcome}: {result.reason}"
     state = "does not run on so many ranks" if result.left_out else state
-    print(f"{result.case:32} {result.nproc} ranks {result.dtype} gradient {result.gradient:.0e} {state}", flush=True)
-    if path is not None:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(result)) + "\n")
+    return f"{tally.case:32} {tally.nproc} ranks {tally.dtype} gradient {result.gradient:.0e} {state}"
 
 
-def summary(results: Sequence[Comparison], seconds: float) -> int:
+def summary(tallies: Sequence[Tally], seconds: float) -> int:
     """The totals. Returns the exit code."""
-    ran = [result for result in results if not result.left_out]
-    alarms = [result for result in ran if result.alarm]
+    alarms, equal = sum(each.alarms for each in tallies), sum(each.equal for each in tallies)
+    ran = [each for each in tallies if not each.left_out]
     for dtype in DTYPES:
-        own = [result for result in ran if result.dtype == dtype and not result.alarm]
+        own = [each for each in ran if each.dtype == dtype and each.equal]
         if own:
-            worst = max(own, key=lambda result: result.gradient)
+            worst = max(own, key=lambda each: each.gradient)
             print(f"{dtype}: largest gradient deviation of an equal pair {worst.gradient:.0e} ({worst.case})")
+    runs = min((each.runs for each in ran), default=0)
     print(
-        f"{len(alarms)} false alarms in {len(ran)} comparisons of {len({result.case for result in ran})} pairs, "
-        f"{len(results) - len(ran)} left out because the two do not run on so many ranks, in {seconds:.0f} s"
+        f"{alarms} false alarms in {equal + alarms} comparisons of {len({each.case for each in ran})} pairs, each at "
+        f"least {runs} times, {len(tallies) - len(ran)} left out because the two do not run on so many ranks, "
+        f"in {seconds:.0f} s"
     )
-    return 1 if alarms or not ran else 0
+    return 1 if alarms or not equal else 0
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from ._preamble import planned
 from ._shards import cutting_model, cutting_optimizer, joining, loading_shards
 
 LOADED = PLAIN.replace("\nfor epoch", 'model.load_state_dict(torch.load("model.pt"))\n\nfor epoch')
+COPIED = PLAIN + "best = nn.Linear(4, 1)\nbest.load_state_dict(model.state_dict())\n"
 
 EXAMPLES = [
     Example(
@@ -41,6 +42,25 @@ train_set''',
         )
         .replace('torch.load("model.pt")', 'model_shards(torch.load("model.pt"), model)'),
     ),
+    Example(
+        before=COPIED,
+        after=COPIED.replace(
+            "from torch import nn\n",
+            "from torch import nn\nfrom torch.distributed.tensor import DTensor\n",
+        )
+        .replace(
+            "\ntrain_set",
+            '''
+
+def whole_tensors(state):
+    """A model's state dict without shards; all ranks must take part."""
+    return {key: value.full_tensor() if isinstance(value, DTensor) else value for key, value in state.items()}
+
+
+train_set''',
+        )
+        .replace("model.state_dict()", "whole_tensors(model.state_dict())"),
+    ),
     Example(before=PLAIN, after=None),
 ]
 
@@ -51,7 +71,8 @@ def load_shards(script: TrainingScript, context: Context) -> Iterator[Finding]:
 
     A sharded model or its optimizer takes shards only. Every rank reads the file and keeps its part, whether the
     original, a DDP conversion or this script wrote it. With `--sharded-checkpoints` a rank reads its parts of a folder
-    of shards, written by any number of ranks; files can be read as well.
+    of shards, written by any number of ranks; files can be read as well. A model that is not sharded, such as a copy
+    for evaluation, is given whole tensors.
     """
     if not script.trains:
         return
@@ -65,6 +86,10 @@ def load_shards(script: TrainingScript, context: Context) -> Iterator[Finding]:
             wrapped = planned(site.source, WrapExpr(site.node, f"{cut}({{}}, {target})"))
             fix = Fix((*define(script, context, site.source), *wrapped))
             yield Finding(site.source, site.node, f"{target} holds shards, the checkpoint whole tensors", fix)
+    for site in script.shards.whole_loads:
+        wrapped = planned(site.source, WrapExpr(site.node, "whole_tensors({})"))
+        fix = Fix((*joining(script, context, site.source), *wrapped))
+        yield Finding(site.source, site.node, "this model is not sharded", fix)
 
 
 def _from_folders(script: TrainingScript, context: Context) -> Iterator[Finding]:

@@ -75,11 +75,13 @@ def test_a_log_file_that_is_opened_first(tmp_path: Path) -> None:
 
 
 def test_what_is_computed_where_a_writer_is(tmp_path: Path) -> None:
-    """Other ranks do not come there, and what it is computed of has no name above."""
+    """Other ranks do not come there: models are called above, and what has no name above is warned of."""
     step = (
         "    if tracker.writer is not None:\n"
         "        error = (model(x) - y).abs().mean()\n"
         "        tracker.writer.add_scalar('error', error.item())"
     )
-    said = converted(tmp_path, SCRIPT.format(after=step))[1]
-    assert "AD904 is a number of each rank's samples that rank 0 alone would compute" in said
+    code, said = converted(tmp_path, SCRIPT.format(after=step))
+    assert "    output = model(x)\n    if tracker.writer is not None:\n        error = (output - y)" in code
+    assert "reduce_mean" not in code
+    assert "AD601 rank 0 reports error.item(), which covers only its own samples" in said

@@ -61,6 +61,8 @@ ALL = "return self.scale * self.body(self.norm(x))"
         ("self.out = nn.Linear(4, 4)", f"x = x @ self.out.weight; {ALL}", True),
         ("self.out = nn.Linear(4, 4, bias=False)", f"x = x @ self.out.weight; {ALL}", False),
         ("self.out = nn.Linear(4, 4)", f"x = self.out(x) @ self.out.weight; {ALL}", False),
+        ("self.bn = nn.BatchNorm1d(4)", f"x = self.bn(x) if not self.first and self.wide == True else x; {ALL}", True),
+        ("self.bn = nn.BatchNorm1d(4)", f"x = self.bn(x); {ALL}", False),
         ("self.gain = 2.0", f"x = x * self.gain if self.first else x; {ALL}", False),
     ],
 )

@@ -288,10 +288,10 @@ class DataProbe:
         fetcher = iteration._dataset_fetcher
         try:
             if record.taken and record.plain_sampler and streams.settled:
-                natural = iteration._next_index()
+                natural = listed(iteration._next_index())
             else:
                 streams.take_up()
-                natural = self._next_index(iteration, record)
+                natural = listed(self._next_index(iteration, record))
                 streams.put_aside()
             if isinstance(record.dataset, torch_data.IterableDataset):
                 data = self._stream_batch(fetcher, record, natural)
@@ -328,8 +328,7 @@ class DataProbe:
             drawn = [own[library] for library in own if after[library] != before[library]]
             if drawn:
                 context.trace.emit("sampler-draws", loader=record.loader, number=record.number, stream=" ".join(drawn))
-            several = isinstance(natural, torch.Tensor) and natural.dim() > 0  # a batch sampler may yield a tensor
-            return natural.tolist() if several else natural
+            return natural
         finally:
             record.branch = streams.exchange(trunk)
 
@@ -459,6 +458,12 @@ class DataProbe:
         key = content_key(item)
         pulled.append(key)
         record.buffer.append((key, item))
+
+
+def listed(indices: Any) -> Any:
+    """The indices of a batch, which a batch sampler may yield as a tensor."""
+    several = isinstance(indices, torch.Tensor) and indices.dim() > 0
+    return indices.tolist() if several else indices
 
 
 def as_float64(data: Any) -> Any:

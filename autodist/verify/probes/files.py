@@ -91,8 +91,8 @@ class FilesProbe:
         path = arguments[0]
         if not isinstance(path, (str, bytes, os.PathLike)):
             return
-        if event == "open" and not self._writes(arguments[1], arguments[2]):
-            return
+        if event == "open" and (not self._writes(arguments[1], arguments[2]) or os.path.isdir(path)):
+            return  # a temporary file without a name is opened by that of its folder
         self._context.probing = True
         try:
             self._record("open" if event == "open" else FOLDER_EVENTS[event], os.fsdecode(path), arguments)

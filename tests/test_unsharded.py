@@ -1,0 +1,65 @@
+"""What meets a sharded model without being sharded: copies of it, files in memory, and parameters that come later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import converted
+
+from autodist.config import Strategy
+
+SCRIPT = """\
+import io
+
+import torch
+from torch import nn
+from torch.nn.utils import prune
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        for i in range(2):
+            setattr(self, f"layer{i}", nn.Linear(4, 4))
+        self.register_parameter("scale", nn.Parameter(torch.ones(1)))
+
+    def forward(self, x):
+        for i in range(2):
+            x = getattr(self, f"layer{i}")(x)
+        return x.sum(1, keepdim=True) * self.scale
+
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        ("copy = Net()\ncopy.load_state_dict(model.state_dict())\n", "load_state_dict(whole_tensors("),
+        ("copy = type(model)()\ncopy.load_state_dict(model.state_dict())\n", "load_state_dict(whole_tensors("),
+        ("copy = model.__class__()\ncopy.load_state_dict(model.state_dict())\n", "load_state_dict(whole_tensors("),
+        ("torch.save(model.state_dict(), io.BytesIO())\n", "keeps a state in memory"),
+        ("setattr(model, 'gain', nn.Parameter(torch.ones(1)))\n", "puts another parameter into a sharded module"),
+        ("model.register_parameter('gain', nn.Parameter(torch.ones(1)))\n", "puts another parameter into a sharded"),
+        ("prune.l1_unstructured(model.layer0, 'weight', amount=0.3)\n", "puts another parameter into a sharded"),
+    ],
+)
+def test_what_is_not_sharded(tmp_path: Path, after: str, expected: str) -> None:
+    assert expected in "".join(converted(tmp_path, SCRIPT + after, Strategy.FSDP))
+
+
+def test_files_in_memory_under_ddp(tmp_path: Path) -> None:
+    """Every rank has its own, and reads it."""
+    after = "kept = io.BytesIO()\ntorch.save(model.state_dict(), kept)\nkept.seek(0)\nstate = torch.load(kept)\n"
+    code, _ = converted(tmp_path, SCRIPT + after)
+    assert "\ntorch.save(model.module.state_dict(), kept)\n" in code and "barrier" not in code
