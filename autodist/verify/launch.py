@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
 import select
+import shutil
 import signal
 import site
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -43,10 +47,14 @@ class Process(Protocol):
         """The exit code, None while it runs."""
 
 
-def environment(env: dict[str, str]) -> dict[str, str]:
+def environment(env: dict[str, str], python: str = sys.executable) -> dict[str, str]:
     """What every process of a verification finds: one thread each, no compiler, the package importable."""
-    package = str(Path(autodist.__file__).resolve().parent.parent)
-    added = {} if package in site_folders() else {ADDED_PATH: package}
+    package = Path(autodist.__file__).resolve().parent
+    installed = str(package.parent) in site_folders()
+    if installed and python != sys.executable:
+        added = {ADDED_PATH: alone(package)}
+    else:
+        added = {} if installed else {ADDED_PATH: str(package.parent)}
     inherited = {key: value for key, value in os.environ.items() if key not in RENDEZVOUS}
     wanted = env.get("PYTHONPATH", inherited.get("PYTHONPATH", ""))
     paths = [*added.values(), *filter(None, wanted.split(os.pathsep))]
@@ -65,6 +73,15 @@ def environment(env: dict[str, str]) -> dict[str, str]:
     if Path("/sys/class/net/lo").exists():
         fixed["GLOO_SOCKET_IFNAME"] = "lo"
     return {**inherited, **fixed, **{key: value for key, value in env.items() if key != "PYTHONPATH"}}
+
+
+@functools.cache
+def alone(package: Path) -> str:
+    """A folder with this package and none of those that are installed beside it, for another Python."""
+    folder = tempfile.mkdtemp(prefix="autodist-package-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (Path(folder) / package.name).symlink_to(package, target_is_directory=True)
+    return folder
 
 
 def site_folders() -> set[str]:
@@ -120,13 +137,14 @@ class Zygote:
         self._ready = False
         self._waiting = b""
         self._log = log
+        self._python = python
         with open(log, "wb") as errors:
             self._process = subprocess.Popen(
                 [python, "-m", "autodist.verify.zygote", *preload],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env=environment(env),
+                env=environment(env, python),
                 start_new_session=True,
             )
 
@@ -153,7 +171,7 @@ class Zygote:
         self._until(lambda: self._ready)
         request = {
             "plan": plan.to_json(),
-            "env": environment(env),
+            "env": environment(env, self._python),
             "stdout": str(plan.record("stdout")),
             "stderr": str(plan.record("stderr")),
         }
@@ -204,7 +222,7 @@ def start_process(plan: ProcessPlan, env: dict[str, str], python: str = sys.exec
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=errors,
-            env=environment(env),
+            env=environment(env, python),
             start_new_session=True,
         )
 

@@ -85,7 +85,7 @@ def sharing_refusal(
         processes = []
         try:
             for rank, log in enumerate(logs):
-                env = environment(rank_environment(rank, CHECK_RANKS, port, local=1))
+                env = environment(rank_environment(rank, CHECK_RANKS, port, local=1), python)
                 with log.open("wb") as file:
                     processes.append(
                         subprocess.Popen(command, stdout=file, stderr=file, env=env, start_new_session=True)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from autodist.errors import AutodistError
+from autodist.verify import launch
 from autodist.verify.command import verify_command
 from autodist.verify.launch import free_port, rank_environment, start_process, watch
 from autodist.verify.placement import Placement, Wanted, gpu_count, placed, sharing_refusal
@@ -125,3 +129,15 @@ def test_ranks_that_share_a_gpu_speak_gloo(tmp_path: Path) -> None:
     errors = [plan.record("stderr").read_text() for plan in plans]
     assert result.codes == [0, 0], errors
     assert ["gloo gloo" in plan.record("stdout").read_text() for plan in plans] == [True, True]
+
+
+def test_another_python_finds_this_package_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installed beside other packages, as by pipx, while the scripts run with the Python of another environment."""
+    installed = Path(launch.__file__).resolve().parents[2]
+    monkeypatch.setattr(launch, "site_folders", lambda: {str(installed)})
+    assert launch.ADDED_PATH not in launch.environment({})
+    env = launch.environment({}, "python-of-another-environment")
+    assert os.listdir(env[launch.ADDED_PATH]) == ["autodist"]
+    command = [sys.executable, "-S", "-c", "import autodist; print(autodist.__file__)"]
+    found = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert found.startswith(env[launch.ADDED_PATH])
