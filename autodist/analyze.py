@@ -1500,7 +1500,7 @@ def _uneven_losses(run: Interpreter) -> Iterator[Concern]:
             f"{UNEVEN[why].format(made)}: each rank divides by the number of its own, so gradients differ slightly"
         )
         if takes_first(event.value):
-            message = f"the loss is of the first samples of each rank, [{made}], not of the batch: gradients differ"
+            message = f"the loss is of some samples of each rank, [{made}], not of the batch: gradients differ"
         yield Concern("AD602", event.source, event.node, f"{message} from those of one process", Severity.WARNING)
         return
     if any(mark in source.text for source in run.project.sources for mark in ("mask", "pack_")):

@@ -89,6 +89,10 @@ def _exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
             if all(v.spread.is_reducible or v.spread is SAME and not v.things for v in values):
                 numbers = (each for each, v in zip(row, values, strict=True) if v.spread.is_reducible)
                 yield from (each for each in numbers if not _is_tensor(each, run))
+    elif event.kind == "tracker" and isinstance(node, ast.Subscript):
+        statement = event.source.statement(node)
+        if isinstance(statement, ast.Assign):
+            yield statement.value
     elif event.kind == "set_item":
         statement = event.source.statement(node)
         if isinstance(statement, ast.Assign) and run.values.get(statement.value, NOTHING).spread.is_reducible:

@@ -955,6 +955,8 @@ class Interpreter:
         base = self.eval(target.value, scope)
         key = self.eval(target.slice, scope)
         self.event("set_item", target, scope, value, base)
+        for writer in base.objects("writer"):
+            self.event("tracker", target, scope, value, of(writer))
         written = frozenset(t for t in base.things if isinstance(t, Parameters) and t.one)
         if written:
             self.event("write_part", target, scope, Value(written))
@@ -1687,6 +1689,8 @@ class Interpreter:
                 found = found | (union(self._children(thing)) if thing.args else of(thing))
             elif isinstance(thing, Object) and isinstance(key.const, str) and f"[{key.const}]" in thing.attributes:
                 found = found | thing.attributes[f"[{key.const}]"]
+            elif isinstance(thing, Object) and "writer" in thing.roles:
+                found = found | of(thing)  # `run["loss"].append(loss)`
             elif isinstance(thing, External) and thing.name == "os.environ":
                 if key.const in ("RANK", "LOCAL_RANK", "SLURM_PROCID", "SLURM_LOCALID"):
                     found = found | Value(spread=RANK)
@@ -1793,8 +1797,9 @@ class Interpreter:
                     else LOCAL if base.spread.is_local else SAME
                 )
                 return base.computed(spread)
-            if base.spread is ROWS and _is_head(first) and not base.things:
-                origins |= {Picked(first, scope.source)}  # those of the whole batch are those of rank 0, if of any
+            some = _is_head(first) or _is_part(first) and (base.models or self._is_tensor(node.value, base))
+            if base.spread is ROWS and some and not base.things:
+                origins |= {Picked(first, scope.source)}  # those of the whole batch are of rank 0, or of several
             if base.spread is Spread.COLUMNS and _number(first) is not None and not isinstance(node.slice, ast.Tuple):
                 spread = ROWS
             elif base.spread is ROWS and _number(node.slice) is not None and self._is_tensor(node.value, base):
@@ -3971,6 +3976,15 @@ def _is_permuting(node: ast.expr) -> bool:
 
 def _hashable(value: Any) -> bool:
     return isinstance(value, (str, int, float, bool, bytes, type(None)))
+
+
+def _is_part(index: ast.expr) -> bool:
+    """`images[2:5]`, `images[:-1]`, `images[::2]`: a part of a batch, or of the fields of one"""
+    if not isinstance(index, ast.Slice):
+        return False
+    bounds = [each for each in (index.lower, index.upper, index.step) if each is not None]
+    plain = (each.operand if isinstance(each, ast.UnaryOp) else each for each in bounds)
+    return any(_number(each) != 0 for each in bounds) and all(_number(each) is not None for each in plain)
 
 
 def _is_head(index: ast.expr) -> bool:

@@ -76,7 +76,8 @@ def picks(value: Value) -> Picked | None:
 
 
 def takes_first(value: Value) -> bool:
-    """Whether it is of the first samples of a rank, `out[:8]`, which are not those of the whole batch."""
+    """Whether it is of the first samples of a rank, `out[:8]`, or others by their place, which are not those of the
+    whole batch."""
     picked = picks(value)
     return picked is not None and isinstance(picked.node, ast.Slice)
 

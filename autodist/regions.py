@@ -11,7 +11,17 @@ from autodist.source import Source
 from autodist.spread import RANK
 from autodist.values import NOTHING, External, Function, Object
 
-GUARDED_WRITERS = ("SummaryWriter", "Visdom", "start_run", "Experiment", "tensorboard_logger.Logger")
+WRITERS = (
+    "SummaryWriter",
+    "Visdom",
+    "Experiment",
+    "start_run",
+    "init_run",
+    "neptune.init",
+    "aim.Run",
+    "tensorboard_logger.Logger",
+)
+"""Writers that ranks other than 0 do without."""
 PRIVATE_FILES = frozenset(
     [
         "io.BytesIO",
@@ -52,13 +62,14 @@ def writes(
                 and _may_exist(node)
                 and node not in apart
                 or event.kind == "tracker"
-                and not _needs_guard(event)
+                and not _needs_guard(event, run)
             ):
                 continue
             statement = source.statement(node)
             if _is_handed_back(event, statement) or _keeps_result(event, statement):
                 guards.setdefault(statement, Site(source, statement))
-            if isinstance(statement, ast.Expr) and not _is_quiet_file(source, node, run):
+            noted = event.kind == "tracker" and isinstance(node, ast.Subscript)  # `run["epochs"] = 3`
+            if (noted or isinstance(statement, ast.Expr)) and not _is_quiet_file(source, node, run):
                 statement = _check_then_make(source, statement) if event.kind == "mkdir" else statement
                 guards.setdefault(statement, Site(source, statement))
     return _outermost(guards.values(), opens), list(opens.values())
@@ -345,12 +356,14 @@ def _may_exist(node: ast.AST) -> bool:
     return any(k.arg == "exist_ok" and isinstance(k.value, ast.Constant) and bool(k.value.value) for k in node.keywords)
 
 
-def _needs_guard(event: Event) -> bool:
+def _needs_guard(event: Event, run: Interpreter) -> bool:
     """Methods of a writer that has no quiet mode; functions such as `wandb.log` are quiet after a quiet `init`."""
     for thing in event.detail.things:
         if isinstance(thing, Object):
-            return thing.name.endswith(GUARDED_WRITERS)
-    return False
+            return thing.name.endswith(WRITERS)
+    called = run.values.get(event.node.func, NOTHING) if isinstance(event.node, ast.Call) else NOTHING
+    names = {thing.name for thing in called.things if isinstance(thing, External)}
+    return any(name.startswith("mlflow.") for name in names)  # which starts a run where there is none
 
 
 def where_a_writer_is(guards: Iterable[Site], run: Interpreter) -> list[Site]:
@@ -362,7 +375,7 @@ def where_a_writer_is(guards: Iterable[Site], run: Interpreter) -> list[Site]:
                 continue
             asked = around.test.left if isinstance(around.test, ast.Compare) else around.test
             things = run.values.get(asked, NOTHING).things
-            if any(isinstance(t, Object) and t.name.endswith(GUARDED_WRITERS) for t in things):
+            if any(isinstance(t, Object) and t.name.endswith(WRITERS) for t in things):
                 found.setdefault(around, Site(site.source, around))
     return list(found.values())
 

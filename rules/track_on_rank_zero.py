@@ -4,12 +4,13 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import SetArgument, WrapExpr
+from autodist.regions import WRITERS
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 from autodist.spread import Spread
 from autodist.values import NOTHING, External
 
-from ._preamble import argument, dist, planned
+from ._preamble import argument, dist, imported, planned
 
 EXAMPLES = [
     Example(
@@ -160,10 +161,6 @@ EXAMPLES = [
 ]
 
 
-QUIET = ("SummaryWriter", "Visdom", "Experiment", "start_run", "init_run", "Run", "tensorboard_logger.Logger")
-"""Writers that ranks other than 0 do without."""
-
-
 @rule("AD306")
 def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Show one progress bar and start one tracked run.
@@ -196,8 +193,13 @@ def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         if callee.endswith("wandb.init") and argument(site.node, "mode") is None:
             edit = SetArgument(site.node, "mode", f'None if {d}.get_rank() == 0 else "disabled"')
             fix = Fix((*imports, *planned(site.source, edit)))
-        elif callee.endswith(QUIET):
-            fix = Fix((*imports, *planned(site.source, WrapExpr(site.node, f"{{}} if {d}.get_rank() == 0 else None"))))
+        elif callee.endswith(WRITERS):
+            other, more = "None", imports
+            if isinstance(site.source.parents.get(site.node), ast.withitem):
+                name, needed = imported(context, site.source, "contextlib")
+                other, more = f"{name}.nullcontext()", (*imports, *needed)
+            alone = WrapExpr(site.node, f"{{}} if {d}.get_rank() == 0 else {other}")
+            fix = Fix((*more, *planned(site.source, alone)))
         else:
             continue
         yield Finding(site.source, site.node, "every rank would start a run of its own", fix)

@@ -85,3 +85,43 @@ def test_what_is_computed_where_a_writer_is(tmp_path: Path) -> None:
     assert "    output = model(x)\n    if tracker.writer is not None:\n        error = (output - y)" in code
     assert "reduce_mean" not in code
     assert "AD601 rank 0 reports error.item(), which covers only its own samples" in said
+
+
+RUNS = """\
+import aim
+import mlflow
+import neptune
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+{made}
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+{after}
+"""
+MEAN = "mean_loss = reduce_mean(loss.item())\n"
+
+
+@pytest.mark.parametrize(
+    ("made", "after", "expected"),
+    [
+        ("run = aim.Run()", "run.track(loss.item(), name='loss')", f"{MEAN}{GUARD}    run.track(mean_loss, name="),
+        ("run = neptune.init_run()", "run['a'].append(loss.item())", f"{MEAN}{GUARD}    run['a'].append(mean_loss)"),
+        ("run = neptune.init_run()", "run['a'] = loss.item()", f"{MEAN}{GUARD}    run['a'] = mean_loss"),
+        ("mlflow.start_run()", "mlflow.log_metric('a', loss.item())", f"{MEAN}{GUARD}    mlflow.log_metric('a', mean"),
+        (
+            "",
+            "with mlflow.start_run() as run:\n    mlflow.log_metric('a', 1)",
+            f"with mlflow.start_run() if dist.get_rank() == 0 else contextlib.nullcontext() as run:\n    {GUARD}    ",
+        ),
+    ],
+)
+def test_runs_that_rank_0_alone_has(tmp_path: Path, made: str, after: str, expected: str) -> None:
+    assert expected in converted(tmp_path, RUNS.format(made=made, after=after))[0]
