@@ -347,7 +347,7 @@ def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, see
                 for e in _resolve(made, where, event, run, seen)
             ]
         rows = [e for e in inner if e.spread is ROWS]
-        if rows and (any(e.spread is LOCAL for e in inner) or any(_is_wanted(e, node) for e in rows)):
+        if rows and (any(e.spread is LOCAL for e in inner) or any(_is_wanted(e, source.statement(node)) for e in rows)):
             yield Escape(source, node, LOCAL, event)  # rows of all ranks do not go with those of one
         elif inner:
             yield from inner
@@ -361,12 +361,12 @@ def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, see
     yield from _contained(value, source, event, run, seen)
 
 
-def _is_wanted(rows: Escape, node: ast.expr) -> bool:
+def _is_wanted(rows: Escape, user: ast.stmt) -> bool:
     """Whether a rank goes on computing with its own rows after they were bound to a name, where they would be
-    gathered: `target = Variable(target)`."""
+    gathered for another statement: `target = Variable(target)`."""
     source = rows.source
     statement = source.statement(rows.node)
-    if not isinstance(statement, ast.Assign) or statement is source.statement(node):
+    if not isinstance(statement, ast.Assign) or statement is user:
         return False
     names = {n.id for target in statement.targets for n in ast.walk(target) if isinstance(n, ast.Name)}
     home = next((a for a in source.ancestors(statement) if isinstance(a, ast.FunctionDef)), source.tree)

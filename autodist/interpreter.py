@@ -1943,16 +1943,26 @@ class Interpreter:
         """`x - x.mean(0)`, `x.std() * noise`: whether samples are changed by what the others of the batch are."""
         if not isinstance(op, (ast.Sub, ast.Div, ast.Mult)) or self._no_grad:
             return False
-        if isinstance(op, ast.Mult) and right.spread is ROWS:
+        if isinstance(op, ast.Mult) and right.spread in self._samples():
             left, right = right, left  # `x.std() * noise`
-        sides = left.spread is ROWS and not left.things and not right.things and bool(left.origins & right.origins)
+        sides = (
+            left.spread in self._samples()
+            and not left.things
+            and not right.things
+            and bool(left.origins & right.origins)
+        )
         return sides and right.spread in (MEAN, SUM, LOCAL) and right.const is UNKNOWN
+
+    def _samples(self) -> tuple[Spread, ...]:
+        """How samples lie. The columns of a recurrent model are of several kinds."""
+        return (ROWS,) if self._forward else (ROWS, Spread.COLUMNS)
 
     def _compares_with_batch(self, op: ast.operator, left: Value, right: Value) -> bool:
         """`x - x.mean(0)`, where gradients flow: what becomes of a sample depends on the others of the batch."""
-        if self._no_grad or isinstance(op, ast.Add) or ROWS not in (left.spread, right.spread):
+        samples = self._samples()
+        if self._no_grad or isinstance(op, ast.Add) or {left.spread, right.spread}.isdisjoint(samples):
             return False
-        other = right if left.spread is ROWS else left
+        other = right if left.spread in samples else left
         if other.things or other.spread not in (MEAN, SUM, LOCAL):
             return False
         return bool(other.models) or self._forward > 0 and bool(other.origins) and other.spread is not LOCAL

@@ -195,8 +195,9 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
         return COUNT if first in (ROWS, COLUMNS) else (LOCAL if first.is_local else SAME)
     if name == "norm":  # its order comes before the axis
         position += 1
-    if name in EXTREMES and first is ROWS and not others and axis(call, position) in (None, 0):
-        return LOCAL
+    if name in EXTREMES and first in (ROWS, COLUMNS) and not others:
+        if axis(call, position) in (None, 0 if first is ROWS else 1):
+            return LOCAL
     if name in FINDING and first in (ROWS, COLUMNS):
         return LOCAL
     if name == "size" and first in (ROWS, COLUMNS):

@@ -181,9 +181,19 @@ def test_words_that_are_packed(tmp_path: Path, part: str | None) -> None:
     assert "weigh_by_count(F.cross_entropy(said, meant), meant.numel())" in after, said
 
 
-def test_a_loss_of_the_first_samples(tmp_path: Path) -> None:
-    """Ranks would train on the first of their own, as many as one process does."""
-    after, said = converted(tmp_path, "loss = F.cross_entropy(out[:4], y[:4])")
+@pytest.mark.parametrize("turned", ["x", "x.t()", "x.unsqueeze(1).transpose(0, 1)"])
+def test_samples_beside_the_extremes_of_their_batch(tmp_path: Path, turned: str) -> None:
+    """Whichever axis they lie along."""
+    scaled = (
+        f"x = {turned}\nx = (x - x.min()) / (x.max() - x.min())\nloss = F.cross_entropy(model(x.reshape(-1, 8)), y)"
+    )
+    assert "AD602 computes with a statistic of the batch" in converted(tmp_path, scaled)[1]
+
+
+@pytest.mark.parametrize("part", [":4", "1:5", ":-1", "-3:", "::2"])
+def test_a_loss_of_some_samples(tmp_path: Path, part: str) -> None:
+    """Ranks would train on those at the same places of their own, as many as one process does."""
+    after, said = converted(tmp_path, f"loss = F.cross_entropy(out[{part}], y[{part}])")
     assert "weigh_by_count" not in after and "AD602 the loss is of some samples of each rank" in said
 
 

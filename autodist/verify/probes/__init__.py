@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 
 from autodist.verify.plan import ProcessPlan
@@ -25,11 +26,19 @@ class ProbeContext:
     forward_rows: int | None = None
     """Rows that a training model was given last, where no loader made the batch."""
     steps: int = 0
-    probing: bool = False
-    """A probe is at work; its own random draws and file accesses are not the script's."""
     loaders: int = 0
     wrapped: set[int] = field(default_factory=set)
     """Identities of parameters whose gradients a wrapper reduces."""
+    _thread: threading.local = field(default_factory=threading.local)
+
+    @property
+    def probing(self) -> bool:
+        """A probe is at work in this thread; its own random draws and file accesses are not the script's."""
+        return getattr(self._thread, "probing", False)
+
+    @probing.setter
+    def probing(self, value: bool) -> None:
+        self._thread.probing = value
 
     def fetched(self, loader: int, count: int) -> None:
         """A loader has given a batch of ``count`` samples."""
