@@ -1313,6 +1313,7 @@ def _assemble(
         guards=tuple(sorted(guards, key=lambda s: _at(run, s))),
         opens=tuple(opens),
         writers=sites("writer"),
+        lone_writers=frozenset(site.node for site in sites("writer") if regions.is_lone_writer(site, run)),
         downloads=tuple(_downloads(prepared, run)),
         waits=tuple(_waits(run, outside)),
         turned_buffers=tuple(_turned_buffers(run)),

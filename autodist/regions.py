@@ -366,6 +366,14 @@ def _needs_guard(event: Event, run: Interpreter) -> bool:
     return any(name.startswith("mlflow.") for name in names)  # which starts a run where there is none
 
 
+def is_lone_writer(site: Site, run: Interpreter) -> bool:
+    """Whether a call makes a writer that ranks other than 0 do without."""
+    assert isinstance(site.node, ast.Call)
+    made = run.values.get(site.node.func, NOTHING).things
+    names = [thing.name for thing in made if isinstance(thing, External)]
+    return (names[0] if len(names) == 1 else site.source.code(site.node.func)).endswith(WRITERS)
+
+
 def where_a_writer_is(guards: Iterable[Site], run: Interpreter) -> list[Site]:
     """`if self.writer:` around what rank 0 alone does: other ranks have no writer, and do not come there."""
     found: dict[ast.AST, Site] = {}

@@ -344,6 +344,8 @@ class TrainingScript:
     guards: tuple[Site, ...] = ()
     opens: tuple[Site, ...] = ()
     writers: tuple[Site, ...] = ()
+    lone_writers: frozenset[ast.AST] = frozenset()
+    """Those that ranks other than 0 do without."""
     downloads: tuple[tuple[Site, Site], ...] = ()
     prepared_alone: tuple[Site, ...] = ()
     waits: tuple[Site, ...] = ()

@@ -4,7 +4,6 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import SetArgument, WrapExpr
-from autodist.regions import WRITERS
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 from autodist.spread import Spread
@@ -193,7 +192,7 @@ def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         if callee.endswith("wandb.init") and argument(site.node, "mode") is None:
             edit = SetArgument(site.node, "mode", f'None if {d}.get_rank() == 0 else "disabled"')
             fix = Fix((*imports, *planned(site.source, edit)))
-        elif callee.endswith(WRITERS):
+        elif site.node in script.lone_writers:
             other, more = "None", imports
             if isinstance(site.source.parents.get(site.node), ast.withitem):
                 name, needed = imported(context, site.source, "contextlib")

@@ -97,15 +97,20 @@ class Layout:
     One sample may be several rows, as when time steps or image patches are folded into the dimension of the batch.
     """
 
-    def __init__(self, sizes: Sequence[int], batches: Sequence[int]) -> None:
+    def __init__(self, sizes: Sequence[int], batches: Sequence[int], stacked: bool = False) -> None:
+        """``stacked`` where batches lie one after the other, as several views of it that are joined do."""
         total = sum(sizes)
         group = next((total // batch for batch in batches if total % batch == 0), 1)
         if total in batches or any(size % group for size in sizes):
             group = 1
-        turns = in_turns([size // group for size in sizes])
+        turns = [rank for _, rank in in_turns([size // group for size in sizes])]
         self.positions: list[list[int]] = [[] for _ in sizes]
-        for at, (_, rank) in enumerate(turns):
-            self.positions[rank] += range(at * group, (at + 1) * group)
+        if stacked:
+            for at, rank in enumerate(turns * group):
+                self.positions[rank].append(at)
+        else:
+            for at, rank in enumerate(turns):
+                self.positions[rank] += range(at * group, (at + 1) * group)
         flat = [position for of_rank in self.positions for position in of_rank]
         self.in_order = flat == list(range(total))
         inverse = [0] * total
@@ -315,7 +320,7 @@ class RandomnessProbe:
             dimension = batch_dimension(whole, drawn.shapes)
             if dimension is not None:
                 seeds = [rank_seed(seed, rank) if drawn.distinct else seed for rank in range(len(drawn.shapes))]
-                return Parts(drawn.shapes, dimension, seeds, self._layout(drawn.shapes, dimension))
+                return Parts(drawn.shapes, dimension, seeds, self._layout(drawn.shapes, dimension, name == "randperm"))
         self._context.trace.emit(
             "note",
             topic="draw",
@@ -324,8 +329,9 @@ class RandomnessProbe:
         )
         return None
 
-    def _layout(self, shapes: Sequence[Shape], dimension: int) -> Layout:
-        return Layout([shape[dimension] for shape in shapes], self._context.rows())
+    def _layout(self, shapes: Sequence[Shape], dimension: int, stacked: bool = False) -> Layout:
+        """What is permuted as a whole, several times the batch, has been joined, as views or as kinds of samples."""
+        return Layout([shape[dimension] for shape in shapes], self._context.rows(), stacked)
 
     def _draw(
         self,
