@@ -2028,7 +2028,9 @@ class Interpreter:
                 return Value(compared)
         if isinstance(node.ops[0], (ast.Is, ast.IsNot)) and not any(value.spread is RANK for value in values):
             return NOTHING  # what is None on one rank is so on all
-        return self._mixed(values)
+        mixed = self._mixed(values)
+        contained = isinstance(node.ops[0], (ast.In, ast.NotIn)) and mixed.spread in (ROWS, Spread.COLUMNS)
+        return mixed.computed(LOCAL) if contained else mixed  # one answer, whatever it is of
 
     def of_IfExp(self, node: ast.IfExp, scope: Scope) -> Value:
         test = self.eval(node.test, scope)

@@ -562,7 +562,7 @@ def _wrapping(module: Object, run: Interpreter, history: History) -> Wrapping | 
     if later and later[-1].source is found.source:  # what is frozen by then, the wrapper leaves alone
         statement = found.source.statement(later[-1].node)
         loops = [a for a in found.source.ancestors(statement) if isinstance(a, (ast.For, ast.While))]
-        statement = after_conditions(found.source, loops[-1] if loops else statement, use)
+        statement = after_conditions(found.source, loops[-1] if loops else statement, use, found.target)
         if use is None or not within(use, frozenset([statement])):
             return Wrapping(found.source, statement, found.target, None)
     return found
@@ -622,7 +622,7 @@ def _after_call(event: Event, module: Object, run: Interpreter, use: Event | Non
             return None
         around = event.calls[index - 1].function if index else None
         if use is None or around in _running(use):
-            return Wrapping(call.source, after_conditions(call.source, statement, use), target, None)
+            return Wrapping(call.source, after_conditions(call.source, statement, use, target), target, None)
     return None
 
 
@@ -654,7 +654,7 @@ def at(event: Event, use: Event | None) -> Wrapping:
         target = event.node.func.value
         while isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
             target = target.func.value
-        return Wrapping(source, after_conditions(source, source.statement(event.node), use), target, None)
+        return Wrapping(source, after_conditions(source, source.statement(event.node), use, target), target, None)
     assert isinstance(event.node, (ast.Assign, ast.AnnAssign))
     target = event.node.targets[-1] if isinstance(event.node, ast.Assign) else event.node.target
     statement = after_conditions(source, event.node, use, target)

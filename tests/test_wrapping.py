@@ -43,9 +43,19 @@ def test_a_model_is_wrapped_when_it_is_complete(tmp_path: Path, make: str, expec
     assert expected in converted(tmp_path, SCRIPT.format(make=make))[0]
 
 
-def test_a_model_that_there_may_not_be(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("then", "expected"),
+    [
+        ("", "    other = DDP(nn.Linear(4, 1))\nelse:\n    other = None\n"),
+        (
+            "    other.bias.requires_grad = False\n",
+            "    other.bias.requires_grad = False\n    other = DDP(other)\nelse:\n    other = None\n",
+        ),
+    ],
+)
+def test_a_model_that_there_may_not_be(tmp_path: Path, then: str, expected: str) -> None:
     """It is wrapped where it is made."""
-    make = "model = nn.Linear(4, 1)\nif len(loader) > 3:\n    other = nn.Linear(4, 1)\nelse:\n    other = None"
+    make = f"model = nn.Linear(4, 1)\nif len(loader) > 3:\n    other = nn.Linear(4, 1)\n{then}else:\n    other = None"
     text = SCRIPT.format(make=make).replace("model.parameters()", "[*model.parameters(), *other.parameters()]")
     code, _ = converted(tmp_path, text.replace("loss = ", "loss = other(x).mean() + "))
-    assert "    other = DDP(nn.Linear(4, 1))\nelse:\n    other = None\n" in code
+    assert expected in code
