@@ -141,7 +141,7 @@ def _is_same(test: ast.expr, between: list[ast.stmt], source: Source, run: Inter
 def _is_made(node: ast.Attribute, run: Interpreter) -> bool:
     """Whether an attribute is set where its object is made."""
     for source in run.project.sources:
-        scope = next((a for a in source.ancestors(node) if isinstance(a, ast.FunctionDef)), None)
+        scope = source.function(node)
         if scope is not None:
             return scope.name == "__init__"
     return False

@@ -1016,10 +1016,7 @@ def _read_by(bar: Object, event: Event, loaders: list[Object], run: Interpreter)
     """The expression for the loader in `bar = tqdm(loader)`, where the same function then iterates over the bar."""
     if bar.source is not event.source or not isinstance(bar.node, ast.Call) or not bar.node.args:
         return None
-    homes = [
-        next((a for a in event.source.ancestors(node) if isinstance(a, (ast.FunctionDef, ast.Module))), None)
-        for node in (bar.node, event.node)
-    ]
+    homes = [event.source.home(node) for node in (bar.node, event.node)]
     read = bar.node.args[0]
     while isinstance(read, ast.Call) and getattr(read.func, "id", "") == "enumerate" and read.args:
         read = read.args[0]
@@ -1174,7 +1171,7 @@ def _is_refilled(use: ast.expr, source: Source) -> bool:
     if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
         return False
     name = statement.targets[0].id
-    home = next((a for a in source.ancestors(statement) if isinstance(a, (ast.FunctionDef, ast.Module))), source.tree)
+    home = source.home(statement)
     for call in ast.walk(home):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in REFILLING:
             base = call.func.value
@@ -1424,7 +1421,7 @@ def _sample_after_sample(run: Interpreter) -> Iterator[Concern]:
             continue
         if any(loader.argument("collate_fn") for loader in loaders):
             continue  # what a batch looks like is up to that function
-        around = next((a for a in event.source.ancestors(event.node) if isinstance(a, ast.FunctionDef)), None)
+        around = event.source.function(event.node)
         if around is not None and "pack_" in event.source.code(around):
             continue  # a packed sequence knows its own axes
         message = (
@@ -1777,7 +1774,7 @@ def _turned_buffers(run: Interpreter) -> Iterator[Site]:
         for tensor in given:
             made = [tensor]
             if isinstance(tensor, ast.Name):
-                home = next((a for a in event.source.ancestors(tensor) if isinstance(a, ast.FunctionDef)), None)
+                home = event.source.function(tensor)
                 bound = [n for n in ast.walk(home) if isinstance(n, ast.Assign)] if home is not None else []
                 made = [n.value for n in bound if any(getattr(t, "id", "") == tensor.id for t in n.targets)]
             if tensor not in seen and any(_adds_and_turns(each) for each in made[-1:]):

@@ -65,7 +65,7 @@ def joined(
 
 def _home(source: Source, node: ast.AST) -> ast.AST | None:
     """The function that a node stands in."""
-    return next((each for each in source.ancestors(node) if isinstance(each, ast.FunctionDef)), None)
+    return source.function(node)
 
 
 def _joinable(run: Interpreter, guarded: frozenset[ast.AST]) -> dict[ast.expr, Reduction]:

@@ -227,7 +227,7 @@ def _is_only_averaged(call: ast.Call, event: Event, run: Interpreter) -> bool:
     if not isinstance(call.func, ast.Attribute) or not isinstance(call.func.value, ast.Name):
         return False
     source, name = event.source, call.func.value.id
-    scope = next((a for a in source.ancestors(call) if isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
+    scope = source.function(call)
     names = [node for node in ast.walk(scope or source.tree) if isinstance(node, ast.Name) and node.id == name]
     outer = {
         each for n in ast.walk(scope or source.tree) if isinstance(n, (ast.Global, ast.Nonlocal)) for each in n.names
@@ -369,7 +369,7 @@ def _is_wanted(rows: Escape, user: ast.stmt) -> bool:
     if not isinstance(statement, ast.Assign) or statement is user:
         return False
     names = {n.id for target in statement.targets for n in ast.walk(target) if isinstance(n, ast.Name)}
-    home = next((a for a in source.ancestors(statement) if isinstance(a, ast.FunctionDef)), source.tree)
+    home = source.home(statement)
     loads = [n for n in ast.walk(home) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in names]
     return len([n for n in loads if source.statement(n) is not statement]) > 1
 
@@ -436,7 +436,7 @@ def _is_cut(node: ast.expr, source: Source) -> bool:
 
 def _in_forward(source: Source, made: ast.expr) -> bool:
     """Whether an expression is part of a forward pass, which a rank makes of its own samples."""
-    home = next((a for a in source.ancestors(made) if isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
+    home = source.function(made)
     return home is not None and home.name == "forward"
 
 
@@ -465,7 +465,7 @@ def _is_whole_elsewhere(node: ast.expr, source: Source, run: Interpreter) -> boo
     """Whether another branch binds a name to what all ranks share: `seen = step * len(x)`, `else: seen = step`."""
     if not isinstance(node, ast.Name):
         return False
-    home = next((a for a in source.ancestors(node) if isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
+    home = source.function(node)
     bound = [
         (each, each.value)
         for each in ast.walk(home or source.tree)
@@ -493,7 +493,7 @@ def _is_sometimes_whole(node: ast.expr, source: Source, run: Interpreter) -> boo
 
 
 def _is_parameter(node: ast.Name, source: Source) -> bool:
-    home = next((a for a in source.ancestors(node) if isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
+    home = source.function(node)
     if home is None:
         return False
     return node.id in {arg.arg for arg in (*home.args.posonlyargs, *home.args.args, *home.args.kwonlyargs)}

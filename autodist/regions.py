@@ -257,8 +257,7 @@ def _is_left_out(source: Source, statement: ast.stmt) -> bool:
     """Whether a statement runs only where a file is not there yet: after an early return, too."""
     if _stands_where_missing(source, statement):
         return True
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    home = next((each for each in source.ancestors(statement) if isinstance(each, functions)), None)
+    home = source.function(statement)
     before = (each for each in home.body if each.lineno < statement.lineno) if home is not None else ()
     return any(
         isinstance(each, ast.If)
@@ -414,9 +413,7 @@ def _binds_for_others(source: Source, statement: ast.stmt) -> bool:
     inside = set(ast.walk(statement))
     own = {n for each in inside if isinstance(each, ast.comprehension) for n in ast.walk(each.target)}
     bound = {n.id for n in inside - own if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    home: ast.AST = next(
-        (a for a in source.ancestors(statement) if isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef))), source.tree
-    )
+    home: ast.AST = source.home(statement)
     bound -= {t.id for item in getattr(statement, "items", ()) for t in [item.optional_vars] if isinstance(t, ast.Name)}
     return any(
         isinstance(n, ast.Name) and n.id in bound and isinstance(n.ctx, ast.Load) and n not in inside

@@ -107,6 +107,15 @@ class Source:
             node = self.parents[node]
         return node
 
+    def function(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The innermost function around ``node``."""
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+        return next((each for each in self.ancestors(node) if isinstance(each, kinds)), None)
+
+    def home(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Module:
+        """The innermost function around ``node``, or the module."""
+        return self.function(node) or self.tree
+
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """The statement list that holds ``statement``."""
         parent = self.parents[statement]

@@ -390,7 +390,7 @@ def left_whole(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
 def _in_methods(run: Interpreter, models: list[Model], found: list[Use]) -> Iterator[Concern]:
     """Methods that run layers have whole parameters already, of the model alone and not of its blocks."""
     for use in found:
-        scope = next((a for a in use.site.source.ancestors(use.site.node) if isinstance(a, ast.FunctionDef)), None)
+        scope = use.site.source.function(use.site.node)
         for model in models:
             cls = model.object.cls
             values = [each.find(scope.name) for each in cls.line()] if cls is not None and scope is not None else []

@@ -99,7 +99,7 @@ def may_be_none(sampler: ast.expr, call: ast.Call, source: Source) -> bool:
         return True
     if not isinstance(sampler, ast.Name):
         return _is_none(sampler)
-    home = next((each for each in source.ancestors(call) if isinstance(each, ast.FunctionDef)), source.tree)
+    home = source.home(call)
     given = [
         node.value
         for node in ast.walk(home)

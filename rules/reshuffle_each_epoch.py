@@ -195,7 +195,7 @@ def _also_evaluates(script: TrainingScript, epoch: Epoch) -> bool:
     """Whether other loaders pass here too."""
     ours = frozenset(key for loader in script.loaders for key in loader.keys)
     source = epoch.source
-    home = next((a for a in source.ancestors(epoch.statement) if isinstance(a, ast.FunctionDef)), source.tree)
+    home = source.home(epoch.statement)
     for place in (epoch.statement, home):  # the loop may be over `bar = tqdm(loader)`
         said = (n for n in ast.walk(place) if isinstance(n, (ast.Name, ast.Attribute, ast.Subscript)))
         values = [script.values[n] for n in said if source.code(n) == epoch.loader and n in script.values]

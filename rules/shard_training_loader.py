@@ -347,7 +347,7 @@ def _varies(source: Source, call: ast.Call, size: ast.expr, loader: Loader) -> b
     """Whether a loader that does not train, made by the same call, may have batches of another size."""
     if loader.switch is None or not isinstance(size, ast.Name):
         return False
-    function = next((node for node in source.ancestors(call) if isinstance(node, ast.FunctionDef)), None)
+    function = source.function(call)
     if function is None:
         return False
     bound = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
