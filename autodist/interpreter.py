@@ -2150,8 +2150,12 @@ class Interpreter:
     def of_ListComp(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, scope: Scope) -> Value:
         items = self._remember(node, lambda: Items(node, [], NOTHING, [(scope.source, node.elt)]))
 
+        tests = [test for generator in node.generators for test in generator.ifs]
+
         def finish(inner: Scope) -> Value:
             value = self.eval(node.elt, inner)
+            for test in tests:
+                value = self._of_class(value, node.elt, test)
             items.element = items.element | value
             return value
 
@@ -2164,6 +2168,18 @@ class Interpreter:
         if not element.spread.is_local and not spread.is_local:
             return Value(frozenset([items]) | parameters, origins=sampled, models=element.models)
         return Value(frozenset([items]) | parameters, ROWS if spread.is_local else SAME, sampled, element.models)
+
+    def _of_class(self, value: Value, node: ast.expr, test: ast.expr) -> Value:
+        """What a value can be where `isinstance(node, Class)` holds, of a class of the project."""
+        asked = test.args if isinstance(test, ast.Call) and getattr(test.func, "id", "") == "isinstance" else []
+        if len(asked) != 2 or ast.dump(asked[0]) != ast.dump(node):
+            return value
+        classes = self._lately(asked[1]).things
+        if not classes or not all(isinstance(each, Class) for each in classes):
+            return value
+        others = (t for t in value.things if isinstance(t, Object))
+        gone = {t for t in others if t.cls is None or classes.isdisjoint(t.cls.line())}
+        return value.but(things=value.things - gone)
 
     of_SetComp = of_ListComp
     of_GeneratorExp = of_ListComp

@@ -108,3 +108,12 @@ def test_a_gradient_through_batch_statistics(tmp_path: Path, norm: str, other: s
     )
     _, said = converted(tmp_path, text.replace("optimizer = torch.optim.SGD(", made).replace(", lr=0.1", "], lr=0.1"))
     assert ("no second derivative" in said) == refused
+
+
+@pytest.mark.parametrize(("chosen", "refused"), [("", True), (" if isinstance(m, Head)", False)])
+def test_layers_that_a_list_holds_too(tmp_path: Path, chosen: str, refused: bool) -> None:
+    """In a list of heads there is no batch normalisation that would be left as it is."""
+    head = "class Head(nn.Linear):\n    pass\n\n\nclass Net"
+    body = f"self.body = nn.Sequential(*block(4), Head(4, 1))\n        self.kept = [m for m in self.body{chosen}]"
+    text = SCRIPT.format(body=body).replace("class Net", head)
+    assert ("a plain list, where nn.SyncBatchNorm does" in converted(tmp_path, text)[1]) == refused
