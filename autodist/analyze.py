@@ -1074,7 +1074,7 @@ def _batch_sizes(run: Interpreter, plan: Plan) -> list[Site]:
             t.key in plan.sharded and not run.is_sharded(t) for t in event.value.objects("loader")
         ):
             assert isinstance(event.node, ast.Call)
-            node = argument(event.node, "batch_size", 1)
+            node = argument(event.node, "batch_size", 1) or _in_settings(event.node, "batch_size", run)
             if isinstance(node, (ast.Name, ast.Attribute)):
                 names.add(last_name(node))
             elif isinstance(node, ast.Constant) and node.value != 1:
@@ -1097,15 +1097,52 @@ def _batch_sizes(run: Interpreter, plan: Plan) -> list[Site]:
         )
         and run.values.get(use, NOTHING).spread is not COUNT  # `batch_size = x.shape[0]` is this rank's already
         and shared.isdisjoint(source.ancestors(use))
-        and _shapes_tensors(
-            use,
-            source,
-            run,
-            bool(run.loops_of.get(use, set()) & steps)
-            or _is_refilled(use, source)
-            or _fills_for_steps(use, source, run, steps),
+        and not any(_is_in(steps, bound, run) for bound in _bound(use, source, names))
+        and any(
+            _shapes_tensors(
+                each,
+                source,
+                run,
+                _is_in(steps, use, run) or _is_refilled(use, source) or _fills_for_steps(use, source, run, steps),
+            )
+            for each in (use, *(_used_as(use, source) if _is_in(steps, use, run) else ()))
         )
     ]
+
+
+def _is_in(steps: frozenset[ast.AST], node: ast.expr, run: Interpreter) -> bool:
+    return bool(run.loops_of.get(node, set()) & steps)
+
+
+def _bound(use: ast.expr, source: Source, names: set[str]) -> list[ast.expr]:
+    """What a local variable is bound to, where that is a batch size: `self.batch_size`, in a function that is also
+    told a size. It becomes a rank's share there, not where the variable is used."""
+    home = source.function(use) if isinstance(use, ast.Name) else None
+    bound = (each for each in ast.walk(home) if isinstance(each, ast.Assign)) if home is not None else ()
+    values = [each.value for each in bound if any(getattr(t, "id", "") == last_name(use) for t in each.targets)]
+    return [each for each in values if isinstance(each, (ast.Name, ast.Attribute)) and last_name(each) in names]
+
+
+def _used_as(use: ast.expr, source: Source) -> list[ast.expr]:
+    """The uses of the local variable that a batch size is bound to."""
+    statement, home = source.parents.get(use), source.function(use)
+    if not isinstance(statement, ast.Assign) or statement.value is not use or home is None:
+        return []
+    names = {target.id for target in statement.targets if isinstance(target, ast.Name)}
+    loads = (n for n in ast.walk(home) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+    return [each for each in loads if each.id in names]
+
+
+def _in_settings(call: ast.Call, name: str, run: Interpreter) -> ast.expr | None:
+    """The expression that a dict of settings gives a call: `DataLoader(data, **settings)`."""
+    for keyword in call.keywords if any(each.arg is None for each in call.keywords) else ():
+        for thing in run.values.get(keyword.value, NOTHING).things if keyword.arg is None else ():
+            if isinstance(thing, Table) and isinstance(thing.node, ast.Dict):
+                keys = (getattr(key, "value", None) for key in thing.node.keys)
+                found = dict(zip(keys, thing.node.values, strict=True))
+                if name in found:
+                    return found[name]
+    return None
 
 
 def _counts_rows(literal: ast.Constant, source: Source) -> bool:

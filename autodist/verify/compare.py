@@ -92,9 +92,14 @@ class StepComparison:
             self.findings.append(Finding(kind, message, site, step, ratio=ratio))
 
 
+def square(value: float) -> float:
+    """Infinite where ``value ** 2`` would raise."""
+    return value * value
+
+
 def distance(first: Digest, second: Digest) -> float:
     """An estimate of the norm of the difference of two tensors."""
-    squares = [(a - b) ** 2 for a, b in zip(first[1:4], second[1:4], strict=True)]
+    squares = [square(a - b) for a, b in zip(first[1:4], second[1:4], strict=True)]
     return max(math.sqrt(sum(squares) / len(squares)), abs(first[0] - second[0]))
 
 
@@ -124,12 +129,12 @@ def spread(parts: Sequence[Digest | None], floor: float) -> float:
 
 def whole_norm(groups: Sequence[Group]) -> float:
     """The norm of all gradients of an optimizer together."""
-    return math.sqrt(sum(each[0] ** 2 for group in groups for each in group.gradients if each is not None))
+    return math.sqrt(sum(square(each[0]) for group in groups for each in group.gradients if each is not None))
 
 
 def whole_norm_of_parameters(groups: Sequence[Group]) -> float:
     """The norm of all parameters of an optimizer together."""
-    return math.sqrt(sum(each[0] ** 2 for group in groups for each in group.parameters if each is not None))
+    return math.sqrt(sum(square(each[0]) for group in groups for each in group.parameters if each is not None))
 
 
 def compare_steps(original: RunTrace, ranks: Sequence[RunTrace], tolerance: Tolerance) -> StepComparison:
@@ -265,13 +270,13 @@ def gradient_ratio(step: Step, converted: Sequence[Step]) -> float | None:
         for position, expected in enumerate(group.gradients)
     ]
     known = [(whole, expected) for whole, expected in pairs if whole is not None and expected is not None]
-    original_norm = math.sqrt(sum(expected[0] ** 2 for _, expected in known))
+    original_norm = math.sqrt(sum(square(expected[0]) for _, expected in known))
     if not original_norm:
         return None
-    ratio = math.sqrt(sum(whole[0] ** 2 for whole, _ in known)) / original_norm
+    ratio = math.sqrt(sum(square(whole[0]) for whole, _ in known)) / original_norm
     scaled = math.sqrt(
         sum(
-            sum((a - ratio * b) ** 2 for a, b in zip(whole[1:4], expected[1:4], strict=True))
+            sum(square(a - ratio * b) for a, b in zip(whole[1:4], expected[1:4], strict=True))
             for whole, expected in known
         )
     )

@@ -76,7 +76,7 @@ def last_place(text: str) -> float:
     if "." not in mantissa and not exponent:
         return 0.0
     decimals = len(mantissa.partition(".")[2])
-    return float(10.0 ** (int(exponent or 0) - decimals))
+    return float(f"1e{int(exponent or 0) - decimals}")  # infinite for what only looks like a number, as in 5e4823
 
 
 def numbers_agree(first: str, second: str, tolerance: float) -> bool:

@@ -73,3 +73,9 @@ def test_a_number_that_counts_one_rank_alone_is_told() -> None:
     assert factor_between("epoch 1: 401 right", "epoch 1: 802 right", 2, 1e-7) == "401 is exactly 1/2 of 802"
     assert factor_between("2.5", "1.25", 2, 1e-7) == "2.5 is exactly 2 times 1.25"
     assert factor_between("400", "802", 2, 1e-7) is None
+
+
+def test_what_only_looks_like_a_number() -> None:
+    """A random name may read like one that no float can hold."""
+    assert not lines_agree("saved to run-5e4823", "saved to run-7.5e4823", 1e-9)
+    assert lines_agree("loss 1e-400", "loss 0.0", 1e-9)
