@@ -19,7 +19,6 @@ from autodist import alternatives, carried, collation, picking, rowwise, tensors
 from autodist.catalog import Catalog
 from autodist.chosen import among, matching, pattern_of
 from autodist.collation import Rows
-from autodist.errors import AutodistError
 from autodist.project import Project, absolute
 from autodist.source import Source
 from autodist.spread import (
@@ -617,9 +616,6 @@ class Interpreter:
             for thing in self._module(base, node).things:
                 if isinstance(thing, LocalModule) and name in thing.scope.names:
                     return thing.scope.names[name]
-            if local is None and base in self._loading:
-                message = f"circular import: {name} is not defined yet in {base}, which is still being imported"
-                raise AutodistError(message, scope.source.path, node.lineno)
         if local is not None:
             return self._module(f"{base}.{name}" if base else name, node)
         if base in self.project.modules:
