@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from autodist.verify.contents import content_difference, shortened, understood, value_difference
-from autodist.verify.text import Shares, as_whole, factor_between, first_difference, printed_lines
+from autodist.verify.text import COMPACT, Shares, as_whole, factor_between, first_difference, printed_lines
 from autodist.verify.trace import RunTrace, Save, Write
 from autodist.verify.verdict import Finding, Tolerance
 
 VARYING = re.compile(
+    rf"{COMPACT}|"
     r"(?:19|20)\d\d[-_.]?[01]\d[-_.]?[0-3]\d(?:[-_T .]?[0-2]\d[-_:.h]?[0-5]\d(?:[-_:.m]?[0-5]\d(?:[._]\d{6})?)?)?"
     r"|(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*[-_ ,]+)?(?:\d\d?[-_ ]+)?"
     r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*[-_ ]+(?:\d\d?[-_ ,]+)?(?:19|20)\d\d"

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 
 NUMBER = re.compile(r"(?<![A-Za-z_])[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?)|\b(?:nan|inf)\b")
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
+COMPACT = (
+    r"(?<!\d)(?:(?:19|20)\d\d)?(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])[-_T]"
+    r"[0-2]\d[0-5]\d(?:[0-5]\d(?:\.\d{6})?)?(?!\d)"
+)
+"""A moment as in names of runs: 1122_213535, 20261122-2135."""
 MOMENT = re.compile(
+    rf"{COMPACT}|"
     r"\d{4}-\d\d-\d\d[T _]\d\d[:\-]\d\d([:\-]\d\d)?([.,]\d+)?|\b\d\d?:\d\d:\d\d([.,]\d+)?\b|\b\d{4}-\d\d-\d\d\b"
 )
 DURATION = re.compile(

@@ -79,3 +79,10 @@ def test_what_only_looks_like_a_number() -> None:
     """A random name may read like one that no float can hold."""
     assert not lines_agree("saved to run-5e4823", "saved to run-7.5e4823", 1e-9)
     assert lines_agree("loss 1e-400", "loss 0.0", 1e-9)
+
+
+@pytest.mark.parametrize("moment", ["1122_{:02}3535", "20261122-{:02}35", "2026-11-22 {:02}:35:35"])
+def test_moments_in_names_of_runs(moment: str) -> None:
+    first, second = (f"Saving saved/net/{moment.format(hour)}/epoch1.pth" for hour in (20, 21))
+    assert lines_agree(first, second, 1e-9)
+    assert not lines_agree(first, second.replace("net", "other"), 1e-9)
