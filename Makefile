@@ -63,7 +63,7 @@ faults: $(INSTALLED)
 	@$(BIN)/python -m benchmarks.verify_faults
 
 alarms: $(INSTALLED)
-	@$(BIN)/python -m benchmarks.verify_false_alarms --results $(VENV)/alarms.jsonl
+	@$(BIN)/python -m benchmarks.verify_false_alarms --jobs 2 --results benchmarks/alarms.csv
 
 overhead: $(INSTALLED)
 	@$(BIN)/python -m benchmarks.verify_overhead

@@ -1083,7 +1083,8 @@ def _batch_sizes(run: Interpreter, plan: Plan) -> list[Site]:
     drawn = [draw for draw in drawn if plan.draws is not None and id(draw.node) in plan.draws]
     shared = {draw.node for draw in drawn}
     names |= {last_name(draw.size) for draw in drawn if isinstance(draw.size, (ast.Name, ast.Attribute))}
-    steps = run.step_loops
+    made = (run.loops_of.get(draw.size, set()) for draw in drawn if draw.size is not None)  # in a generator of batches
+    steps = run.step_loops.union(*made)
     return [
         Site(source, use)
         for use, source in run.sources.items()

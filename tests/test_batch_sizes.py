@@ -70,3 +70,36 @@ OWN = "self.state = torch.zeros(1, self.batch_size, self.hidden)"
 )
 def test_a_size_that_a_model_keeps(tmp_path: Path, given: str, shaped: str, expected: str) -> None:
     assert expected in converted(tmp_path, SCRIPT.format(shaped=shaped, given=given))[0]
+
+
+GENERATOR = """\
+import torch
+from torch import nn
+
+SIZE = 8
+
+
+def batches():
+    while True:
+        first = torch.zeros((SIZE, 1))
+        drawn = torch.randint(0, 9, (SIZE, 4))
+        yield torch.cat((first, drawn), 1), torch.ones(SIZE, drawn.shape[1])
+
+
+model = nn.Linear(5, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(4):
+    x, mask = next(batches())
+    loss = (model(x) * mask).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_batch_of_several_parts(tmp_path: Path) -> None:
+    """What lies beside the part that is drawn is a rank's share of it, too."""
+    code, _ = converted(tmp_path, GENERATOR)
+    assert "torch.zeros((SIZE // dist.get_world_size(), 1))" in code
+    assert "torch.ones(SIZE // dist.get_world_size(), drawn.shape[1])" in code
+    assert "(SIZE, 4))[dist.get_rank() :: dist.get_world_size()]" in code
