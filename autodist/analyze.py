@@ -1602,6 +1602,8 @@ def _statistics_concerns(run: Interpreter, models: list[Model]) -> Iterator[Conc
     """Training-mode passes of whole, shared data through BatchNorm, in scripts that never call ``eval()``."""
     if any(mode in source.text for source in run.project.sources for mode in (".eval()", ".train(False)")):
         return
+    if any(_sets_mode(node, run) for source in run.project.sources for node in ast.walk(source.tree)):
+        return
     normalised = {each.key for model in models if model.batch_norm for each in (model.object, *model.alternatives)}
     for event in run.of("forward"):
         things = {thing.module if isinstance(thing, Wrapped) else thing for thing in event.value.things}
@@ -1613,6 +1615,15 @@ def _statistics_concerns(run: Interpreter, models: list[Model]) -> Iterator[Conc
             )
             yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
             return
+
+
+def _sets_mode(node: ast.AST, run: Interpreter) -> bool:
+    """`model.train(optimizer is not None)`"""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "train":
+        return False
+    told = any(not (isinstance(each, ast.Constant) and each.value is True) for each in node.args[:1])
+    things = unwrapped(run.values.get(node.func.value, NOTHING))
+    return told and any(isinstance(t, Object) and "module" in t.roles for t in things)
 
 
 def _compiled_statistics(run: Interpreter, models: list[Model]) -> Iterator[Concern]:

@@ -129,11 +129,24 @@ def _stored_by_sample(event: Event, run: Interpreter) -> list[ast.expr]:
         return []
     if event.detail.spread.is_local and event.detail.spread is not LOCAL or event.detail.things:
         return []  # part of a rank's own samples
+    if _is_made_each_time(event, run):
+        return []
     given = run.plan.reduced
     rows = all(
         v.spread is ROWS and not v.models and not v.things or p in given for p, v in zip(parts, values, strict=True)
     )
     return [part for part in parts if part not in given] if rows else []
+
+
+def _is_made_each_time(event: Event, run: Interpreter) -> bool:
+    """Whether what is written to is made by the function that writes it, in a step: `t = torch.zeros(4)`."""
+    base = event.node.value if isinstance(event.node, ast.Subscript) else None
+    home = event.source.function(event.node)
+    if not isinstance(base, ast.Name) or home is None:
+        return False
+    inside = set(ast.walk(home))
+    bound = any(isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id == base.id for n in inside)
+    return bound and inside.isdisjoint(run.step_loops)
 
 
 def _handed_on(event: Event, run: Interpreter, by_sample: frozenset[ast.stmt]) -> Iterator[Escape]:

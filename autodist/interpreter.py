@@ -3085,7 +3085,10 @@ class Interpreter:
     def call_progress(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:
-        made = self._remember(node, lambda: Object(name, frozenset(["progress"]), node, scope.source, self._path), name)
+        over = args[0].things if args else frozenset()  # `tqdm(loaders[phase])` is a bar for each of them
+        made = self._remember(
+            node, lambda: Object(name, frozenset(["progress"]), node, scope.source, self._path), (name, over)
+        )
         made.args, made.keywords = args, keywords
         if name.endswith(("trange", "tnrange")):
             made.args = [of(Index(node))]
@@ -3203,7 +3206,7 @@ class Interpreter:
                 asked = [ast.Attribute(node.args[0], each, ast.Load()) for each in listed]
                 return union(self._attribute(thing, each, first, scope) for each in asked for thing in first.things)
             return union(self._any_of(thing) for thing in first.things)
-        if short == "setattr" and len(args) == 3:
+        if short == "setattr" and len(args) == 3 and args[2].things:
             known = args[1].const
             self._keep_attribute(node, first, known if isinstance(known, str) else KEPT, args[2], scope)
             return NOTHING

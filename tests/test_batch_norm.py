@@ -117,3 +117,11 @@ def test_layers_that_a_list_holds_too(tmp_path: Path, chosen: str, refused: bool
     body = f"self.body = nn.Sequential(*block(4), Head(4, 1))\n        self.kept = [m for m in self.body{chosen}]"
     text = SCRIPT.format(body=body).replace("class Net", head)
     assert ("a plain list, where nn.SyncBatchNorm does" in converted(tmp_path, text)[1]) == refused
+
+
+@pytest.mark.parametrize(("mode", "told"), [("model.train()", False), ("model.train(number > 4)", True)])
+def test_data_that_all_ranks_pass_through(tmp_path: Path, mode: str, told: bool) -> None:
+    """In training mode they count once for each rank; a model that is told its mode may be in the other one."""
+    text = SCRIPT.format(body="self.body = nn.Sequential(*block(4), nn.Linear(4, 1))")
+    text += f"for number in range(2):\n    {mode}\n    print(model(torch.ones(8, 4)).mean())\n"
+    assert ("AD602 all ranks pass the same data" in converted(tmp_path, text)[1]) != told

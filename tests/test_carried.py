@@ -136,3 +136,33 @@ def test_parameters_changed_inside_forward(tmp_path: Path) -> None:
     )
     result = convert(Project.load(tmp_path / "train.py"), Config(Strategy.FSDP))
     assert any("inside a forward pass" in each.message for each in result.diagnostics)
+
+
+HELPER = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def assigned(boxes):
+    target = torch.zeros(4)
+    for box in boxes:
+        place = int(box * 4)
+        target[place] = box
+    return target
+
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.rand(32, 3)), batch_size=8, shuffle=True)
+model = nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, boxes in loader:
+    loss = nn.functional.mse_loss(model(x), torch.stack([assigned(each) for each in boxes]))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_what_a_step_makes_for_itself_is_no_memory() -> None:
+    result = convert(Project.load(Path("train.py"), HELPER), Config())
+    assert "gather_rows" not in result.entry.after

@@ -41,3 +41,29 @@ def test_a_loop_that_evaluates_too(tmp_path: Path, over: str) -> None:
     code, _ = converted(tmp_path, SCRIPT.format(over=over.replace("enumerate(loader)", "loader, total=4")))
     name = "bar" if over == "loader" else "loader"
     assert f"if isinstance({name}.sampler, DistributedSampler):\n        {name}.sampler.set_epoch" in code
+
+
+PHASES = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from tqdm import tqdm
+
+data = TensorDataset(torch.randn(32, 4), torch.randn(32, 1))
+loaders = {phase: DataLoader(data, batch_size=8, shuffle=phase == "train") for phase in ["train", "val"]}
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for phase in ["train", "val"]:
+        bar = tqdm(loaders[phase])
+        for x, y in bar:
+            loss = nn.functional.mse_loss(model(x), y)
+            if phase == "train":
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+"""
+
+
+def test_a_bar_over_one_loader_after_the_other(tmp_path: Path) -> None:
+    assert "loaders[phase].sampler.set_epoch(epoch)\n        for x, y in bar:" in converted(tmp_path, PHASES)[0]
