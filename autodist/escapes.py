@@ -17,7 +17,7 @@ from autodist.regions import exclusive, stands_in
 from autodist.script import Site
 from autodist.source import Source
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
-from autodist.values import NOTHING, External, Function, Items, Object, Stream, Table, Value, Wrapped
+from autodist.values import NOTHING, External, Function, Index, Items, Object, Stream, Table, Value, Wrapped
 
 SINKS = frozenset(
     "format print log tracker schedule test save write file_method step discarded store set_item meets "
@@ -86,7 +86,7 @@ def _exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
         for arg in node.args:
             row = list(_row(arg))
             values = [run.values.get(each, NOTHING) for each in row]
-            if all(v.spread.is_reducible or v.spread is SAME and not v.things for v in values):
+            if all(v.spread.is_reducible or v.spread is SAME and _is_plain(v) for v in values):
                 numbers = (each for each, v in zip(row, values, strict=True) if v.spread.is_reducible)
                 yield from (each for each in numbers if not _is_tensor(each, run))
     elif event.kind == "tracker" and isinstance(node, ast.Subscript):
@@ -105,6 +105,11 @@ def _exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
             return
         yield from node.args
         yield from (keyword.value for keyword in node.keywords)
+
+
+def _is_plain(value: Value) -> bool:
+    """A number or a text, such as that of the epoch."""
+    return all(isinstance(thing, Index) for thing in value.things)
 
 
 def _row(node: ast.expr) -> Iterator[ast.expr]:

@@ -57,7 +57,9 @@ def _parameters(value: Value, depth: int = 6) -> Iterator[Thing]:
 def optimized_by(optimizer: Object) -> list[Object]:
     """The modules whose parameters one optimizer is given."""
     values = (*optimizer.args, *optimizer.keywords.values())
-    return [module for value in values for module in _parameters(value) if isinstance(module, Object)]
+    given = (thing for value in values for thing in unwrapped(value))  # `create_optimizer(model)`
+    whole = [thing for thing in given if isinstance(thing, Object) and "module" in thing.roles]
+    return [*whole, *(each for value in values for each in _parameters(value) if isinstance(each, Object))]
 
 
 def owned_values(run: Interpreter) -> set[int]:

@@ -114,6 +114,11 @@ def _takes_module(node: ast.AST, parent: ast.AST | None, run: Interpreter) -> bo
                 "torch.export.export",
                 "torch.onnx.dynamo_export",
                 "torch.optim.swa_utils.AveragedModel",
+                "timm.optim.create_optimizer",
+                "timm.optim.create_optimizer_v2",
+                "timm.utils.ModelEma",
+                "timm.utils.ModelEmaV2",
+                "timm.utils.ModelEmaV3",
             }
         )
     return False

@@ -11,6 +11,7 @@ SCRIPT = """\
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from pandas import DataFrame as save
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -36,6 +37,12 @@ SLOT = "history[epoch] += loss.item()"
     [
         ("[]", "history.append([epoch, loss.item()])", "print(history)", "history.append([epoch, reduce_mean("),
         ("[]", "history.append({'loss': loss.item()})", "print(history)", "history.append({'loss': reduce_mean("),
+        (
+            "[]",
+            "history.append({'epoch': epoch, 'loss': loss.item()})",
+            "save(history)",
+            "'loss': reduce_mean(loss.item())}",
+        ),
         ("[]", "history.append((x, y))", "print(len(history))", "history.append((x, y))"),
         ("[0.0] * 2", SLOT, "print(history)", "print(reduce_mean(history))"),
         ("np.zeros(2)", SLOT, "print(history)", "print(reduce_mean(history))"),

@@ -63,3 +63,17 @@ def test_files_in_memory_under_ddp(tmp_path: Path) -> None:
     after = "kept = io.BytesIO()\ntorch.save(model.state_dict(), kept)\nkept.seek(0)\nstate = torch.load(kept)\n"
     code, _ = converted(tmp_path, SCRIPT + after)
     assert "\ntorch.save(model.module.state_dict(), kept)\n" in code and "barrier" not in code
+
+
+def test_what_timm_makes_of_a_model(tmp_path: Path) -> None:
+    """Its optimizers take what is sharded by then, and mean the model inside a wrapper, as its averages do."""
+    text = SCRIPT.replace(
+        "torch.optim.SGD(model.parameters(), lr=0.1)", "create_optimizer_v2(model, opt='sgd', lr=0.1)"
+    )
+    text = text.replace(
+        "import io\n", "import io\nfrom timm.optim import create_optimizer_v2\nfrom timm.utils import ModelEmaV2\n"
+    )
+    code, _ = converted(tmp_path, text, Strategy.FSDP)
+    assert code.index("fully_shard(model") < code.index("create_optimizer_v2(model, ")
+    code, _ = converted(tmp_path, text + "average = ModelEmaV2(model)\n")
+    assert "create_optimizer_v2(model.module, opt" in code and "ModelEmaV2(model.module)" in code
