@@ -247,11 +247,15 @@ def _first(fresh: dict[ast.expr, escapes.Placed], run: Interpreter) -> dict[ast.
         for _, origin in run.values.get(node, NOTHING).made
     }
     """What is put into a container is read from there by others."""
+    settled = {(place.source, ast.unparse(node)) for node, place in chosen.items() if place.after is not None}
 
     def waits(node: ast.expr) -> bool:
-        others = chosen.keys() - {node}
+        others, place = chosen.keys() - {node}, chosen[node]
+        read = (each for each in ast.walk(node) if isinstance(each, (ast.Name, ast.Attribute)))
         return (
             bool(made[node] & others)
+            or place.after is None
+            and any((place.source, ast.unparse(each)) in settled for each in read)  # `cm.sum(1)`, `cm` being reduced
             or any(each in others for each in ast.walk(node))
             or any(kept.get(each, node) is not node for each in made[node])
         )

@@ -125,3 +125,31 @@ def test_rows_are_gathered_where_they_are_taken(tmp_path: Path, step: str, expec
 def test_the_first_samples_of_a_batch(tmp_path: Path, value: str, expected: str) -> None:
     """They are not the first of each rank's share."""
     assert f"print({expected})" in converted(tmp_path, GATHERED.format(step=f"print({value})", after=""))[0]
+
+
+CONFUSIONS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(48, 4), torch.randint(0, 3, (48,))), batch_size=8, shuffle=True)
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    counts = torch.zeros(3, 3, dtype=torch.int64)
+    for x, y in loader:
+        out = model(x)
+        loss = nn.functional.cross_entropy(out, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        counts += torch.bincount(y * 3 + out.argmax(1), minlength=9).view(3, 3)
+    recall = counts.diag() / counts.sum(1)
+    print(recall.tolist())
+    print(counts)
+"""
+
+
+def test_a_matrix_that_is_read_twice_is_reduced_once(tmp_path: Path) -> None:
+    code, _ = converted(tmp_path, CONFUSIONS)
+    assert "    counts = reduce_sum(counts)\n" in code and "counts.diag() / counts.sum(1)" in code
