@@ -16,7 +16,8 @@ def gather_shards(state):
         return tensor.cpu() if {d}.get_rank() == 0 else None
     if isinstance(state, dict):
         state = {copy}.copy(state)
-        state.update((key, gather_shards(value)) for key, value in state.items())
+        for key, value in state.items():
+            state[key] = gather_shards(value)
     elif isinstance(state, (list, tuple)):
         state = type(state)(gather_shards(value) for value in state)
     return state

@@ -1,15 +1,20 @@
-"""Folders of shards: read by other numbers of ranks, and turned into a file for the original."""
+"""Whole checkpoints of sharded models; folders of shards: read by other numbers of ranks, and turned into a file for
+the original."""
 
 from __future__ import annotations
 
+import ast
+import copy
 import os
 import shutil
 import subprocess
 import sys
+from collections import Counter, OrderedDict, defaultdict
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, SCRIPT
+from conftest import converted as conversion
 from test_goldens import converted
 
 from autodist.config import Strategy
@@ -65,3 +70,23 @@ def test_a_folder_of_shards_is_read_by_other_ranks_and_by_the_original(tmp_path:
         assert torch.equal(value, again["model"][key])
     for number, value in enumerate(moments):
         assert torch.equal(value, again["optimizer"]["state"][number]["exp_avg"])
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        Counter({1: 1, 30: 2}),  # the milestones of MultiStepLR
+        OrderedDict(weight=[1.0], groups=({"lr": 0.1}, None)),
+        defaultdict(dict, {0: {"step": 1}}),
+    ],
+)
+def test_gathering_keeps_what_is_no_shard(state: dict[object, object], tmp_path: Path) -> None:
+    names: dict[str, object] = {"copy": copy, "DTensor": type("DTensor", (), {})}
+    code, _ = conversion(tmp_path, SCRIPT, Strategy.FSDP)
+    for node in ast.parse(code).body:
+        if isinstance(node, ast.FunctionDef) and node.name == "gather_shards":
+            exec(ast.unparse(node), names)
+    gather_shards = names["gather_shards"]
+    assert callable(gather_shards)
+    found = gather_shards(state)
+    assert found == state and type(found) is type(state)
