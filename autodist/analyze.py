@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from autodist import (
+    averaging,
     batchwise,
     catalog,
     collation,
@@ -39,9 +40,7 @@ from autodist.launchers import launcher, without
 from autodist.models import (
     UNSEEN,
     is_main_guard,
-    loose_parameters,
     optimized_by,
-    owned_values,
     parts,
     trained_models,
     unseen_model,
@@ -1307,6 +1306,8 @@ def _assemble(
     concerns += _sampler_concerns(run)
     concerns += _statistics_concerns(run, models)
     concerns += _sample_after_sample(run)
+    averaged, unaveraged = averaging.averaged(run, models)
+    concerns += unaveraged if not run.plan.bare else ()
     concerns += _compiled_statistics(run, models)
     concerns += _unwrapped_uses(run, models)
     concerns += _unreached_norms(run, models)
@@ -1342,7 +1343,7 @@ def _assemble(
         wholes=tuple(wholes.draws(run)),
         row_means=tuple(wholes.row_means(run)),
         paired=tuple(wholes.paired(run)),
-        averaged=tuple(_averaged(run, models)),
+        averaged=tuple(averaged),
         sums=tuple(_sums(run)),
         reductions=tuple(reductions),
         unwraps=tuple(meant),
@@ -1668,65 +1669,6 @@ def _sums(run: Interpreter) -> Iterator[Site]:
             ):
                 node = node.args[0]
             yield Site(event.source, node)
-
-
-def _averaged(run: Interpreter, models: list[Model]) -> Iterator[tuple[Site, str]]:
-    """Where gradients that no wrapper averages are first used after a backward, and by which optimizer."""
-    if any(model.wrapped for model in models):
-        return
-    members = {part.key for model in models if model.bypassed for part in parts(model.object)}
-    inside = owned_values(run)
-    ours = {
-        thing.key
-        for event in run.of("optimizer")
-        for thing in event.value.objects("optimizer")
-        if loose_parameters(thing, inside) or any(part.key in members for part in optimized_by(thing))
-    }
-    if not ours:
-        return
-    pending = False
-    seen: set[ast.AST] = set()
-    events = [e for e in run.events if e.kind in ("backward", "step", "unscale", "clip")]
-    stepped = {e.node for e in events if e.kind == "step"}  # by torch's optimizer, or by one around it, as settings say
-    events = [e for e in events if e.kind == "backward" or not any(call.node in stepped for call in e.calls)]
-    first: dict[ast.AST, tuple[Site, str]] = {}
-    for index, event in enumerate(events):
-        if event.kind == "backward":
-            pending = True
-            continue
-        if not pending or event.kind != "clip" and not any(t.key in ours for t in event.value.objects("optimizer")):
-            continue
-        optimizer = (
-            _optimizer_name(event)
-            if event.kind != "clip"
-            else next(
-                (
-                    name
-                    for later in events[index:]
-                    if later.kind in ("step", "unscale")
-                    for name in [_optimizer_name(later)]
-                    if name
-                ),
-                None,
-            )
-        )
-        if optimizer is None or event.node in seen:
-            pending = event.kind != "step" and pending
-            continue
-        seen.add(event.node)
-        first.setdefault(event.node, (Site(event.source, event.node), optimizer))
-        pending = False
-    yield from first.values()
-
-
-def _optimizer_name(event: Event) -> str | None:
-    """The expression that names the optimizer of a step."""
-    node = event.node
-    if not isinstance(node, ast.Call):
-        return None
-    if isinstance(node.func, ast.Attribute) and node.args and event.kind in ("step", "unscale"):
-        return event.source.code(node.args[0])
-    return event.source.code(node.func.value) if isinstance(node.func, ast.Attribute) else None
 
 
 def _draw_sites(run: Interpreter, draws: frozenset[object]) -> Iterator[Draw]:

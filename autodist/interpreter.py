@@ -1490,6 +1490,8 @@ class Interpreter:
         if self._loops:
             self.loops_of.setdefault(node, set()).add(self._loops[-1].node)
         base = self.eval(node.value, scope)
+        if node.attr == "grad" and not base.spread.is_local and not _is_cleared(node, scope.source):
+            self.event("gradient", node, scope, base)
         return self._attribute_of(node, base, scope)
 
     def _attribute_of(self, node: ast.Attribute, base: Value, scope: Scope) -> Value:
@@ -4077,6 +4079,14 @@ def _is_super(node: ast.expr) -> bool:
 def _steps(loop: ast.AST) -> bool:
     """`range(0, n, step)`"""
     return isinstance(loop, ast.Call) and len(loop.args) == 3
+
+
+def _is_cleared(gradient: ast.Attribute, source: Source) -> bool:
+    """`p.grad.zero_()`, `p.grad is None`: what it is does not matter."""
+    parent = source.parents[gradient]
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in ("zero_", "detach_", "requires_grad_")
+    return isinstance(parent, ast.Compare) and isinstance(parent.ops[0], (ast.Is, ast.IsNot))
 
 
 def _is_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

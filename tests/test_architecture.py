@@ -21,7 +21,7 @@ LAYERS = """
     registry | suppress
     analyze
     footprint
-    naming | shards | turns | hooks | unshardable | unwraps | optimizers | meta
+    naming | shards | turns | hooks | unshardable | unwraps | optimizers | meta | averaging
     weights | accumulation
     sharding
     batchwise

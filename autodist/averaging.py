@@ -1,0 +1,176 @@
+"""Where gradients that no wrapper averages are averaged: before anything reads, changes or applies them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from autodist.interpreter import Call_, Event, Interpreter
+from autodist.models import loose_parameters, optimized_by, owned_values, parts
+from autodist.regions import exclusive
+from autodist.rule import Severity
+from autodist.script import Concern, Model, Site
+from autodist.source import Source, shortened
+from autodist.values import NOTHING, Path_, Scope, Thing
+
+KINDS = ("backward", "gradient", "clip", "unscale", "step")
+Key = tuple[int, Path_]
+
+
+def averaged(run: Interpreter, models: list[Model]) -> tuple[list[tuple[Site, str]], list[Concern]]:
+    """The statements before which gradients are averaged and by which optimizer; uses of them that come earlier."""
+    ours = set() if any(model.wrapped for model in models) else _optimizers(run, models)
+    events = [event for event in run.events if event.kind in KINDS] if ours else []
+    stepped = {e.node for e in events if e.kind == "step"}  # by torch's optimizer, or by one around it, as settings say
+    events = [e for e in events if e.kind == "backward" or not any(call.node in stepped for call in e.calls)]
+    found: dict[tuple[ast.stmt, str], Site] = {}
+    missed: dict[ast.AST, Concern] = {}
+    backward: Event | None = None
+    done: dict[Key, list[Event]] = {}  # the uses before which an optimizer's gradients were averaged since then
+    for index, event in enumerate(events):
+        if event.kind == "backward":
+            backward, done = event, {key: [] for key in ours}
+            continue
+        for step in _steps(event, events[index:]) if backward is not None else ():
+            due = [k for k in _keys(step) & done.keys() if all(_are_alternatives(e, event) for e in done[k])]
+            place = _place(event, step, backward, run) if due and backward is not None else None
+            if place is not None:
+                site, optimizer = place
+                found.setdefault((site.statement, optimizer), site)
+                for key in due:
+                    done[key].append(event)
+            elif due and event.kind != "step":
+                missed.setdefault(event.node, _too_early(event, step))
+    return [(site, optimizer) for (_, optimizer), site in found.items()], list(missed.values())
+
+
+def _optimizers(run: Interpreter, models: list[Model]) -> set[Key]:
+    """Those whose gradients DistributedDataParallel would not average."""
+    members = {part.key for model in models if model.bypassed for part in parts(model.object)}
+    inside = owned_values(run)
+    return {
+        thing.key
+        for event in run.of("optimizer")
+        for thing in event.value.objects("optimizer")
+        if loose_parameters(thing, inside) or any(part.key in members for part in optimized_by(thing))
+    }
+
+
+def _keys(event: Event) -> set[Key]:
+    return {thing.key for thing in event.value.objects("optimizer")}
+
+
+def _steps(use: Event, events: Sequence[Event]) -> list[Event]:
+    """The steps that a use of gradients comes before: up to the next backward pass, or the next one at all."""
+    if use.kind == "step":
+        return [use]
+    end = next((i for i, event in enumerate(events) if event.kind == "backward"), len(events))
+    steps = [e for e in events if e.kind == "step" and (use.kind != "unscale" or _keys(e) & _keys(use))]
+    return [e for e in steps if e in events[:end]] or steps[:1]
+
+
+# ---------------------------------------------------------------- places
+
+
+def _place(use: Event, step: Event, backward: Event, run: Interpreter) -> tuple[Site, str] | None:
+    """Before the statement around a use that comes on every way to the step too, or on every way from the backward
+    pass; and what the optimizer is called there."""
+    for other in (step, backward):
+        depth = _depth(use, other)
+        here, there = _frame(use, depth), _frame(other, depth)
+        statement = _beside(here.source, here.node, there.node) if here.source is there.source else None
+        if statement is None or _is_around(statement, backward, depth):
+            continue
+        optimizer = _name(step, here.scope, statement, run)
+        if optimizer is not None:
+            return Site(here.source, statement), optimizer
+    return None
+
+
+def _depth(one: Event, other: Event) -> int:
+    """How many calls two events have in common."""
+    pairs = enumerate(zip(one.calls, other.calls, strict=False))
+    return next((i for i, (a, b) in pairs if a is not b), min(len(one.calls), len(other.calls)))
+
+
+def _frame(event: Event, depth: int) -> Call_ | Event:
+    """An event, or the call that leads to it, in the function that is ``depth`` calls down."""
+    return event.calls[depth] if depth < len(event.calls) else event
+
+
+def _beside(source: Source, node: ast.AST | None, other: ast.AST | None) -> ast.stmt | None:
+    """The smallest statement around a node in whose block the other one stands too."""
+    if node is None or other is None:
+        return None
+    around = {other, *source.ancestors(other)}
+    statements = (each for each in (node, *source.ancestors(node)) if isinstance(each, ast.stmt))
+    return next((each for each in statements if not around.isdisjoint(source.block(each))), None)
+
+
+def _is_around(statement: ast.stmt, event: Event, depth: int) -> bool:
+    frame = _frame(event, depth)
+    return frame.node is not None and statement in (frame.node, *frame.source.ancestors(frame.node))
+
+
+def _are_alternatives(one: Event, other: Event) -> bool:
+    """Whether only one of two things happens: they lie in branches of one condition."""
+    depth = _depth(one, other)
+    first, second = _frame(one, depth), _frame(other, depth)
+    if first.source is not second.source or first.node is None or second.node is None:
+        return False
+    return exclusive(first.source, first.node, second.node)
+
+
+# ---------------------------------------------------------------- names
+
+
+def _name(step: Event, scope: Scope, statement: ast.stmt, run: Interpreter) -> str | None:
+    """The expression that names the optimizer of a step, as it can be written at a statement of a scope."""
+    for expression, source, home in _expressions(step, run):
+        root = expression
+        while isinstance(root, (ast.Attribute, ast.Subscript)):
+            root = root.value
+        if not isinstance(root, ast.Name) or _is_bound_later(root, source, statement):
+            continue
+        if home is scope or _held(root.id, home) & _held(root.id, scope):
+            return source.code(expression)
+    return None
+
+
+def _expressions(step: Event, run: Interpreter) -> Iterator[tuple[ast.expr, Source, Scope]]:
+    """What a step calls its optimizer, and what those call it who hand it on as an argument."""
+    node = step.node
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return
+    owner = node.func.value
+    by_scaler = node.args and not any(run.values.get(owner, NOTHING).objects("optimizer"))
+    expression = node.args[0] if by_scaler else owner
+    yield expression, step.source, step.scope
+    for call in reversed(step.calls):
+        if not isinstance(expression, ast.Name) or expression.id not in call.given():
+            return
+        expression = call.given()[expression.id]
+        yield expression, call.source, call.scope
+
+
+def _is_bound_later(name: ast.Name, source: Source, statement: ast.stmt) -> bool:
+    """Whether a name is bound by a loop that a statement does not stand in: `for optimizer in optimizers`."""
+    for loop in source.ancestors(name):
+        if isinstance(loop, ast.For) and any(getattr(n, "id", "") == name.id for n in ast.walk(loop.target)):
+            return loop not in source.ancestors(statement)
+    return False
+
+
+def _held(name: str, scope: Scope) -> frozenset[Thing]:
+    home = scope.find(name)
+    return home.names.get(name, NOTHING).things if home is not None else frozenset()
+
+
+def _too_early(event: Event, step: Event) -> Concern:
+    code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else "this"
+    line = getattr(step.node, "lineno", 0)
+    message = (
+        f"{code} sees gradients of this rank's samples: they are averaged later, before the step in line {line}; "
+        "move it to where that optimizer is known"
+    )
+    return Concern("AD602", event.source, event.node, message, Severity.WARNING)
