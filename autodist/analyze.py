@@ -40,6 +40,7 @@ from autodist.launchers import launcher, without
 from autodist.models import (
     UNSEEN,
     is_main_guard,
+    normalises,
     optimized_by,
     parts,
     trained_models,
@@ -1498,13 +1499,19 @@ def _loss_concerns(run: Interpreter) -> Iterator[Concern]:
         (m.source, m.node)
         for e in run.of("backward")
         for m in rowwise.mixings(e.value)
-        if run.plan.wholes is None or m.reason == rowwise.STATISTIC
+        if m.reason != rowwise.PARTNERS and (run.plan.wholes is None or m.reason == rowwise.STATISTIC)
     ]
     computed = [*((e.source, e.node) for e in run.of("batch_statistic")), *mixed]
     for source, node in {source: (source, node) for source, node in reversed(computed)}.values():
         message = (
             "computes with a statistic of the batch: each rank takes that of its own samples, so that results differ "
             "from those of one process"
+        )
+        yield Concern("AD602", source, node, message, Severity.WARNING)
+    for source, node in _pairings(run)[:1]:
+        message = (
+            f"{shortened(source.code(node))} pairs each sample of a batch with another: a rank finds it in "
+            "its own share, so that results differ from those of one process"
         )
         yield Concern("AD602", source, node, message, Severity.WARNING)
     for event in run.of("mined")[:1]:
@@ -1526,6 +1533,13 @@ def _loss_concerns(run: Interpreter) -> Iterator[Concern]:
         yield _weighted(source, node, option)
     if not weighted:
         yield from _uneven_losses(run)
+
+
+def _pairings(run: Interpreter) -> list[tuple[Source, ast.expr]]:
+    """What mixes each sample with another, whose place in the batch is fixed: `x.flip(0)`, MixUp of torchvision."""
+    made = [(each.source, each.node) for event in run.of("make") for each in event.value.objects("mixes_samples")]
+    mixings = [mixing for event in run.of("backward") for mixing in rowwise.mixings(event.value)]
+    return [*made, *((each.source, each.node) for each in mixings if each.reason == rowwise.PARTNERS)]
 
 
 def _uneven_losses(run: Interpreter) -> Iterator[Concern]:
@@ -1609,11 +1623,10 @@ def _statistics_concerns(run: Interpreter, models: list[Model]) -> Iterator[Conc
         return
     if any(_sets_mode(node, run) for source in run.project.sources for node in ast.walk(source.tree)):
         return
-    normalised = {each.key for model in models if model.batch_norm for each in (model.object, *model.alternatives)}
+    normalised = members(model for model in models if model.batch_norm)
     for event in run.of("forward"):
-        things = {thing.module if isinstance(thing, Wrapped) else thing for thing in event.value.things}
-        keys = {thing.key for thing in things if isinstance(thing, Object)}
-        if event.loops and event.detail.spread is SAME and not normalised.isdisjoint(keys):
+        run_through = [t for t in unwrapped(event.value) if isinstance(t, Object) and t.key in normalised]
+        if event.loops and event.detail.spread is SAME and any(normalises(module, run) for module in run_through):
             message = (
                 "all ranks pass the same data through BatchNorm in training mode, where SyncBatchNorm counts them once "
                 "for each rank: running_var differs slightly from one process's"

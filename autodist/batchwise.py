@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from autodist.escapes import learnt_from, roots
 from autodist.interpreter import Event, Interpreter, Plan
-from autodist.rowwise import mixings
+from autodist.rowwise import PARTNERS, mixings
 from autodist.script import Reduction, Site
 from autodist.source import Source, last_name
 from autodist.spread import COUNT, MEAN, SAME, SUM, Spread
@@ -124,7 +124,9 @@ def _made(node: ast.expr, source: Source, run: Interpreter) -> ast.expr:
 
 def _is_settled(event: Event, run: Interpreter) -> bool:
     """Whether a loss is a mean, a sum or the same on all ranks, and no sample's part depends on the others."""
-    if event.value.spread not in (MEAN, SUM, COUNT, SAME) or mixings(event.value):
+    if event.value.spread not in (MEAN, SUM, COUNT, SAME):
+        return False
+    if any(mixing.reason != PARTNERS for mixing in mixings(event.value)):
         return False
     return not any(each.node in _reached(event, run) for each in run.of("batch_statistic"))
 

@@ -2260,11 +2260,12 @@ class Interpreter:
         op = ARITHMETIC.get(name.rstrip("_"))
         library = any(isinstance(t, External) for t in callee.things)
         operands = args[:2] if library or base is None else [base, *args[:1]]
-        related = bool(operands) and tensors.relates_rows(
-            name, node, 1 if library or base is None else 0, operands[0].spread
-        )
-        if related and self.plan.wholes is None and not self._no_grad:
-            return frozenset([Mixing(node, scope.source, rowwise.STATISTIC)])
+        if operands and self.plan.wholes is None:
+            position, spread = 1 if library or base is None else 0, operands[0].spread
+            if tensors.relates_rows(name, node, position, spread) and not self._no_grad:
+                return frozenset([Mixing(node, scope.source, rowwise.STATISTIC)])
+            if tensors.pairs_rows(name, node, position, spread):
+                return frozenset([Mixing(node, scope.source, rowwise.PARTNERS)])
         if op is None or len(operands) < 2:
             return frozenset()
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else None

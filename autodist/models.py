@@ -358,7 +358,7 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
         None if wrapped else _in_place(foreign) or _after_dropped(dropped) or _wrapping(module, run, history),
         wrapped,
         None if wrapped else bypass,
-        any(_has_batch_norm(each, run) for each in members),
+        normalises(module, run),
         unused.is_sometimes(parts(module), run) or _leaves_outputs(module, run),
         parallel,
         dropped,
@@ -440,6 +440,11 @@ def _averages_by_hand(run: Interpreter) -> bool:
 def parts_of(thing: Thing) -> list[Object]:
     """`parts` for anything."""
     return parts(thing) if isinstance(thing, Object) else []
+
+
+def normalises(module: Object, run: Interpreter) -> bool:
+    """Whether a module, or a part of it, normalises over batches."""
+    return any(_has_batch_norm(each, run) for each in parts(module))
 
 
 def _has_batch_norm(module: Object, run: Interpreter) -> bool:

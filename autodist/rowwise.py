@@ -506,6 +506,7 @@ PAIRED = "broadcasts tensors of different shapes, which pairs every row with eve
 
 OF_WORDS = re.compile(r"^transformers\.\w*(LM|LMHeadModel|TokenClassification|ConditionalGeneration|PreTraining)(\.|$)")
 """Models whose own loss leaves out the words that are labelled -100."""
+PARTNERS = "puts each row in the place of another one"
 STATISTIC = "puts a number that is computed from all rows beside each of them"
 
 

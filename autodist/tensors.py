@@ -7,9 +7,7 @@ from collections.abc import Callable
 
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread, add, combine, divide, multiply
 
-RELATING = frozenset(
-    "softmax log_softmax softmin normalize cumsum cumprod logcumsumexp sort argsort msort roll".split()
-)
+RELATING = frozenset("softmax log_softmax softmin normalize cumsum cumprod logcumsumexp sort argsort msort".split())
 """What relates the numbers along an axis to each other."""
 # Methods and functions after which a value says the same as before, in another form or place.
 KEEPING = frozenset(
@@ -127,7 +125,7 @@ def axis(call: ast.Call, position: int) -> int | bool | None:
     """The axis a reduction names: an index, None for all axes, False for one that cannot be read."""
     node: ast.expr | None = call.args[position] if len(call.args) > position else None
     for keyword in call.keywords:
-        if keyword.arg in ("dim", "axis"):
+        if keyword.arg in ("dim", "axis", "dims"):
             node = keyword.value
     if node is None:
         return None
@@ -169,6 +167,12 @@ def reduced(name: str, call: ast.Call, position: int, spread: Spread) -> Spread:
 def relates_rows(name: str, call: ast.Call, position: int, spread: Spread) -> bool:
     """Whether each sample's numbers come to depend on the other samples of the batch: `x.softmax(0)`."""
     return name in RELATING and spread is ROWS and axis(call, position + (name == "normalize")) == 0
+
+
+def pairs_rows(name: str, call: ast.Call, position: int, spread: Spread) -> bool:
+    """Whether each sample of the batch comes to stand in the place of another one: `x.flip(0)`, `x.roll(1, 0)`."""
+    turned = name == "flip" and axis(call, position) == 0 or name == "roll" and axis(call, position + 1) == 0
+    return spread is ROWS and (turned or name == "flipud")
 
 
 def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Spread]) -> Spread:

@@ -125,3 +125,30 @@ def test_data_that_all_ranks_pass_through(tmp_path: Path, mode: str, told: bool)
     text = SCRIPT.format(body="self.body = nn.Sequential(*block(4), nn.Linear(4, 1))")
     text += f"for number in range(2):\n    {mode}\n    print(model(torch.ones(8, 4)).mean())\n"
     assert ("AD602 all ranks pass the same data" in converted(tmp_path, text)[1]) != told
+
+
+PARTED = """\
+self.body = nn.Sequential(*block(4))
+        self.head = nn.Linear(4, 1)
+
+    def features(self, x):
+        return self.body(x)
+
+    def forward(self, x):
+        return self.head(self.features(x))"""
+
+
+@pytest.mark.parametrize(
+    ("preview", "told"),
+    [
+        ("model.body(probe)", True),
+        ("model.features(probe)", True),
+        ("model.head(model.body(probe))", True),
+        ("model.head(probe)", False),
+    ],
+)
+def test_data_that_all_ranks_pass_through_a_part(tmp_path: Path, preview: str, told: bool) -> None:
+    body, _, _ = SCRIPT.partition("\n    def forward")
+    text = body.format(body=PARTED) + SCRIPT[SCRIPT.index("\n\nloader") :]
+    text = text.replace("for x, y", "probe = torch.ones(5, 4)\nfor x, y") + f"    print({preview}.mean())\n"
+    assert ("AD602 all ranks pass the same data" in converted(tmp_path, text)[1]) == told
