@@ -19,6 +19,7 @@ from autodist import (
     naming,
     optimizers,
     regions,
+    resizing,
     rowwise,
     sharding,
     shards,
@@ -881,6 +882,7 @@ def _loaders(
                 iterable,
                 _has_distributed_sampler(loader),
                 frozenset(t.key for t, _ in ours),
+                any(resizing.changes_length(t, passes.get(t, ()), run) for t, _ in ours),
             )
         )
         if mixed and switch is None:

@@ -20,7 +20,7 @@ from autodist.catalog import Catalog
 from autodist.chosen import among, matching, pattern_of
 from autodist.collation import Rows
 from autodist.project import Project, absolute
-from autodist.source import Source
+from autodist.source import Source, last_name
 from autodist.spread import (
     COUNT,
     CROSS,
@@ -82,6 +82,7 @@ SAFE_ON_WRAPPER = frozenset(
     ).split()
 )
 GROWS = frozenset("append extend add insert appendleft update".split())
+RESIZING = GROWS | frozenset("pop popleft remove clear".split())
 WRITING = frozenset(
     "savefig to_csv to_json to_excel to_pickle to_parquet write_text write_bytes unlink save_pretrained write_image "
     "write_html rmdir touch push_to_hub imsave dump tofile".split()
@@ -512,6 +513,7 @@ class Interpreter:
         before = self.eval(node.target, scope)
         change = self.eval(node.value, scope)
         if isinstance(node.op, ast.Add) and any(isinstance(t, Items) for t in before.things):
+            self._note_refill(node.target, scope)
             self._grow(before, [(change, node.value)], scope, "extend")
             return
         spread = self._binary(node.op, before, change)
@@ -919,6 +921,7 @@ class Interpreter:
             self.event("replace_data", target, scope, base)
         if target.attr == "grad" and any(isinstance(t, Parameters) for t in base.things) and value.const is not None:
             self.event("replace_grad", target, scope, base)
+        self._note_refill(target, scope)
         if target.attr == "requires_grad":
             self.event(
                 "freeze", target, scope, Value(frozenset(t.module for t in base.things if isinstance(t, Parameters)))
@@ -926,6 +929,13 @@ class Interpreter:
         self._keep_attribute(target, base, target.attr, value, scope)
         self.values[target] = self.values.get(target, NOTHING) | value
         self.sources[target] = scope.source
+
+    def _note_refill(self, target: ast.expr, scope: Scope) -> None:
+        """Note what may change the length of a data set: an attribute of it is bound, grows or shrinks."""
+        base = self._lately(target.value) if isinstance(target, ast.Attribute) else NOTHING
+        held = [t for t in base.things if isinstance(t, Object)]
+        if any("dataset" in t.roles or t.cls is not None and t.cls.find("__len__") for t in held):
+            self.event("refill", target, scope, base, constant(last_name(target)))
 
     def _keep_attribute(self, node: ast.AST, base: Value, name: str, value: Value, scope: Scope) -> None:
         """`base.name = value`, `setattr(base, name, value)`, `base.register_parameter(name, value)`"""
@@ -2221,6 +2231,8 @@ class Interpreter:
         base: Value | None = None
         if isinstance(node.func, ast.Attribute):
             base = self.eval(node.func.value, scope)
+            if node.func.attr in RESIZING:
+                self._note_refill(node.func.value, scope)
             callee = self._noted(node.func, self._attribute_of(node.func, base, scope), scope)
         else:
             callee = self.eval(node.func, scope)

@@ -119,6 +119,8 @@ class Loader:
     reshuffles: bool
     keys: frozenset[tuple[int, Path_]] = frozenset()
     """Of all loaders that the call makes on the ways to an optimizer."""
+    resized: bool = False
+    """Whether its data set may have another length in a later pass."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from autodist.values import NOTHING, Table
 from ._preamble import (
     argument,
     asks_for,
+    defined,
     dist,
     divided_options,
     divisible,
@@ -203,6 +204,21 @@ EXAMPLES = [
 ]
 
 
+RESIZING = '''\
+class ResizingSampler({sampler}):
+    """Follows a data set whose length changes: DistributedSampler keeps the one that it was made for."""
+
+    def __len__(self):
+        now = {sampler}(self.dataset, drop_last=self.drop_last)
+        self.num_samples, self.total_size = now.num_samples, now.total_size
+        return self.num_samples
+
+    def __iter__(self):
+        len(self)  # the length of this pass
+        return super().__iter__()
+
+
+'''
 UNEVEN = "data that do not divide by the number of ranks are filled up with up to N - 1 samples, seen twice"
 
 
@@ -213,7 +229,8 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
     `DistributedSampler` deals the samples out to the ranks, in an order that all of them agree on, and the batch
     size is divided by the number of ranks: together they see the batches that one process would see, so learning
     rate and schedule stay as they are. Where the data set does not divide by the number of ranks, the sampler
-    repeats up to N - 1 samples per epoch. Loaders that only evaluate are left alone: every rank evaluates in full.
+    repeats up to N - 1 samples per epoch, and where the length of the data set changes between epochs, it is asked for
+    anew. Loaders that only evaluate are left alone: every rank evaluates in full.
     """
     if not script.trains:
         return
@@ -258,6 +275,9 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
         drop = argument(call, "drop_last", 8)
         if drop is not None and not (isinstance(drop, ast.Constant) and not drop.value):
             options += f", drop_last={source.code(drop)}"
+        if loader.resized:
+            sampler_import = (*sampler_import, *defined(script, source, RESIZING.replace("{sampler}", sampler)))
+            sampler = "ResizingSampler"
         made = f"{sampler}({name}{options})"
         if loader.switch is not None:
             made = f"{made} if {loader.switch} else None"
