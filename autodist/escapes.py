@@ -159,7 +159,8 @@ def _handed_on(event: Event, run: Interpreter, by_sample: frozenset[ast.stmt]) -
     rows, which are gathered where a function is given them, so that it counts those of all ranks."""
     node, source, (target, is_buffer) = event.node, event.source, event.detail.const
     assert isinstance(node, ast.expr)
-    if not is_buffer and not any(_is_same(each, target) and not _is_called(each, run) for each in learnt_from(run)):
+    used = is_buffer or any(_is_same(each, target) and not _is_called(each, run) for each in _fed_to_losses(run))
+    if not used:
         return  # a report
     if isinstance(target, ast.Name) and not is_buffer and not any(_learns(loop, run) for loop in event.loops[-1:]):
         return  # from layer to layer
@@ -440,6 +441,17 @@ def learnt_from(run: Interpreter) -> frozenset[ast.expr]:
             for node in (*receiver, *event.node.args):
                 found |= roots(node, run, seen)
     return frozenset(found)
+
+
+@lru_cache(maxsize=2)
+def _fed_to_losses(run: Interpreter) -> frozenset[ast.expr]:
+    """The expressions that the losses are computed from, also through lists that these are put into:
+    `batch.append(pool[i])`, `torch.cat(batch)`."""
+    learnt, seen = learnt_from(run), set[ast.AST]()
+    lists = {thing for node in learnt for thing in run.values.get(node, NOTHING).things if isinstance(thing, Items)}
+    stored = [expression for each in lists for _, expression in each.stores]
+    made = [found for each in stored for found in (each, *roots(each, run, seen))]
+    return learnt | {each for found in made for each in ast.walk(found) if isinstance(each, ast.expr)}
 
 
 def _is_cut(node: ast.expr, source: Source) -> bool:

@@ -166,3 +166,52 @@ for x, boxes in loader:
 def test_what_a_step_makes_for_itself_is_no_memory() -> None:
     result = convert(Project.load(Path("train.py"), HELPER), Config())
     assert "gather_rows" not in result.entry.after
+
+
+POOL = """\
+import random
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class ImagePool:
+    def __init__(self, size):
+        self.size, self.images = size, []
+
+    def query(self, images):
+        chosen = []
+        for image in images:
+            image = image.unsqueeze(0)
+            if len(self.images) < self.size:
+                self.images.append(image)
+                chosen.append(image)
+            elif random.random() > 0.5:
+                k = random.randrange(self.size)
+                old = self.images[k].clone()
+                self.images[k] = image
+                chosen.append({chosen})
+            else:
+                chosen.append(image)
+        return torch.cat(chosen)
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+pool = ImagePool(50)
+for (x,) in loader:
+    loss = model(pool.query(x)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("chosen", "told"), [("old", True), ("self.images[k].clone()", True), ("image", False)])
+def test_a_pool_of_samples_of_earlier_steps(tmp_path: Path, chosen: str, told: bool) -> None:
+    """That of CycleGAN holds so many images of each rank, and draws from them; one that is not trained on may."""
+    (tmp_path / "train.py").write_text(POOL.format(chosen=chosen))
+    said = [d.message for d in convert(Project.load(tmp_path / "train.py"), Config(Strategy.DDP)).diagnostics]
+    assert any(message.startswith("self.images keeps image for later steps") for message in said) == told
