@@ -18,6 +18,7 @@ from autodist import (
     meta,
     naming,
     optimizers,
+    randomness,
     regions,
     resizing,
     rowwise,
@@ -26,7 +27,6 @@ from autodist import (
     turns,
     unbatched,
     unshardable,
-    unused,
     unwraps,
     weighing,
     weights,
@@ -67,7 +67,7 @@ from autodist.script import (
     Weighed,
 )
 from autodist.sharding import keys, members
-from autodist.source import Source, last_name, shortened
+from autodist.source import Source, argument, last_name, shortened
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.values import (
     NOTHING,
@@ -87,8 +87,6 @@ from autodist.values import (
     of,
 )
 
-DROPPING = ("alexnet", "vgg", "googlenet", "inception", "mobilenet", "efficientnet", "mnasnet", "convnext", "swin")
-"""How names begin of those models of torchvision that have dropout or skip layers at random unless told otherwise."""
 ROUNDS = 6
 WHOLE = ("whole", "dealt_out")
 SEQUENCES_FIRST = ("LSTM", "GRU", "RNN", "Transformer", "MultiheadAttention")
@@ -1244,16 +1242,6 @@ def _shapes_tensors(use: ast.expr, source: Source, run: Interpreter, in_step: bo
     return False
 
 
-def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:
-    """The expression passed as an argument, if the call spells it out."""
-    for keyword in call.keywords:
-        if keyword.arg == name:
-            return keyword.value
-    if position is not None and position < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args):
-        return call.args[position]
-    return None
-
-
 # -------------------------------------------------------------------- the whole
 
 
@@ -1270,6 +1258,7 @@ def _assemble(
     held: list[tuple[Site, ast.stmt]],
 ) -> TrainingScript:
     loaders, concerns = _loaders(first, run, trained)
+    loaders = [randomness.with_shared_order(loader, run, models) for loader in loaders]
     prepared, alone = regions.preparations(run)
     outside = frozenset(site.node for site in (*prepared, *alone))
     guards, opens = regions.writes(run, outside, naming.folders_apart(run))
@@ -1329,8 +1318,7 @@ def _assemble(
         return tuple(sorted(unique.values(), key=lambda s: _at(run, s)))
 
     meant, maybe = unwraps.found(run)
-    seeded = frozenset(_seeded(kinds, run))
-    drawn = frozenset(library for e in _draws(kinds) for library in _libraries(e, run))
+    seeded = frozenset(randomness.seeded(run))
     script = TrainingScript(
         project,
         run.values,
@@ -1368,12 +1356,14 @@ def _assemble(
         log_configs=tuple(s for s in sites("log_config") if not regions.is_chosen_by_rank(s.node, run)),
         uses_logging=bool(kinds.get("log") or kinds.get("log_config")),
         seeded=seeded,
-        drawn=drawn,
+        drawn=frozenset(randomness.drawn(run)),
         unordered=tuple(_unordered(run, frozenset(_first_on_rank_zero(prepared, run)))),
         named_apart=naming.named_apart(run),
-        unseeded=tuple(_seed_of(e) for e in run.of("unseeded") if not e.loops and not _is_per_sample(e)),
-        diverge=_diverge(run, loaders, draws | {d.node for d in wholes.draws(run, "dealt_out")}, models),
-        noise=frozenset(_noise(run)),
+        unseeded=tuple(
+            randomness.seed_of(e) for e in run.of("unseeded") if not e.loops and not randomness.is_per_sample(e)
+        ),
+        diverge=randomness.diverge(run, loaders, draws | {d.node for d in wholes.draws(run, "dealt_out")}, models),
+        noise=frozenset(randomness.noise(run)),
         devices=tuple(_devices(project)),
         hidden_devices=tuple(_hidden_devices(project)),
         set_devices=sites("set_device"),
@@ -1884,31 +1874,13 @@ def _accepts_disable(site: Site, run: Interpreter) -> bool:
     return True
 
 
-def _draws(kinds: Mapping[str, list[Event]]) -> list[Event]:
-    """Where numbers are drawn from a generator that the script does not pass on."""
-    return [*kinds.get("random", []), *kinds.get("random_number", [])]
-
-
-def _seeded(kinds: Mapping[str, list[Event]], run: Interpreter) -> Iterator[str]:
-    """Libraries that the script seeds before it draws from them (a seed drawn at random is none)."""
-    first: dict[str, int] = {}
-    for event in _draws(kinds):
-        for library in _libraries(event, run):
-            first[library] = min(event.order, first.get(library, event.order))
-    mended = [e for e in kinds.get("unseeded", []) if not [*e.value.objects("generator")] and not e.loops]
-    for event in [*kinds.get("seed", []), *mended]:
-        for library in _libraries(event, run):
-            if event.order < first.get(library, event.order + 1):
-                yield library
-
-
 def _unordered(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Unordered]:
     """Where all ranks together put a set in order. Of what is sorted or counted right away the order is none."""
     seen: set[ast.AST] = set()
     for event in run.of("ordered"):
         early = event.source is not run.project.entry and not event.calls
         called_back = any(call.node is None for call in event.calls)
-        if event.node in seen or event.on_one_rank or early or called_back or _is_per_sample(event):
+        if event.node in seen or event.on_one_rank or early or called_back or randomness.is_per_sample(event):
             continue
         seen.add(event.node)
         parent = event.source.parents.get(event.node)
@@ -1918,162 +1890,6 @@ def _unordered(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Unord
         waiting = regions.within(event, prepared)
         if not waiting or not regions.is_kept_for_others(event, run):
             yield Unordered(Site(event.source, event.node), event.detail.const is True, waiting)
-
-
-def _seed_of(event: Event) -> Site:
-    """What to replace where ranks would be seeded apart: the call, or the default of an option that it takes."""
-    for origin in event.value.origins:
-        if isinstance(origin, Object) and is_clock(origin):
-            for node in (origin.node, *origin.source.ancestors(origin.node)):
-                parent = origin.source.parents.get(node)
-                if isinstance(parent, ast.keyword) and parent.arg == "default":
-                    return Site(origin.source, node)
-    return Site(event.source, event.node)
-
-
-def _is_per_sample(event: Event) -> bool:
-    """Whether something happens while one sample is read, or a worker starts: ranks may differ there."""
-    names = {getattr(call.function.node, "name", "") for call in event.calls}
-    return any(name in ("__getitem__", "__iter__", "__call__") or "worker" in name for name in names)
-
-
-def _libraries(event: Event, run: Interpreter) -> set[str]:
-    """The libraries whose generator a call seeds or draws from."""
-    if not isinstance(event.node, ast.Call):
-        return {"torch"}
-    names = {t.name for t in run.values.get(event.node.func, NOTHING).things if isinstance(t, External)}
-    return {"cuda" if name.startswith("torch.cuda") else name.partition(".")[0] for name in names} or {"torch"}
-
-
-def _diverge(
-    run: Interpreter, loaders: list[Loader], draws: frozenset[object], models: list[Model]
-) -> tuple[Site, ...]:
-    """The outermost training loop, or one of each alternative, if dropout or noise in it should differ by rank."""
-    if draws and not _drawn_beside_torch(draws, run):
-        return ()
-    if any(
-        each.object.argument("sampler") or each.object.argument("batch_sampler") or each.iterable for each in loaders
-    ):
-        return ()
-    if any(_is_drawn(e.value) for e in (*run.of("test"), *run.of("schedule")) if not e.inside_forward):
-        return ()
-    backwards = [e for e in run.events if e.kind == "backward" and e.loops]
-    chancy = [model.object for model in models if model.bypassed and unused.runs_by_chance(parts(model.object), run)]
-    bypassed = {part.key for module in chancy for part in parts(module)}  # ranks average the gradients that there are
-    used = {e: {t.key for t in e.value.models if isinstance(t, Object)} for e in backwards}
-    alike = {event.loops[0].node for event, keys in used.items() if not bypassed.isdisjoint(keys)}
-    held = [part for model in models for part in parts(model.object)]
-    held += [t for part in held for value in part.attributes.values() for t in value.things if isinstance(t, Object)]
-    drops = any(map(_drops_inside, held))
-    found: list[Event] = []
-    end = -1
-    for event in backwards:
-        outer, start = event.loops[0], _start(event.loops[0], run)
-        if outer.node in alike or start < end and not all(_is_alternative(event, other) for other in found):
-            continue  # the ranks have gone apart already
-        end_here = _seeded_again(outer, start, run)
-        if _draws_noise(outer, start, end_here, run, drops):
-            found.append(event)
-            end = max(end, end_here)
-    return tuple(Site(event.loops[0].source, event.loops[0].node) for event in found)
-
-
-def _drops_inside(module: Object) -> bool:
-    """Whether a module of a library drops numbers out by layers of its own, as it is made here."""
-    if module.cls is not None:
-        return False
-    library, _, name = module.name.rpartition(".")
-    if library.startswith("torchvision.models"):
-        return name.startswith(DROPPING)
-    if module.name.startswith("transformers."):
-        return "Model" in module.name or "For" in module.name  # and no tokenizer
-    rates = [value for key, value in module.keywords.items() if key.startswith("drop") or key.endswith("_drop")]
-    rates += module.args[2:3] if name == "MultiheadAttention" else []
-    return library.startswith(("torch.nn", "timm")) and any(rate.const not in (0, None, False) for rate in rates)
-
-
-def _drawn_beside_torch(draws: frozenset[object], run: Interpreter) -> bool:
-    """Whether the indices that ranks must have in common all come from another generator than dropout and noise."""
-    libraries: dict[int, set[str]] = {}
-    for event in (*run.of("random"), *run.of("random_number")):
-        for node in (event.node, *event.source.ancestors(event.node)):  # `permutation(n)[:k]`
-            if id(node) in draws:
-                libraries.setdefault(id(node), set()).update(_libraries(event, run))
-    return len(libraries) == len(draws) and not any("torch" in each for each in libraries.values())
-
-
-def _start(outer: Loop, run: Interpreter) -> int:
-    """When a loop begins."""
-    return next(  # a `while` has no event of its own
-        e.order
-        for e in run.events
-        if e.kind == "iterate" and e.node is outer.node or e.loops and e.loops[0].node is outer.node
-    )
-
-
-def _seeded_again(outer: Loop, start: int, run: Interpreter) -> int:
-    """When the script next seeds all ranks alike, after a loop."""
-    last = max(e.order for e in run.events if e.loops and e.loops[0].node is outer.node)
-    return next((e.order for e in run.of("seed") if e.order > last), len(run.events))
-
-
-def _draws_noise(outer: Loop, start: int, end: int, run: Interpreter, drops: bool) -> bool:
-    """Whether dropout or noise in a loop should differ between ranks; ``drops`` if a model of a library drops out.
-    From ``start`` to ``end`` nothing else may be drawn that they must have in common."""
-    if isinstance(outer.node, ast.comprehension):
-        return False
-    shared = ("seed", "random_split", "optimizer", "draw_parameters")  # an optimizer comes with a new model
-    if any(e.kind in shared and start < e.order < end for e in run.events):
-        return False
-    early = [e for e in run.of("random") if e.order < end]
-    return drops or any(e.order > start or _is_dropout(e, run) for e in early)
-
-
-def _is_alternative(first: Event, second: Event) -> bool:
-    """Whether only one of two things happens: the branches of a condition lead there, or methods of one name."""
-    chains = [[*((c.node, c.source, c.function) for c in e.calls), (e.node, e.source, None)] for e in (first, second)]
-    for one, other in zip(*chains, strict=False):
-        if one[0] is not other[0]:
-            same = one[0] is not None and other[0] is not None and one[1] is other[1]
-            return same and regions.exclusive(one[1], one[0], other[0])
-        if one[2] is not None and other[2] is not None and one[2].node is not other[2].node:
-            return True
-    return False
-
-
-def _is_drawn(value: Value) -> bool:
-    """Whether an evaluation's noise decides, as in `if validation_loss < best` of a VAE: ranks must agree on it."""
-    return any(isinstance(origin, Draw) and origin.evaluates for origin in value.origins)
-
-
-def _noise(run: Interpreter) -> Iterator[str]:
-    """Libraries besides torch whose draws in training steps are all arrays of noise, never a decision."""
-    steps = run.step_loops
-    drawn: dict[str, bool] = {}
-    for event in run.events:
-        if event.kind == "random" and isinstance(event.node, ast.expr) and any(e.node in steps for e in event.loops):
-            sized = run.values.get(event.node, NOTHING).spread is ROWS or _is_noise(event.node)
-            for library in _libraries(event, run) - {"torch", "cuda"}:
-                drawn[library] = drawn.get(library, True) and sized
-    yield from (library for library, sized in drawn.items() if sized)
-
-
-def _is_noise(node: ast.expr) -> bool:
-    """`np.random.normal(0, 1, size)`: an array, not a number to decide by."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return False
-    least = {"normal": 2, "uniform": 2, "randn": 0, "rand": 0, "standard_normal": 0, "random": 0}.get(node.func.attr)
-    return least is not None and (len(node.args) > least or argument(node, "size") is not None)
-
-
-def _is_dropout(event: Event, run: Interpreter) -> bool:
-    if not isinstance(event.node, ast.Call):
-        return False
-    return any(
-        "ropout" in t.name or "Transformer" in t.name or "transforms" in t.name
-        for t in run.values.get(event.node.func, NOTHING).things
-        if isinstance(t, External)
-    )
 
 
 def _devices(project: Project) -> Iterator[Site]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from autodist.project import Project
 from autodist.script import Borrowed
-from autodist.source import Source, last_name
+from autodist.source import Source, argument, last_name
 
 FSDP2 = frozenset(
     "fully_shard FSDPModule MixedPrecisionPolicy CPUOffloadPolicy OffloadPolicy UnshardHandle "
@@ -132,15 +132,6 @@ def _use(name: str, node: ast.expr, source: Source, equivalents: Mapping[str, st
 
 
 OSS_ONLY = ("group", "broadcast_fp16", "force_broadcast_object")
-
-
-def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:
-    """The expression passed as an argument, if the call spells it out."""
-    named = next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
-    if named is not None or position is None or len(call.args) <= position:
-        return named
-    first = call.args[: position + 1]
-    return None if any(isinstance(arg, ast.Starred) for arg in first) else first[-1]
 
 
 def _serves_others(statement: ast.stmt, source: Source) -> bool:

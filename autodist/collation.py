@@ -64,11 +64,11 @@ ADDING_AN_AXIS = frozenset("unsqueeze expand_dims view reshape".split())
 
 def collated(collate: Value) -> Kind:
     """What a `collate_fn` of the project makes of a list of samples."""
-    functions = list(_functions(collate))
+    functions = list(called(collate))
     return _Reading(functions[0], {}).given([Rows.EACH]) if len(functions) == 1 else None
 
 
-def _functions(value: Value) -> Iterator[Function]:
+def called(value: Value) -> Iterator[Function]:
     """What a call of a value runs."""
     for thing in value.things:
         if isinstance(thing, Function):
@@ -103,7 +103,7 @@ def collate_fn(loader: Object) -> Value | None:
 
 def names(value: Value) -> str:
     """What the functions that made a value's samples are called, for a message."""
-    functions = [f for loader in fields(value) for f in _functions(collate_fn(loader) or NOTHING)]
+    functions = [f for loader in fields(value) for f in called(collate_fn(loader) or NOTHING)]
     known = dict.fromkeys("collate_fn" if f.name == "<lambda>" else f"{f.name}()" for f in functions)
     return " and ".join(known) or "the loader of graphs"
 
@@ -359,7 +359,7 @@ class _Reading:
             cls = self.function.defined_in
             method = cls.find(node.attr) if cls is not None else None
             found = method[1] if method is not None else None
-        functions = list(_functions(found)) if found is not None and self._depth else []
+        functions = list(called(found)) if found is not None and self._depth else []
         return functions[0] if len(functions) == 1 else None
 
     def _joined(self, node: ast.Call, first: Kind) -> Kind:

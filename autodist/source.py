@@ -153,6 +153,16 @@ class Source:
         return b"".join([*lines, self._lines[last][: end[1]]]).decode()
 
 
+def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:
+    """The expression passed as an argument, if the call spells it out."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    if position is not None and position < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args):
+        return call.args[position]
+    return None
+
+
 def shortened(code: str) -> str:
     """Code as a message quotes it: on one line of at most 60 characters."""
     line = " ".join(code.split())

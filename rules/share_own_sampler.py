@@ -8,7 +8,6 @@ from autodist.edits import Edit, InsertBefore, RemoveArgument, ReplaceExpr, SetA
 from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import TrainingScript
 from autodist.source import Source
-from autodist.values import NOTHING, Object, Value
 
 from ._preamble import (
     Planned,
@@ -227,13 +226,6 @@ EXAMPLES = [
 ]
 
 
-DRAWING = {
-    "torch.utils.data.WeightedRandomSampler": 3,
-    "torch.utils.data.RandomSampler": 3,
-    "torch.utils.data.SubsetRandomSampler": 1,
-}
-"""Samplers that draw, with the position of their generator."""
-
 SHARE = '''\
 class RankShare(torch.utils.data.Sampler):
     """This rank's share of the indices that `sampler` draws, the same on every rank. The last one fills up."""
@@ -327,6 +319,8 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
         more: Planned = (*imports, *torch_import)
         if not batches and _may_drop(argument(call, "drop_last"), unpacked):
             name, code = "EvenRankShare", EVEN_SHARE
+        if loader.drawn_apart and not loader.endless:
+            code = _drawn_once(code)
         if _is_asked(script):
             code = code.rstrip("\n") + HAND_ON
         code = code.replace("{d}", d)
@@ -352,12 +346,27 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
             edits.append(WrapExpr(size, f"{{}} // {d}.get_world_size(){unless}"))
         elif divides and unpacked is not None:
             edits += divided_options(source, statement, unpacked, d)
-        again = any(epoch.loader is None for epoch in loader.epochs)  # made anew for each epoch, it would draw the same
-        for drawn in () if again else _global_draws(script.values.get(given, NOTHING)):
+        if loader.drawn_apart and loader.endless:
+            generators = " and ".join(sorted(loader.drawn_apart))
+            message = (
+                f"the sampler draws from {generators}, as samples and steps do, each rank as much as its own samples "
+                "ask for: ranks would draw different orders; give it a generator of its own"
+            )
+            yield Finding(source, call, message, severity=Severity.WARNING)
+        for drawn in loader.unseeded_samplers:
             alike = SetArgument(drawn.node, "generator", f"{torch}.Generator().manual_seed(0)")
             more = (*more, *planned(drawn.source, alike))
         fix = Fix((*more, *defined(script, source, code), *planned(source, *edits)))
         yield Finding(source, call, "every rank draws the same samples and takes its share of them", fix)
+
+
+def _drawn_once(code: str) -> str:
+    """The class with an order that rank 0 draws for all."""
+    listed = "list(map(list, self.sampler))" if code == BATCHES else "list(self.sampler)"
+    drawing = f"        drawn = [{listed}]\n        {{d}}.broadcast_object_list(drawn)\n"
+    head, start, rest = code.partition("    def __iter__(self):\n")
+    head = head.replace("that `sampler` draws, the same on every rank.", "that `sampler` draws on rank 0.")
+    return head + start + drawing + rest.replace("self.sampler", "drawn[0]", 1)
 
 
 HAND_ON = """
@@ -409,20 +418,6 @@ def _either(context: Context, source: Source, call: ast.Call, given: ast.expr, n
         code = source.code(given) if simple(given) else f"({source.code(given)})"
         edits.append(WrapExpr(given, f"{made} if {code} is None else {name}({{}})"))
     return edits, needed
-
-
-def _global_draws(value: Value) -> Iterator[Object]:
-    """The samplers of torch that draw from the global generator, which samples and noise draw from as well: there the
-    ranks would soon draw apart."""
-    for thing in value.things:
-        if (
-            isinstance(thing, Object)
-            and thing.name in DRAWING
-            and thing.argument("generator", DRAWING[thing.name]) is None
-        ):
-            yield thing
-        elif isinstance(thing, Object) and thing.name == "torch.utils.data.BatchSampler":
-            yield from _global_draws(thing.argument("sampler", 0) or NOTHING)
 
 
 def _may_drop(drop_last: ast.expr | None, unpacked: ast.keyword | None) -> bool:

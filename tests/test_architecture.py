@@ -21,7 +21,7 @@ LAYERS = """
     registry | suppress
     analyze
     footprint
-    naming | shards | turns | hooks | unshardable | unwraps | optimizers | meta | averaging | resizing
+    naming | randomness | shards | turns | hooks | unshardable | unwraps | optimizers | meta | averaging | resizing
     weights | accumulation
     sharding
     batchwise

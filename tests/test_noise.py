@@ -68,3 +68,89 @@ def test_parameters_that_are_drawn_anew(tmp_path: Path) -> None:
     head, tail = text[: text.index("train(model, torch")], FOLDS
     assert "torch.initial_seed()" not in converted(tmp_path, head + tail)[0]
     assert "torch.initial_seed()" in converted(tmp_path, head + tail.replace("nn.init.uniform_", "print"))[0]
+
+
+def test_a_training_for_each_fold(tmp_path: Path) -> None:
+    """A new model comes from rank 0 when it is wrapped, so that ranks may have gone apart; what is split may not."""
+    head = (
+        SCRIPT.format(again="", seed="")
+        .partition("model = nn.Linear(4, 1)\ntrain(")[0]
+        .replace("model(x), y", "model(x + torch.randn(x.shape)), y")
+    )
+    training = "    model = nn.Linear(4, 1)\n    train(model, torch.optim.SGD(model.parameters(), lr=0.1))\n"
+    folds = "for fold in range(2):\n" + training
+    code, _ = converted(tmp_path, head + folds)
+    assert "torch.initial_seed() + dist.get_rank())  # dropout and noise differ by rank\n    for x, y in loader" in code
+    parts = "    parts = torch.utils.data.random_split(loader.dataset, [16, 16])\n"
+    split = folds.replace("range(2):\n", "range(2):\n" + parts)
+    seeded = split.replace("range(2):\n", "range(2):\n    torch.manual_seed(fold)\n")
+    assert "torch.initial_seed()" in converted(tmp_path, head + seeded)[0]
+
+
+SAMPLER = """\
+import random
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Sampler, TensorDataset
+
+
+class Shuffled(Sampler):
+    def __init__(self, data):
+        self.data = data
+
+    def __iter__(self):
+        order = list(range(len(self.data)))
+        random.shuffle(order)
+        return iter(order)
+
+    def __len__(self):
+        return len(self.data)
+
+
+def collate(samples):
+    return torch.utils.data.default_collate(samples)
+
+
+random.seed(0)
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(32, 4), torch.randn(32, 1))
+loader = DataLoader(data, batch_size=8, sampler=Shuffled(data), collate_fn=collate)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+FLIP = "        x = torch.stack([-row if random.random() < 0.5 else row for row in x])\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "once"),
+    [
+        ("", "", False),
+        ("        loss = ", FLIP + "        loss = ", True),
+        ("    return torch.utils", "    random.shuffle(samples)\n    return torch.utils", True),
+        ("nn.Linear(4, 1)", "nn.Sequential(nn.Dropout(0.1), nn.Linear(4, 1))", False),
+        ("        loss = ", "        x = x + torch.randn_like(x)\n        loss = ", False),
+    ],
+)
+def test_an_order_drawn_from_what_ranks_draw_from(tmp_path: Path, old: str, new: str, once: bool) -> None:
+    """Ranks draw as many numbers as their own samples ask for; then one of them has to draw the order for all."""
+    code, _ = converted(tmp_path, SAMPLER.replace(old, new, 1))
+    assert ("dist.broadcast_object_list(drawn)" in code) == once
+    assert "class RankShare" in code
+
+
+def test_an_order_without_end(tmp_path: Path) -> None:
+    """It cannot be sent around as a whole."""
+    endless = "        while True:\n            yield random.randrange(len(self.data))\n"
+    script = SAMPLER.replace("        return iter(order)\n", endless).replace(
+        "        loss = ", FLIP + "        loss = "
+    )
+    code, said = converted(tmp_path, script)
+    assert "broadcast_object_list" not in code
+    assert "give it a generator of its own" in said

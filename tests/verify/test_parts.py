@@ -28,10 +28,11 @@ from autodist.verify.verdict import Outcome, Verdict
 torch = pytest.importorskip("torch")
 
 from autodist.verify.probes.batchnorm import guards_conversion  # noqa: E402
-from autodist.verify.probes.data import as_float64, content_key, identity  # noqa: E402
+from autodist.verify.probes.data import KeyedRows, as_float64, content_key, identity, leading_sizes  # noqa: E402
 from autodist.verify.probes.digest import Digester  # noqa: E402
 from autodist.verify.probes.generators import kept_by, reseed  # noqa: E402
 from autodist.verify.probes.randomness import Layout, batch_dimension  # noqa: E402
+from autodist.verify.probes.streams import RandomStreams  # noqa: E402
 
 
 def test_layouts_put_rows_back_where_the_original_has_them() -> None:
@@ -44,6 +45,47 @@ def test_layouts_put_rows_back_where_the_original_has_them() -> None:
     assert Layout([3, 2], []).positions == [[0, 2, 4], [1, 3]]
     assert Layout([4, 4], [4]).positions == [[0, 1, 4, 5], [2, 3, 6, 7]], "two rows of one sample stay together"
     assert Layout([4, 4], [4], stacked=True).positions == [[0, 2, 4, 6], [1, 3, 5, 7]], "two batches, joined"
+
+
+def test_layouts_put_rows_of_joined_samples_back() -> None:
+    pieces = [3, 1, 2, 2]  # rows of four samples, dealt out to two ranks
+    assert Layout([5, 3], [4], pieces=[[4, 4], pieces]).positions == [[0, 1, 2, 4, 5], [3, 6, 7]]
+    assert Layout([4, 4], [4], pieces=[pieces]).positions == [[0, 1, 4, 5], [2, 3, 6, 7]], "these are other rows"
+
+
+def test_what_a_sample_draws_while_it_is_collated_is_keyed_to_it() -> None:
+    told: list[tuple[bool, object, int]] = []
+    rows = KeyedRows(["a", "b"], [7, 8], lambda *what: told.append(what))
+    assert rows[1] == "b" and len(rows) == 2 and not told
+    assert list(zip(*[iter(rows)], strict=True)) == [("a",), ("b",)]
+    assert told == [(True, 7, 1), (True, 8, 1), (False, None, 1)]
+    first = next(iter(rows))
+    assert first == "a" and told[-1] == (False, None, 2), "also where the loop is left"
+
+
+def test_rows_of_parts_of_samples() -> None:
+    samples = [(torch.ones(3, 2), [1, 2], 5), (torch.ones(4, 2), [1], 6)]
+    assert leading_sizes(samples) == [[3, 4], [2, 1]]
+    assert leading_sizes([{"x": torch.ones(2), "y": 1}]) == [[2]]
+    assert leading_sizes([torch.ones(()), torch.ones(())]) == []
+
+
+def test_streams_go_apart_where_different_amounts_were_drawn() -> None:
+    def order(draws: int, counts: bool = True) -> list[int]:
+        streams = RandomStreams(0)
+        random.seed(5)
+        streams.put_aside()
+        streams.reseed("step", 1, counts=counts)
+        for _ in range(draws):
+            random.random()
+        streams.take_up()
+        kept = streams.exchange(streams.branch(parted=True))
+        drawn = random.sample(range(100), 5)
+        streams.exchange(kept)
+        return drawn
+
+    assert order(3) == order(3) != order(4)
+    assert order(3, counts=False) == order(4, counts=False), "a worker would have drawn it"
 
 
 def test_ranks_take_turns() -> None:

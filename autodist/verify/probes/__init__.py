@@ -23,9 +23,13 @@ class ProbeContext:
     """A dataset is computing one sample: draws are keyed by that sample and need no further care."""
     batch_rows: dict[int, int] = field(default_factory=dict)
     """Samples in the last batch of each loader that is in use."""
+    pieces: dict[int, list[list[int]]] = field(default_factory=dict)
+    """For each part of the samples in the last batch of each loader, the rows that it has in each of them."""
     forward_rows: int | None = None
     """Rows that a training model was given last, where no loader made the batch."""
     steps: int = 0
+    collectives: int = 0
+    """How often the script itself has talked to the other ranks."""
     loaders: int = 0
     wrapped: set[int] = field(default_factory=set)
     """Identities of parameters whose gradients a wrapper reduces."""
@@ -40,10 +44,16 @@ class ProbeContext:
     def probing(self, value: bool) -> None:
         self._thread.probing = value
 
-    def fetched(self, loader: int, count: int) -> None:
-        """A loader has given a batch of ``count`` samples."""
-        self.batch_rows.pop(loader, None)
+    def fetched(self, loader: int, count: int, pieces: list[list[int]] | None = None) -> None:
+        """A loader has given a batch of ``count`` samples, made of ``pieces`` that may be joined."""
+        self.left(loader)
         self.batch_rows[loader] = count
+        self.pieces[loader] = pieces or []
+
+    def left(self, loader: int) -> None:
+        """A loader has given its last batch."""
+        self.batch_rows.pop(loader, None)
+        self.pieces.pop(loader, None)
 
     def rows(self) -> list[int]:
         """Sizes that a batch has at this moment, the latest first."""

@@ -7,7 +7,7 @@ import hashlib
 import inspect
 import pickle
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -140,6 +140,8 @@ class OpenPass:
     """Computing a sample may draw random numbers."""
     branch: dict[str, Any] = field(default_factory=dict)
     """The random stream of the sampler."""
+    in_workers: bool = False
+    """Without the probes, workers compute and collate the samples."""
     generators: list[Any] = field(default_factory=list)
     """Those that the data set keeps for itself."""
     ended: bool = False
@@ -156,6 +158,29 @@ class OpenPass:
         if self.located is None:
             self.located = {identity(self.dataset, index): index for index in range(len(self.dataset))}
         return self.located.get(sample)
+
+
+class KeyedRows(list[Any]):
+    """The samples that are collated. What is drawn while one of them is walked over is keyed to that sample, what is
+    drawn before and afterwards to the batch."""
+
+    def __init__(self, samples: Sequence[Any], names: Sequence[Any], entered: Callable[[bool, Any, int], None]) -> None:
+        """``entered`` is told whether a sample is being looked at, its name, and how often the samples were walked."""
+        super().__init__(samples)
+        self._names, self._entered, self._walks = names, entered, 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self._walks += 1
+        walk = self._walks
+        try:
+            for sample, name in zip(super().__iter__(), self._names, strict=True):
+                self._entered(True, name, walk)
+                yield sample
+        finally:
+            self._entered(False, None, walk)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(super().__iter__()),)
 
 
 class DataProbe:
@@ -196,10 +221,12 @@ class DataProbe:
         @functools.wraps(plain)
         def construct(this: Any, *args: Any, **kwargs: Any) -> None:
             bound = signature.bind(this, *args, **kwargs)
+            workers = bound.arguments.get("num_workers", 0)
             for name, value in IN_PROCESS.items():
                 if name in bound.arguments:
                     bound.arguments[name] = value
             plain(*bound.args, **bound.kwargs)
+            this._autodist_workers = workers
             self._register(this)
 
         loader_class.__init__ = construct
@@ -265,6 +292,7 @@ class DataProbe:
         self._passes[number] = count + 1
         samplers = (getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None))
         record = OpenPass(number, count, loader.dataset, samplers, draws=may_draw(loader.dataset))
+        record.in_workers = bool(getattr(loader, "_autodist_workers", 0))
         record.generators = generators.kept_by(loader.dataset) if record.draws else []
         if context.replay is not None:
             record.replay = context.replay.passes.get(record.key)
@@ -301,7 +329,7 @@ class DataProbe:
             if not streams.settled:
                 streams.put_aside()
             context.trace.emit("exhausted", loader=record.loader, number=record.number)
-            context.batch_rows.pop(record.loader, None)
+            context.left(record.loader)
             streams.reseed("end", *record.key)
             raise
         record.taken += 1
@@ -315,18 +343,18 @@ class DataProbe:
         context, streams = self._context, self._context.streams
         if record.taken == 0:
             context.probing = True
-            own, record.branch = streams.fingerprints(), streams.branch()
+            own, record.branch = streams.fingerprints(), streams.branch(context.distributed)
             context.probing = False
         trunk = streams.exchange(record.branch)
         try:
             if record.taken:
                 return iteration._next_index()
             record.plain_sampler = draws_first(record.samplers)
-            before = streams.fingerprints()
+            before, talked = streams.fingerprints(), context.collectives
             natural = iteration._next_index()
             after = streams.fingerprints()
-            drawn = [own[library] for library in own if after[library] != before[library]]
-            if drawn:
+            drawn = [f"{own[library]}+{streams.spent(library)}" for library in own if after[library] != before[library]]
+            if drawn and context.collectives == talked:  # else the ranks have agreed on what one of them drew
                 context.trace.emit("sampler-draws", loader=record.loader, number=record.number, stream=" ".join(drawn))
             return natural
         finally:
@@ -355,11 +383,24 @@ class DataProbe:
             samples: Any = self._samples(fetcher.dataset, record, indices)
         else:
             samples = self._sample(fetcher.dataset, record, wanted)
-        context.fetched(record.loader, len(indices))
+        joins = several and fetcher.auto_collation and fetcher.collate_fn not in DRAWS_NOTHING
+        context.fetched(record.loader, len(indices), leading_sizes(samples) if joins else None)
         self._emit_batch(record, indices, list(natural) if several else [natural], steered)
-        if fetcher.collate_fn not in DRAWS_NOTHING:
-            context.streams.reseed("collate", *record.key, record.taken)
-        return fetcher.collate_fn(samples)
+        if fetcher.collate_fn in DRAWS_NOTHING:
+            return fetcher.collate_fn(samples)
+        key = ("collate", *record.key, record.taken)
+        context.streams.reseed(*key, counts=not record.in_workers)
+        if type(samples) is not list or not joins:
+            return fetcher.collate_fn(samples)
+
+        def entered(inside: bool, name: Any, walk: int) -> None:
+            context.inside_sample = inside
+            context.streams.reseed(*key, walk, name, counts=not record.in_workers)
+
+        try:
+            return fetcher.collate_fn(KeyedRows(samples, identities(record.dataset, indices), entered))
+        finally:
+            context.inside_sample = False
 
     def _samples(self, dataset: Any, record: OpenPass, indices: list[Any]) -> list[Any]:
         if record.draws:
@@ -375,7 +416,7 @@ class DataProbe:
         context = self._context
         if record.draws:
             key = ("sample", *record.key, identity(dataset, plain_index(index)))
-            context.streams.reseed(*key)
+            context.streams.reseed(*key, counts=not record.in_workers)
             for generator in record.generators:
                 generators.reseed(generator, key_seed(*key))
         context.inside_sample = True
@@ -399,7 +440,7 @@ class DataProbe:
         context = self._context
         pulled: list[str] = []
         if not record.stream_started:
-            context.streams.reseed("stream", *record.key)
+            context.streams.reseed("stream", *record.key, counts=not record.in_workers)
             record.stream_started = True
         count = len(natural) if fetcher.auto_collation else 1
         wanted = (
@@ -437,7 +478,7 @@ class DataProbe:
         if context.replay is not None:
             fields |= {"natural": pulled, "steered": steered}
         context.trace.emit("batch", loader=record.loader, number=record.number, **fields)
-        context.streams.reseed("collate", *record.key, record.taken)
+        context.streams.reseed("collate", *record.key, record.taken, counts=not record.in_workers)
         items = [item for _, item in taken]
         return fetcher.collate_fn(items if fetcher.auto_collation else items[0])
 
@@ -458,6 +499,24 @@ class DataProbe:
         key = content_key(item)
         pulled.append(key)
         record.buffer.append((key, item))
+
+
+def leading_sizes(samples: Sequence[Any]) -> list[list[int]]:
+    """For each part of some samples, how many rows it has in each: what they are where a `collate_fn` joins them."""
+    first = samples[0] if samples else None
+    columns: list[Any] = [samples]
+    if isinstance(first, dict):
+        columns = [[sample.get(key) for sample in samples] for key in first]
+    elif isinstance(first, (tuple, list)):
+        columns += zip(*samples, strict=False)
+    elif type(first).__module__.startswith("torch_geometric"):
+        return [[getattr(graph, name, None) or 0 for graph in samples] for name in ("num_nodes", "num_edges")]
+    return [[len(each) for each in column] for column in columns if all(map(has_rows, column))]
+
+
+def has_rows(value: Any) -> bool:
+    """Whether it is a tensor, an array or a list."""
+    return isinstance(value, list) or (hasattr(value, "__array__") and getattr(value, "ndim", 0) > 0)
 
 
 def listed(indices: Any) -> Any:

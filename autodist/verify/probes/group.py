@@ -75,6 +75,7 @@ class GroupProbe:
             if self._depth == 0 and not self._context.probing:
                 trace.emit("collective", name=name, site=trace.site())
                 trace.flush()
+                self._context.collectives += 1
             if self._context.plan.shared_gpu and name == "barrier":
                 kwargs.pop("device_ids", None)
             self._depth += 1

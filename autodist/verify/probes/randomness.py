@@ -14,6 +14,7 @@ took a weight for a batch it says so, and the verification begins again with tha
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -97,15 +98,27 @@ class Layout:
     One sample may be several rows, as when time steps or image patches are folded into the dimension of the batch.
     """
 
-    def __init__(self, sizes: Sequence[int], batches: Sequence[int], stacked: bool = False) -> None:
-        """``stacked`` where batches lie one after the other, as several views of it that are joined do."""
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        batches: Sequence[int],
+        stacked: bool = False,
+        pieces: Sequence[Sequence[int]] = (),
+    ) -> None:
+        """``stacked`` where batches lie one after the other, as several views of it that are joined do; ``pieces`` are
+        numbers of rows that each sample may have."""
         total = sum(sizes)
         group = next((total // batch for batch in batches if total % batch == 0), 1)
         if total in batches or any(size % group for size in sizes):
             group = 1
         turns = [rank for _, rank in in_turns([size // group for size in sizes])]
         self.positions: list[list[int]] = [[] for _ in sizes]
-        if stacked:
+        joined = next((p for p in pieces if total not in batches and dealt_out(p, len(sizes)) == list(sizes)), None)
+        if joined is not None:
+            starts = itertools.accumulate(joined, initial=0)
+            for sample, (start, count) in enumerate(zip(starts, joined, strict=False)):
+                self.positions[sample % len(sizes)] += range(start, start + count)
+        elif stacked:
             for at, rank in enumerate(turns * group):
                 self.positions[rank].append(at)
         else:
@@ -129,6 +142,11 @@ class Layout:
         if self.in_order:
             return joined
         return joined.index_select(dimension, torch.tensor(self.inverse, device=joined.device))
+
+
+def dealt_out(pieces: Sequence[int], world: int) -> list[int]:
+    """How many rows each rank has of samples that are dealt out in turns."""
+    return [sum(pieces[rank::world]) for rank in range(world)]
 
 
 def batch_dimension(whole: Sequence[int], parts: Sequence[Sequence[int]]) -> int | None:
@@ -301,6 +319,9 @@ class RandomnessProbe:
             return False
         if name in INTEGERS:
             return bool(self._context.batch_rows) and shape[0] in rows
+        joined = {sum(each) for of_loader in self._context.pieces.values() for each in of_loader}
+        if name in NOISE_ON_INPUT and shape[0] in joined:
+            return True
         return any(count in shape[:2] or (name in NOISE_ON_INPUT and shape[0] % count == 0) for count in rows)
 
     def _parts(self, name: str, seed: int, whole: Sequence[int]) -> Parts | None:
@@ -331,7 +352,8 @@ class RandomnessProbe:
 
     def _layout(self, shapes: Sequence[Shape], dimension: int, stacked: bool = False) -> Layout:
         """What is permuted as a whole, several times the batch, has been joined, as views or as kinds of samples."""
-        return Layout([shape[dimension] for shape in shapes], self._context.rows(), stacked)
+        pieces = [each for of_loader in self._context.pieces.values() for each in of_loader]
+        return Layout([shape[dimension] for shape in shapes], self._context.rows(), stacked, pieces)
 
     def _draw(
         self,

@@ -14,6 +14,9 @@ from typing import Any
 
 import torch
 
+BLOCK = 624
+"""Numbers that a Mersenne Twister makes at once. All three libraries have one, and tell the position in its block."""
+
 
 def key_seed(*key: object) -> int:
     """A seed that depends on the key alone, not on the process or its hash seed."""
@@ -28,14 +31,19 @@ class RandomStreams:
         self._aside: dict[str, Any] | None = None
         self.settled = False
         """The script's own stream is put aside as a whole: taking it up and putting it aside again changes nothing."""
+        self._counts = False
+        self._spent: dict[str, int] = {}
 
     @staticmethod
     def _numpy() -> Any:
         numpy = sys.modules.get("numpy")
         return getattr(numpy, "random", None)
 
-    def reseed(self, *key: object) -> None:
-        """Start the stream that belongs to ``key``, the same in every process."""
+    def reseed(self, *key: object, counts: bool = True) -> None:
+        """Start the stream that belongs to ``key``, the same in every process. ``counts`` unless without the probes a
+        worker would draw it."""
+        self._count()
+        self._counts = counts
         seed = key_seed(self._seed, *key)
         torch.default_generator.manual_seed(seed)
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
@@ -59,6 +67,21 @@ class RandomStreams:
         """Keep the script's own stream; what follows draws from keyed streams."""
         self._aside = self._states()
         self.settled = True
+        self._counts = False
+
+    def _count(self) -> None:
+        """Add what was drawn since the last keyed stream began."""
+        if not self._counts:
+            return
+        drawn = {
+            "torch": int.from_bytes(torch.default_generator.get_state()[16:24].numpy().tobytes(), sys.byteorder),
+            "python": random.getstate()[1][-1],
+        }
+        numpy_random = self._numpy()
+        if numpy_random is not None:
+            drawn["numpy"] = numpy_random.mtrand._rand.get_state(legacy=False)["state"]["pos"]
+        for library, position in drawn.items():
+            self._spent[library] = self._spent.get(library, 0) + position % BLOCK
 
     def _states(self) -> dict[str, Any]:
         numpy_random = self._numpy()
@@ -77,14 +100,27 @@ class RandomStreams:
         if states.get("numpy") is not None and numpy_random is not None:
             numpy_random.mtrand._rand.set_state(states["numpy"])
 
-    def branch(self) -> dict[str, Any]:
-        """A stream that goes its own way from here, for one number of the script's own stream of each library."""
+    def spent(self, library: str) -> int:
+        """How much was drawn from keyed streams, up to multiples of a block: the same where ranks drew alike."""
+        return self._spent.get(library, 0)
+
+    def branch(self, parted: bool) -> dict[str, Any]:
+        """A stream that goes its own way from here, for one number of the script's own stream of each library.
+
+        ``parted`` where it depends on how much was drawn from keyed streams, as the script's own one would without the
+        probes: ranks that have drawn different amounts are then apart.
+        """
         numpy_random = self._numpy()
         seeds = {
             "torch": int(torch.empty((), dtype=torch.int64).random_()),
             "python": random.getrandbits(60),
             "numpy": int(numpy_random.mtrand._rand.randint(0, 2**31 - 1)) if numpy_random is not None else 0,
         }
+        if parted:
+            seeds = {
+                library: key_seed(seed, self.spent(library)) & 0xFFFFFFFF if self.spent(library) else seed
+                for library, seed in seeds.items()
+            }
         trunk = self._states()
         self.start_from(seeds)
         branch = self._states()
@@ -113,11 +149,14 @@ class RandomStreams:
         """Go on with the script's own stream where it was put aside."""
         if self._aside is None:
             return
+        self._count()
+        self._counts = False
         kept, self._aside, self.settled = self._aside, None, False
         self._restore(kept)
 
     def forget(self, library: str) -> None:
         """The script seeds ``library`` itself: that is its own stream from now on."""
+        self._spent.pop(library, None)
         if self._aside is not None:
             self._aside[library] = None
             self.settled = False
