@@ -1598,6 +1598,14 @@ def _sampler_concerns(run: Interpreter) -> Iterator[Concern]:
         )
         yield Concern("AD902", event.source, event.node, message, Severity.REFUSAL)
         return
+    for order, other in randomness.parted_orders(run):
+        code = shortened(order.source.code(order.node)) if isinstance(order.node, ast.expr) else "the order"
+        message = (
+            f"{code} draws from the generator of which {other} draws as much as a rank's own rows ask for: ranks would "
+            "put the samples in different orders; give the order a generator of its own"
+        )
+        yield Concern("AD902", order.source, order.node, message, Severity.REFUSAL)
+        return
     for event in run.of("unseeded"):
         owners = [call.function.owner for call in event.calls]
         if any(isinstance(owner, Object) and owner.roles & {"sampler", "batch_sampler"} for owner in owners):

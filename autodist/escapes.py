@@ -60,6 +60,8 @@ def escapes(run: Interpreter, guards: list[Site]) -> list[Escape]:
     for event in run.events:
         if event.kind not in SINKS and event.kind != "discarded" or event.inside_forward or event.node in graphs:
             continue
+        if event.kind == "test" and _is_about_one_row(event, run):
+            continue
         if any(call.node is not None and is_guarded(call.source, call.node) for call in event.calls):
             continue
         if isinstance(event.node, ast.Call) and is_guarded(event.source, event.node):
@@ -71,6 +73,15 @@ def escapes(run: Interpreter, guards: list[Site]) -> list[Escape]:
                 found.setdefault(escape.node, escape)
     others = [e for n, e in found.items() if stored.keys().isdisjoint((n, *e.source.ancestors(n)))]
     return [*others, *(Escape(event.source, node, ROWS, event) for node, event in stored.items())]
+
+
+def _is_about_one_row(event: Event, run: Interpreter) -> bool:
+    """Whether a function decides that is called for one row of this rank's after the other: each rank for its own."""
+    for loop in event.loops:
+        over = loop.node.iter if not isinstance(loop.node, ast.While) else None
+        if over is not None and loop.function is not event.function and run.values.get(over, NOTHING).spread is ROWS:
+            return True
+    return False
 
 
 def _exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:

@@ -10,7 +10,7 @@ from autodist import collation, regions, unused
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.models import parts
 from autodist.script import Loader, Model, Site
-from autodist.source import argument
+from autodist.source import argument, last_name
 from autodist.spread import ROWS
 from autodist.values import NOTHING, Draw, External, Function, Object, Value, is_clock
 
@@ -161,6 +161,31 @@ def with_shared_order(loader: Loader, run: Interpreter, models: list[Model]) -> 
         endless=any(map(_is_endless, samplers)),
         unseeded_samplers=tuple(unseeded),
     )
+
+
+def parted_orders(run: Interpreter) -> Iterator[tuple[Event, str]]:
+    """Where the order of hand-made batches is drawn from a generator that rows of a batch are drawn for as well, again
+    and again until a number fits; and the code that draws so."""
+    if not run.plan.draws:
+        return
+    orders = [e for e in _draws(run) if e.loops and isinstance(e.node, ast.Call) and _names_order(e.node)]
+    for event in _draws(run):
+        tries = [loop.node for loop in event.loops if isinstance(loop.node, ast.While)]
+        rows = [
+            loop
+            for loop in event.loops
+            if not isinstance(loop.node, ast.While) and run.values.get(loop.node.iter, NOTHING).spread is ROWS
+        ]
+        if not tries or not rows or event.loops.index(rows[0]) > [e.node for e in event.loops].index(tries[-1]):
+            continue
+        name = event.function.name if event.function is not None else "the step"
+        for order in orders:
+            if _libraries(order, run) & _libraries(event, run) and order.loops[0].node is event.loops[0].node:
+                yield order, name
+
+
+def _names_order(call: ast.Call) -> bool:
+    return last_name(call.func) in ("permutation", "randperm", "shuffle", "sample")
 
 
 def _mentioned(function: Function, run: Interpreter) -> Iterator[str]:

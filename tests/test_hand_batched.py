@@ -357,3 +357,47 @@ for step in range(4):
 def test_batches_that_are_shared_in_one_branch_only(tmp_path: Path) -> None:
     after, said = conftest.converted(tmp_path, BRANCHES)
     assert "AD902 get_batch" in said and after == BRANCHES
+
+
+PAIRS = """\
+import numpy as np
+import torch
+import torch.nn as nn
+
+np.random.seed(0)
+torch.manual_seed(0)
+pairs = np.array([(user, item) for user in range(16) for item in range(0, 12, 3)])
+seen = {user: {0, 3, 6, 9} for user in range(16)}
+
+
+def other_item(user):
+    item = np.random.randint(12)
+    while item in seen[user]:
+        item = np.random.randint(12)
+    return item
+
+
+model = nn.Bilinear(1, 1, 1)
+optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+for epoch in range(2):
+    order = np.random.permutation(len(pairs))
+    for start in range(0, len(pairs), 8):
+        batch = pairs[order[start : start + 8]]
+        items = torch.tensor([[float(other_item(user))] for user in batch[:, 0]])
+        loss = model(torch.tensor(batch[:, :1]).float(), items).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_an_order_beside_negatives_that_are_drawn_until_one_fits(tmp_path: Path) -> None:
+    """Ranks draw as many as their rows ask for, and would then put the samples in different orders."""
+    _, said = conftest.converted(tmp_path, PAIRS)
+    assert "np.random.permutation(len(pairs)) draws from the generator of which other_item draws" in said
+    own = PAIRS.replace("np.random.permutation", "generator.permutation")
+    own = own.replace("np.random.seed(0)", "generator = np.random.default_rng(1)\nnp.random.seed(0)")
+    code, said = conftest.converted(tmp_path, own)
+    assert "AD902" not in said and "gather_rows" not in code, "a number of one row is nothing to gather"
+    once = PAIRS.replace("    while item in seen[user]:\n        item = np.random.randint(12)\n", "")
+    assert "AD902" not in conftest.converted(tmp_path, once)[1]
