@@ -26,6 +26,7 @@ LINEAR: dict[Spread, tuple[type[ast.operator], ...]] = {
     MEAN: (ast.Mult, ast.Div, ast.Add, ast.Sub),
 }
 """What can as well be done with a sum, or a mean, of all ranks."""
+BOUNDING = frozenset("clamp clamp_min max maximum item float int".split())
 ROUNDS = 4
 """Sums of what is computed from other sums are found once those are taken over all ranks."""
 
@@ -78,6 +79,8 @@ def _joinable(run: Interpreter, guarded: frozenset[ast.AST]) -> dict[ast.expr, R
         node = event.node
         if not isinstance(node, ast.expr) or not event.grad or event.on_one_rank or parts_ranks(event, guarded, run):
             continue
+        if event.source.is_reported(node):
+            continue
         if event.value.spread is MEAN and (
             run.uneven(event.value) is not None or not uneven.isdisjoint(ast.walk(node))
         ):
@@ -114,12 +117,23 @@ def _made(node: ast.expr, source: Source, run: Interpreter) -> ast.expr:
         divided = isinstance(node.op, ast.Div) and sides[:1] != [node.left]
         if len(sides) == 1 and run.values[sides[0]].spread is value.spread and not divided:
             return _made(sides[0], source, run)
+    if isinstance(node, ast.Call):
+        inner = [each for each in _bounded(node) if run.values.get(each, NOTHING).spread is value.spread]
+        if len(inner) == 1:
+            return _made(inner[0], source, run)
     if isinstance(node, ast.Name) and len(value.made) == 1:
         ((where, made),) = value.made
         statement = where.statement(made) if where is source else None
         if isinstance(statement, ast.Assign) and statement.value is made and _home(source, made) is _home(source, node):
-            return made
+            return _made(made, source, run) if isinstance(made, ast.Call) else made
     return node
+
+
+def _bounded(call: ast.Call) -> list[ast.expr]:
+    """What a call keeps from being too small, or makes a number: `count` of `count.clamp(min=1)`, `max(1, count)` and
+    `count.item()`. Of all ranks it is to be bounded once."""
+    receiver = [call.func.value] if isinstance(call.func, ast.Attribute) else []
+    return [*receiver, *call.args] if last_name(call.func) in BOUNDING else []
 
 
 def _is_settled(event: Event, run: Interpreter) -> bool:

@@ -1246,6 +1246,8 @@ class Interpreter:
         values = {child: self._lately(child) for child in children_of(node)}
         kinds = {value.spread for value in values.values()}
         added = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub))
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and kinds == {SUM}:
+            del values[node.left]  # over the sum of all ranks it is a sum
         for child, value in values.items():
             if added and (LOCAL in kinds or value.spread is MEAN):
                 continue  # the other term is the reason, and a mean goes with what is the same everywhere
@@ -1900,7 +1902,7 @@ class Interpreter:
                 self.event("format", node.right, scope, right)
                 return right.computed(LOCAL)
             return self._text([left, right])
-        spread = self._binary(node.op, left, right)
+        spread = self._binary(node.op, left, right, literal=isinstance(node.left, ast.Constant))
         if {left.spread, right.spread} == {ROWS, Spread.COLUMNS} and _sets_apart(node, left, right):
             spread = CROSS
             mixed: frozenset[Mixing] = frozenset()
@@ -1975,10 +1977,11 @@ class Interpreter:
             return False
         return bool(other.models) or self._forward > 0 and bool(other.origins) and other.spread is not LOCAL
 
-    def _binary(self, op: ast.operator, left: Value, right: Value) -> Spread:
+    def _binary(self, op: ast.operator, left: Value, right: Value, literal: bool = False) -> Spread:
         a, b = left.spread, right.spread
         if isinstance(op, (ast.Add, ast.Sub)):
-            zero_left = not a.is_local and left.const is not UNKNOWN or left.const == 0 or left.zero
+            start = not literal and not a.is_local and left.const is not UNKNOWN  # of an accumulator
+            zero_left = start or left.const == 0 or left.zero
             return add(a, b, zero_left, right.const == 0 or right.zero)
         if isinstance(op, ast.Mult):
             mean, number = (left, right) if a is MEAN else (right, left)

@@ -13,7 +13,10 @@ TESTING = frozenset("isnan isfinite isinf logical_and logical_or logical_xor log
 PLACES = frozenset("nonzero argwhere flatnonzero where".split())
 """What tells the places at which a condition holds."""
 SELECTING = frozenset(["masked_select"])
-FORMS = frozenset("squeeze flatten view reshape ravel to cpu cuda detach t clone data numpy expand expand_as".split())
+FORMS = frozenset(
+    "squeeze unsqueeze flatten view view_as reshape reshape_as ravel to cpu cuda detach t clone data numpy expand "
+    "expand_as contiguous byte permute transpose".split()
+)
 """What a condition goes through without another meaning."""
 ORDERING = frozenset("arange range sort sorted argsort randperm permutation flip roll topk max min argmax".split())
 """What an order of samples is made by, or a place in each of them."""

@@ -17,6 +17,8 @@ from autodist.errors import AutodistError
 
 BOM = b"\xef\xbb\xbf"
 
+REPORTING = frozenset("print info debug warning add_scalar add_scalars set_description set_postfix write".split())
+
 
 @dataclass(frozen=True, eq=False)
 class Source:
@@ -123,6 +125,11 @@ class Source:
             if isinstance(value, list) and any(item is statement for item in value):
                 return value
         raise LookupError("statement outside any block")
+
+    def is_reported(self, node: ast.expr) -> bool:
+        """Whether an expression is a part of what is printed or logged, as in `print("%.3f" % (total / count))`."""
+        calls = (each for each in self.ancestors(node) if isinstance(each, ast.Call))
+        return any(last_name(call.func) in REPORTING for call in calls)
 
     def line(self, number: int) -> str:
         """A line of the text, counted from 1, without its end."""

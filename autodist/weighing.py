@@ -57,7 +57,8 @@ def losses(run: Interpreter) -> Iterator[Loss]:
     """What takes a mean over this rank's samples."""
     for event in run.of("mean_loss"):
         if not isinstance(event.node, ast.Call):
-            yield Loss(event, "/", {})
+            if isinstance(event.node, ast.expr) and not event.source.is_reported(event.node):
+                yield Loss(event, "/", {})
             continue
         modules = list(event.detail.objects("loss"))
         if len(modules) > 1:
