@@ -208,12 +208,26 @@ def _clips(site: Site) -> bool:
 def _reduce(
     project: Project, facts: catalog.Catalog, plan: Plan, run: Interpreter
 ) -> tuple[Interpreter, list[escapes.Placed], list[escapes.Placed]]:
-    """Make escaping values global until none is left that can be."""
+    """Make escaping values global until none is left that can be, or fewer are where rows are gathered first."""
+    found = _reduce_all(project, facts, plan, run, [])
+    rows = escapes.given_instead(found[2], run)
+    if rows:
+        other = _reduce_all(project, facts, plan, run, rows)
+        if len(other[2]) < len(found[2]):
+            return other
+    return found
+
+
+def _reduce_all(
+    project: Project, facts: catalog.Catalog, plan: Plan, run: Interpreter, rows: list[escapes.Placed]
+) -> tuple[Interpreter, list[escapes.Placed], list[escapes.Placed]]:
+    """The analysis with what is made global, beginning with ``rows``, what that is, and what is left."""
     reductions: dict[ast.expr, escapes.Placed] = {}
     leftover: list[escapes.Placed] = []
     given = plan.reduced
     for _ in range(ROUNDS):
-        placed = escapes.placed(escapes.escapes(run, _guarded(run)), run)
+        placed = rows or escapes.placed(escapes.escapes(run, _guarded(run)), run)
+        rows = []
         leftover = [place for place in placed if not _is_reducible(place)]
         fresh = {p.node: p for p in placed if _is_reducible(p) and p.node not in reductions}
         fresh = _first(fresh, run)

@@ -15,7 +15,7 @@ from autodist.interpreter import Event, Interpreter, Loop
 from autodist.picking import picks
 from autodist.regions import exclusive, stands_in
 from autodist.script import Site
-from autodist.source import Source
+from autodist.source import Source, last_name
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.values import NOTHING, External, Function, Index, Items, Object, Stream, Table, Value, Wrapped
 
@@ -58,7 +58,11 @@ def escapes(run: Interpreter, guards: list[Site]) -> list[Escape]:
             found.setdefault(escape.node, escape)
     graphs = {event.node for event in run.of("export")}  # what runs through a model for its graph is an example
     for event in run.events:
-        if event.kind not in SINKS and event.kind != "discarded" or event.inside_forward or event.node in graphs:
+        if event.kind not in SINKS and event.kind != "discarded" or event.node in graphs:
+            continue
+        if event.inside_forward:
+            if event.kind in ("print", "format"):
+                found.update((each.node, each) for each in _reported_inside(event, run) if each.node not in found)
             continue
         if event.kind == "test" and _is_about_one_row(event, run):
             continue
@@ -73,6 +77,16 @@ def escapes(run: Interpreter, guards: list[Site]) -> list[Escape]:
                 found.setdefault(escape.node, escape)
     others = [e for n, e in found.items() if stored.keys().isdisjoint((n, *e.source.ancestors(n)))]
     return [*others, *(Escape(event.source, node, ROWS, event) for node, event in stored.items())]
+
+
+def _reported_inside(event: Event, run: Interpreter) -> Iterator[Escape]:
+    """The sums and means that a forward pass prints, of a loss for instance. Nothing that gradients flow through, which
+    would be reduced for what is computed from it as well."""
+    for node in _exposed(event, run):
+        for escape in _resolve(node, event.source, event, run, set()):
+            numbers = isinstance(escape.node, ast.Call) and last_name(escape.node.func) in ("item", "float")
+            if escape.spread in (MEAN, SUM) and (numbers or not run.values.get(escape.node, NOTHING).models):
+                yield escape
 
 
 def _is_about_one_row(event: Event, run: Interpreter) -> bool:
@@ -566,6 +580,31 @@ PICKING = frozenset("max min sort topk kthvalue median mode".split())
 SAME_ROWS = frozenset("torch.autograd.Variable torch.as_tensor torch.tensor numpy.asarray numpy.array".split())
 
 
+FILLING = frozenset("normal_ uniform_ fill_ zero_ bernoulli_ random_".split())
+SIZED = frozenset("zeros ones empty rand randn FloatTensor Tensor".split())
+
+
+def _keeps_rows(name: str, given: dict[str, ast.expr]) -> bool:
+    """Whether a function of a library gives a row for each that it is given: `torch.clamp`, `F.softmax`, or a loss of
+    each sample, `F.kl_div(input, target, reduction="none")`."""
+    library, _, short = name.rpartition(".")
+    if (
+        name in SAME_ROWS
+        or library in ("torch", "torch.nn.functional")
+        and (short in ROWWISE or short.endswith("_like"))
+    ):
+        return True
+    reduction = given.get("reduction")
+    return library == "torch.nn.functional" and isinstance(reduction, ast.Constant) and reduction.value == "none"
+
+
+def _sized_like(node: ast.expr) -> ast.expr | None:
+    """The tensor of `x.size()` and `x.shape`."""
+    if isinstance(node, ast.Call) and not node.args:
+        node = node.func
+    return node.value if isinstance(node, ast.Attribute) and node.attr in ("size", "shape") else None
+
+
 def _rowwise(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
     """Whether an expression still holds one row for each sample of the rank, so that the ranks' rows can be joined."""
     if node in seen:
@@ -582,18 +621,35 @@ def _rowwise(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.value, ast.Name):
         field = run.values.get(node.value, NOTHING)  # of what the loader yields, unless the script has put it there
         return not field.made and not any(isinstance(t, Table) and t.stores for t in field.things)
+    if isinstance(node, (ast.GeneratorExp, ast.ListComp)):  # `images, labels = (part.to(device) for part in batch)`
+        return _rowwise(node.elt, run, seen)
     if isinstance(node, (ast.BinOp, ast.Compare)):
         over = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.left, *node.comparators]
         sides = [side for side in over if run.values.get(side, NOTHING).spread is ROWS]
         return all(_rowwise(side, run, seen) for side in sides)
     if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in FILLING:
+            return _rowwise(node.func.value, run, seen)
         if isinstance(node.func, ast.Attribute) and run.values.get(node.func.value, NOTHING).spread is ROWS:
             keeps_rows = node.func.attr in ("view", "reshape") and bool(node.args)
             keeps_rows = keeps_rows and run.values.get(node.args[0], NOTHING).spread is COUNT
+            keeps_rows = keeps_rows or tensors.reduces_axis(node.func.attr) and bool(tensors.axis(node, 0))
             return (node.func.attr in ROWWISE or keeps_rows) and _rowwise(node.func.value, run, seen)
         called = run.values.get(node.func, NOTHING).things
-        if node.args and any(isinstance(t, External) and t.name in SAME_ROWS for t in called):
-            return _rowwise(node.args[0], run, seen)
+        functions = [thing.node for thing in called if isinstance(thing, Function)]
+        if functions and len(functions) == len(called):
+            answers = [
+                n.value for f in functions for n in ast.walk(f) if isinstance(n, ast.Return) and n.value is not None
+            ]
+            return bool(answers) and all(_rowwise(answer, run, seen) for answer in answers)
+        names = [t.name for t in called if isinstance(t, External)]
+        given = {"input": node.args[0]} if node.args else {}
+        given |= {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
+        like = _sized_like(node.args[0]) if node.args else None
+        if like is not None and any(name.rpartition(".")[2] in SIZED for name in names):
+            return _rowwise(like, run, seen)
+        if "input" in given and any(_keeps_rows(name, given) for name in names):
+            return _rowwise(given["input"], run, seen)
         return any(isinstance(t, (Object, Wrapped)) for t in called)
     return isinstance(node, (ast.List, ast.Tuple))
 
@@ -875,3 +931,60 @@ def _outermost_loop(source: Source, statement: ast.stmt, group: list[Escape]) ->
 def reducible(found: list[Placed]) -> Mapping[ast.AST, Placed]:
     """Those that can be reduced, by expression."""
     return {place.node: place for place in found if place.spread.is_reducible}
+
+
+def given_instead(leftover: list[Placed], run: Interpreter) -> list[Placed]:
+    """Rows to gather where functions are given them, of which they report what cannot be reduced: a score of each
+    picture, or a logger that is told of shared and of whole data. What they compute is then that of the whole batch."""
+    found: dict[ast.expr, Placed] = {}
+    for place in leftover:
+        if place.event.kind in ("test", "state", "statistic") or place.event.inside_forward:
+            continue
+        for source, call, given in _ways_in(place, run):
+            local = [each for each in given if run.values.get(each, NOTHING).spread.is_local]
+            if not local or call in learnt_from(run) or _trains(call, run):
+                continue
+            if all(_is_row_each(each, run) for each in local):
+                for each in local:
+                    found[each] = Placed(source, each, ROWS, None, place.event)
+                break
+    return list(found.values())
+
+
+def _ways_in(place: Placed, run: Interpreter) -> Iterator[tuple[Source, ast.Call, list[ast.expr]]]:
+    """The calls by which a reported value comes to be, from the innermost, each with what it is given for that."""
+    node = place.node
+    for source, made in (place.source, node), *sorted_sites(run.values.get(node, NOTHING)):
+        called = run.values.get(made.func, NOTHING).things if isinstance(made, ast.Call) else ()
+        if isinstance(made, ast.Call) and any(isinstance(thing, Function) for thing in called):
+            yield source, made, [*made.args, *(keyword.value for keyword in made.keywords)]
+    home = place.source.function(node)
+    kept = (*run.of("accumulate"), *run.of("store"), *run.of("set_item"))  # what is reported may have been kept before
+    for calls in dict.fromkeys(event.calls for event in (place.event, *kept)):
+        if not calls or calls[-1].function.node is not home:
+            continue
+        names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+        for call in reversed(calls):
+            given = call.given()
+            wanted = [given[name] for name in names if name in given]
+            if call.node is None or not wanted:
+                break
+            yield call.source, call.node, list(given.values())
+            names = {each.id for expression in wanted for each in ast.walk(expression) if isinstance(each, ast.Name)}
+
+
+def _trains(call: ast.Call, run: Interpreter) -> bool:
+    """Whether a training step happens inside of a call."""
+    return any(each.node is call for kind in ("backward", "step") for event in run.of(kind) for each in event.calls)
+
+
+def _is_row_each(node: ast.expr, run: Interpreter) -> bool:
+    """Whether it holds a row for each of this rank's samples, as many as on the other ranks."""
+    value = run.values.get(node, NOTHING)
+    plain = value.spread is ROWS and not value.things and picks(value) is None and run.uneven(value) is None
+    return plain and _rowwise(node, run, set()) and not _is_passed_on(node, run)
+
+
+def _is_passed_on(node: ast.expr, run: Interpreter) -> bool:
+    """Whether a function hands on what it is given itself: there is where to gather it."""
+    return isinstance(node, ast.Name) and node in run.sources and _is_parameter(node, run.sources[node])

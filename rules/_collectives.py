@@ -76,6 +76,16 @@ def weigh_by_count(loss, count):
 
 '''
 
+MEAN_COUNT = '''\
+def mean_count(count):
+    """What the ranks divide by on average: over it, the mean of the ranks' sums is the mean over the batch."""
+    mean = {torch}.as_tensor(count, dtype={torch}.get_default_dtype()).detach().clone()
+    {d}.all_reduce(mean)
+    return mean / {d}.get_world_size()
+
+
+'''
+
 JOIN = '''\
 class SumOverRanks({torch}.autograd.Function):
     """The sum of a tensor over all ranks, through which gradients flow back to what each of them has."""

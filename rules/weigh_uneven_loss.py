@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from autodist.edits import WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
+from autodist.values import NOTHING
 
-from ._collectives import WEIGH
+from ._collectives import MEAN_COUNT, WEIGH
 from ._preamble import defined, dist, imported, planned
 
 WORDS = """\
@@ -54,10 +56,10 @@ for epoch in range(2):
 """
 
 
-def _weighed(template: str) -> str:
+def _weighed(template: str, helper: str = WEIGH) -> str:
     template = template.replace("import torch\n", "import torch\nimport torch.distributed as dist\n", 1)
     start = template.index("\n\n") + 1
-    return template[:start] + "\n\n" + WEIGH.format(torch="torch", d="dist") + template[start:].lstrip("\n")
+    return template[:start] + "\n\n" + helper.format(torch="torch", d="dist") + template[start:].lstrip("\n")
 
 
 def _script(template: str, options: str, loss: str) -> str:
@@ -80,7 +82,9 @@ EXAMPLES = [
     ),
     Example(
         before=_script(WORDS, "", MASKED),
-        after=_script(WEIGHED, "", f"weigh_by_count({MASKED}, (y > 0).sum())"),
+        after=_script(
+            _weighed(WORDS, MEAN_COUNT), "", MASKED.replace("/ (y > 0).sum()", "/ mean_count((y > 0).sum())")
+        ),
     ),
     Example(
         before=_script(WORDS, "", PICKED),
@@ -107,7 +111,11 @@ def weigh_uneven_loss(script: TrainingScript, context: Context) -> Iterator[Find
     for loss in script.weighed:
         d, imports = dist(context, loss.source)
         torch, torch_import = imported(context, loss.source, "torch")
-        helper = defined(script, loss.source, WEIGH.replace("{d}", d).replace("{torch}", torch))
-        wrap = WrapExpr(loss.node, f"weigh_by_count({{}}, {loss.count})")
+        node = loss.node
+        if isinstance(node, ast.BinOp) and not script.values.get(node.right, NOTHING).models:
+            code, wrap = MEAN_COUNT, WrapExpr(node.right, "mean_count({})")
+        else:
+            code, wrap = WEIGH, WrapExpr(node, f"weigh_by_count({{}}, {loss.count})")
+        helper = defined(script, loss.source, code.replace("{d}", d).replace("{torch}", torch))
         fix = Fix((*imports, *torch_import, *helper, *planned(loss.source, wrap)))
         yield Finding(loss.source, loss.node, "ranks divide this mean by different numbers", fix)

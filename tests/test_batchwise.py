@@ -39,6 +39,30 @@ def converted(folder: Path, step: str, before: str = "", after: str = "") -> tup
 @pytest.mark.parametrize(
     ("step", "expected"),
     [
+        (  # two sums by a number that is theirs
+            "n = (y > 0).sum().clamp(min=1)\nloss = (out * y).sum() / n + out.abs().sum() / n",
+            "n = SumOverRanks.apply((y > 0).sum()).clamp(min=1)\n",
+        ),
+        (
+            "n = max(1, (y > 0).sum().item())\nloss = (out - y).abs().sum() / n",
+            "n = max(1, SumOverRanks.apply((y > 0).sum()).item())\n",
+        ),
+        (
+            "loss = 1 - 2 * (out * y).sum() / y.sum()",
+            "loss = 1 - 2 * (out * y).sum() / mean_count(y.sum())",
+        ),
+    ],
+)
+def test_sums_that_are_bounded_or_divided(tmp_path: Path, step: str, expected: str) -> None:
+    """What is divided by has a least value once, not on every rank; one less a sum is no sum."""
+    after, said = converted(tmp_path, step)
+    assert expected in after
+    assert "AD602" not in said
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
         ("loss = torch.log(out.exp().sum())", "loss = torch.log(SumOverRanks.apply(out.exp().sum()))"),
         ("total = out.pow(2).sum()\nloss = (0.5 * total).sqrt()", "total = SumOverRanks.apply(out.pow(2).sum())\n"),
         ("loss = F.mse_loss(out, y).sqrt()", "SumOverRanks.apply(F.mse_loss(out, y)) / dist.get_world_size()).sqrt()"),

@@ -153,3 +153,92 @@ for epoch in range(2):
 def test_a_matrix_that_is_read_twice_is_reduced_once(tmp_path: Path) -> None:
     code, _ = converted(tmp_path, CONFUSIONS)
     assert "    counts = reduce_sum(counts)\n" in code and "counts.diag() / counts.sum(1)" in code
+
+
+SCORES = """\
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Log:
+    def __init__(self):
+        self.state = {"loss": 0.0, "steps": 0}
+
+    def __call__(self, loss):
+        self.add(loss)
+
+    def add(self, loss):
+        self.state["loss"] += loss.sum().item()
+        self.state["steps"] += loss.size(0)
+
+    def flush(self):
+        print(self.state["loss"] / self.state["steps"])
+
+
+class Criterion(nn.Module):
+    def forward(self, out, target):
+        loss = F.mse_loss(out, target)
+        print("loss %.4f" % loss.item())
+        return loss
+
+
+def each(out, target):
+    log_probability = F.log_softmax(out, dim=1)
+    return F.kl_div(log_probability, F.softmax(target, dim=1), reduction="none").sum(-1)
+
+
+def score(pictures, others):
+    found = 0
+    for picture, other in zip(pictures.cpu().numpy(), others.cpu().numpy()):
+        found += np.log10(1 / np.square(picture - other).mean())
+    return found / len(pictures)
+
+
+train_loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 4)), batch_size=8, shuffle=True)
+test_loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 4)), batch_size=8)
+model = nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+criterion, log = Criterion(), Log()
+for epoch in range(2):
+    for x, y in train_loader:
+        out = model(x)
+        loss = {loss}
+        optimizer.zero_grad()
+        loss.mean().backward()
+        optimizer.step()
+        {report}
+    with torch.no_grad():
+        for x, y in test_loader:
+            log(each(model(x), y))
+    log.flush()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "report", "expected"),
+    [
+        ("each(out, y)", "log(loss.detach())", "log(gather_rows(loss.detach()))"),  # which is told of whole data, too
+        (
+            "each(out, y)",
+            "print(score(torch.clamp(out, 0, 1), y))",
+            "score(gather_rows(torch.clamp(out, 0, 1)), gather_rows(y))",
+        ),
+        (
+            "each(out, y)",
+            "result = score(out, y); print(result); print(result)",
+            "score(gather_rows(out), gather_rows(y))",
+        ),
+        ("criterion(out, y)", "pass", 'print("loss %.4f" % reduce_mean(loss.item()))'),
+    ],
+)
+def test_rows_are_gathered_where_functions_are_given_them(
+    tmp_path: Path, loss: str, report: str, expected: str
+) -> None:
+    """A score that is none of the sums of its samples is that of the whole batch; a forward pass may print as well."""
+    script = SCORES.replace("{loss}", loss).replace("{report}", report)
+    code, said = converted(tmp_path, script)
+    assert expected in code
+    assert "computed from this rank's samples alone" not in said

@@ -58,8 +58,6 @@ def converted(folder: Path, step: str, before: str = "", after: str = "", option
         ("F.cross_entropy(out[y > 0], y[y > 0])", "y[y > 0].numel()"),
         ("F.cross_entropy(out, y, reduction='none')[y > 0].mean()", None),
         ("F.mse_loss(out[(y > 0) & (y < 2)].sum(1), x[(y > 0) & (y < 2), 0])", "x[(y > 0) & (y < 2), 0].numel()"),
-        ("(F.cross_entropy(out, y, reduction='none') * (y > 0)).sum() / (y > 0).sum()", "(y > 0).sum()"),
-        ("((out.sum(1) - y) ** 2 * (y > 0)).mean() / (y > 0).float().mean()", "(y > 0).float().mean()"),
     ],
 )
 def test_means_are_weighed_by_what_they_are_divided_by(tmp_path: Path, loss: str, count: str | None) -> None:
@@ -68,6 +66,22 @@ def test_means_are_weighed_by_what_they_are_divided_by(tmp_path: Path, loss: str
     assert (f"loss = weigh_by_count({loss}, {count})" in after) == (count is not None)
     assert ("AD602" in said) == (count is None)
     assert "reduce_mean(loss.item())" in after or count is None
+
+
+@pytest.mark.parametrize(
+    ("total", "count"),
+    [
+        ("(F.cross_entropy(out, y, reduction='none') * (y > 0)).sum()", "(y > 0).sum()"),
+        ("((out.sum(1) - y) ** 2 * (y > 0)).mean()", "(y > 0).float().mean()"),
+        ("(out.pow(2).sum() + out.abs().sum())", "(y > 0).sum()"),  # of which a rank may have none, but a loss
+    ],
+)
+def test_sums_are_divided_by_a_number_of_all_ranks(tmp_path: Path, total: str, count: str) -> None:
+    """The mean of the ranks is then the sum of all by the number of all, whatever a rank has."""
+    printed = f"print('%.3f' % ({total} / {count}))\n"
+    after, said = converted(tmp_path, f"{printed}loss = {total} / {count}", after="    print(loss.item())")
+    assert f"loss = {total} / mean_count({count})" in after and "reduce_mean(loss.item())" in after
+    assert "AD602" not in said
 
 
 @pytest.mark.parametrize(
