@@ -119,9 +119,269 @@ class Loader:
     reshuffles: bool
     keys: frozenset[tuple[int, Path_]] = frozenset()
     """Of all loaders that the call makes on the ways to an optimizer."""
+    resized: bool = False
+    """Whether its data set may have another length in a later pass."""
     drawn_apart: frozenset[str] = frozenset()
     """Libraries whose generators its sampler draws the order from, and each rank other things as its samples ask."""
     endless: bool = False
     """Its sampler goes on for as long as it is asked."""
     unseeded_samplers: tuple[Object, ...] = ()
     """Torch's samplers that it has been given and that draw from the global generator, where they are made once."""
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """An expression whose value must be made global: ``spread`` says how. ``hoist`` is the guarded statement that
+    it has to be computed before; ``after`` the loop after which an accumulator is reduced instead, if
+    ``switch`` holds where the code also runs on data that every rank sees in full."""
+
+    source: Source
+    node: ast.expr
+    spread: Spread
+    hoist: ast.stmt | None = None
+    after: ast.stmt | None = None
+    switch: str | None = None
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """A loss that is a mean over other numbers than those of the samples: ``count`` is the code of what it is divided
+    by."""
+
+    source: Source
+    node: ast.expr
+    count: str
+
+
+@dataclass(frozen=True)
+class RowMean:
+    """A mean over this rank's rows of tensors that hold all of the data, taken at ``draws``."""
+
+    source: Source
+    node: ast.expr
+    draws: tuple[Draw, ...]
+
+
+@dataclass(frozen=True)
+class Deferral:
+    """A backward pass of an accumulation: ``target`` is the name of the model, ``last`` the expression that says
+    whether a step follows."""
+
+    site: Site
+    target: str
+    last: str
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Where a script meets the shards of a model: whole tensors are written to and read from files.
+
+    ``saves`` are calls that write a checkpoint, ``model_loads`` and ``optimizer_loads`` state dicts that are loaded,
+    with the name of what loads them, ``reads`` expressions for a parameter that is looked at as a whole, ``norms``
+    calls that return a norm over all shards, ``forwards`` names of `forward` called past the model itself,
+    ``inferences`` names of `torch.inference_mode`, ``wrappers`` accesses to the model inside a wrapper that goes,
+    ``class_names`` names of a model's class, ``classes`` places where it is asked for itself.
+    ``hoists`` are collectives inside a statement that rank 0 runs alone, each with that statement, ``formats`` memory
+    formats that a model is moved to, ``pauses`` calls of `no_sync`. ``files`` are calls that read a file that may be a
+    checkpoint, ``file_tests`` those that ask whether there is one, ``early_loads`` state dicts that a model loads
+    before it is sharded, ``whole_loads`` those of sharded models that others load. ``deferrals`` are backward passes
+    of which only the last before a step has to reduce.
+    """
+
+    saves: tuple[Site, ...] = ()
+    model_loads: tuple[tuple[Site, str], ...] = ()
+    optimizer_loads: tuple[tuple[Site, str], ...] = ()
+    reads: tuple[Site, ...] = ()
+    norms: tuple[Site, ...] = ()
+    forwards: tuple[Site, ...] = ()
+    inferences: tuple[Site, ...] = ()
+    wrappers: tuple[Site, ...] = ()
+    class_names: tuple[Site, ...] = ()
+    classes: tuple[Site, ...] = ()
+    hoists: tuple[tuple[Site, ast.stmt], ...] = ()
+    formats: tuple[Site, ...] = ()
+    pauses: tuple[Site, ...] = ()
+    files: tuple[Site, ...] = ()
+    file_tests: tuple[Site, ...] = ()
+    early_loads: tuple[Site, ...] = ()
+    whole_loads: tuple[Site, ...] = ()
+    deferrals: tuple[Deferral, ...] = ()
+
+
+@dataclass(frozen=True)
+class PartedOptimizer:
+    """Calls that make an optimizer whose state the ranks can share out.
+
+    ``generators`` are the parameters of its groups that can be iterated over only once, ``names`` those of the
+    arguments that follow the parameters. ``cycled`` if a scheduler moves its momentum, which it looks for among the
+    settings. ``whole`` says why every rank keeps all of the state instead.
+    """
+
+    site: Site
+    generators: tuple[ast.expr, ...] = ()
+    names: tuple[str, ...] = ()
+    cycled: bool = False
+    whole: str | None = None
+
+
+@dataclass(frozen=True)
+class OptimizerState:
+    """A state dict that is taken of a parted optimizer, named ``target``.
+
+    The state is gathered before the statement ``before``; ``alone`` if only rank 0 goes on from there. Where just the
+    settings are asked for, ``groups`` is the expression for them, and nothing has to be gathered.
+    """
+
+    site: Site
+    target: str
+    before: ast.stmt
+    alone: bool
+    groups: ast.expr | None = None
+
+
+@dataclass(frozen=True)
+class Concern:
+    """Something that a person must know or do."""
+
+    code: str
+    source: Source
+    node: ast.AST
+    message: str
+    severity: Severity
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Where the process group starts: before ``before``. ``define`` is the statement above which functions go."""
+
+    source: Source
+    before: ast.stmt
+    define: ast.stmt
+
+
+@dataclass(frozen=True)
+class Borrowed:
+    """A use of a name of another distribution library: `name` as in `horovod.rank` or `fsdp.StateDictType`.
+
+    ``equivalent`` is what plain PyTorch says instead, where that is a mere fact. ``whole`` is what goes with the
+    name, its ``call`` or the statement around it, except the expressions that are ``kept``.
+    """
+
+    source: Source
+    node: ast.expr
+    name: str
+    call: ast.Call | None
+    equivalent: str | None
+    whole: ast.AST
+    kept: tuple[ast.expr, ...]
+
+
+@dataclass(frozen=True)
+class LauncherOption:
+    """An option that torchrun makes needless, as `--local_rank`.
+
+    The statement that declares it, its default and attribute, and the statement that parses the command line, where
+    its result is kept.
+    """
+
+    source: Source
+    statement: ast.Expr
+    default: ast.expr | None
+    destination: str
+    parsed: ast.Assign | None
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """How a distributed script starts its ranks itself.
+
+    ``spawns`` start processes, ``joins`` make them a group. ``world_sizes`` compute how many there are, ``sizes`` are
+    options for that. ``ranks`` compute the number of one over all nodes; it is ``numbered_globally`` where the
+    launcher's number is that already, and then ``devices`` take it for a device. ``addresses`` are statements that
+    set the environment.
+    """
+
+    spawns: tuple[Site, ...]
+    numbered_globally: bool
+    joins: tuple[Site, ...]
+    world_sizes: tuple[Site, ...]
+    ranks: tuple[Site, ...]
+    devices: tuple[Site, ...]
+    addresses: tuple[Site, ...]
+    options: tuple[LauncherOption, ...]
+    sizes: tuple[LauncherOption, ...] = ()
+
+
+@dataclass(frozen=True)
+class TrainingScript:
+    """The semantic model of a script; every part keeps its node and file."""
+
+    project: Project
+    values: Mapping[ast.expr, Value]
+    setup: Setup | None = None
+    distributed: bool = False
+    sometimes_joined: Site | None = None
+    """The condition under which the script itself joins a process group; it runs without one otherwise."""
+    launcher: Launcher | None = None
+    borrowed: tuple[Borrowed, ...] = ()
+    borrowed_names: Mapping[Source, frozenset[str]] = field(default_factory=dict)
+    prints: bool = True
+    models: tuple[Model, ...] = ()
+    loaders: tuple[Loader, ...] = ()
+    evaluation_loaders: tuple[Site, ...] = ()
+    """Calls that make loaders of which none trains: every rank reads all of their samples."""
+    draws: tuple[Draw, ...] = ()
+    batch_sizes: tuple[Site, ...] = ()
+    wholes: tuple[Draw, ...] = ()
+    """Where a step takes all of the data, of which a rank is to take its rows."""
+    row_means: tuple[RowMean, ...] = ()
+    paired: tuple[tuple[Site, ast.expr, ast.expr], ...] = ()
+    """Where two tensors of rows meet that have one shape, for all that can be seen."""
+    averaged: tuple[tuple[Site, str], ...] = ()
+    sums: tuple[Site, ...] = ()
+    weighed: tuple[Weighed, ...] = ()
+    joined: tuple[Reduction, ...] = ()
+    """Sums and means over the batch that a loss is computed from, gradients and all."""
+    reductions: tuple[Reduction, ...] = ()
+    unwraps: tuple[Site, ...] = ()
+    layer_tests: tuple[Site, ...] = ()
+    """Classes of batch normalisation that training asks layers for, as in `isinstance(layer, nn.BatchNorm2d)`."""
+    prefixed_loads: tuple[Site, ...] = ()
+    """States with the keys of `nn.DataParallel` that are loaded before the model is wrapped."""
+    maybe_wrapped: frozenset[ast.AST] = frozenset()
+    guards: tuple[Site, ...] = ()
+    opens: tuple[Site, ...] = ()
+    writers: tuple[Site, ...] = ()
+    lone_writers: frozenset[ast.AST] = frozenset()
+    """Those that ranks other than 0 do without."""
+    downloads: tuple[tuple[Site, Site], ...] = ()
+    prepared_alone: tuple[Site, ...] = ()
+    waits: tuple[Site, ...] = ()
+    turned_buffers: tuple[Site, ...] = ()
+    data_parallel_calls: tuple[Site, ...] = ()
+    loads: tuple[tuple[Site, str], ...] = ()
+    progress: tuple[Site, ...] = ()
+    file_handlers: tuple[Site, ...] = ()
+    log_configs: tuple[Site, ...] = ()
+    uses_logging: bool = False
+    seeded: frozenset[str] = frozenset()
+    drawn: frozenset[str] = frozenset()
+    unordered: tuple[Unordered, ...] = ()
+    named_apart: tuple[Site, ...] = ()
+    """What names a place after the clock, where all ranks read."""
+    unseeded: tuple[Site, ...] = ()
+    """Calls that take a seed from the clock or the system: each rank would get another one."""
+    diverge: tuple[Site, ...] = ()
+    noise: frozenset[str] = frozenset()
+    devices: tuple[Site, ...] = ()
+    hidden_devices: tuple[Site, ...] = ()
+    set_devices: tuple[Site, ...] = ()
+    concerns: tuple[Concern, ...] = ()
+    shards: Shards = Shards()
+    parted: tuple[PartedOptimizer, ...] = ()
+    optimizer_states: tuple[OptimizerState, ...] = ()
+
+    @property
+    def trains(self) -> bool:
+        """Whether there is something to distribute, and nothing stands against it."""
+        return not any(concern.severity is Severity.REFUSAL for concern in self.concerns)
