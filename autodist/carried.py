@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from operator import ne
 
 Written = tuple[ast.Name | ast.Attribute, tuple[ast.expr, ...]]
 
@@ -32,6 +33,39 @@ def written(statement: ast.stmt) -> Written | None:
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         return _in_place(statement.value)
     return None
+
+
+def counted_up(statement: ast.AST) -> tuple[ast.Subscript, tuple[ast.expr, ...]] | None:
+    """An item that a statement changes, and what by: `sums[k] += loss`, `sums[k] = sums.get(k, 0) + loss`, and
+    `sums[k] = sums[k] + loss if k in sums else loss`."""
+    if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Subscript):
+        return statement.target, (statement.value,)
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Subscript):
+        return None
+    target, value = statement.targets[0], statement.value
+    either = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
+    changes = [_addend(each, target) or each for each in either]
+    return (target, tuple(changes)) if any(map(ne, changes, either)) else None
+
+
+def _addend(value: ast.expr, item: ast.Subscript) -> ast.expr | None:
+    """What is added to an item in `sums[k] + loss`."""
+    if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Add):
+        return None
+    sides = ((value.left, value.right), (value.right, value.left))
+    return next((change for held, change in sides if _reads_item(held, item)), None)
+
+
+def _reads_item(node: ast.expr, item: ast.Subscript) -> bool:
+    """`sums[k]`, `sums.get(k, 0)`"""
+    held, key = item.value, item.slice
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get" and node.args:
+        found: tuple[ast.expr, ast.expr] = (node.func.value, node.args[0])
+    elif isinstance(node, ast.Subscript):
+        found = (node.value, node.slice)
+    else:
+        return False
+    return [ast.unparse(each) for each in found] == [ast.unparse(held), ast.unparse(key)]
 
 
 def _in_place(call: ast.Call) -> Written | None:

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from autodist import tensors
+from autodist import carried, tensors
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.picking import picks
 from autodist.regions import exclusive, stands_in
 from autodist.script import Site
 from autodist.source import Source, last_name
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
-from autodist.values import NOTHING, External, Function, Index, Items, Object, Stream, Table, Value, Wrapped
+from autodist.values import NOTHING, UNKNOWN, External, Function, Index, Items, Object, Stream, Table, Value, Wrapped
 
 SINKS = frozenset(
     "format print log tracker schedule test save write file_method step discarded store set_item meets "
@@ -109,21 +109,18 @@ def _exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
             return
         # a list that outlives the step; samples and tensors in it are followed to where they are used
         for arg in node.args:
-            row = list(_row(arg))
-            values = [run.values.get(each, NOTHING) for each in row]
-            if all(v.spread.is_reducible or v.spread is SAME and _is_plain(v) for v in values):
-                numbers = (each for each, v in zip(row, values, strict=True) if v.spread.is_reducible)
-                yield from (each for each in numbers if not _is_tensor(each, run))
+            yield from _numbers(arg, event.source, run)
     elif event.kind == "tracker" and isinstance(node, ast.Subscript):
         statement = event.source.statement(node)
         if isinstance(statement, ast.Assign):
             yield statement.value
     elif event.kind == "set_item":
         statement = event.source.statement(node)
-        if isinstance(statement, ast.Assign) and run.values.get(statement.value, NOTHING).spread.is_reducible:
-            if not _is_tensor(statement.value, run):
-                yield statement.value
+        if isinstance(statement, ast.Assign) and not _is_counted_up(event):
+            yield from _numbers(statement.value, event.source, run)
     elif isinstance(node, ast.Call):
+        if event.kind == "write" and isinstance(node.func, ast.Attribute):
+            yield node.func.value  # `pd.DataFrame(records).to_csv(path)`
         if event.kind == "discarded" and not _is_foreign(node, run):
             if _plots(node, run):
                 yield from (arg for arg in node.args if run.values.get(arg, NOTHING).spread.is_reducible)
@@ -132,20 +129,55 @@ def _exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
         yield from (keyword.value for keyword in node.keywords)
 
 
+def _is_counted_up(event: Event) -> bool:
+    """Whether an item that is set is one that later steps add to: it is made global where it is used."""
+    if carried.counted_up(event.source.statement(event.node)) is not None:
+        return True
+    item = ast.unparse(event.node)
+    changes = [each for t in event.detail.things if isinstance(t, (Items, Table)) for each in t.changes]
+    found = (carried.counted_up(source.statement(change)) for source, change in changes)
+    return any(each is not None and ast.unparse(each[0]) == item for each in found)
+
+
 def _is_plain(value: Value) -> bool:
     """A number or a text, such as that of the epoch."""
     return all(isinstance(thing, Index) for thing in value.things)
 
 
-def _row(node: ast.expr) -> Iterator[ast.expr]:
-    """The numbers of `[epoch, loss.item()]` or `{"loss": loss.item()}`, or of one that stands alone."""
-    parts = (
-        node.elts if isinstance(node, (ast.List, ast.Tuple)) else node.values if isinstance(node, ast.Dict) else None
-    )
+def _numbers(node: ast.expr, source: Source, run: Interpreter) -> Iterator[ast.expr]:
+    """The numbers of this rank's samples in what is kept, if it consists of numbers."""
+    row = list(_row(node, source, run))
+    values = [run.values.get(each, NOTHING) for each in row]
+    if all(value.spread.is_reducible or value.spread is SAME and _is_plain(value) for value in values):
+        numbers = (each for each, value in zip(row, values, strict=True) if value.spread.is_reducible)
+        yield from (each for each in numbers if not _is_tensor(each, run))
+
+
+def _row(node: ast.expr, source: Source, run: Interpreter, depth: int = 3) -> Iterator[ast.expr]:
+    """The numbers of `[epoch, loss.item()]`, of `{"loss": loss.item()}` or `Record(loss.item())`, also by a name, or of
+    one that stands alone."""
+    things = run.values.get(node, NOTHING).things
+    thing = next(iter(things)) if len(things) == 1 and depth else None
+    parts: list[ast.expr] | None = None
+    if isinstance(node, (ast.List, ast.Tuple)):
+        parts = node.elts
+    elif isinstance(node, ast.Dict):
+        parts = node.values
+    elif isinstance(thing, Object) and thing.cls is not None and thing.node is node:
+        parts = [*thing.node.args, *(keyword.value for keyword in thing.node.keywords)]
+    elif isinstance(thing, (Items, Table)) and thing.stores and not thing.changes:
+        parts = [stored for where, stored in thing.stores if where is source]
     if parts is None:
-        yield node
+        yield _unrounded(node)
     for part in parts or ():
-        yield from _row(part)
+        yield from _row(part, source, run, depth - 1 if depth else 0)
+
+
+def _unrounded(node: ast.expr) -> ast.expr:
+    """What is rounded in `round(loss, 4)`."""
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "round" and node.args:
+        return node.args[0]
+    return node
 
 
 def _stored_by_sample(event: Event, run: Interpreter) -> list[ast.expr]:
@@ -350,18 +382,20 @@ def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, see
         for part in node.values:
             yield from _resolve(part, source, event, run, seen)
         return
-    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
-        for part in node.elts:
+    if isinstance(node, (ast.Tuple, ast.List, ast.Set, ast.Dict)):
+        for part in node.values if isinstance(node, ast.Dict) else node.elts:
             yield from _resolve(part, source, event, run, seen)
-        return
-    if isinstance(node, ast.Dict):
-        for part in node.values:
-            yield from _resolve(part, source, event, run, seen)
+        yield from _contained(value, source, event, run, seen)  # what has been put into it since
         return
     if isinstance(node, ast.IfExp) and value.spread.is_local:
         yield from _resolve(node.body, source, event, run, seen)
         yield from _resolve(node.orelse, source, event, run, seen)
         return
+    if value.spread in (SUM, COUNT, LOCAL) and event.kind != "test":
+        put_in = [e for name in _mixed_names(node, source, run) for e in _put_in(name, source, event, run, seen)]
+        if put_in:
+            yield from put_in
+            return
     origins = _origins_of(node, value, source, run)
     if origins:
         for where, made in origins:
@@ -381,7 +415,8 @@ def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, see
             yield Escape(place, tensor, ROWS, event)
         return
     if value.spread.is_local:
-        inner = [e for part in _parts(node) for e in _resolve(part, source, event, run, seen)]
+        own = _asked(node, value, run)  # its method knows more of what it holds
+        inner = [e for part in _parts(node) if part is not own for e in _resolve(part, source, event, run, seen)]
         if not inner:
             inner = [
                 e
@@ -390,6 +425,8 @@ def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, see
                 if _is_free(made, run) or event.kind == "statistic" and not run.values.get(made, NOTHING).models
                 for e in _resolve(made, where, event, run, seen)
             ]
+        if not inner and own is not None:
+            inner = list(_resolve(own, source, event, run, seen))
         rows = [e for e in inner if e.spread is ROWS]
         if rows and (any(e.spread is LOCAL for e in inner) or any(_is_wanted(e, source.statement(node)) for e in rows)):
             yield Escape(source, node, LOCAL, event)  # rows of all ranks do not go with those of one
@@ -402,7 +439,55 @@ def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, see
         elif not isinstance(node, ast.Call) or event.kind != "test":
             whole = value.spread is ROWS and not _rowwise(node, run, set())  # a batch of several fields, one picture
             yield Escape(source, node, Spread.LOCAL if whole or few else value.spread, event)
-    yield from _contained(value, source, event, run, seen)
+    if isinstance(node, ast.Call) and any(isinstance(t, Stream) and t.element.spread.is_local for t in value.things):
+        for part in _parts(node):  # `map(str, losses)`
+            yield from _resolve(part, source, event, run, seen)
+    together = _together(value, run) if event.kind != "test" else SAME
+    if together.is_local and isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+        yield from _counted(node, together, source, event, run, seen)
+    else:
+        yield from _contained(value, source, event, run, seen)
+
+
+def _asked(node: ast.expr, value: Value, run: Interpreter) -> ast.expr | None:
+    """The object of the script that a method is called of, where it is known what that computes: `meter.average()`."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not value.made:
+        return None
+    owners = run.values.get(node.func.value, NOTHING).things
+    entered = any(isinstance(t, Object) and t.cls is not None and t.cls.find(node.func.attr) for t in owners)
+    return node.func.value if entered else None
+
+
+def _together(value: Value, run: Interpreter) -> Spread:
+    """What the items of a container have in common that are counted up, `sums[k] += loss`: their spread, LOCAL if it
+    depends on the item, SAME if it has none such."""
+    counted = [t for t in value.things if isinstance(t, (Items, Table)) and t.changes]
+    held = [each for thing in counted for each in _items(thing)]
+    spreads = {each.spread for each in held}
+    if not any(spread.is_local for spread in spreads):
+        return SAME
+    if any(each.const is not UNKNOWN or each.things for each in held):
+        return LOCAL  # a text, or a number that is no sum
+    return MEAN if spreads <= {MEAN, SAME} else SUM if spreads <= {SUM, COUNT} else LOCAL
+
+
+def _items(thing: Items | Table) -> list[Value]:
+    """What the items of a container are, without the zeros that sums start from."""
+    known = thing.parts if isinstance(thing, Items) else list(thing.entries.values())
+    return [each for each in (*known, thing.element) if each is not NOTHING and each.const != 0]
+
+
+def _counted(
+    node: ast.expr, spread: Spread, source: Source, event: Event, run: Interpreter, seen: set[ast.AST]
+) -> Iterator[Escape]:
+    """A container whose items are counted up: itself, if they can be made global alike, or else what goes into it."""
+    if spread.is_reducible:
+        yield Escape(source, node, spread, event)
+        return
+    things = [t for t in run.values.get(node, NOTHING).things if isinstance(t, (Items, Table))]
+    given = [site for thing in things for site in (*thing.stores, *thing.changes)]
+    inner = [escape for where, each in given for escape in _resolve(each, where, event, run, seen)]
+    yield from inner or [Escape(source, node, LOCAL, event)]
 
 
 def _is_wanted(rows: Escape, user: ast.stmt) -> bool:
@@ -507,7 +592,8 @@ def _origins_of(node: ast.expr, value: Value, source: Source, run: Interpreter) 
         return []
     if not all(_is_free(made, run) and run.values.get(made, NOTHING).spread.is_reducible for _, made in sites):
         return []
-    if any(isinstance(where.statement(made), ast.AugAssign) for where, made in sites):
+    statements = [where.statement(made) for where, made in sites]
+    if any(isinstance(each, ast.AugAssign) or carried.counted_up(each) for each in statements):
         return []
     if isinstance(node, ast.Name) and _bound_by_loop(node, source):
         return sites
@@ -547,6 +633,28 @@ def _is_sometimes_whole(node: ast.expr, source: Source, run: Interpreter) -> boo
     )
 
 
+def _mixed_names(node: ast.expr, source: Source, run: Interpreter) -> list[ast.Name]:
+    """The names in an expression that a loop binds, now to a rank's share and now to what is global already."""
+    names = [each for each in ast.walk(node) if isinstance(each, ast.Name) and not run.values.get(each, NOTHING).models]
+    kinds = {name: run.values.get(name, NOTHING).spread for name in names}
+    mixed = [
+        name
+        for name, kind in kinds.items()
+        if kind is LOCAL or kind in (SUM, COUNT) and _is_sometimes_whole(name, source, run)
+    ]
+    return [name for name in mixed if _loop_over(name, source) is not None]
+
+
+def _put_in(name: ast.Name, source: Source, event: Event, run: Interpreter, seen: set[ast.AST]) -> Iterator[Escape]:
+    """What was put into the container that a loop goes over: `train_loss` of `for v in (train_loss, test_loss)`."""
+    over = _loop_over(name, source)
+    for each in ast.walk(over) if over is not None else ():
+        things = run.values[each].things if isinstance(each, ast.expr) and each in run.values else frozenset()
+        for thing in sorted((t for t in things if isinstance(t, (Items, Table))), key=_place):
+            for where, stored in thing.stores:
+                yield from _resolve(stored, where, event, run, seen)
+
+
 def _is_parameter(node: ast.Name, source: Source) -> bool:
     home = source.function(node)
     if home is None:
@@ -555,17 +663,23 @@ def _is_parameter(node: ast.Name, source: Source) -> bool:
 
 
 def _bound_by_loop(node: ast.Name, source: Source, comprehensions_only: bool = False) -> bool:
+    return _loop_over(node, source, comprehensions_only) is not None
+
+
+def _loop_over(node: ast.Name, source: Source, comprehensions_only: bool = False) -> ast.expr | None:
+    """What the loop goes over that binds a name, if one does."""
     for ancestor in source.ancestors(node):
-        targets: list[ast.expr] = []
+        loops: list[ast.For | ast.comprehension] = []
         if isinstance(ancestor, (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
-            targets = [generator.target for generator in ancestor.generators]
+            loops = [*ancestor.generators]
         elif isinstance(ancestor, ast.For) and not comprehensions_only:
-            targets = [ancestor.target]
+            loops = [ancestor]
         elif isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return False
-        if any(isinstance(n, ast.Name) and n.id == node.id for target in targets for n in ast.walk(target)):
-            return True
-    return False
+            return None
+        for loop in loops:
+            if any(isinstance(n, ast.Name) and n.id == node.id for n in ast.walk(loop.target)):
+                return loop.iter
+    return None
 
 
 ROWWISE = (tensors.KEEPING | tensors.ELEMENTWISE) - {"where"} | frozenset(
@@ -702,6 +816,9 @@ def _contained(
                 )
                 for each in inside:
                     yield from _contained(each, source, event, run, seen, depth - 1)
+        elif thing.cls is None and not thing.roles:  # of a library, and made of what it is given
+            for given in (*thing.node.args, *(keyword.value for keyword in thing.node.keywords)):
+                yield from _resolve(given, thing.source, event, run, seen)
         elif thing.cls is not None and not thing.roles & {"module", "optimizer", "loader", "dataset"}:
             if event.kind in ("print", "format", "log") and run.holds_local(Value(frozenset([thing]))):
                 for where, given in list(thing.inflows):

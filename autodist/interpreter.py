@@ -73,6 +73,8 @@ from autodist.values import (
 MAX_DEPTH = 24
 MAX_STEPS = 150_000
 MAX_REPEATS = 24
+UNROLLED = 4
+"""How many elements of a list that is written out a loop goes through one by one."""
 MOVES = frozenset("cuda to cpu half float double bfloat16 xpu mps npu".split())
 RETURNS_SELF = MOVES | frozenset("train eval apply requires_grad_ share_memory compile".split())
 # what can be asked of DistributedDataParallel as of the model in it
@@ -465,6 +467,10 @@ class Interpreter:
     def do_Assign(self, node: ast.Assign, scope: Scope) -> None:
         value = self._made(self.eval(node.value, scope), node.value, scope)
         value = self._loaded(node, value, scope)
+        counted = carried.counted_up(node)
+        if counted is not None and value.made:
+            changes = [each for each in counted[1] if self._lately(each).spread.is_local]
+            value = value.but(made=frozenset((scope.source, each) for each in changes) or value.made)
         if self.plan.wholes is not None and self._loops:
             for part in node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]:
                 if isinstance(part, (ast.Call, ast.Subscript)):
@@ -478,7 +484,7 @@ class Interpreter:
             if held is not NOTHING:
                 self.event("bind_each", node, scope, held)
         for target in node.targets:
-            self.assign(target, value, scope, node.value)
+            self.assign(target, value, scope, node.value if counted is None else None)
             if isinstance(target, (ast.Tuple, ast.List)):
                 given = node.value.elts if isinstance(node.value, (ast.Tuple, ast.List)) else []
                 for index, part in enumerate(target.elts):
@@ -487,6 +493,15 @@ class Interpreter:
                     bound = self.values.get(part, NOTHING)
                     if self._modules_in(bound):
                         self.event("bind_part", part, scope, bound)
+        if counted is not None:
+            self._count_up(*counted, scope)
+
+    def _count_up(self, item: ast.Subscript, changes: Iterable[ast.expr], scope: Scope) -> None:
+        """Note what an item of a container is changed by."""
+        for thing in self._lately(item.value).things:
+            if isinstance(thing, (Items, Table)):
+                found = [(scope.source, each) for each in changes]
+                thing.changes += [each for each in found if each not in thing.changes]
 
     def _loaded(self, node: ast.Assign, value: Value, scope: Scope) -> Value:
         """`model = torch.load(path)`: a name of a model is that of another one from here on."""
@@ -516,6 +531,8 @@ class Interpreter:
             self._note_refill(node.target, scope)
             self._grow(before, [(change, node.value)], scope, "extend")
             return
+        if any(isinstance(t, Items) for t in change.things):  # `sums += [loss.item(), error.item()]`, an array
+            change = self._one_inside(change).but(things=frozenset())
         spread = self._binary(node.op, before, change)
         mixed = self._with_statistic(
             node.op, before, change, node.value, scope, (node.target, node.value)
@@ -533,6 +550,8 @@ class Interpreter:
         if value.origins:
             self.event("accumulate", node, scope, value, _constants(scope))
         self.assign(node.target, value, scope, None)
+        if isinstance(node.target, ast.Subscript):
+            self._count_up(node.target, [node.value], scope)
 
     def _augmented(self, node: ast.AugAssign, spread: Spread, scope: Scope) -> frozenset[Mixing]:
         """Where steps may train on all of the data: why `x op= y` may mix its rows."""
@@ -842,8 +861,10 @@ class Interpreter:
     def _unrolled(self, iterable: Value) -> list[Value] | None:
         """The elements of a short literal list of constants, such as the phases of an epoch."""
         lists = [t for t in iterable.things if isinstance(t, Items)]
-        if len(lists) == 1 and len(iterable.things) == 1 and 0 < len(lists[0].parts) <= 4:
+        if len(lists) == 1 and len(iterable.things) == 1 and 0 < len(lists[0].parts) <= UNROLLED:
             parts = lists[0].parts
+            if _is_mixed(parts) and lists[0].element is NOTHING:
+                return list(parts)
             if all(isinstance(p.const, str) or self._modules_in(p) or any(p.objects("loader")) for p in parts):
                 return list(parts)
             if all(any(isinstance(t, Items) for t in p.things) for p in parts):
@@ -991,18 +1012,24 @@ class Interpreter:
             self._keep_inside(target.value, value, scope)
         if self.plan.wholes is not None:
             self._written_into(target, value, scope)
-        if base.spread.is_reducible and key.spread.is_local and isinstance(target.value, ast.Name):
-            holder = scope.find(target.value.id)  # `c[c.abs() < 0.1] = 0.1`: no mean any more
-            if holder is not None:
-                holder.names[target.value.id] = holder.names[target.value.id].but(spread=LOCAL)
-        if value.spread.is_local and isinstance(target.value, ast.Name):
-            holder = scope.find(target.value.id)
-            if holder is not None:
-                old = holder.names[target.value.id]
-                if not old.things and old.spread is SAME:
-                    spread = value.spread if value.spread.is_reducible else LOCAL
-                    origins = old.origins | picking.whole(value).origins
-                    holder.names[target.value.id] = old.but(spread=spread, made=value.made, origins=origins)
+        for names, name in self._holders(target.value, scope):
+            held = names[name]
+            if base.spread.is_reducible and key.spread.is_local:  # `c[c.abs() < 0.1] = 0.1`: no mean any more
+                names[name] = held = held.but(spread=LOCAL)
+            if value.spread.is_local and not held.things and held.spread is SAME:
+                spread = value.spread if value.spread.is_reducible else LOCAL
+                origins = held.origins | picking.whole(value).origins
+                names[name] = held.but(spread=spread, made=value.made, origins=origins, zero=False)
+
+    def _holders(self, node: ast.expr, scope: Scope) -> list[tuple[dict[str, Value], str]]:
+        """Where a name or attribute is held."""
+        if isinstance(node, ast.Name):
+            home = scope.find(node.id)
+            return [(home.names, node.id)] if home is not None else []
+        if not isinstance(node, ast.Attribute):
+            return []
+        owners = (t for t in self._lately(node.value).things if isinstance(t, Object) and "module" not in t.roles)
+        return [(owner.attributes, node.attr) for owner in owners if node.attr in owner.attributes]
 
     def _becomes_table(self, target: ast.expr, base: Value, key: Value, value: Value, scope: Scope) -> None:
         """`options["model"] = Net`: what nothing is known of holds a class or function by name from here on."""
@@ -1042,11 +1069,10 @@ class Interpreter:
 
     def _part(self, value: Value, index: int, count: int) -> Value:
         """What unpacking gives the target at ``index``."""
-        found = NOTHING
-        for thing in value.things:
-            if isinstance(thing, Items) and thing.parts:
-                found = found | (thing.parts[index] if index < len(thing.parts) else thing.element)
-            elif isinstance(thing, Stream):
+        tuples = [t for t in value.things if isinstance(t, Items) and t.parts]
+        found = _one_of([t.parts[index] if index < len(t.parts) else t.element for t in tuples])
+        for thing in value.things.difference(tuples):
+            if isinstance(thing, Stream):
                 found = found | thing.element
             elif isinstance(thing, Parameters) and thing.named and count == 2:
                 found = found | (of(Parameters(thing.module, one=True)) if index else NOTHING)
@@ -1065,7 +1091,8 @@ class Interpreter:
         found = NOTHING
         for thing in value.things:
             if isinstance(thing, Items):
-                found = found | union(thing.parts) | thing.element
+                held = [*thing.parts, *([] if thing.element is NOTHING else [thing.element])]
+                found = found | (union(held) if _is_shape(thing) else _one_of(held))
             elif isinstance(thing, Stream):
                 found = found | thing.element
             elif isinstance(thing, Table):
@@ -1125,6 +1152,11 @@ class Interpreter:
             found |= inner
             pending += inner
         return found
+
+    def _one_inside(self, value: Value, depth: int = 2) -> Value:
+        """What one of the numbers of a list is, or of a list of lists."""
+        held = [each for each in self._contents(value) if each is not NOTHING]
+        return _one_of([each | self._one_inside(each, depth - 1) if depth and each.things else each for each in held])
 
     def _contents(self, value: Value) -> list[Value]:
         found: list[Value] = []
@@ -1229,7 +1261,7 @@ class Interpreter:
             value = self._weighed(node, value)
         if self.plan.wholes is not None:
             value = self._followed(node, value, scope, self.plan.wholes)
-        if not value.things and value.spread is SAME and rowwise.is_zero(node, self.values):
+        if not value.things and value.spread is SAME and rowwise.is_zero(node, self.latest):
             value = value.but(zero=True)
         self.latest[node] = value
         if value.const is UNKNOWN and (type(node) is ast.Name or self.plan.wholes is not None):
@@ -1678,6 +1710,8 @@ class Interpreter:
                     found = found | thing.entries[key.const]
                 else:
                     found = found | self._called_alike(thing) | thing.element
+                    if self._loops and _is_known(thing) and not thing.entries:
+                        found = found | Value(zero=True)  # the script has looked before: `if k in sums`
             elif isinstance(thing, Items):
                 if isinstance(key.const, int) and -len(thing.parts) <= key.const < len(thing.parts):
                     found = found | thing.parts[key.const]
@@ -2393,6 +2427,8 @@ class Interpreter:
             return self._results[key]
         inner = Scope(function.source, function.scope)
         self._bind(function, args, keywords, inner)
+        if node is not None:
+            self._note_rest(function, node, inner, scope)
         self._note_inflow(function, node, args, keywords, scope)
         self._calls.append(Call_(node, scope.source, scope, function))
         path, self._path = self._path, (*self._path, id(node))[-12:]
@@ -2462,8 +2498,10 @@ class Interpreter:
     ) -> None:
         """Remember which arguments bring local values into an object of the project, a meter for instance."""
         owner = function.owner
-        if node is None or not isinstance(owner, Object) or "module" in owner.roles:
-            return
+        if node is not None and isinstance(owner, Object) and "module" not in owner.roles:
+            self._brings_in(owner, node, scope)
+
+    def _brings_in(self, owner: Object, node: ast.Call, scope: Scope) -> None:
         for expression in [*node.args, *(keyword.value for keyword in node.keywords)]:
             value = self._lately(expression)
             if (value.spread.is_local or self.holds_local(value)) and (scope.source, expression) not in owner.inflows:
@@ -2497,6 +2535,16 @@ class Interpreter:
         if spec.kwarg is not None:
             inner.names[spec.kwarg.arg] = of(Table(spec.kwarg, dict(rest), NOTHING))
 
+    def _note_rest(self, function: Function, node: ast.Call, inner: Scope, scope: Scope) -> None:
+        """Remember which expressions `**logs` and `*values` of a function hold."""
+        spec = function.node.args
+        for thing in inner.names[spec.kwarg.arg].things if spec.kwarg is not None else ():
+            if isinstance(thing, Table):
+                thing.stores += [(scope.source, each.value) for each in node.keywords if each.arg in thing.entries]
+        for thing in inner.names[spec.vararg.arg].things if spec.vararg is not None else ():
+            if isinstance(thing, Items) and 0 < len(thing.parts) <= len(node.args):
+                thing.stores += [(scope.source, each) for each in node.args[-len(thing.parts) :]]
+
     def _instantiate(
         self, cls: Class, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:
@@ -2507,6 +2555,7 @@ class Interpreter:
             self.method(made, "__init__", node, args, keywords, scope)
         else:
             self._dataclass(cls, made, args, keywords)
+            self._brings_in(made, node, scope)
             self._downloaded(cls, node, args, keywords, scope)
         self.event("make", node, scope, of(made))
         if "optimizer" in cls.roles and not cls.find("__init__"):
@@ -2527,9 +2576,23 @@ class Interpreter:
             self.event("download", node, scope)
 
     def _dataclass(self, cls: Class, made: Object, args: list[Value], keywords: dict[str, Value]) -> None:
-        fields = [s.target.id for s in cls.node.body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)]
-        made.attributes.update(dict(zip(fields, args, strict=False)))
-        made.attributes.update(keywords)
+        body = [s for each in reversed(list(cls.line())) for s in each.node.body]
+        fields = {s.target.id: s for s in body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)}
+        given = {**dict(zip(fields, args, strict=False)), **keywords}
+        for name, statement in fields.items():
+            default = statement.value
+            for option in default.keywords if isinstance(default, ast.Call) and name not in given else ():
+                if option.arg == "default_factory" and isinstance(default, ast.Call):
+                    made.attributes[name] = self._produced(option.value, default, made, cls.scope)
+        made.attributes.update(given)
+
+    def _produced(self, factory: ast.expr, node: ast.Call, owner: Object, scope: Scope) -> Value:
+        """`field(default_factory=list)`: what each instance of a class gets of its own."""
+        path, self._path = self._path, (*owner.path, id(owner.node))[-12:]
+        make = sorted(self.eval(factory, scope).things, key=_order)
+        result = union(self._call(thing, node, [], {}, scope) for thing in make)
+        self._path = path
+        return result
 
     def _super(self, node: ast.Call, name: str, scope: Scope) -> Value:
         args, keywords = self._arguments(node, scope)
@@ -2728,11 +2791,8 @@ class Interpreter:
             return NOTHING
         values: list[Value] = []
         for value in args:
-            inner = (
-                union([value, *self._contents(value)])
-                if any(isinstance(t, (Items, Stream)) for t in value.things)
-                else value
-            )
+            listed = any(isinstance(t, (Items, Stream)) for t in value.things)
+            inner = value | self._one_inside(value) if listed else value
             values.append(inner)
         if name in MAKING and (args or "size" in keywords) and self._counts_rows(args[0] if args else keywords["size"]):
             return union([*values, *keywords.values()]).computed(ROWS)
@@ -3146,6 +3206,8 @@ class Interpreter:
             numbers = Value(frozenset(t for t in first.things if isinstance(t, Index)))
             parts = [of(Index(node)), self._element(first, node) | numbers]
             return self._stream(node, of(self._remember(node, lambda: Items(node, [], NOTHING), "pair")), parts, first)
+        if short == "zip" and (pairs := self._zipped(node, args)) is not None:
+            return pairs
         if short in ("zip", "zip_longest", "product"):
             parts = [self._element(value, node) for value in args]
             return self._stream(
@@ -3187,6 +3249,8 @@ class Interpreter:
             if any(v.spread.is_local or self.holds_local(v) for v in args) and node.args:
                 self.event("format", node.args[0], scope, first)
             return self._text(args)
+        if short in ("float", "int") and not args:
+            return constant(0)  # as `defaultdict(float)` asks for
         if short in ("float", "int", "abs", "bool", "complex"):
             if short != "abs":
                 first = first.but(models=frozenset())  # a number, through which no gradient flows
@@ -3249,6 +3313,8 @@ class Interpreter:
                 if isinstance(thing, Table):
                     table.entries.update(thing.entries)
                     table.element = table.element | thing.element
+                elif isinstance(thing, Items):
+                    self._put_pairs(table, thing)
                 elif isinstance(thing, Parameters) and thing.named:
                     table.element = table.element | of(Parameters(thing.module, one=True))
                 elif isinstance(thing, Stream):
@@ -3286,7 +3352,7 @@ class Interpreter:
             "numpy.vstack",
             "numpy.hstack",
         ):
-            mixed = union([first, *self._contents(first)])
+            mixed = first | self._one_inside(first)
             spread = (
                 mixed.spread
                 if mixed.spread in (SAME, ROWS, Spread.COLUMNS, RANK, CROSS)
@@ -3296,6 +3362,16 @@ class Interpreter:
                 spread = Spread.COLUMNS
             return mixed.computed(spread)
         return None
+
+    def _put_pairs(self, table: Table, pairs: Items) -> None:
+        """`dict(zip(names, values))`, `dict([("loss", loss)])`"""
+        for pair in (t for each in [*pairs.parts, pairs.element] for t in each.things if isinstance(t, Items)):
+            key, value = self._part(of(pair), 0, 2), self._part(of(pair), 1, 2)
+            if key.const is not UNKNOWN and _hashable(key.const):
+                table.entries[key.const] = value
+            else:
+                table.element = table.element | value
+        table.stores += [store for store in pairs.stores if store not in table.stores]
 
     def _tells_tensor(self, value: Value, kind: Value) -> Value:
         """`isinstance(h, torch.Tensor)`, where it is known."""
@@ -3394,6 +3470,32 @@ class Interpreter:
                 thing.parts = parts
         return Value(frozenset([Stream(pair, over)]), origins=over.origins)
 
+    def _zipped(self, node: ast.Call, args: list[Value]) -> Value | None:
+        """The pairs of a `zip` over a list that is written out: `zip(names, (train_loss, test_loss))`."""
+        known = [self._each(value) for value in args]
+        lengths = {len(each) for each in known if each is not None}
+        if not lengths or any(True for value in args for _ in value.objects("loader")):
+            return None
+        pairs = self._remember(node, lambda: Items(node, [], NOTHING), "pairs")
+        pairs.parts = []
+        for index in range(min(lengths)):
+            pair = self._remember(node, lambda: Items(node, [], NOTHING), ("pair", index))
+            pair.parts = [
+                self._element(value, node) if each is None else each[index]
+                for value, each in zip(args, known, strict=True)
+            ]
+            pairs.parts.append(of(pair))
+        pairs.stores = [store for value in args for t in value.things if isinstance(t, Items) for store in t.stores]
+        return of(pairs)
+
+    def _each(self, value: Value) -> list[Value] | None:
+        """The elements of a short list, or the keys of a dict, that is known in full."""
+        thing = next(iter(value.things)) if len(value.things) == 1 else None
+        if not isinstance(thing, (Items, Table)) or thing.element is not NOTHING or value.spread is not SAME:
+            return None
+        found = thing.parts if isinstance(thing, Items) else [constant(key) for key in thing.entries]
+        return found if 0 < len(found) <= UNROLLED else None
+
     def _is_sequence(self, nodes: list[ast.expr], value: Value) -> bool:
         """Whether a batch is a list of fields: `isinstance(batch, list)`, `batch[0]` and `batch[1]`, `x, y = batch`."""
         if not nodes or not isinstance(nodes[0], ast.Name) or value.spread is not ROWS or value.models:
@@ -3431,7 +3533,7 @@ class Interpreter:
         return NOTHING
 
     def _total(self, value: Value) -> Value:
-        inner = union([value.but(things=frozenset()), *self._contents(value)])
+        inner = value.but(things=frozenset()) | self._one_inside(value)
         if inner.spread is ROWS:
             return inner.computed(SUM)
         return inner.but(const=UNKNOWN, firm=False, things=frozenset())
@@ -3774,6 +3876,8 @@ class Interpreter:
         scope: Scope,
     ) -> Value:
         first = args[0] if args else NOTHING
+        if name == "copy":
+            return of(container)
         if isinstance(container, Stream):
             return container.element if name in ("next", "__next__") else NOTHING
         if isinstance(container, Items):
@@ -3812,6 +3916,8 @@ class Interpreter:
                         container.entries[key] = old | value
                     container.stores += [store for store in thing.stores if store not in container.stores]
             container.entries.update(keywords)
+            named = [(scope.source, keyword.value) for keyword in node.keywords]
+            container.stores += [store for store in named if store not in container.stores]
         return NOTHING
 
     def _grow(self, base: Value, pairs: Sequence[tuple[Value, ast.expr]], scope: Scope, name: str) -> None:
@@ -3896,11 +4002,25 @@ def wrapped(value: Value, kind: str = "ddp") -> Value:
 
 
 def _any_entry(table: Table) -> Value:
-    """What one of the entries holds: a sum beside what is equal on all ranks is neither."""
-    found = union(table.entries.values())
-    if found.spread in (SUM, COUNT) and any(value.spread is not found.spread for value in table.entries.values()):
-        return found.but(spread=LOCAL)
-    return found
+    """What one of the entries holds."""
+    return _one_of(list(table.entries.values()))
+
+
+def _one_of(values: Sequence[Value]) -> Value:
+    """What one of several values holds: a sum beside what is equal on all ranks is neither."""
+    found = union(values)
+    return found.but(spread=LOCAL) if _is_mixed(values) and found.spread in (SUM, COUNT) else found
+
+
+def _is_mixed(values: Sequence[Value]) -> bool:
+    """Whether some values are sums over a rank's samples and others are not. Zeros are what sums start from."""
+    spreads = {value.spread for value in values if value.const is UNKNOWN or value.const != 0}
+    return not spreads.isdisjoint((SUM, COUNT)) and not spreads <= {SUM, COUNT}
+
+
+def _is_shape(items: Items) -> bool:
+    """Whether it is the sizes of a tensor, of which the first counts a rank's samples."""
+    return isinstance(items.node, (ast.Attribute, ast.Call)) and _last(items.node) in ("shape", "size")
 
 
 def _itself(items: Items) -> Items:

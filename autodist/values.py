@@ -148,6 +148,8 @@ class Items:
     parts: list[Value]
     element: Value
     stores: list[tuple[Source, ast.expr]] = field(default_factory=list)
+    changes: list[tuple[Source, ast.expr]] = field(default_factory=list)
+    """What items of it are counted up by: `losses[0] += loss.item()`."""
 
 
 @dataclass(eq=False)
@@ -158,6 +160,7 @@ class Table:
     entries: dict[Any, Value]
     element: Value
     stores: list[tuple[Source, ast.expr]] = field(default_factory=list)
+    changes: list[tuple[Source, ast.expr]] = field(default_factory=list)
 
 
 @dataclass(eq=False)

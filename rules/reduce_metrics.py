@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from autodist.edits import Edit, InsertAfter, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import Reduction, TrainingScript
-from autodist.source import Source, shortened
+from autodist.source import Source, last_name, shortened
 from autodist.spread import Spread
-from autodist.values import External, Items, Thing
+from autodist.values import External, Items, Table, Thing
 
 from ._collectives import OF_MANY, REDUCTIONS, UNEVEN
 from ._preamble import Planned, defined, dist, imported, member, planned
@@ -240,10 +240,12 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
             code = UNEVEN if script.wholes and name == "gather_rows" else reductions[name]
             code = code.replace("{d}", d).replace("{torch}", torch)
             template, helper = f"{name}({{}})", (*torch_import, *defined(script, source, code))
+            if _is_table(reduction, script):
+                template = f"{{key: {name}(value) for key, value in {{}}.items()}}"
         edits: list[Edit]
         if reduction.after is not None:
             target = source.code(node)
-            line = f"{target} = {template.format(target)}\n"
+            line = f"{target} = " + template.replace("{}", target) + "\n"
             if reduction.switch is not None:
                 if "DistributedSampler" in reduction.switch:
                     _, more = member(context, source, "torch.utils.data.distributed", "DistributedSampler")
@@ -255,7 +257,7 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
             # rank 0 may need several values for one statement
             while variables.setdefault((source, variable), source.code(node)) != source.code(node):
                 variable += "_"
-            line = f"{variable} = {template.format(source.code(node))}\n"
+            line = f"{variable} = " + template.replace("{}", source.code(node)) + "\n"
             edits = [InsertBefore(reduction.hoist, line), ReplaceExpr(node, variable)]
         else:
             edits = [WrapExpr(node, template)]
@@ -268,20 +270,37 @@ ARRAYS = frozenset("array asarray zeros ones empty full zeros_like ones_like sta
 
 def _is_of_many(reduction: Reduction, script: TrainingScript) -> bool:
     """Whether what is reduced is a list or an array of NumPy, rather than a number or a tensor."""
-    value = script.values.get(reduction.node)
-    if value is not None and any(isinstance(thing, Items) for thing in value.things):
+    found = script.values.get(reduction.node)
+    if found is not None and any(isinstance(thing, Items) for thing in found.things):
+        return True
+    if isinstance(reduction.node, ast.Call) and last_name(reduction.node.func) == "tolist":
         return True
     code = reduction.source.code(reduction.node)
-    for statement in ast.walk(reduction.source.tree):
-        if isinstance(statement, ast.Assign) and any(reduction.source.code(each) == code for each in statement.targets):
-            if any(isinstance(n, (ast.List, ast.ListComp)) for n in ast.walk(statement.value)):
-                return True  # `losses = [0.0] * epochs`
+    bound = [(reduction.source.code(target), value) for target, value in _bindings(reduction.source.tree)]
+    for value in (value for target, value in bound if target == code):
+        if any(isinstance(n, (ast.List, ast.ListComp)) for n in ast.walk(value)):
+            return True  # `losses = [0.0] * epochs`
     spoken = {reduction.source.code(n) for n in ast.walk(reduction.node) if isinstance(n, (ast.Name, ast.Attribute))}
-    made = (n for n in ast.walk(reduction.source.tree) if isinstance(n, ast.Assign) and isinstance(n.value, ast.Call))
-    calls = [n.value for n in made if any(reduction.source.code(target) in spoken for target in n.targets)]
+    calls = [value for target, value in bound if isinstance(value, ast.Call) and target in spoken]
     calls += [n for n in ast.walk(reduction.node) if isinstance(n, ast.Call)]
     names = (thing.name for call in calls for thing in _called(call, script) if isinstance(thing, External))
     return any(name.startswith("numpy.") and name.rpartition(".")[2] in ARRAYS for name in names)
+
+
+def _bindings(tree: ast.Module) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What is assigned to which names and attributes, also in pairs: `hits, total = [0] * n, [0] * n`."""
+    for statement in (each for each in ast.walk(tree) if isinstance(each, ast.Assign)):
+        for target in statement.targets:
+            if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
+                yield from zip(target.elts, statement.value.elts, strict=False)
+            else:
+                yield target, statement.value
+
+
+def _is_table(reduction: Reduction, script: TrainingScript) -> bool:
+    """Whether what is reduced is a dict of numbers."""
+    value = script.values.get(reduction.node)
+    return value is not None and any(isinstance(thing, Table) for thing in value.things)
 
 
 def _called(call: ast.expr, script: TrainingScript) -> Iterable[Thing]:

@@ -242,3 +242,222 @@ def test_rows_are_gathered_where_functions_are_given_them(
     code, said = converted(tmp_path, script)
     assert expected in code
     assert "computed from this rank's samples alone" not in said
+
+
+METRICS = """\
+import json
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+held_out, wanted = torch.randn(10, 4), torch.randn(10, 1)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+history = {"train": [], "test": []}
+{before}
+for epoch in range(2):
+    sums, seen, train = {start}, 0, 0.0
+    for step, (x, y) in enumerate(loader):
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        train += loss.item() * len(x)
+        seen += len(x)
+        for k, v in {"loss": loss.item(), "size": model(x).abs().mean().item()}.items():
+            {step}
+    train /= len(loader.dataset)
+    with torch.no_grad():
+        test = nn.functional.mse_loss(model(held_out), wanted).item()
+    {report}
+{after}
+"""
+
+
+def metrics(
+    tmp_path: Path, *, before: str = "", start: str = "{}", step: str = "pass", report: str = "pass", after: str = ""
+) -> str:
+    parts = {"before": before, "start": start, "step": step, "report": report, "after": after}
+    text = METRICS
+    for name, part in parts.items():
+        indent = {"step": 12, "report": 4}.get(name, 0)
+        text = text.replace("{" + name + "}", part.replace("\n", "\n" + " " * indent))
+    code, said = converted(tmp_path, text)
+    assert "computed from this rank's samples alone" not in said
+    return code
+
+
+@pytest.mark.parametrize(
+    ("start", "step"),
+    [
+        ("{}", "sums[k] = sums.get(k, 0.0) + v * len(x)"),
+        ("{}", "sums[k] = v * len(x) + sums.get(k, 0.0)"),
+        ("{}", "sums[k] = sums[k] + v * len(x) if k in sums else v * len(x)"),
+        ("{}", "if k in sums:\n    sums[k] += v * len(x)\nelse:\n    sums[k] = v * len(x)"),
+        ("{}", "sums.setdefault(k, 0.0)\nsums[k] += v * len(x)"),
+        ("{'loss': 0.0, 'size': 0.0}", "sums[k] = sums[k] + v * len(x)"),
+        ("defaultdict(float)", "sums[k] += v * len(x)"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("report", "expected"),
+    [
+        ("print({k: v / seen for k, v in sums.items()})", "print({k: reduce_mean(v / seen) for k, v in sums.items()})"),
+        ("print(sums['loss'] / seen)", 'print(reduce_mean(sums["loss"] / seen))'),
+        ("print(sums)", "print({key: reduce_sum(value) for key, value in sums.items()})"),
+        ("for k in sums:\n    sums[k] /= seen\nprint(sums)", "sums[k] /= seen * dist.get_world_size()"),
+    ],
+)
+def test_a_dict_of_sums_is_reduced_where_it_is_used(
+    tmp_path: Path, start: str, step: str, report: str, expected: str
+) -> None:
+    """Reduced in each step, what is global already would be added up again."""
+    code = metrics(tmp_path, start=start, step=step, report=report)
+    assert expected in code.replace("'", '"')
+    assert ("reduce_sum(v * len(x))" in code) == ("/= seen *" in expected) and "reduce_sum(sums" not in code
+
+
+@pytest.mark.parametrize(
+    ("report", "expected"),
+    [
+        ("for k, v in zip(history, (train, test)):\n    history[k].append(float(v))", "(reduce_sum(train), test)"),
+        ("for k, v in [('train', train), ('test', test)]:\n    print(k, v)", '[("train", reduce_sum(train)), '),
+        ("for v in (train, test):\n    print(v)", "for v in (reduce_sum(train), test):"),
+        ("row = [train, test]\nfor i, v in enumerate(row):\n    print(i, v)", "row = [reduce_sum(train), test]"),
+        ("print(' '.join(map(str, (train, test))))", "map(str, (reduce_sum(train), test))"),
+        ("print(dict(zip(history, (train, test))))", "zip(history, (reduce_sum(train), test))"),
+        ("print(sum((train, test)))", "sum((reduce_sum(train), test))"),
+        ("print(np.array([train, test]))", "np.array([reduce_sum(train), test])"),
+        (
+            "logs = {'n': epoch, 'a': 1, 'b': 2, 'train': train, 'test': test}\nprint([2 * v for v in logs.values()])",
+            '"train": reduce_sum(train), "test": test}',
+        ),
+    ],
+)
+def test_a_sum_beside_what_is_global_already(tmp_path: Path, report: str, expected: str) -> None:
+    """Each is made global where it is put in, not the variable that is now the one and now the other."""
+    code = metrics(tmp_path, report=report).replace("'", '"')
+    assert expected in code and code.count("reduce_sum(") == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "step", "after", "expected"),
+    [
+        (
+            "rows = []",
+            "row = {'step': step, 'loss': loss.item()}\nrows.append(row)",
+            "pd.DataFrame(rows).to_csv('log.csv')",
+            "{'step': step, 'loss': reduce_mean(loss.item())}",
+        ),
+        (
+            "rows = []",
+            "row = [step, loss.item()]\nrows.append(row.copy())",
+            "print(np.array(rows))",
+            "[step, reduce_mean(loss.item())]",
+        ),
+        (
+            "rows = []",
+            "row = {}\nrow.update(loss=loss.item())\nrows.append(row)",
+            "print(rows)",
+            "loss=reduce_mean(loss.item())",
+        ),
+        ("rows = []", "rows.append(round(loss.item(), 4))", "print(rows)", "round(reduce_mean(loss.item()), 4)"),
+        ("rows = {}", "rows[step] = round(loss.item(), 4)", "print(rows)", "round(reduce_mean(loss.item()), 4)"),
+        (
+            "rows = {'a': []}",
+            "rows['a'].append(math.exp(loss.item()))",
+            "json.dump(rows, open('a', 'w'))",
+            "exp(reduce_mean(loss.item()))",
+        ),
+        (
+            "rows = np.zeros((4, 2))",
+            "rows[step] = [loss.item(), 1.0]",
+            "np.save('a.npy', rows)",
+            "= [reduce_mean(loss.item()), 1.0]",
+        ),
+        (
+            "rows = np.zeros((4, 2))",
+            "rows[step, :] = loss.item(), loss.item()",
+            "np.save('a.npy', rows)",
+            "= reduce_mean(loss.item()), reduce_mean(loss.item())",
+        ),
+        (
+            "@dataclass\nclass Log:\n    rows: list = field(default_factory=list)\n\n\nlog = Log()",
+            "log.rows.append(loss.item())",
+            "json.dump(log.rows, open('a', 'w'))",
+            "log.rows.append(reduce_mean(loss.item()))",
+        ),
+        (
+            "@dataclass\nclass Row:\n    step: int\n    loss: float\n\n\nrows = []",
+            "rows.append(Row(step, loss.item()))",
+            "print(rows[-1])",
+            "Row(step, reduce_mean(loss.item()))",
+        ),
+        (
+            "class Log:\n    def __init__(self):\n        self.rows = []\n\n    def add(self, **row):\n"
+            "        self.rows.append(row)\n\n\nlog = Log()",
+            "log.add(step=step, loss=loss.item())",
+            "json.dump(log.rows, open('a', 'w'))",
+            "log.add(step=step, loss=reduce_mean(loss.item()))",
+        ),
+    ],
+)
+def test_a_row_of_numbers_that_is_kept(tmp_path: Path, before: str, step: str, after: str, expected: str) -> None:
+    assert expected in metrics(tmp_path, before=before, step=step, after=after)
+
+
+OVERLAP = CONFUSIONS.replace("for epoch", "{meter}\n\n\nfor epoch").replace(
+    "    counts = torch.", "    meter = Meter()  # "
+)
+OVERLAP = (
+    OVERLAP[: OVERLAP.index("        counts +=")] + "        meter.update(out.argmax(1), y)\n    print(meter.iou())\n"
+)
+METER = """\
+class Meter:
+    def __init__(self):
+        self.both, self.either = {start}, {start}
+
+    def update(self, guess, y):
+        for c in range(3):
+            self.both[c] += ((guess == c) & (y == c)).sum(){item}
+            self.either[c] += ((guess == c) | (y == c)).sum(){item}
+
+    def iou(self):
+        return {iou}"""
+
+
+@pytest.mark.parametrize(
+    ("start", "item", "iou", "expected"),
+    [
+        (
+            "torch.zeros(3)",
+            "",
+            "(self.both / self.either.clamp(min=1)).tolist()",
+            "(reduce_sum(self.both) / reduce_sum(self.either).clamp(min=1)).tolist()",
+        ),
+        (
+            "np.zeros(3)",
+            ".item()",
+            "self.both / np.maximum(self.either, 1)",
+            "reduce_sum(self.both) / np.maximum(reduce_sum(self.either), 1)",
+        ),
+        (
+            "[0] * 3",
+            ".item()",
+            "[b / max(e, 1) for b, e in zip(self.both, self.either)]",
+            "[reduce_sum(b) / max(reduce_sum(e), 1) for b, e in zip(self.both, self.either)]",
+        ),
+    ],
+)
+def test_a_meter_with_a_count_for_each_class(tmp_path: Path, start: str, item: str, iou: str, expected: str) -> None:
+    meter = METER.format(start=start, item=item, iou=iou)
+    code, _ = converted(tmp_path, "import numpy as np\n" + OVERLAP.replace("{meter}", meter))
+    assert f"return {expected}" in code
+    assert ("array or list" in code) == ("np." in start)
