@@ -90,12 +90,21 @@ def _reported_inside(event: Event, run: Interpreter) -> Iterator[Escape]:
 
 
 def _is_about_one_row(event: Event, run: Interpreter) -> bool:
-    """Whether a function decides that is called for one row of this rank's after the other: each rank for its own."""
+    """Whether a function decides that is called for one row of this rank's after the other, or what is counted of such
+    a row: each rank for its own."""
     for loop in event.loops:
         over = loop.node.iter if not isinstance(loop.node, ast.While) else None
         if over is not None and loop.function is not event.function and run.values.get(over, NOTHING).spread is ROWS:
             return True
-    return False
+    branch = event.source.parents.get(event.node)
+    return any(loop.by_row for loop in event.loops) and isinstance(branch, ast.If) and _only_counts(branch)
+
+
+def _only_counts(branch: ast.If) -> bool:
+    """`if guess == label: correct += 1`"""
+    inside = (*branch.body, *branch.orelse)
+    plain = (ast.AugAssign, ast.Pass, ast.Continue)
+    return all(isinstance(each, plain) or isinstance(each, ast.If) and _only_counts(each) for each in inside)
 
 
 def _exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:

@@ -195,6 +195,8 @@ class Loop:
     source: Source
     scope: Scope
     function: Function | None
+    by_row: bool = False
+    """It takes the samples of a batch one by one."""
 
 
 @dataclass(frozen=True)
@@ -533,6 +535,11 @@ class Interpreter:
             return
         if any(isinstance(t, Items) for t in change.things):  # `sums += [loss.item(), error.item()]`, an array
             change = self._one_inside(change).but(things=frozenset())
+        number = change.spread in (SAME, ROWS, LOCAL) and not change.things
+        if isinstance(node.op, (ast.Add, ast.Sub)) and number and self._counts_rows_of(node.target):
+            change = change.computed(SUM)
+            if isinstance(node.target, ast.Subscript) and before.spread in (SAME, ROWS):
+                before = constant(0)  # `counts[label]`, which is this rank's by its label only
         spread = self._binary(node.op, before, change)
         mixed = self._with_statistic(
             node.op, before, change, node.value, scope, (node.target, node.value)
@@ -787,7 +794,8 @@ class Interpreter:
         self.event("iterate", node, scope, iterable)
         if is_set(iterable):
             self.event("ordered", node.iter, scope, iterable)
-        loop = Loop(node, scope.source, scope, self._calls[-1].function if self._calls else None)
+        function = self._calls[-1].function if self._calls else None
+        loop = Loop(node, scope.source, scope, function, self._goes_row_by_row(node.iter))
         parts = self._unrolled(iterable)
         self._loops.append(loop)
         if parts is not None:
@@ -805,6 +813,27 @@ class Interpreter:
         return False
 
     do_AsyncFor = do_For
+
+    def _goes_row_by_row(self, over: ast.expr) -> bool:
+        """`for label, guess in zip(labels, guesses.tolist())`, of this rank's samples."""
+        if isinstance(over, ast.Call) and _last(over.func) in ("zip", "enumerate", "tqdm"):
+            return any(map(self._goes_row_by_row, over.args))
+        if isinstance(over, ast.Call) and _last(over.func) == "range":
+            return len(over.args) == 1 and self._lately(over.args[0]).spread is COUNT
+        value = self._lately(over)
+        return value.spread is ROWS and not value.things
+
+    def _counts_rows_of(self, target: ast.expr) -> bool:
+        """Whether a loop over this rank's samples, one by one, adds to what was there before it."""
+        root = target
+        while isinstance(root, (ast.Subscript, ast.Attribute)):
+            root = root.value
+        for loop in self._loops:
+            if loop.by_row and isinstance(loop.node, ast.For):
+                inner = [n for statement in loop.node.body for n in ast.walk(statement) if isinstance(n, ast.Assign)]
+                bound = [each for statement in inner for target in statement.targets for each in ast.walk(target)]
+                return not any(isinstance(n, ast.Name) and n.id == getattr(root, "id", "") for n in bound)
+        return False
 
     def _note_batches(self, node: ast.For | ast.AsyncFor, element: Value, scope: Scope) -> None:
         """Note what a loop goes over: `for x, y in batches`, `for i, (x, y) in enumerate(batches)`."""
@@ -995,6 +1024,8 @@ class Interpreter:
                     )
                 else:
                     thing.element = thing.element | value
+                    if value.spread.is_reducible:  # under any of the names that it has
+                        thing.entries.update({name: held | value for name, held in thing.entries.items()})
                 if made is not None:
                     thing.stores.append((scope.source, made))
             elif isinstance(thing, Items):
@@ -1022,7 +1053,9 @@ class Interpreter:
                 names[name] = held.but(spread=spread, made=value.made, origins=origins, zero=False)
 
     def _holders(self, node: ast.expr, scope: Scope) -> list[tuple[dict[str, Value], str]]:
-        """Where a name or attribute is held."""
+        """Where a name or attribute is held, or that of which it is an item: `counts` of `counts[label]`."""
+        while isinstance(node, ast.Subscript):
+            node = node.value
         if isinstance(node, ast.Name):
             home = scope.find(node.id)
             return [(home.names, node.id)] if home is not None else []
@@ -2288,10 +2321,26 @@ class Interpreter:
             results.append(self._mixed([*([callee] if callee.spread is not SAME else []), *args, *keywords.values()]))
         if _last(node.func) == "mean" and self.plan.wholes is None and (base is not None or args):
             results = [self._mean(union(results), node, callee, base, scope)]
+        self._tally(node, callee, args, scope)
         mixed: frozenset[Mixing | Picked] = self._named_statistic(node, callee, base, args, scope)
         if _last(node.func) in picking.SELECTING and self.plan.wholes is None and union(results).spread is ROWS:
             mixed = frozenset([Picked(node.args[-1], scope.source)]) if node.args else mixed
         return union(results).but(origins=union(results).origins | mixed) if mixed else union(results)
+
+    def _tally(self, node: ast.Call, callee: Value, args: list[Value], scope: Scope) -> None:
+        """`np.add.at(counts, labels, 1)`, `counts.index_add_(0, labels, ones)`: a sum of what is added for each row."""
+        target: ast.expr | None = None
+        if any(isinstance(t, External) and t.name == "numpy.add.at" for t in callee.things) and node.args:
+            target = node.args[0]
+        elif isinstance(node.func, ast.Attribute) and node.func.attr in ("index_add_", "scatter_add_"):
+            target = node.func.value
+        if target is None or not any(v.spread is ROWS for value in args for v in (value, *self._contents(value))):
+            return
+        for names, name in self._holders(target, scope):
+            held = names[name]
+            if held.spread is SAME and not held.things and not held.models:
+                origins = held.origins.union(*(value.origins for value in args))
+                names[name] = held.but(spread=SUM, origins=origins, made=frozenset([(scope.source, node)]), zero=False)
 
     def _mean(self, result: Value, node: ast.Call, callee: Value, base: Value | None, scope: Scope) -> Value:
         """`each[keep].mean()`, noted where ranks have different numbers of them."""

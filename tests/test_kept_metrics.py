@@ -190,6 +190,10 @@ def each(out, target):
     return F.kl_div(log_probability, F.softmax(target, dim=1), reduction="none").sum(-1)
 
 
+def spread(pictures):
+    return float(np.median(pictures.cpu().numpy()) + pictures.cpu().numpy().std())
+
+
 def score(pictures, others):
     found = 0
     for picture, other in zip(pictures.cpu().numpy(), others.cpu().numpy()):
@@ -224,12 +228,13 @@ for epoch in range(2):
         (
             "each(out, y)",
             "print(score(torch.clamp(out, 0, 1), y))",
-            "score(gather_rows(torch.clamp(out, 0, 1)), gather_rows(y))",
+            "print(reduce_mean(score(torch.clamp(out, 0, 1), y)))",
         ),
+        ("each(out, y)", "print(spread(torch.clamp(out, 0, 1)))", "spread(gather_rows(torch.clamp(out, 0, 1)))"),
         (
             "each(out, y)",
-            "result = score(out, y); print(result); print(result)",
-            "score(gather_rows(out), gather_rows(y))",
+            "found = spread(out); print(found); print(found)",
+            "found = spread(gather_rows(out)); print(found)",
         ),
         ("criterion(out, y)", "pass", 'print("loss %.4f" % reduce_mean(loss.item()))'),
     ],
@@ -461,3 +466,63 @@ def test_a_meter_with_a_count_for_each_class(tmp_path: Path, start: str, item: s
     code, _ = converted(tmp_path, "import numpy as np\n" + OVERLAP.replace("{meter}", meter))
     assert f"return {expected}" in code
     assert ("array or list" in code) == ("np." in start)
+
+
+TALLY = """\
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randint(0, 3, (32,))), batch_size=8, shuffle=True)
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+names = ["a", "b", "c"]
+for epoch in range(2):
+    {before}
+    for x, y in loader:
+        out = model(x)
+        loss = nn.functional.cross_entropy(out, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        guess = out.argmax(1)
+        {count}
+    {report}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "count", "report", "expected"),
+    [
+        (
+            "n = np.zeros((3, 3))",
+            "for t, p in zip(y.numpy(), guess.numpy()): n[t][p] += 1",
+            "print(n)",
+            "print(reduce_sum(n))",
+        ),
+        ("n = torch.zeros(3, 3)", "for i in range(len(y)): n[y[i], guess[i]] += 1", "print(n)", "print(reduce_sum(n))"),
+        ("n = np.zeros((3, 3))", "np.add.at(n, (y.numpy(), guess.numpy()), 1)", "print(n)", "print(reduce_sum(n))"),
+        ("n = torch.zeros(3)", "n.index_add_(0, y, torch.ones(len(y)))", "print(n)", "print(reduce_sum(n))"),
+        (
+            "good = 0",
+            "for t, p in zip(y, guess):\n            if t == p:\n                good += 1",
+            "print(good)",
+            "print(reduce_sum(good))",
+        ),
+        (
+            "n = {name: 0 for name in names}",
+            "for t in y: n[names[t]] += 1",
+            "for k, v in n.items(): print(k, v)",
+            "print(k, reduce_sum(v))",
+        ),
+    ],
+)
+def test_samples_that_are_counted_one_by_one(
+    tmp_path: Path, before: str, count: str, report: str, expected: str
+) -> None:
+    """Each rank counts its own, and all together are those of the batch; a single sample is nothing to gather."""
+    script = TALLY.replace("{before}", before).replace("{count}", count).replace("{report}", report)
+    code, said = converted(tmp_path, script)
+    assert expected in code and "gather_rows" not in code
+    assert "computed from this rank's samples alone" not in said
