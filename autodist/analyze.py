@@ -30,6 +30,7 @@ from autodist import (
     unwraps,
     weighing,
     weights,
+    while_importing,
     wholes,
 )
 from autodist.borrowed import borrowed, departed, imported_names
@@ -1384,7 +1385,9 @@ def _assemble(
         concerns=(*concerns, *naming.concerns(run)),
         shards=sharded,
     )
-    return replace(script, setup=_setup(script, run))
+    setup = _setup(script, run)
+    silenced = while_importing.silenced(run, setup) if models and not script.distributed else None
+    return replace(script, setup=setup, silenced=silenced)
 
 
 def _only_saves(site: Site, found: Shards) -> bool:
@@ -1421,11 +1424,8 @@ def _import_time_concerns(
             message = "runs while this module is imported, before the process group exists: move it into a function"
             yield Concern("AD905", event.source, event.node, message, Severity.REFUSAL)
             return
-    for event in run.of("print"):
-        if not event.calls and event.source is not run.project.entry and not _is_distributed(run) and models:
-            message = "prints while this module is imported, on every rank: move it into a function, or leave it out"
-            yield Concern("AD905", event.source, event.node, message, Severity.WARNING)
-            return
+    if models and not _is_distributed(run):
+        yield from while_importing.concerns(run)
 
 
 def _leftover_concerns(leftover: list[escapes.Placed], run: Interpreter) -> Iterator[Concern]:

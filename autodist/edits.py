@@ -118,11 +118,15 @@ class RemoveArgument(Edit):
 
 @dataclass(frozen=True)
 class AddImport(Edit):
-    """Import ``module`` (as ``alias``), or ``name`` from it (as ``alias``); anchored to the ``ast.Module``."""
+    """Import ``module`` (as ``alias``), or ``name`` from it (as ``alias``); anchored to the ``ast.Module``.
+
+    The import comes ``above`` a statement at the top of the file that needs it there.
+    """
 
     module: str
     name: str | None = None
     alias: str | None = None
+    above: ast.stmt | None = None
 
 
 class EditConflict(Exception):

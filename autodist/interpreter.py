@@ -268,6 +268,8 @@ class Interpreter:
         self.flowing: set[ast.expr] = set()
         """Those of them through which gradients flow."""
         self._carried: dict[ast.stmt, carried.Written | None] = {}
+        self.imported_by: dict[Source, ast.AST] = {}
+        """The statement at which each local module is imported first."""
         self._modules: dict[str, LocalModule] = {}
         self._starred: dict[Scope, list[str]] = {}
         """The libraries of which a file imports all names."""
@@ -659,6 +661,7 @@ class Interpreter:
         if name not in self._modules:
             module = LocalModule(self.project.modules[name], Scope(self.project.modules[name]))
             self._modules[name] = module
+            self.imported_by[module.source] = node
             self._loading.add(name)
             outer = self._loops, self._calls, self._branches, self._outcomes
             self._loops, self._calls, self._branches, self._outcomes = [], [], (), {}

@@ -326,6 +326,8 @@ class TrainingScript:
     borrowed: tuple[Borrowed, ...] = ()
     borrowed_names: Mapping[Source, frozenset[str]] = field(default_factory=dict)
     prints: bool = True
+    silenced: Site | None = None
+    """The first import of the entry script while which a local module prints, before there is a process group."""
     models: tuple[Model, ...] = ()
     loaders: tuple[Loader, ...] = ()
     evaluation_loaders: tuple[Site, ...] = ()

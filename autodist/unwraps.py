@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from autodist.interpreter import SAFE_ON_WRAPPER, Interpreter
 from autodist.rule import Severity
 from autodist.script import Concern, Site
-from autodist.values import NOTHING, Class, External, Table, Wrapped
+from autodist.source import Source
+from autodist.values import NOTHING, Class, External, Object, Table, Value, Wrapped
 
+TAKING_PART = frozenset("optimizer scheduler scaler module".split())
 QUESTIONS = frozenset(
     f"builtins.{name}" for name in ("delattr", "getattr", "hasattr", "isinstance", "setattr", "type", "vars")
 )
@@ -26,7 +28,7 @@ def found(run: Interpreter) -> tuple[list[Site], frozenset[ast.AST]]:
             continue
         source = run.sources[node]
         parent = source.parents.get(node)
-        if _reaches_in(node, parent) or _takes_module(node, parent, run) or node in saved:
+        if _reaches_in(node, parent) or _takes_module(node, parent, run) or _is_shown(node, run) or node in saved:
             sites[node] = Site(source, node)
             if any(t not in ours and not isinstance(t, External) for t in value.things):
                 maybe.add(node)
@@ -39,18 +41,49 @@ def concerns(run: Interpreter, known: Callable[[str], bool]) -> Iterator[Concern
         if not any(isinstance(t, Wrapped) and t.kind == "planned" for t in value.things):
             continue
         source = run.sources[node]
-        parent = source.parents.get(node)
-        call = source.parents.get(parent) if isinstance(parent, ast.keyword) else parent
-        if not isinstance(call, ast.Call) or call.func is node:
+        call = _given_to(node, source)
+        if call is None:
             continue
         names = [t.name for t in run.values.get(call.func, NOTHING).things if isinstance(t, External)]
         unseen = [name for name in names if not known(name)]
-        if unseen and not _takes_module(node, call, run):
+        if unseen and not _takes_module(node, call, run) and not _is_shown(node, run):
             message = (
                 f"{unseen[0]} is given {source.code(node)} in its wrapper, and its code is not at hand: where it asks "
                 "for more than the output, or saves the model, hand it the model inside (.module)"
             )
             yield Concern("AD402", source, node, message, Severity.WARNING)
+
+
+def _given_to(node: ast.expr, source: Source) -> ast.Call | None:
+    """The call that an expression is an argument of."""
+    parent = source.parents.get(node)
+    call = source.parents.get(parent) if isinstance(parent, ast.keyword) else parent
+    return call if isinstance(call, ast.Call) and call.func is not node else None
+
+
+def _is_shown(node: ast.expr, run: Interpreter) -> bool:
+    """`plot_regions(x_valid, y_valid, clf=model)`: code that is not at hand looks at the model. It keeps nothing that
+    the script goes on with, and what it is given besides is the same on all ranks, so that it needs no wrapper even
+    where it computes gradients."""
+    source = run.sources[node]
+    call = _given_to(node, source)
+    if call is None or not isinstance(source.parents.get(call), ast.Expr):
+        return False
+    things = run.values.get(call.func, NOTHING).things
+    if not things or any(not isinstance(t, External) or run.catalog.knows(t.name) for t in things):
+        return False
+    given = (*call.args, *(keyword.value for keyword in call.keywords))
+    others = [run.values.get(each, NOTHING) for each in given if each is not node]
+    return not any(_is_for_training(value, run) for value in others)
+
+
+def _is_for_training(value: Value, run: Interpreter) -> bool:
+    """A rank's own samples, or what takes part in training: an optimizer, another model, a loader of such samples."""
+    things = [t for t in value.things if isinstance(t, (Object, Wrapped))]
+    roles = {role for t in things if isinstance(t, Object) for role in t.roles}
+    shared = any(run.shares_out(loader) for loader in value.objects("loader"))
+    wrapped = any(isinstance(t, Wrapped) for t in things)
+    return value.spread.is_local or run.holds_local(value) or shared or wrapped or bool(roles & TAKING_PART)
 
 
 def _reaches_in(node: ast.AST, parent: ast.AST | None) -> bool:

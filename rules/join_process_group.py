@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist.edits import InsertAfter, InsertBefore, ReplaceStatement
+from autodist.edits import AddImport, InsertAfter, InsertBefore, ReplaceStatement
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import Site, TrainingScript
 from autodist.source import Source
@@ -191,7 +191,9 @@ def join_process_group(script: TrainingScript, context: Context) -> Iterator[Fin
     setup = script.setup
     if setup is None or script.distributed:
         return
-    code, edits = _definition(script, context, setup.source, quiet=True)
+    code, edits = _definition(script, context, setup.source, quiet=script.silenced is None)
+    if script.silenced is not None:
+        edits = (*edits, *_silence(script.silenced, context))
     edits = (
         *edits,
         *defined(script, setup.source, code),
@@ -218,6 +220,25 @@ def _always_joined(site: Site, context: Context) -> Finding:
     return Finding(site.source, site.node, "the script asks for its rank also where it joins no group here", fix)
 
 
+def _silence(site: Site, context: Context) -> Planned:
+    """Ranks other than 0 silent before an import that prints, by what torchrun says, as there is no group yet."""
+    assert isinstance(site.node, ast.stmt)
+    os, os_import = _above(site.node, context, site.source, "os")
+    sys, sys_import = _above(site.node, context, site.source, "sys")
+    code = (
+        f'if {os}.environ.get("RANK", "0") != "0":\n'
+        f'    {sys}.stdout = open({os}.devnull, "w")  # rank 0 prints for all, from here on\n'
+    )
+    return (*os_import, *sys_import, *planned(site.source, InsertBefore(site.node, code)))
+
+
+def _above(statement: ast.stmt, context: Context, source: Source, module: str) -> tuple[str, Planned]:
+    """The local name of a module that a statement at the top of the file needs, and the import above it."""
+    name, _ = context.imports(source).module(module, module)
+    alias = None if name == module else name
+    return name, planned(source, AddImport(source.tree, module, None, alias, statement))
+
+
 def _definition(script: TrainingScript, context: Context, source: Source, quiet: bool) -> tuple[str, Planned]:
     """The function, and the imports it needs. Where the script itself prints on one rank, nothing is silenced."""
     d, dist_import = dist(context, source)
@@ -226,16 +247,18 @@ def _definition(script: TrainingScript, context: Context, source: Source, quiet:
     atexit, atexit_import = imported(context, source, "atexit")
     needed = (*dist_import, *os_import, *torch_import, *atexit_import)
     silence = ""
+    lines = []
     if quiet:
         sys, sys_import = imported(context, source, "sys")
         needed = (*needed, *sys_import)
-        silence = f"""
-    if {d}.get_rank() != 0:
-        {sys}.stdout = open({os}.devnull, "w")  # rank 0 prints for all"""
-        if script.uses_logging:
-            logging, logging_import = imported(context, source, "logging")
-            needed = (*needed, *logging_import)
-            silence += f"\n        {logging}.disable()"
+        lines.append(f'{sys}.stdout = open({os}.devnull, "w")  # rank 0 prints for all')
+    if script.uses_logging and (quiet or script.silenced is not None):
+        logging, logging_import = imported(context, source, "logging")
+        needed = (*needed, *logging_import)
+        lines.append(f"{logging}.disable()")
+    if lines:
+        silence = "".join(f"\n        {line}" for line in lines)
+        silence = f"\n    if {d}.get_rank() != 0:{silence}"
     code = f'''\
 def setup_distributed():
     """Join the process group that torchrun describes; plain `python` runs as a group of one."""

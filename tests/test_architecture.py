@@ -21,7 +21,8 @@ LAYERS = """
     registry | suppress
     analyze
     footprint
-    naming | randomness | shards | turns | hooks | unshardable | unwraps | optimizers | meta | averaging | resizing
+    naming | randomness | shards | turns | hooks | unshardable | unwraps | optimizers | meta
+    averaging | resizing | while_importing
     weights | accumulation
     sharding
     batchwise

@@ -59,3 +59,22 @@ def test_a_model_that_there_may_not_be(tmp_path: Path, then: str, expected: str)
     text = SCRIPT.format(make=make).replace("model.parameters()", "[*model.parameters(), *other.parameters()]")
     code, _ = converted(tmp_path, text.replace("loss = ", "loss = other(x).mean() + "))
     assert expected in code
+
+
+@pytest.mark.parametrize(
+    ("then", "expected"),
+    [
+        ("plot_regions(X=x.numpy(), y=2, clf=model)", "plot_regions(X=x.numpy(), y=2, clf=model.module)"),
+        ("plot_regions(model, title='all')", "plot_regions(model.module, title='all')"),
+        ("plot_regions(model, optimizer)", "plot_regions(model, optimizer)"),
+        ("plot_regions(model, loader)", "plot_regions(model, loader)"),
+        ("trainer = plot_regions(model)", "trainer = plot_regions(model)"),
+    ],
+)
+def test_code_that_is_not_at_hand_looks_at_the_model_itself(tmp_path: Path, then: str, expected: str) -> None:
+    """It may ask for what the wrapper has not, as `predict`; what may train it is given the wrapper, and warned of."""
+    text = "from regions import plot_regions\n" + SCRIPT.format(make="model = nn.Linear(4, 1)")
+    then = f"x = torch.ones(2, 4)\n{then}\n"
+    code, findings = converted(tmp_path, text + then)
+    assert expected in code
+    assert ("is given model in its wrapper" in findings) == (".module" not in expected)

@@ -266,6 +266,8 @@ class Layout:
                 inserted = _definitions_first(run[0].before)
                 if body and isinstance(inserted[0], _DEFINITIONS):
                     above = _two_blank(above)
+                elif body and _is_import(body[-1]) and isinstance(inserted[0], cst.BaseCompoundStatement):
+                    above = above or (_BLANK,)
                 body += _lead(above, inserted)
                 if isinstance(inserted[-1], _DEFINITIONS):
                     lead = _two_blank(lead)
@@ -346,6 +348,12 @@ def _definitions_first(statements: Sequence[cst.BaseStatement]) -> list[cst.Base
     others = [each for each in statements if not isinstance(each, _DEFINITIONS)]
     ordered: list[cst.BaseStatement] = [defined[0], *(_lead((_BLANK, _BLANK), [each])[0] for each in defined[1:])]
     return [*ordered, *_lead((_BLANK, _BLANK), others)]
+
+
+def _is_import(statement: cst.BaseStatement) -> bool:
+    return isinstance(statement, cst.SimpleStatementLine) and isinstance(
+        statement.body[-1], cst.Import | cst.ImportFrom
+    )
 
 
 def _two_blank(lines: Lines) -> Lines:

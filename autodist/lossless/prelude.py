@@ -38,9 +38,10 @@ def _renamed(name: str, alias: str | None) -> str:
 
 
 def statements(edits: Iterable[AddImport]) -> list[list[AddImport]]:
-    """The edits in the order in which they are written, members of one module together."""
+    """The edits in the order in which they are written, members of one module together, each import once."""
+    once = {sort_key(edit): edit for edit in sorted(edits, key=lambda edit: edit.above is not None)}
     found: list[list[AddImport]] = []
-    for edit in sorted(edits, key=sort_key):
+    for edit in sorted(once.values(), key=sort_key):
         if found and edit.name is not None and found[-1][0].name is not None and found[-1][0].module == edit.module:
             found[-1].append(edit)
         else:
@@ -66,7 +67,7 @@ def imports(tree: ast.Module) -> list[ast.Import | ast.ImportFrom]:
 
 def place(tree: ast.Module, edit: AddImport) -> Place:
     """Where an expert would write the import: among its relatives, in order; else last; else on top."""
-    present = imports(tree)
+    present = _present(tree, edit)
     ordinary = [statement for statement in present if not _is_future(statement)]
     root = edit.module.partition(".")[0]
     relatives = [statement for statement in ordinary if root in _roots(statement)]
@@ -80,6 +81,8 @@ def place(tree: ast.Module, edit: AddImport) -> Place:
         return Place(relatives[0], before=True)
     if ordinary and root in sys.stdlib_module_names:
         return Place(ordinary[0], before=True, apart=True)
+    if edit.above is not None:
+        return Place(edit.above, before=True, apart=True)
     if ordinary:
         return Place(_below_settings(tree, ordinary[-1]))
     top = opening(tree)
@@ -88,7 +91,7 @@ def place(tree: ast.Module, edit: AddImport) -> Place:
 
 def is_present(tree: ast.Module, edit: AddImport) -> bool:
     """Whether the file imports just this, at its top."""
-    for statement in imports(tree):
+    for statement in _present(tree, edit):
         for item in statement.names:
             if isinstance(statement, ast.Import):
                 same = (item.name, None, item.asname) == (edit.module, edit.name, edit.alias)
@@ -98,6 +101,14 @@ def is_present(tree: ast.Module, edit: AddImport) -> bool:
             if same:
                 return True
     return False
+
+
+def _present(tree: ast.Module, edit: AddImport) -> list[ast.Import | ast.ImportFrom]:
+    """The imports that the edit can rely on, and stand next to."""
+    present = imports(tree)
+    if edit.above is None:
+        return present
+    return [statement for statement in present if statement.lineno < edit.above.lineno]
 
 
 def sort_key(edit: AddImport) -> tuple[bool, str, str, str]:

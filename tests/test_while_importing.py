@@ -1,0 +1,90 @@
+"""What local modules print while they are imported is printed once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import converted
+
+SCRIPT = """\
+{top}import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def main():
+    {inside}
+    loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(loss.item())
+
+
+if __name__ == "__main__":
+    main()
+"""
+SILENCE = """\
+if os.environ.get("RANK", "0") != "0":
+    sys.stdout = open(os.devnull, "w")  # rank 0 prints for all, from here on
+"""
+PRINTING = "import platform\n\nprint(platform.machine())\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "top", "expected"),
+    [
+        ({"check": PRINTING}, "import check\n", f"import os\nimport sys\n\n{SILENCE}import check\nimport torch"),
+        (
+            {"check": PRINTING},
+            "import sys\nfrom check import platform\n",
+            f"import atexit\nimport os\nimport sys\n\n{SILENCE}from check import platform\nimport torch",
+        ),
+        (
+            {"check": PRINTING},
+            "import os as system\nimport check\nimport random\n",
+            f"import os as system\nimport sys\n\n{SILENCE.replace('os.', 'system.')}import check\n",
+        ),
+        ({"check": PRINTING, "tools": "import check\n"}, "import tools\n", f"{SILENCE}import tools\n"),
+        (
+            {"check": "def show():\n    print(1)\n", "tools": "import check\n\ncheck.show()\n"},
+            "import check\nimport tools\n",
+            f"import check\n\n{SILENCE}import tools\n",
+        ),
+        (
+            {"check": PRINTING},
+            "try:\n    import check\nexcept ImportError:\n    check = None\n",
+            f"{SILENCE}try:\n    import check\n",
+        ),
+    ],
+)
+def test_the_other_ranks_are_silent_from_there_on(
+    tmp_path: Path, files: dict[str, str], top: str, expected: str
+) -> None:
+    """They can know their rank by then from torchrun alone."""
+    for name, text in files.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    code, findings = converted(tmp_path, SCRIPT.format(top=top, inside="pass"))
+    assert expected in code and code.count("devnull") == 1
+    assert "AD905" not in findings
+
+
+@pytest.mark.parametrize(
+    "text", ["def show():\n    print(1)\n", 'if __name__ == "__main__":\n    print(1)\n', "import sys\nsize = 4\n"]
+)
+def test_modules_that_print_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / "check.py").write_text(text)
+    code, _ = converted(tmp_path, SCRIPT.format(top="import check\n", inside="pass"))
+    assert "\nimport check\n" in code and SILENCE not in code
+
+
+def test_an_import_in_a_function(tmp_path: Path) -> None:
+    """Nobody knows when it runs."""
+    (tmp_path / "check.py").write_text(PRINTING)
+    code, findings = converted(tmp_path, SCRIPT.format(top="", inside="import check"))
+    assert SILENCE not in code and "AD905" in findings
