@@ -6,6 +6,7 @@ Each is traced back to the smallest expression whose global value follows from t
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -74,8 +75,11 @@ def escapes(run: Interpreter, guards: list[Site]) -> list[Escape]:
                     found.setdefault(escape.node, escape)
         for node in _exposed(event, run):
             for escape in _resolve(node, event.source, event, run, set()):
+                if event.kind == "test" and escape.spread is ROWS and _is_tested(escape.node, event):
+                    escape = replace(escape, spread=LOCAL)  # one row after the other: only of one is it true or false
                 found.setdefault(escape.node, escape)
     others = [e for n, e in found.items() if stored.keys().isdisjoint((n, *e.source.ancestors(n)))]
+    others = list(_counted_elsewhere(others, run))
     return [*others, *(Escape(event.source, node, ROWS, event) for node, event in stored.items())]
 
 
@@ -105,6 +109,74 @@ def _only_counts(branch: ast.If) -> bool:
     inside = (*branch.body, *branch.orelse)
     plain = (ast.AugAssign, ast.Pass, ast.Continue)
     return all(isinstance(each, plain) or isinstance(each, ast.If) and _only_counts(each) for each in inside)
+
+
+def _counted_elsewhere(found: list[Escape], run: Interpreter) -> Iterator[Escape]:
+    """The escapes, where a function of the project counts rows that it is given in a way that no reduction follows:
+    what it is given is gathered instead, where it is called."""
+    given: dict[ast.AST | None, list[Escape]] = {}
+    for escape in found:
+        home = escape.source.function(escape.node)
+        if escape.spread is LOCAL and home is not None and home not in given:
+            around: set[ast.AST] = set()
+            rows = _rows_given(home, replace(escape.event, kind="format"), run, around)
+            given.update(dict.fromkeys(around if rows else [home], rows or []))
+    yield from {each.node: each for rows in given.values() for each in rows}.values()
+    yield from (each for each in found if not given.get(each.source.function(each.node)))
+
+
+def _rows_given(function: ast.AST, event: Event, run: Interpreter, around: set[ast.AST]) -> list[Escape] | None:
+    """The rows that a function is given at all of its calls, or those that its callers are given (which are put into
+    ``around``, too); None where more than rows of this rank's samples reaches it."""
+    calls = run.callers.get(function, {})
+    if function in around or not calls or not isinstance(function, ast.FunctionDef) or _learns_from_it(function, run):
+        return None
+    around.add(function)
+    found: list[Escape] = []
+    for call, source in calls.items():
+        rows: list[Escape] | None = []
+        outer = source.function(call)
+        for arg in (*call.args, *(keyword.value for keyword in call.keywords)):
+            value = run.values.get(arg, NOTHING)
+            if value.spread.is_local or run.holds_local(value):
+                parameter = (
+                    isinstance(arg, ast.Name) and isinstance(outer, ast.FunctionDef) and _is_handed_on(arg, outer)
+                )
+                more = [] if parameter else list(_resolve(arg, source, event, run, set()))
+                fits = more and all(each.spread is ROWS and not _is_whole_in_part(each, run) for each in more)
+                rows = [*rows, *more] if fits and rows is not None else None
+        if rows is None and outer is not None and outer not in around:
+            rows = _rows_given(outer, event, run, around)
+        if rows is None and outer not in around:
+            return None
+        found += rows or []
+    return found
+
+
+def _learns_from_it(function: ast.FunctionDef, run: Interpreter) -> bool:
+    """Whether a function runs a model, or losses are computed from what it computes."""
+    runs = any(run.values.get(node, NOTHING).models for node in ast.walk(function) if isinstance(node, ast.Call))
+    return function.name == "forward" or runs or not learnt_from(run).isdisjoint(ast.walk(function))
+
+
+def _is_handed_on(node: ast.Name, function: ast.FunctionDef) -> bool:
+    """Whether a name is a parameter that keeps its value."""
+    spec = function.args
+    given = any(each.arg == node.id for each in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs))
+    names = (each for each in ast.walk(function) if isinstance(each, ast.Name) and each.id == node.id)
+    return given and all(isinstance(each.ctx, ast.Load) for each in names)
+
+
+def _is_whole_in_part(escape: Escape, run: Interpreter) -> bool:
+    """Whether rows also come from a loader of which every rank reads all samples."""
+    loaders = [o for o in run.values.get(escape.node, NOTHING).origins if isinstance(o, Object) and "loader" in o.roles]
+    return any(not run.shares_out(loader) for loader in loaders)
+
+
+def _is_tested(node: ast.expr, event: Event) -> bool:
+    """Whether a branch is decided by a value itself or by comparing it: `label in seen`, `guess == label`."""
+    between = itertools.takewhile(lambda each: each is not event.node, (node, *event.source.ancestors(node)))
+    return all(isinstance(each, (ast.Compare, ast.BoolOp, ast.UnaryOp)) or each is node for each in between)
 
 
 def _exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
@@ -733,6 +805,8 @@ def _rowwise(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
     if node in seen:
         return True
     seen.add(node)
+    if isinstance(node, ast.Name) and _is_one_row(node, run):
+        return False
     if isinstance(node, (ast.Name, ast.Attribute)):
         return all(_rowwise(made, run, seen) for _, made in run.values.get(node, NOTHING).made)
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.value, ast.Call):
@@ -775,6 +849,31 @@ def _rowwise(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
             return _rowwise(given["input"], run, seen)
         return any(isinstance(t, (Object, Wrapped)) for t in called)
     return isinstance(node, (ast.List, ast.Tuple))
+
+
+def _is_one_row(node: ast.Name, run: Interpreter) -> bool:
+    """Whether a loop or comprehension binds a name to one row after the other: `for label in set(labels)`."""
+    source = run.sources.get(node)
+    for ancestor in source.ancestors(node) if source is not None else ():
+        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        heads = ancestor.generators if isinstance(ancestor, COMPREHENSIONS) else [ancestor]
+        for head in heads:
+            if not isinstance(head, (ast.For, ast.comprehension)) or not isinstance(
+                head.iter, (ast.Name, ast.Attribute)
+            ):
+                continue
+            over = run.values.get(head.iter, NOTHING)
+            if over.spread is ROWS and not over.things and _binds(head.target, node.id):
+                return True
+    return False
+
+
+def _binds(target: ast.expr, name: str) -> bool:
+    return any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(target))
+
+
+COMPREHENSIONS = (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
 
 
 def _narrowed(

@@ -270,6 +270,8 @@ class Interpreter:
         self._carried: dict[ast.stmt, carried.Written | None] = {}
         self.imported_by: dict[Source, ast.AST] = {}
         """The statement at which each local module is imported first."""
+        self.callers: dict[ast.AST, dict[ast.Call, Source]] = {}
+        """The calls that each function of the project was entered by."""
         self._modules: dict[str, LocalModule] = {}
         self._starred: dict[Scope, list[str]] = {}
         """The libraries of which a file imports all names."""
@@ -285,6 +287,8 @@ class Interpreter:
         self._evaluated: frozenset[tuple[int, Path_]] = frozenset()
         """The modules of which `eval()` was called last, and not `train()`."""
         self._forward = 0
+        self._row_tests: list[Value] = []
+        """What decides whether the statement that is being run is run."""
         self._branches: Path_ = ()
         """The blocks being run that may not run at all, or several times."""
         self._born: WeakKeyDictionary[Object, Path_] = WeakKeyDictionary()
@@ -542,6 +546,9 @@ class Interpreter:
             change = change.computed(SUM)
             if isinstance(node.target, ast.Subscript) and before.spread in (SAME, ROWS):
                 before = constant(0)  # `counts[label]`, which is this rank's by its label only
+        elif deciding := self._decided_by_rows(node, change):
+            change = Value(spread=SUM, origins=deciding.origins)
+            before = self._counted_in(node.target, before)
         spread = self._binary(node.op, before, change)
         mixed = self._with_statistic(
             node.op, before, change, node.value, scope, (node.target, node.value)
@@ -561,6 +568,23 @@ class Interpreter:
         self.assign(node.target, value, scope, None)
         if isinstance(node.target, ast.Subscript):
             self._count_up(node.target, [node.value], scope)
+
+    def _decided_by_rows(self, node: ast.AugAssign, change: Value) -> Value | None:
+        """The rows that say whether, or where, something is counted: `if guess == label: right += 1`,
+        `matrix[label, guess] += 1`."""
+        if self._forward or change.spread is not SAME or change.things or not isinstance(node.op, (ast.Add, ast.Sub)):
+            return None
+        slices = [each.slice for each in ast.walk(node.target) if isinstance(each, ast.Subscript)]
+        keys = [part for each in slices for part in (each.elts if isinstance(each, ast.Tuple) else [each])]
+        return next((each for each in (*map(self._lately, keys), *self._row_tests) if each.spread is ROWS), None)
+
+    def _counted_in(self, target: ast.expr, before: Value) -> Value:
+        """What a table holds before, whichever of its numbers is counted up."""
+        while isinstance(target, ast.Subscript):
+            target = target.value
+            held = self._lately(target)
+            before = held if not held.things else before
+        return before
 
     def _augmented(self, node: ast.AugAssign, spread: Spread, scope: Scope) -> frozenset[Mixing]:
         """Where steps may train on all of the data: why `x op= y` may mix its rows."""
@@ -731,7 +755,10 @@ class Interpreter:
         if decided is not None:
             return self.block(node.body if decided else node.orelse, scope)
         told = self._told_by(node.test, scope) if self.plan.wholes is not None else ()
-        return self._fork([node.body, node.orelse], scope, test.spread is RANK, told, outcomes)
+        self._row_tests.append(test)
+        left = self._fork([node.body, node.orelse], scope, test.spread is RANK, told, outcomes)
+        self._row_tests.pop()
+        return left
 
     def _told_by(self, test: ast.expr, scope: Scope) -> tuple[dict[str, Value], dict[str, Value]]:
         """What names hold where a test of their shape or type holds, and where it does not."""
@@ -2482,6 +2509,8 @@ class Interpreter:
         if node is not None:
             self._note_rest(function, node, inner, scope)
         self._note_inflow(function, node, args, keywords, scope)
+        if node is not None:
+            self.callers.setdefault(definition, {})[node] = scope.source
         self._calls.append(Call_(node, scope.source, scope, function))
         path, self._path = self._path, (*self._path, id(node))[-12:]
         around, self._branches = self._branches, self._branches if function.owner is not None else ()

@@ -22,13 +22,15 @@ def found(run: Interpreter) -> tuple[list[Site], frozenset[ast.AST]]:
     sites: dict[ast.AST, Site] = {}
     maybe: set[ast.AST] = set()
     saved = frozenset(_saved(run))
+    logs = frozenset(event.node for event in run.of("log"))
     for node, value in run.values.items():
         ours = [t for t in value.things if isinstance(t, Wrapped) and t.kind == "planned"]
         if not ours:
             continue
         source = run.sources[node]
         parent = source.parents.get(node)
-        if _reaches_in(node, parent) or _takes_module(node, parent, run) or _is_shown(node, run) or node in saved:
+        meant = _reaches_in(node, parent) or _takes_module(node, parent, run) or _is_shown(node, run)
+        if meant or node in saved or _is_written_out(node, source, logs):
             sites[node] = Site(source, node)
             if any(t not in ours and not isinstance(t, External) for t in value.things):
                 maybe.add(node)
@@ -86,6 +88,24 @@ def _is_for_training(value: Value, run: Interpreter) -> bool:
     return value.spread.is_local or run.holds_local(value) or shared or wrapped or bool(roles & TAKING_PART)
 
 
+def _is_written_out(node: ast.expr, source: Source, logs: frozenset[ast.AST]) -> bool:
+    """`logger.info(model)`, `"{}".format(model)`, `"%s" % model`, `"%s: %s" % (name, model)`: its layers as text."""
+    parent = source.parents.get(node)
+    if isinstance(parent, ast.Tuple):
+        node, parent = parent, source.parents.get(parent)
+    if isinstance(parent, ast.BinOp):
+        return isinstance(parent.op, ast.Mod) and parent.right is node and _is_text(parent.left)
+    call = _given_to(node, source)
+    if call is None:
+        return False
+    formats = isinstance(call.func, ast.Attribute) and call.func.attr == "format" and _is_text(call.func.value)
+    return formats or call in logs
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
 def _reaches_in(node: ast.AST, parent: ast.AST | None) -> bool:
     """`model.fc`, `model.drop = 0.1`, `model[0]`, `for layer in model`, `f"{model}"`."""
     if isinstance(parent, ast.Attribute):
@@ -136,6 +156,7 @@ def _takes_module(node: ast.AST, parent: ast.AST | None, run: Interpreter) -> bo
                 "builtins.print",
                 "builtins.len",
                 "builtins.str",
+                "builtins.repr",
                 "torch.save",
                 "copy.deepcopy",
                 "copy.copy",

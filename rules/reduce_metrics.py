@@ -9,7 +9,7 @@ from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import Reduction, TrainingScript
 from autodist.source import Source, last_name, shortened
 from autodist.spread import Spread
-from autodist.values import External, Items, Table, Thing
+from autodist.values import External, Function, Items, Table, Thing
 
 from ._collectives import OF_MANY, REDUCTIONS, UNEVEN
 from ._preamble import Planned, defined, dist, imported, member, planned
@@ -283,6 +283,8 @@ def _is_of_many(reduction: Reduction, script: TrainingScript) -> bool:
     spoken = {reduction.source.code(n) for n in ast.walk(reduction.node) if isinstance(n, (ast.Name, ast.Attribute))}
     calls = [value for target, value in bound if isinstance(value, ast.Call) and target in spoken]
     calls += [n for n in ast.walk(reduction.node) if isinstance(n, ast.Call)]
+    entered = [thing.node for call in calls for thing in _called(call, script) if isinstance(thing, Function)]
+    calls += [n for function in entered for n in ast.walk(function) if isinstance(n, ast.Call)]
     names = (thing.name for call in calls for thing in _called(call, script) if isinstance(thing, External))
     return any(name.startswith("numpy.") and name.rpartition(".")[2] in ARRAYS for name in names)
 

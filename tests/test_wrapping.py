@@ -78,3 +78,22 @@ def test_code_that_is_not_at_hand_looks_at_the_model_itself(tmp_path: Path, then
     code, findings = converted(tmp_path, text + then)
     assert expected in code
     assert ("is given model in its wrapper" in findings) == (".module" not in expected)
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        "logging.info({model})",
+        "logging.info('model: %s', {model})",
+        "logger.info({model})",
+        "print('{{}}'.format({model}))",
+        "print('model:\\n%s' % {model})",
+        "print('%d: %s' % (3, {model}))",
+        "text = repr({model})",
+    ],
+)
+def test_the_layers_as_text_are_those_of_the_model(tmp_path: Path, then: str) -> None:
+    """The wrapper would be written out with it."""
+    text = "import logging\n\nlogger = logging.getLogger()\n" + SCRIPT.format(make="model = nn.Linear(4, 1)")
+    code, _ = converted(tmp_path, f"{text}{then.format(model='model')}\n")
+    assert code.endswith(f"{then.format(model='model.module')}\n")

@@ -1,0 +1,103 @@
+"""What loops over single samples count, in the script or in functions that are given a rank's samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import converted
+
+SCRIPT = """\
+import numpy as np
+import torch
+from sklearn import metrics
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+{helper}
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randint(3, (32,))), batch_size=8, shuffle=True)
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+guesses, labels, counts = [], [], {start}
+for x, y in loader:
+    scores = model(x)
+    loss = nn.functional.cross_entropy(scores, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    guesses += scores.argmax(1).tolist()
+    labels += y.tolist()
+    {step}
+print({shown})
+"""
+PAIRS = "for guess, label in zip(scores.argmax(1).tolist(), y.tolist()):\n        "
+HITS = """\
+def hits(guesses, labels):
+    found = {}
+    for guess, label in zip(guesses, labels):
+        if guess == label:
+            found[label] = found.get(label, 0) + 1
+    return {label: found[label] / labels.count(label) for label in found}
+
+
+class Judge:
+    def judge(self, guesses, labels):
+        return hits(guesses, labels)
+"""
+EVALUATE = """\
+def evaluate(labels, scores):
+    return {"accuracy": metrics.accuracy_score(labels, np.argmax(scores, -1))}
+"""
+SEEN = """\
+def seen(labels):
+    found = {label: 0 for label in set(labels)}
+    for label in set(labels):
+        if label not in found or found[label] > 5:
+            found[label] = 1 + labels.count(label)
+    return found
+"""
+GATHERED = "guesses += gather_rows(scores.argmax(1)).tolist()\n    labels += gather_rows(y).tolist()"
+
+
+@pytest.mark.parametrize(
+    ("helper", "step", "shown", "expected"),
+    [
+        (HITS, "pass", "hits(guesses, labels)", GATHERED),
+        (HITS, "pass", "Judge().judge(guesses, labels)", GATHERED),
+        (
+            EVALUATE,
+            "print(evaluate(y.numpy(), scores.detach().numpy())['accuracy'])",
+            "1",
+            "evaluate(gather_rows(y).numpy(), gather_rows(scores).detach().numpy())",
+        ),
+        (SEEN, "pass", "sorted(seen(labels))", "labels += gather_rows(y).tolist()"),
+    ],
+)
+def test_a_function_is_given_the_rows_of_all_ranks(
+    tmp_path: Path, helper: str, step: str, shown: str, expected: str
+) -> None:
+    """Its counts follow from those of the ranks in no simple way."""
+    code, findings = converted(tmp_path, SCRIPT.format(helper=helper, start=0, step=step, shown=shown))
+    assert expected in code and "gather_rows(label" not in code and "reduce" not in code.partition("loader =")[0]
+    assert "computed from this rank's samples alone" not in findings
+
+
+@pytest.mark.parametrize(
+    ("start", "step", "shown", "expected"),
+    [
+        ("0", PAIRS + "if guess == label:\n            counts += 1", "counts", "print(reduce_sum(counts))"),
+        ("0", PAIRS + "if guess != label:\n            counts -= 1", "counts / 32", "print(reduce_sum(counts) / 32)"),
+        ("np.zeros((3, 3))", PAIRS + "counts[label][guess] += 1", "counts", "print(reduce_sum(counts))"),
+        ("np.zeros((3, 3))", PAIRS + "counts[label, guess] += 1", "counts", "print(reduce_sum(counts))"),
+    ],
+)
+def test_counts_are_added(tmp_path: Path, start: str, step: str, shown: str, expected: str) -> None:
+    code, _ = converted(tmp_path, SCRIPT.format(helper="", start=start, step=step, shown=shown))
+    assert expected in code
+
+
+def test_what_a_rank_counts_of_all_samples_is_left_alone(tmp_path: Path) -> None:
+    """Every rank has all of them."""
+    text = SCRIPT.format(helper="", start=0, step="pass", shown="counts").replace("print(counts)", "")
+    text += "for label in torch.arange(4).tolist():\n    if label > 2:\n        counts += 1\nprint(counts)\n"
+    assert converted(tmp_path, text)[0].endswith("print(counts)\n")
