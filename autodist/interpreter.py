@@ -110,6 +110,8 @@ MAKING = frozenset("zeros ones empty full".split())
 TYPES = frozenset("Tensor FloatTensor DoubleTensor LongTensor HalfTensor".split())
 FILLING = frozenset("uniform_ normal_ random_ bernoulli_ exponential_ log_normal_ geometric_ cauchy_".split())
 CUTTING = frozenset("detach detach_ item tolist numpy".split())
+TYPED_LIKE = frozenset("to type_as".split())
+"""What takes the type and the device of another tensor, and nothing of its values."""
 DRAWING = frozenset(
     "normal_ uniform_ bernoulli_ random_ exponential_ cauchy_ geometric_ log_normal_ rand_like randn_like randint_like "
     "bernoulli trunc_normal_".split()
@@ -3681,15 +3683,18 @@ class Interpreter:
             return self._text(values)
         if name in FILLING and (self._forward or self._loops or base.spread is not SAME):
             self.event("random", node, scope)
+        operands = [] if name in TYPED_LIKE else values
+        if name in TYPED_LIKE and not base.things and not base.spread.is_local:
+            return base
         if (
-            (not base.things and (base.spread is not SAME or any(v.spread.is_local for v in values)))
+            (not base.things and (base.spread is not SAME or any(v.spread.is_local for v in operands)))
             or not results
             and base.spread.is_local
         ):
-            spread = tensors.operation(name, node, base.spread, [v.spread for v in values])
+            spread = tensors.operation(name, node, base.spread, [v.spread for v in operands])
             if base.spread is ROWS and base.axes == 1 and name in rowwise.PICKING and self.plan.wholes is None:
                 spread = LOCAL  # one number for each sample, of which some are picked
-            mixed = union([base, *values])
+            mixed = union([base, *operands])
             cut = name in CUTTING
             results.append(
                 mixed.computed(spread).but(

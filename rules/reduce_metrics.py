@@ -283,8 +283,8 @@ def _is_of_many(reduction: Reduction, script: TrainingScript) -> bool:
     spoken = {reduction.source.code(n) for n in ast.walk(reduction.node) if isinstance(n, (ast.Name, ast.Attribute))}
     calls = [value for target, value in bound if isinstance(value, ast.Call) and target in spoken]
     calls += [n for n in ast.walk(reduction.node) if isinstance(n, ast.Call)]
-    entered = [thing.node for call in calls for thing in _called(call, script) if isinstance(thing, Function)]
-    calls += [n for function in entered for n in ast.walk(function) if isinstance(n, ast.Call)]
+    entered = [thing.node for thing in _called(reduction.node, script) if isinstance(thing, Function)]
+    calls += [made for function in entered for made in _returned(function)]
     names = (thing.name for call in calls for thing in _called(call, script) if isinstance(thing, External))
     return any(name.startswith("numpy.") and name.rpartition(".")[2] in ARRAYS for name in names)
 
@@ -303,6 +303,16 @@ def _is_table(reduction: Reduction, script: TrainingScript) -> bool:
     """Whether what is reduced is a dict of numbers."""
     value = script.values.get(reduction.node)
     return value is not None and any(isinstance(thing, Table) for thing in value.things)
+
+
+def _returned(function: ast.AST) -> Iterator[ast.Call]:
+    """The calls whose results a function returns under a name: `matrix = np.zeros((3, 3))`, `return matrix`."""
+    answers = [n.value for n in ast.walk(function) if isinstance(n, ast.Return) and isinstance(n.value, ast.Name)]
+    names = {answer.id for answer in answers}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            if any(isinstance(target, ast.Name) and target.id in names for target in node.targets):
+                yield node.value
 
 
 def _called(call: ast.expr, script: TrainingScript) -> Iterable[Thing]:

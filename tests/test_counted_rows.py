@@ -101,3 +101,14 @@ def test_what_a_rank_counts_of_all_samples_is_left_alone(tmp_path: Path) -> None
     text = SCRIPT.format(helper="", start=0, step="pass", shown="counts").replace("print(counts)", "")
     text += "for label in torch.arange(4).tolist():\n    if label > 2:\n        counts += 1\nprint(counts)\n"
     assert converted(tmp_path, text)[0].endswith("print(counts)\n")
+
+
+def test_a_matrix_that_a_function_returns(tmp_path: Path) -> None:
+    """The sum of an array is an array."""
+    helper = (
+        "def confusion(guesses, labels):\n    matrix = np.zeros((3, 3))\n"
+        "    for guess, label in zip(guesses, labels):\n        matrix[label][guess] += 1\n    return matrix\n"
+    )
+    text = SCRIPT.format(helper=helper, start=0, step="pass", shown="confusion(guesses, labels)")
+    code, _ = converted(tmp_path, text)
+    assert "print(reduce_sum(confusion(guesses, labels)))" in code and "total.numpy()" in code
