@@ -215,3 +215,12 @@ def test_a_pool_of_samples_of_earlier_steps(tmp_path: Path, chosen: str, told: b
     (tmp_path / "train.py").write_text(POOL.format(chosen=chosen))
     said = [d.message for d in convert(Project.load(tmp_path / "train.py"), Config(Strategy.DDP)).diagnostics]
     assert any(message.startswith("self.images keeps image for later steps") for message in said) == told
+
+
+@pytest.mark.parametrize("how", ["type_as(x)", "to(x)", "to(x.device)"])
+def test_the_type_of_a_batch_says_nothing_of_its_samples(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "train.py"
+    times = f"self.times = torch.tensor([0.0, 1.0]).{how}\n        self.times = self.times.{how}"
+    path.write_text(SCRIPT.replace("{keep}", "pass").replace("{forward}", times).replace("{step}", ""))
+    findings = convert(Project.load(path), Config(Strategy.DDP)).diagnostics
+    assert not [each for each in findings if "for later steps" in each.message]
