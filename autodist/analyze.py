@@ -1632,14 +1632,15 @@ def _sampler_concerns(run: Interpreter) -> Iterator[Concern]:
 
 
 def _statistics_concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
-    """Training-mode passes of whole, shared data through BatchNorm, in scripts that never call ``eval()``."""
-    if any(mode in source.text for source in run.project.sources for mode in (".eval()", ".train(False)")):
-        return
+    """Training-mode passes of whole, shared data through BatchNorm."""
     if any(_sets_mode(node, run) for source in run.project.sources for node in ast.walk(source.tree)):
         return
+    told = any(mode in source.text for source in run.project.sources for mode in (".eval()", ".train(False)"))
     normalised = members(model for model in models if model.batch_norm)
-    for event in run.of("forward"):
-        run_through = [t for t in unwrapped(event.value) if isinstance(t, Object) and t.key in normalised]
+    # of modules that are not seen to be put into evaluation mode one cannot say which mode they are in
+    followed = normalised.keys() & run.once_evaluated if told else normalised.keys()
+    for event in run.of("training_forward"):
+        run_through = [t for t in unwrapped(event.value) if isinstance(t, Object) and t.key in followed]
         if event.loops and event.detail.spread is SAME and any(normalises(module, run) for module in run_through):
             message = (
                 "all ranks pass the same data through BatchNorm in training mode, where SyncBatchNorm counts them once "

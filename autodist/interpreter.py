@@ -287,6 +287,8 @@ class Interpreter:
         self._one_rank = 0
         self._no_grad = 0
         self._evaluated: frozenset[tuple[int, Path_]] = frozenset()
+        self.once_evaluated: set[tuple[int, Path_]] = set()
+        """Modules that the script puts into evaluation mode somewhere."""
         """The modules of which `eval()` was called last, and not `train()`."""
         self._forward = 0
         self._row_tests: list[Value] = []
@@ -2726,6 +2728,8 @@ class Interpreter:
         if outermost:
             given = self._mixed(values)
             self.event("forward", node, scope, of(thing), given)
+            if inner.key not in self._evaluated:
+                self.event("training_forward", node, scope, of(thing), given)
             if self._no_grad == 0 and self.uneven(given) is Rows.PADDED:
                 self.event("padded", node, scope, given)
         self._forward += 1
@@ -3906,6 +3910,7 @@ class Interpreter:
             parts = {each.key for each in self._and_all_within(inner)}
             quiet = name == "eval" or off is False
             self._evaluated = self._evaluated | parts if quiet else self._evaluated - parts
+            self.once_evaluated |= self._evaluated
         if name in RETURNS_SELF:
             if name == "requires_grad_":
                 self.event("freeze", node, scope, of(inner))

@@ -152,3 +152,37 @@ def test_data_that_all_ranks_pass_through_a_part(tmp_path: Path, preview: str, t
     text = body.format(body=PARTED) + SCRIPT[SCRIPT.index("\n\nloader") :]
     text = text.replace("for x, y", "probe = torch.ones(5, 4)\nfor x, y") + f"    print({preview}.mean())\n"
     assert ("AD602 all ranks pass the same data" in converted(tmp_path, text)[1]) == told
+
+
+PREVIEW = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+probe = torch.randn(8, 6)
+loader = DataLoader(TensorDataset(torch.randn(32, 6), torch.randint(0, 2, (32,))), batch_size=8, shuffle=True)
+model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    model.train()
+    for x, y in loader:
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    {first}
+    with torch.no_grad():
+        print(model(probe).std().item())
+    model.eval()
+"""
+
+
+def test_a_preview_in_training_mode_beside_an_evaluation(tmp_path: Path) -> None:
+    """It matters in which mode the model is at that time, not that it is in the other one somewhere."""
+    assert "in training mode" in converted(tmp_path, PREVIEW.replace("{first}", "pass"))[1]
+    assert "in training mode" not in converted(tmp_path, PREVIEW.replace("{first}", "model.eval()"))[1]
+    other = PREVIEW.replace("{first}", "set_mode(model)").replace("    model.eval()\n", "")
+    other = other.replace(
+        "probe = ", "def set_mode(net):\n    list(map(lambda each: each.eval(), [net]))\n\n\nprobe = "
+    )
+    assert "in training mode" not in converted(tmp_path, other)[1], "it cannot be told"
