@@ -479,6 +479,8 @@ class Interpreter:
     def do_Assign(self, node: ast.Assign, scope: Scope) -> None:
         value = self._made(self.eval(node.value, scope), node.value, scope)
         value = self._loaded(node, value, scope)
+        if value.spread.is_local and _adds_to(node) and self._counts_rows_of(node.targets[0]):
+            value = value.but(spread=SUM)  # `loss = loss + criterion(out[i], labels[i])`
         counted = carried.counted_up(node)
         if counted is not None and value.made:
             changes = [each for each in counted[1] if self._lately(each).spread.is_local]
@@ -545,7 +547,7 @@ class Interpreter:
             return
         if any(isinstance(t, Items) for t in change.things):  # `sums += [loss.item(), error.item()]`, an array
             change = self._one_inside(change).but(things=frozenset())
-        number = change.spread in (SAME, ROWS, LOCAL) and not change.things
+        number = change.spread in (SAME, ROWS, LOCAL, MEAN) and not change.things  # of one sample
         if isinstance(node.op, (ast.Add, ast.Sub)) and number and self._counts_rows_of(node.target):
             change = change.computed(SUM)
             if isinstance(node.target, ast.Subscript) and before.spread in (SAME, ROWS):
@@ -864,7 +866,8 @@ class Interpreter:
             root = root.value
         for loop in self._loops:
             if loop.by_row and isinstance(loop.node, ast.For):
-                inner = [n for statement in loop.node.body for n in ast.walk(statement) if isinstance(n, ast.Assign)]
+                inside = (n for statement in loop.node.body for n in ast.walk(statement))
+                inner = [n for n in inside if isinstance(n, ast.Assign) and not _adds_to(n)]
                 bound = [each for statement in inner for target in statement.targets for each in ast.walk(target)]
                 return not any(isinstance(n, ast.Name) and n.id == getattr(root, "id", "") for n in bound)
         return False
@@ -2268,6 +2271,8 @@ class Interpreter:
             value = self.eval(node.elt, inner)
             for test in tests:
                 value = self._of_class(value, node.elt, test)
+            if value.spread is MEAN and self._goes_row_by_row(node.generators[0].iter):
+                value = value.but(spread=ROWS)  # `[criterion(o, t) for o, t in zip(out, targets)]`
             items.element = items.element | value
             return value
 
@@ -4017,6 +4022,8 @@ class Interpreter:
                 for value, expression in pairs:
                     if name in ("extend", "update"):
                         value = self._element(value, expression) if value.things else value
+                    elif value.spread is MEAN and any(loop.by_row for loop in self._loops):
+                        value = value.but(spread=ROWS)  # a number for each sample
                     thing.element = thing.element | value
                     if (scope.source, expression) not in thing.stores:
                         thing.stores.append((scope.source, expression))
@@ -4297,6 +4304,12 @@ def _is_known(thing: Thing) -> bool:
 
 def _is_class_method(function: Function) -> bool:
     return not isinstance(function.node, ast.Lambda) and "classmethod" in map(_last, function.node.decorator_list)
+
+
+def _adds_to(node: ast.Assign) -> bool:
+    """`total = total + number`"""
+    adds = isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Add) and len(node.targets) == 1
+    return adds and ast.unparse(node.targets[0]) == ast.unparse(node.value.left)  # type: ignore[attr-defined]
 
 
 def _is_super(node: ast.expr) -> bool:

@@ -112,3 +112,50 @@ def test_a_matrix_that_a_function_returns(tmp_path: Path) -> None:
     text = SCRIPT.format(helper=helper, start=0, step="pass", shown="confusion(guesses, labels)")
     code, _ = converted(tmp_path, text)
     assert "print(reduce_sum(confusion(guesses, labels)))" in code and "total.numpy()" in code
+
+
+LOSSES = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randint(0, 3, (64,))), batch_size=8, shuffle=True)
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        out = model(x)
+        {losses}
+        loss = {loss}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(loss.item())
+"""
+ONE_BY_ONE = """\
+total = 0
+        for i in range(len(x)):
+            total = total + F.cross_entropy(out[i : i + 1], y[i : i + 1])"""
+EACH = "F.cross_entropy(o[None], t[None])"
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [
+        f"total = 0\n        for o, t in zip(out, y):\n            total += {EACH}",
+        ONE_BY_ONE,
+        f"total = sum({EACH} for o, t in zip(out, y))",
+        f"total = torch.stack([{EACH} for o, t in zip(out, y)]).sum()",
+        f"each = []\n        for o, t in zip(out, y):\n            each.append({EACH})\n        total = sum(each)",
+    ],
+)
+def test_losses_of_one_sample_after_the_other(tmp_path: Path, losses: str) -> None:
+    """Their sum is one over the samples of this rank, though each is a mean by itself."""
+    script = LOSSES.replace("{losses}", losses)
+    code, said = converted(tmp_path, script.replace("{loss}", "total"))
+    assert "(loss * dist.get_world_size()).backward()" in code and "reduce_sum(loss.item())" in code
+    assert "AD602" not in said
+    code, said = converted(tmp_path, script.replace("{loss}", "total / len(x)"))
+    assert "    loss.backward()" in code and "total / len(x)\n" in code and "reduce_mean(loss.item())" in code
+    assert "AD602" not in said
