@@ -479,7 +479,8 @@ class Interpreter:
     def do_Assign(self, node: ast.Assign, scope: Scope) -> None:
         value = self._made(self.eval(node.value, scope), node.value, scope)
         value = self._loaded(node, value, scope)
-        if value.spread.is_local and _adds_to(node) and self._counts_rows_of(node.targets[0]):
+        one = value.spread is not MEAN or _is_of_one(node.value)
+        if value.spread.is_local and one and _adds_to(node) and self._counts_rows_of(node.targets[0]):
             value = value.but(spread=SUM)  # `loss = loss + criterion(out[i], labels[i])`
         counted = carried.counted_up(node)
         if counted is not None and value.made:
@@ -547,7 +548,8 @@ class Interpreter:
             return
         if any(isinstance(t, Items) for t in change.things):  # `sums += [loss.item(), error.item()]`, an array
             change = self._one_inside(change).but(things=frozenset())
-        number = change.spread in (SAME, ROWS, LOCAL, MEAN) and not change.things  # of one sample
+        number = change.spread in (SAME, ROWS, LOCAL) or change.spread is MEAN and _is_of_one(node.value)
+        number = number and not change.things
         if isinstance(node.op, (ast.Add, ast.Sub)) and number and self._counts_rows_of(node.target):
             change = change.computed(SUM)
             if isinstance(node.target, ast.Subscript) and before.spread in (SAME, ROWS):
@@ -855,9 +857,10 @@ class Interpreter:
         if isinstance(over, ast.Call) and _last(over.func) in ("zip", "enumerate", "tqdm"):
             return any(map(self._goes_row_by_row, over.args))
         if isinstance(over, ast.Call) and _last(over.func) == "range":
-            return len(over.args) == 1 and self._lately(over.args[0]).spread is COUNT
+            base = _counted_of(over.args[0]) if len(over.args) == 1 else None
+            return base is not None and self._goes_row_by_row(base)
         value = self._lately(over)
-        return value.spread is ROWS and not value.things
+        return value.spread is ROWS and not value.things and not value.models  # a model may give several outputs
 
     def _counts_rows_of(self, target: ast.expr) -> bool:
         """Whether a loop over this rank's samples, one by one, adds to what was there before it."""
@@ -2271,7 +2274,7 @@ class Interpreter:
             value = self.eval(node.elt, inner)
             for test in tests:
                 value = self._of_class(value, node.elt, test)
-            if value.spread is MEAN and self._goes_row_by_row(node.generators[0].iter):
+            if value.spread is MEAN and _is_of_one(node.elt) and self._goes_row_by_row(node.generators[0].iter):
                 value = value.but(spread=ROWS)  # `[criterion(o, t) for o, t in zip(out, targets)]`
             items.element = items.element | value
             return value
@@ -4022,7 +4025,7 @@ class Interpreter:
                 for value, expression in pairs:
                     if name in ("extend", "update"):
                         value = self._element(value, expression) if value.things else value
-                    elif value.spread is MEAN and any(loop.by_row for loop in self._loops):
+                    elif value.spread is MEAN and _is_of_one(expression) and any(loop.by_row for loop in self._loops):
                         value = value.but(spread=ROWS)  # a number for each sample
                     thing.element = thing.element | value
                     if (scope.source, expression) not in thing.stores:
@@ -4304,6 +4307,37 @@ def _is_known(thing: Thing) -> bool:
 
 def _is_class_method(function: Function) -> bool:
     return not isinstance(function.node, ast.Lambda) and "classmethod" in map(_last, function.node.decorator_list)
+
+
+def _counted_of(node: ast.expr) -> ast.expr | None:
+    """The tensor of `len(x)`, `x.size(0)` and `x.shape[0]`."""
+    if isinstance(node, ast.Call) and _last(node.func) == "len" and len(node.args) == 1:
+        return node.args[0]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "size":
+        return node.func.value
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+        return node.value.value
+    return None
+
+
+def _is_of_one(node: ast.expr) -> bool:
+    """Whether something is computed from a batch of one sample: `x[None]`, `x[i : i + 1]`, `x.unsqueeze(0)`."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.Subscript):
+            first = each.slice.elts[0] if isinstance(each.slice, ast.Tuple) and each.slice.elts else each.slice
+            if isinstance(first, ast.Constant) and first.value is None:
+                return True
+            upper = first.upper if isinstance(first, ast.Slice) else None
+            if isinstance(first, ast.Slice) and isinstance(upper, ast.BinOp) and first.lower is not None:
+                plain = (
+                    isinstance(upper.op, ast.Add) and isinstance(upper.right, ast.Constant) and upper.right.value == 1
+                )
+                if plain and ast.unparse(upper.left) == ast.unparse(first.lower):
+                    return True
+        if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr == "unsqueeze":
+            if each.args and isinstance(each.args[0], ast.Constant) and each.args[0].value == 0:
+                return True
+    return False
 
 
 def _adds_to(node: ast.Assign) -> bool:

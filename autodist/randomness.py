@@ -215,7 +215,8 @@ def _samplers(value: Value) -> Iterator[Object]:
 
 def _draws_globally(sampler: Object) -> bool:
     """Whether it is one of torch's that draw, without a generator of its own."""
-    return sampler.name in DRAWING and sampler.argument("generator", DRAWING[sampler.name]) is None
+    name = sampler.name.replace("torch.utils.data.sampler.", "torch.utils.data.")
+    return name in DRAWING and sampler.argument("generator", DRAWING[name]) is None
 
 
 def _is_endless(sampler: Object) -> bool:

@@ -56,7 +56,8 @@ def reduce_sum(value):
     if {torch}.is_tensor(value):
         return total.to(value)
     if isinstance(value, list):
-        return [type(own)(whole) for own, whole in zip(value, total.tolist())]
+        pairs = zip(value, total.tolist())
+        return [own.new_tensor(whole) if {torch}.is_tensor(own) else type(own)(whole) for own, whole in pairs]
     return total.numpy().astype(value.dtype) if getattr(value, "shape", ()) else type(value)(total.item())
 
 

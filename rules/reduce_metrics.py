@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from autodist.edits import Edit, InsertAfter, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
@@ -277,7 +277,7 @@ def _is_of_many(reduction: Reduction, script: TrainingScript) -> bool:
         return True
     code = reduction.source.code(reduction.node)
     bound = [(reduction.source.code(target), value) for target, value in _bindings(reduction.source.tree)]
-    for value in (value for target, value in bound if target == code):
+    for value in (*(value for target, value in bound if target == code), *_picked(reduction.node, bound, script)):
         if any(isinstance(n, (ast.List, ast.ListComp)) for n in ast.walk(value)):
             return True  # `losses = [0.0] * epochs`
     spoken = {reduction.source.code(n) for n in ast.walk(reduction.node) if isinstance(n, (ast.Name, ast.Attribute))}
@@ -289,7 +289,20 @@ def _is_of_many(reduction: Reduction, script: TrainingScript) -> bool:
     return any(name.startswith("numpy.") and name.rpartition(".")[2] in ARRAYS for name in names)
 
 
-def _bindings(tree: ast.Module) -> Iterator[tuple[ast.expr, ast.expr]]:
+def _picked(node: ast.expr, bound: Sequence[tuple[str, ast.expr]], script: TrainingScript) -> Iterator[ast.expr]:
+    """What a function of the script made for `history[0]`, where it has returned several: `return losses, hits`."""
+    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Constant):
+        return
+    name, at = ast.unparse(node.value), node.slice.value
+    for call in (value for target, value in bound if target == name and isinstance(value, ast.Call)):
+        for function in (thing.node for thing in _called(call, script) if isinstance(thing, Function)):
+            for returned in (n.value for n in ast.walk(function) if isinstance(n, ast.Return)):
+                if isinstance(returned, ast.Tuple) and isinstance(at, int) and 0 <= at < len(returned.elts):
+                    own = ast.unparse(returned.elts[at])
+                    yield from (value for target, value in _bindings(function) if ast.unparse(target) == own)
+
+
+def _bindings(tree: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
     """What is assigned to which names and attributes, also in pairs: `hits, total = [0] * n, [0] * n`."""
     for statement in (each for each in ast.walk(tree) if isinstance(each, ast.Assign)):
         for target in statement.targets:

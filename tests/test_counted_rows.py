@@ -159,3 +159,26 @@ def test_losses_of_one_sample_after_the_other(tmp_path: Path, losses: str) -> No
     code, said = converted(tmp_path, script.replace("{loss}", "total / len(x)"))
     assert "    loss.backward()" in code and "total / len(x)\n" in code and "reduce_mean(loss.item())" in code
     assert "AD602" not in said
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [
+        "for i in range(len(outs)):\n            total = total + F.cross_entropy(outs[i], y)",
+        "for i in range(len(outs)):\n            total += 0.8**i * F.cross_entropy(outs[i], y)",
+        "for o in outs:\n            total += F.cross_entropy(o, y)",
+        "total = sum(F.cross_entropy(o, y) for o in outs)",
+        "each = [F.cross_entropy(o, y) for o in outs]\n        total = torch.stack(each).sum()",
+    ],
+)
+def test_losses_of_one_output_after_the_other(tmp_path: Path, losses: str) -> None:
+    """Deep supervision: a model that gives several outputs, each of them for the whole batch."""
+    script = LOSSES.replace("{losses}", "total = 0\n        " + losses).replace("{loss}", "total")
+    script = script.replace("out = model(x)", "outs = model(x)").replace("nn.Linear(4, 3)", "Twice()")
+    twice = (
+        "class Twice(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.layers = nn.ModuleList([nn.Linear(4, 3), nn.Linear(4, 3)])\n\n"
+        "    def forward(self, x):\n        return [layer(x) for layer in self.layers]\n\n\nloader = "
+    )
+    code, said = converted(tmp_path, script.replace("loader = ", twice, 1))
+    assert "    loss.backward()" in code and "reduce_mean(loss.item())" in code and "AD602" not in said

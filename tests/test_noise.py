@@ -154,3 +154,14 @@ def test_an_order_without_end(tmp_path: Path) -> None:
     code, said = converted(tmp_path, script)
     assert "broadcast_object_list" not in code
     assert "give it a generator of its own" in said
+
+
+@pytest.mark.parametrize("place", ["torch.utils.data", "torch.utils.data.sampler"])
+def test_an_order_that_a_sampler_of_torch_draws(tmp_path: Path, place: str) -> None:
+    """It needs a generator of its own, by either of its names, once ranks draw noise of their own."""
+    code, _ = converted(
+        tmp_path,
+        f"from {place} import SubsetRandomSampler\n"
+        + SCRIPT.format(again="", seed="").replace("shuffle=True", "sampler=SubsetRandomSampler(list(range(32)))"),
+    )
+    assert "torch.initial_seed() + dist.get_rank()" in code and "generator=torch.Generator()" in code
