@@ -18,6 +18,7 @@ from autodist import (
     meta,
     naming,
     optimizers,
+    pairing,
     randomness,
     regions,
     resizing,
@@ -110,6 +111,12 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     modules = frozenset(first.promoted)
     if modules:
         first = again(Plan(modules=modules))
+    paired = (
+        () if _is_distributed(first) else pairing.gathered(first, lambda at: again(Plan(modules=modules, gathered=at)))
+    )
+    pairs = frozenset(each.node for each in paired)
+    if paired:
+        first = again(Plan(modules=modules, gathered=pairs))
     whole = None
     moving = _along_sequence(first) or _through_time(first, again, modules)
     if moving is not None or _has_no_batches(first):
@@ -127,7 +134,7 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     trained = {origin.key for origin in _origins(first) if isinstance(origin, Object)}
     drawn = not trained and whole is None and not _seeds_by_rank(first)
     draws = frozenset(id(draw.node) for draw in _batch_draws(first)) if drawn else frozenset()
-    plan = Plan(sharded=_shard_sites(first, trained), draws=draws, modules=modules, bare=fsdp)
+    plan = Plan(sharded=_shard_sites(first, trained), draws=draws, modules=modules, gathered=pairs, bare=fsdp)
     if whole is not None:
         plan = replace(plan, wholes=whole.nodes, columns=whole.columns, counts=whole.counts, batches=whole.batches)
     dropped = frozenset(s.node for m in models for s in (*m.dropped, *(m.data_parallel if fsdp else ())))
@@ -136,6 +143,9 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     second = again(plan)
     batch_sizes = _batch_sizes(second, plan)
     plan = replace(plan, divided=frozenset(site.node for site in batch_sizes if isinstance(site.node, ast.expr)))
+    while pairs and (kept := plan.divided & pairing.wanted_whole(again(plan))):
+        batch_sizes = [site for site in batch_sizes if site.node not in kept]
+        plan = replace(plan, divided=plan.divided - kept)
     even = [] if _is_distributed(second) else list(weighing.weighed(second, _guarded(second)))
     held = shards.guarded_parameters(second, models, _guarded(second)) if fsdp else []
     plan = replace(plan, reduced=frozenset(site.node for site, _ in held))
@@ -143,7 +153,7 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     plan, third, even, joined = _whole_losses(again, plan, even, _is_distributed(second))
     run, reductions, leftover = _reduce(project, facts, plan, third)
     script = _assemble(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held)
-    script = replace(script, weighed=tuple(even), joined=joined)
+    script = replace(script, weighed=tuple(even), joined=joined, gathered=paired)
     if config.strategy is Strategy.ZERO:
         parted, states = optimizers.parted(run, script.models, script.guards)
         script = replace(script, parted=tuple(parted), optimizer_states=tuple(states))
@@ -547,7 +557,7 @@ def _refusals(
         )
         return
     for event in backwards:
-        if event.value.spread is CROSS:
+        if event.value.spread is CROSS and not _is_distributed(run):  # else it is its own affair what it gathers
             yield refuse(
                 "AD906",
                 event.source,
@@ -1116,6 +1126,7 @@ def _batch_sizes(run: Interpreter, plan: Plan) -> list[Site]:
             and _counts_rows(use, source)
         )
         and run.values.get(use, NOTHING).spread is not COUNT  # `batch_size = x.shape[0]` is this rank's already
+        and not run.is_gathered(run.values.get(use, NOTHING))
         and shared.isdisjoint(source.ancestors(use))
         and not any(_is_in(steps, bound, run) for bound in _bound(use, source, names))
         and any(

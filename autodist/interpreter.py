@@ -20,7 +20,7 @@ from autodist.catalog import Catalog
 from autodist.chosen import among, matching, pattern_of
 from autodist.collation import Rows
 from autodist.project import Project, absolute
-from autodist.source import Source, last_name
+from autodist.source import Source, last_name, operands
 from autodist.spread import (
     COUNT,
     CROSS,
@@ -109,6 +109,8 @@ REMAKING = tuple(
 MAKING = frozenset("zeros ones empty full".split())
 TYPES = frozenset("Tensor FloatTensor DoubleTensor LongTensor HalfTensor".split())
 FILLING = frozenset("uniform_ normal_ random_ bernoulli_ exponential_ log_normal_ geometric_ cauchy_".split())
+COMPARING = ("CosineSimilarity", "PairwiseDistance")
+NUMBERS = frozenset("item tolist float".split())
 CUTTING = frozenset("detach detach_ item tolist numpy".split())
 TYPED_LIKE = frozenset("to type_as".split())
 """What takes the type and the device of another tensor, and nothing of its values."""
@@ -185,6 +187,8 @@ class Plan:
     """Losses that are weighed by what each rank divides by."""
     joined: frozenset[ast.AST] = frozenset()
     """Sums and means over a batch that losses are computed from, which are taken over all ranks."""
+    gathered: frozenset[ast.expr] = frozenset()
+    """Rows, and numbers of rows, that are those of all ranks, since losses compare them with each other."""
     bare: bool = False
     """Models are distributed without a wrapper: `model.module` becomes the model itself."""
 
@@ -1322,6 +1326,15 @@ class Interpreter:
                 value = value.but(spread=SAME)
         elif value.spread is LOCAL and isinstance(node, (ast.BinOp, ast.Call, ast.UnaryOp)):
             self._note_joinable(node, scope)
+        if node in self.plan.gathered and value.spread in (ROWS, COUNT):
+            value = value.but(spread=SAME, origins=value.origins | {Gathered(node)})
+            self.event("gathered", node, scope, value)
+        elif self.plan.gathered and (counted := _counted_of(node)) is not None and value.spread is SAME:
+            value = value.but(origins=value.origins | self._lately(counted).origins)
+        elif isinstance(node, ast.Call) and self.is_gathered(value) and last_name(node.func) in NUMBERS:
+            value = value.but(origins=frozenset(o for o in value.origins if not isinstance(o, Gathered)))
+        elif isinstance(node, (ast.BinOp, ast.Compare, ast.Call, ast.Subscript)):
+            self._note_pairs(node, value, scope)
         if node in self.plan.divided:
             value = value.but(spread=COUNT, const=UNKNOWN)
         if value.spread is COUNT and value.origins and self.uneven(value) in (Rows.JOINED, Rows.FEWER):
@@ -1358,6 +1371,25 @@ class Interpreter:
                 continue  # the other term is the reason, and a mean goes with what is the same everywhere
             if value.spread in (MEAN, SUM) and not value.things:
                 self.event("joinable", child, scope, value)
+
+    def _note_pairs(self, node: ast.expr, value: Value, scope: Scope) -> None:
+        """Note where this rank's rows are compared with each other, and where they meet those of all ranks."""
+        if self._no_grad or isinstance(node, ast.Call) and rowwise.is_entered(node, self._lately):
+            return
+        if value.spread is not CROSS and not self.plan.gathered:
+            return
+        given = [self._lately(child) for child in operands(node)]
+        if value.spread is CROSS and all(each.spread is not CROSS for each in given):
+            self.event("paired", node, scope, value)
+        met = (ROWS, Spread.COLUMNS, COUNT, LOCAL)
+        if any(map(self.is_gathered, given)) and any(each.spread in met and not each.things for each in given):
+            self.event("met", node, scope, value)
+
+    def is_gathered(self, value: Value) -> bool:
+        """Whether a value is computed from rows of all ranks that losses compare with each other."""
+        return value.spread is SAME and any(
+            isinstance(each, Gathered) and each.node in self.plan.gathered for each in value.origins
+        )
 
     def _possible(self, value: Value) -> Value:
         """A value without what is made only where tests come out another way than they do here."""
@@ -1921,6 +1953,8 @@ class Interpreter:
                 spread = ROWS
             elif base.spread is ROWS and _number(node.slice) is not None and self._is_tensor(node.value, base):
                 spread = LOCAL  # one sample
+            elif base.spread is ROWS and _is_new_axis(first) and not any(loop.by_row for loop in self._loops):
+                spread = Spread.COLUMNS
             elif base.spread.is_reducible and ROWS in (key.spread, *(axis.spread for axis in axes[:1])):
                 spread = ROWS  # a part of it for each sample: `centres[labels]`
             return Value(spread=spread, origins=origins, models=models, weights=base.weights)
@@ -2147,6 +2181,8 @@ class Interpreter:
         if isinstance(node.ops[0], (ast.Is, ast.IsNot)) and not any(value.spread is RANK for value in values):
             return NOTHING  # what is None on one rank is so on all
         mixed = self._mixed(values)
+        if {value.spread for value in values} == {ROWS, Spread.COLUMNS} and _sets_apart(node, values[0], values[-1]):
+            return mixed.computed(CROSS)  # `labels[:, None] == labels[None]`
         contained = isinstance(node.ops[0], (ast.In, ast.NotIn)) and mixed.spread in (ROWS, Spread.COLUMNS)
         return mixed.computed(LOCAL) if contained else mixed  # one answer, whatever it is of
 
@@ -2367,6 +2403,9 @@ class Interpreter:
         mixed: frozenset[Mixing | Picked] = self._named_statistic(node, callee, base, args, scope)
         if _last(node.func) in picking.SELECTING and self.plan.wholes is None and union(results).spread is ROWS:
             mixed = frozenset([Picked(node.args[-1], scope.source)]) if node.args else mixed
+        if isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_") and union(results).spread is CROSS:
+            for names, name in self._holders(node.func.value, scope):  # `distances.addmm_(z, z.t())`
+                names[name] = names[name].but(spread=CROSS)
         return union(results).but(origins=union(results).origins | mixed) if mixed else union(results)
 
     def _tally(self, node: ast.Call, callee: Value, args: list[Value], scope: Scope) -> None:
@@ -2750,6 +2789,8 @@ class Interpreter:
             if values and self._no_grad == 0 and rowwise.runs_along_rows(inner, values[0]):
                 self.event("along_rows", node, scope, values[0], of(inner))
             short = inner.name.rpartition(".")[2]
+            if short in COMPARING and {ROWS, Spread.COLUMNS} <= {value.spread for value in values}:
+                result = result.computed(CROSS)
             if self.plan.wholes is not None and short in rowwise.RECURRENT:
                 result = self._recurrent(inner, node, values)
             elif result.spread is Spread.COLUMNS and (short in rowwise.RECURRENT or short == "MultiheadAttention"):
@@ -4170,18 +4211,21 @@ def compare(op: ast.cmpop, left: Value, right: Value) -> bool | None:
     return None
 
 
-def _sets_apart(node: ast.BinOp, left: Value, right: Value) -> bool:
-    """Whether an axis was put before the samples of an operand: `x.unsqueeze(1) - y.unsqueeze(0)`."""
+def _sets_apart(node: ast.expr, left: Value, right: Value) -> bool:
+    """Whether an axis was put before the samples of an operand: `x.unsqueeze(1) - y.unsqueeze(0)`, `x - y[None]`."""
     made = [each for value in (left, right) for _, each in value.made]
-    return any(
-        isinstance(each, ast.Call)
-        and isinstance(each.func, ast.Attribute)
-        and each.func.attr == "unsqueeze"
-        and bool(each.args)
-        and _number(each.args[0]) == 0
-        for expression in (node, *made)
-        for each in ast.walk(expression)
-    )
+    return any(_puts_axis_first(each) for expression in (node, *made) for each in ast.walk(expression))
+
+
+def _puts_axis_first(node: ast.AST) -> bool:
+    if isinstance(node, ast.Subscript):
+        return _is_new_axis(node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice)
+    named = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unsqueeze"
+    return named and isinstance(node, ast.Call) and bool(node.args) and _number(node.args[0]) == 0
+
+
+def _is_new_axis(index: ast.expr) -> bool:
+    return isinstance(index, ast.Constant) and index.value is None
 
 
 def _constants(scope: Scope) -> Value:
@@ -4325,7 +4369,7 @@ def _is_of_one(node: ast.expr) -> bool:
     for each in ast.walk(node):
         if isinstance(each, ast.Subscript):
             first = each.slice.elts[0] if isinstance(each.slice, ast.Tuple) and each.slice.elts else each.slice
-            if isinstance(first, ast.Constant) and first.value is None:
+            if _is_new_axis(first):
                 return True
             upper = first.upper if isinstance(first, ast.Slice) else None
             if isinstance(first, ast.Slice) and isinstance(upper, ast.BinOp) and first.lower is not None:

@@ -344,6 +344,8 @@ class TrainingScript:
     weighed: tuple[Weighed, ...] = ()
     joined: tuple[Reduction, ...] = ()
     """Sums and means over the batch that a loss is computed from, gradients and all."""
+    gathered: tuple[Reduction, ...] = ()
+    """Rows, and numbers of rows, that a loss compares with each other: those of all ranks, gradients and all."""
     reductions: tuple[Reduction, ...] = ()
     unwraps: tuple[Site, ...] = ()
     layer_tests: tuple[Site, ...] = ()

@@ -176,6 +176,22 @@ def shortened(code: str) -> str:
     return line if len(line) <= 60 else line[:57] + "..."
 
 
+def operands(node: ast.expr) -> list[ast.expr]:
+    """What an operation is applied to, the receiver of a method among it."""
+    if isinstance(node, ast.BinOp):
+        return [node.left, node.right]
+    if isinstance(node, ast.Compare):
+        return [node.left, *node.comparators]
+    if isinstance(node, ast.Subscript):
+        return [node.value, *(node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice])]
+    if isinstance(node, ast.Call):
+        receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+        given = [*node.args, *(keyword.value for keyword in node.keywords)]
+        lists = [each.elts if isinstance(each, (ast.List, ast.Tuple)) else [each] for each in given]
+        return [*receiver, *(each for parts in lists for each in parts)]
+    return []
+
+
 def last_name(node: ast.AST | None) -> str:
     """`size` of `size` and of `self.options.size`; of anything else, nothing."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

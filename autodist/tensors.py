@@ -71,7 +71,7 @@ SHAPES = {
 }
 # What finds some of the samples: how many, and which, says nothing in the order of the others.
 FINDING = frozenset("nonzero argwhere unique flatnonzero".split())
-PRODUCTS = frozenset("mm matmul cdist addmm".split())
+PRODUCTS = frozenset("mm matmul cdist addmm addmm_ cosine_similarity pairwise_distance".split())
 
 
 def reduces(name: str, call: ast.Call, start: int) -> bool:

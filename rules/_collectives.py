@@ -104,6 +104,25 @@ class SumOverRanks({torch}.autograd.Function):
 
 '''
 
+GATHER = '''\
+class RowsOfAllRanks({torch}.autograd.Function):
+    """The rows of all ranks in the order of the whole batch, through which gradients flow back to each rank's own."""
+
+    @staticmethod
+    def forward(ctx, rows):
+        parts = [{torch}.empty_like(rows) for _ in range({d}.get_world_size())]
+        {d}.all_gather(parts, rows.contiguous())
+        return {torch}.stack(parts, 1).flatten(0, 1)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        total = gradient.clone()
+        {d}.all_reduce(total)
+        return total[{d}.get_rank() :: {d}.get_world_size()]
+
+
+'''
+
 IN_TRAINING = '''\
 def sum_in_training(value):
     """The sum of a tensor over all ranks in training. In evaluation every rank has all of the data."""

@@ -1,0 +1,190 @@
+"""Losses over pairs of samples, as contrastive ones: every rank computes them from the rows of all ranks.
+
+A rank's share of a batch lacks most of the pairs. Gathered before they meet, with gradients that flow back to each
+rank's own rows, the rows of all ranks are the batch again. What a function or a criterion is given is gathered where
+it is called; what is compared beside the step itself, where it is computed; and so is whatever meets it later, labels
+and masks.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+
+from autodist.escapes import roots
+from autodist.interpreter import Event, Interpreter
+from autodist.rowwise import PARTNERS, mixings
+from autodist.script import Reduction
+from autodist.source import Source, last_name, operands
+from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM
+from autodist.values import NOTHING
+
+ROUNDS = 6
+"""What meets gathered rows is found once those are gathered."""
+FILLED = frozenset("zeros ones full empty eye arange".split())
+Found = dict[ast.expr, Reduction]
+
+
+def gathered(before: Interpreter, run: Callable[[frozenset[ast.expr]], Interpreter]) -> tuple[Reduction, ...]:
+    """The rows, and the numbers of rows, that are to be those of all ranks, where that makes losses exact."""
+    losses = {event.node: event for event in before.of("backward") if event.value.spread in (CROSS, LOCAL)}
+    found: Found = {}
+    current = before
+    for _ in range(ROUNDS if losses else 0):
+        fresh: Found = {}
+        for event in current.of("paired"):
+            fresh |= _given(event, list(losses.values()), current) or _compared(event, current)
+        for event in current.of("met"):
+            fresh |= _meeting(event, current)
+        fresh = {node: each for node, each in fresh.items() if node not in found}
+        if not fresh:
+            break
+        found |= fresh
+        current = run(frozenset(found))
+    whole = all(_is_whole(event) for event in current.of("backward") if event.node in losses)
+    if not whole or current.of("met"):
+        return ()
+    done = {event.node for event in current.of("gathered")}  # others were computed from those
+    return tuple(each for node, each in found.items() if node in done)
+
+
+def _is_whole(loss: Event) -> bool:
+    """Whether a loss is the same on all ranks, but for a part that is a mean or a sum over a rank's samples."""
+    mixed = any(mixing.reason != PARTNERS for mixing in mixings(loss.value))
+    return loss.value.spread in (SAME, MEAN, SUM) and not mixed
+
+
+def _given(event: Event, losses: list[Event], run: Interpreter) -> Found:
+    """What the call is given that leads from a training step to a comparison, where that is computed by a model."""
+    for call in event.calls[min((_common(event, loss) for loss in losses), default=0) :]:
+        if call.node is None:
+            return {}
+        parts = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
+        parts = [each for part in parts for each in (part.elts if isinstance(part, (ast.List, ast.Tuple)) else [part])]
+        local = [part for part in parts if run.values.get(part, NOTHING).spread in (ROWS, COUNT)]
+        if any(run.values[part].models for part in local):
+            return {part: Reduction(call.source, part, run.values[part].spread) for part in local}
+    return {}
+
+
+def _common(event: Event, loss: Event) -> int:
+    """How many of the calls that lead to a comparison lead to the training step, too."""
+    pairs = zip(event.calls, loss.calls, strict=False)
+    return next((n for n, (ours, theirs) in enumerate(pairs) if ours.node is not theirs.node), len(loss.calls))
+
+
+def _compared(event: Event, run: Interpreter) -> Found:
+    """The rows that an operation compares with each other."""
+    assert isinstance(event.node, ast.expr)
+    return {
+        node: Reduction(source, node, ROWS)
+        for operand in operands(event.node)
+        for source, node in _rows(operand, event, run)
+    }
+
+
+def _meeting(event: Event, run: Interpreter) -> Found:
+    """The rows, or the numbers of rows, of this rank that meet those of all ranks."""
+    assert isinstance(event.node, ast.expr)
+    found: Found = {}
+    for operand in operands(event.node):
+        spread = run.values.get(operand, NOTHING).spread
+        made = {each for each in {*ast.walk(operand), *roots(operand, run, set())} if isinstance(each, ast.expr)}
+        if spread in (ROWS, COLUMNS) and not any(_is_filled(each) for each in made if _is_made(operand, each, run)):
+            found |= {node: Reduction(source, node, ROWS) for source, node in _rows(operand, event, run)}
+        elif spread.is_local and spread is not CROSS:
+            named = [e for e in made if isinstance(e, ast.Name) and run.values.get(e, NOTHING).spread is COUNT]
+            counts = [each for each in made if _counts(each, run)] or named
+            found |= {each: Reduction(run.sources[each], each, COUNT) for each in counts}
+    return found
+
+
+def wanted_whole(run: Interpreter) -> set[ast.expr]:
+    """What tensors are shaped by that meet the rows of all ranks."""
+    return {
+        each
+        for event in run.of("met")
+        if isinstance(event.node, ast.expr)
+        for operand in operands(event.node)
+        if run.values.get(operand, NOTHING).spread.is_local
+        for each in (*ast.walk(operand), *roots(operand, run, set()))
+        if isinstance(each, ast.expr)
+    }
+
+
+def _is_made(operand: ast.expr, made: ast.expr, run: Interpreter) -> bool:
+    """Whether an operand is what an expression makes, by itself or under a name."""
+    return made is operand or any(each is made for _, each in run.values.get(operand, NOTHING).made)
+
+
+def _is_filled(node: ast.expr) -> bool:
+    """`torch.zeros(len(x), 1)`: as many rows as there are samples, and nothing of them."""
+    return isinstance(node, ast.Call) and last_name(node.func) in FILLED
+
+
+def _counts(node: ast.expr, run: Interpreter) -> bool:
+    """Whether it is here that a rank's rows are counted: `len(x)`, `x.shape[0]`."""
+    parts = (each for each in ast.walk(node) if isinstance(each, ast.expr))
+    counted = [each for each in parts if run.values.get(each, NOTHING).spread is COUNT]
+    return counted == [node] and not isinstance(node, ast.Name)
+
+
+def _rows(node: ast.expr, event: Event, run: Interpreter) -> Iterator[tuple[Source, ast.expr]]:
+    """Where the rows of an operand are best gathered: in the statement that computes them, if nothing else reads them,
+    or where they are read."""
+    value = run.values.get(node, NOTHING)
+    if value.spread is COLUMNS:  # `out.t()`
+        for inner in [node.value] if isinstance(node, ast.Attribute) else operands(node):
+            yield from _rows(inner, event, run)
+        return
+    if value.spread is not ROWS or value.things:
+        return
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unsqueeze":
+        yield from _rows(node.func.value, event, run)
+        return
+    if isinstance(node, ast.Subscript) and any(getattr(each, "value", "") is None for each in operands(node)):
+        yield from _rows(node.value, event, run)
+        return
+    if mixings(value):  # by a mean over the batch, which is that of all ranks if the model's outputs are theirs
+        yield from _outputs(node, run)
+        return
+    given = event.calls[-1].given() if event.calls else {}
+    if isinstance(node, ast.Name) and len(value.made) == 1:
+        ((source, made),) = value.made
+        statement = source.statement(made)
+        home = event.source.function(node)
+        if source is event.source and source.function(made) is home and isinstance(statement, ast.Assign):
+            target = statement.targets[0]
+            alone = statement.value is made and isinstance(target, ast.Name) and target.id == node.id
+            reads = _reads(node, made, home or source.tree, run)
+            if alone and all(_is_compared(read, source, run) for read in reads):
+                yield source, made
+                return
+        elif node.id in given and source.function(made) is not home:
+            yield event.calls[-1].source, given[node.id]
+            return
+    yield event.source, node
+
+
+def _outputs(node: ast.expr, run: Interpreter) -> Iterator[tuple[Source, ast.expr]]:
+    """The calls of models that rows are computed from."""
+    for each in {*ast.walk(node), *roots(node, run, set())}:
+        value = run.values.get(each, NOTHING) if isinstance(each, ast.Call) else NOTHING
+        if isinstance(each, ast.Call) and value.spread is ROWS and value.models and not mixings(value):
+            if not any(run.values.get(given, NOTHING).models for given in operands(each)):
+                yield run.sources[each], each
+
+
+def _reads(node: ast.Name, made: ast.expr, home: ast.AST, run: Interpreter) -> Iterator[ast.Name]:
+    """The other places that read what a name is bound to."""
+    for each in ast.walk(home):
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load) and each.id == node.id and each is not node:
+            if any(found is made for _, found in run.values.get(each, NOTHING).made):
+                yield each
+
+
+def _is_compared(read: ast.Name, source: Source, run: Interpreter) -> bool:
+    """Whether a place that reads rows is part of a statement in which those of all ranks are wanted."""
+    statement = source.statement(read)
+    events = [event for kind in ("paired", "met") for event in run.of(kind) if event.source is source]
+    return any(source.statement(event.node) is statement for event in events)

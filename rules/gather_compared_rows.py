@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autodist.edits import WrapExpr
+from autodist.rule import Context, Example, Finding, Fix, rule
+from autodist.script import TrainingScript
+from autodist.source import shortened
+from autodist.spread import Spread
+
+from ._collectives import GATHER
+from ._examples import PLAIN
+from ._preamble import defined, dist, imported, planned
+
+SCRIPT = PLAIN.replace(
+    "    loss = nn.functional.mse_loss(model(x), y)",
+    """\
+    out = {out}
+        similarity = {rows} @ {columns}.T
+        loss = nn.functional.cross_entropy(similarity, {labels})""",
+)
+
+
+def _gathered(out: str, rows: str, columns: str, labels: str) -> str:
+    code = SCRIPT.format(out=out, rows=rows, columns=columns, labels=labels)
+    code = code.replace("import torch\n", "import torch\nimport torch.distributed as dist\n", 1)
+    return code.replace("\n\n", "\n\n\n" + GATHER.format(torch="torch", d="dist"), 1)
+
+
+EXAMPLES = [
+    Example(
+        before=SCRIPT.format(out="model(x)", rows="out", columns="out", labels="torch.arange(len(x))"),
+        after=_gathered("RowsOfAllRanks.apply(model(x))", "out", "out", "torch.arange(len(x) * dist.get_world_size())"),
+    ),
+    Example(
+        before=SCRIPT.format(out="model(x) + model(y)", rows="model(x)", columns="out", labels="y.long()[:, 0]"),
+        after=_gathered(
+            "RowsOfAllRanks.apply(model(x) + model(y))",
+            "RowsOfAllRanks.apply(model(x))",
+            "out",
+            "RowsOfAllRanks.apply(y.long()[:, 0])",
+        ),
+    ),
+    Example(before=SCRIPT.format(out="model(x)", rows="out", columns="model.weight", labels="y.long()"), after=None),
+]
+
+
+@rule("AD606")
+def gather_compared_rows(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """Gather the rows of all ranks where a loss compares the samples of a batch with each other.
+
+    A contrastive loss, a triplet loss that mines in the batch: of a rank's share, most of the pairs are missing. The
+    rows of all ranks, in the order of the batch, make the loss that one process computes. Gradients flow back to
+    each rank's own rows.
+    """
+    if not script.trains:
+        return
+    for each in script.gathered:
+        code = shortened(each.source.code(each.node))
+        d, imports = dist(context, each.source)
+        if each.spread is Spread.COUNT:
+            wrap = WrapExpr(each.node, f"{{}} * {d}.get_world_size()")
+            message = f"the loss compares the samples of all ranks; {code} counts those of one"
+            yield Finding(each.source, each.node, message, Fix((*imports, *planned(each.source, wrap))))
+            continue
+        torch, torch_import = imported(context, each.source, "torch")
+        helper = defined(script, each.source, GATHER.replace("{d}", d).replace("{torch}", torch))
+        wrap = WrapExpr(each.node, "RowsOfAllRanks.apply({})")
+        message = f"the loss compares {code} with those of the other samples"
+        edits = (*imports, *torch_import, *helper, *planned(each.source, wrap))
+        yield Finding(each.source, each.node, message, Fix(edits))

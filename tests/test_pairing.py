@@ -1,0 +1,150 @@
+"""Losses that compare the samples of a batch with each other, and what is gathered for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import converted
+
+SCRIPT = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(64, 6), torch.randn(64, 6), torch.randint(3, (64,)))
+size = 8
+loader = DataLoader(data, batch_size=size, shuffle=True)
+
+
+{helper}
+
+
+class Twin(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(6, 4)
+
+    def forward(self, a, b):
+        return self.body(a), self.body(b)
+
+
+model = {model}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y, labels in loader:
+        {step}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(epoch, loss.item())
+"""
+HARD = """\
+class Hard(nn.Module):
+    def forward(self, z, labels):
+        n = z.size(0)
+        distance = z.pow(2).sum(1, keepdim=True).expand(n, n)
+        distance = distance + distance.t()
+        distance.addmm_(z, z.t(), beta=1, alpha=-2)
+        alike = labels.expand(n, n).eq(labels.expand(n, n).t())
+        return F.relu((distance * alike).max(1)[0] - (distance + 9 * alike).min(1)[0] + 0.3).mean()
+
+
+hard = Hard()"""
+COSINE = """\
+class Cosine(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.size = size
+        self.mask = ~torch.eye(2 * size, dtype=torch.bool)
+        self.similarity = nn.CosineSimilarity(dim=2)
+        self.criterion = nn.CrossEntropyLoss(reduction="sum")
+
+    def forward(self, a, b):
+        z = torch.cat((a, b))
+        similar = self.similarity(z.unsqueeze(1), z.unsqueeze(0))
+        right = torch.cat((torch.diag(similar, self.size), torch.diag(similar, -self.size))).view(2 * self.size, 1)
+        scores = torch.cat((right, similar[self.mask].view(2 * self.size, -1)), dim=1)
+        return self.criterion(scores, torch.zeros(2 * self.size).long()) / (2 * self.size)
+
+
+cosine = Cosine(size)"""
+COVARIANCE = """\
+def covariance(a):
+    a = a - a.mean(0)
+    c = a.T @ a / (len(a) - 1)
+    return (c - torch.eye(4)).pow(2).sum() + F.relu(1 - a.std(0)).mean()
+"""
+ROWS = "RowsOfAllRanks.apply"
+
+
+@pytest.mark.parametrize(
+    ("helper", "model", "step", "expected"),
+    [
+        (HARD, "nn.Linear(6, 4)", "loss = hard(model(x), labels)", [f"hard({ROWS}(model(x)), {ROWS}(labels))"]),
+        (
+            COSINE,
+            "nn.Linear(6, 4)",
+            "a, b = model(x), model(y)\n        loss = cosine(a, b)",
+            [f"cosine({ROWS}(a), {ROWS}(b))", "torch.zeros(2 * self.size)"],
+        ),
+        (COVARIANCE, "nn.Linear(6, 4)", "loss = covariance(model(x))", [f"covariance({ROWS}(model(x)))"]),
+        (
+            "",
+            "Twin()",
+            "a, b = model(x, y)\n        n = len(x)\n        loss = F.cross_entropy(a @ b.t(), torch.arange(n))",
+            [f"{ROWS}(a) @ {ROWS}(b).t()", "n = len(x) * dist.get_world_size()"],
+        ),
+        (
+            "def pairs(a, b):\n    n, _ = a.shape\n    return F.cross_entropy(a @ b.T, torch.arange(n))",
+            "Twin()",
+            "loss = pairs(*model(x, y)) + 0.1 * labels.float().mean()",
+            [f"{ROWS}(a) @ {ROWS}(b).T", "torch.arange(n * dist.get_world_size())"],
+        ),
+        (
+            "",
+            "nn.Linear(6, 4)",
+            "z = torch.cat([model(x), model(y)])\n        similar = (z[:, None] - z[None]).pow(2).sum(-1)\n        "
+            "alike = torch.cat([labels, labels])\n        alike = (alike[:, None] == alike[None]).float()\n        "
+            "loss = F.binary_cross_entropy_with_logits(-similar, alike)",
+            [f"z = {ROWS}(torch.cat([model(x), model(y)]))", f"alike = {ROWS}(torch.cat([labels, labels]))"],
+        ),
+    ],
+)
+def test_rows_of_all_ranks(tmp_path: Path, helper: str, model: str, step: str, expected: list[str]) -> None:
+    """They are gathered where a criterion is called, or where they are computed, and with them what they meet."""
+    code, said = converted(tmp_path, SCRIPT.format(helper=helper, model=model, step=step))
+    assert all(each in code for each in expected), code
+    assert "AD602" not in said and "AD906" not in said and "loss.backward()" in code
+
+
+def test_pairs_inside_of_a_model(tmp_path: Path) -> None:
+    step = "out = model(x, y)\n        loss = F.cross_entropy(out, torch.arange(len(x)))"
+    script = SCRIPT.format(helper="", model="Twin()", step=step)
+    script = script.replace("return self.body(a), self.body(b)", "return self.body(a) @ self.body(b).t()")
+    code, said = converted(tmp_path, script)
+    assert f"return {ROWS}(self.body(a)) @ {ROWS}(self.body(b)).t()" in code
+    assert "torch.arange(len(x) * dist.get_world_size())" in code and "AD602" not in said
+
+
+def test_a_mean_beside_it_is_reported_as_one(tmp_path: Path) -> None:
+    """What is gathered is the same everywhere, and means over a rank's samples are not."""
+    step = "z = model(x)\n        pairs = torch.cdist(z, z).mean()\n        loss = pairs + F.mse_loss(z, y[:, :4])"
+    code, said = converted(tmp_path, SCRIPT.format(helper="", model="nn.Linear(6, 4)", step=step))
+    assert "reduce_mean(loss.item())" in code and "AD602" not in said
+
+
+def test_a_sum_beside_it_is_refused(tmp_path: Path) -> None:
+    """Gradients of one are to be added over the ranks, and those of the other are not."""
+    step = (
+        "z = model(x)\n        apart = F.mse_loss(z, y[:, :4], reduction='sum')\n        "
+        "loss = torch.cdist(z, z).mean() + apart"
+    )
+    assert "AD906" in converted(tmp_path, SCRIPT.format(helper="", model="nn.Linear(6, 4)", step=step))[1]
+
+
+def test_rows_that_nothing_compares_stay_where_they_are(tmp_path: Path) -> None:
+    step = "z = model(x)\n        loss = F.cross_entropy(z @ model.weight, labels)"
+    code, _ = converted(tmp_path, SCRIPT.format(helper="", model="nn.Linear(6, 4)", step=step))
+    assert ROWS not in code
