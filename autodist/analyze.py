@@ -1345,6 +1345,7 @@ def _assemble(
 
     meant, maybe = unwraps.found(run)
     seeded = frozenset(randomness.seeded(run))
+    lone = frozenset(site.node for site in sites("writer") if regions.is_lone_writer(site, run))
     script = TrainingScript(
         project,
         run.values,
@@ -1370,7 +1371,12 @@ def _assemble(
         guards=tuple(sorted(guards, key=lambda s: _at(run, s))),
         opens=tuple(opens),
         writers=sites("writer"),
-        lone_writers=frozenset(site.node for site in sites("writer") if regions.is_lone_writer(site, run)),
+        lone_writers=lone,
+        places_of_writers=(
+            naming.places_of_writers(run, [*alone_there, *opens, *sites("file_handler"), *sites("log_config")])
+            if lone
+            else ()
+        ),
         downloads=tuple(_downloads(prepared, run)),
         waits=tuple(_waits(run, outside)),
         turned_buffers=tuple(_turned_buffers(run)),

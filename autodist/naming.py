@@ -12,6 +12,7 @@ from autodist.script import Concern, Site
 from autodist.source import Source
 from autodist.values import NOTHING, Object, is_clock
 
+PLACES = ("log_dir", "logdir", "run_dir")
 READING = frozenset("load read exists".split())
 
 
@@ -38,6 +39,19 @@ def folders_apart(run: Interpreter) -> frozenset[ast.AST]:
         event.node
         for event in run.of("mkdir")
         if any(_whole(origin.source, origin.node) not in shared for origin in _clocks(event, run))
+    )
+
+
+def places_of_writers(run: Interpreter, alone: list[Site]) -> tuple[Site, ...]:
+    """What all ranks ask of a writer that rank 0 alone has: `os.path.join(writer.log_dir, "last.pt")`."""
+    there = {site.node for site in alone}
+    return tuple(
+        Site(source, node)
+        for node, source in run.sources.items()
+        if isinstance(node, ast.Attribute)
+        and node.attr in PLACES
+        and any(isinstance(t, Object) and "writer" in t.roles for t in run.values.get(node.value, NOTHING).things)
+        and there.isdisjoint(source.ancestors(node))
     )
 
 

@@ -357,6 +357,8 @@ class TrainingScript:
     opens: tuple[Site, ...] = ()
     writers: tuple[Site, ...] = ()
     lone_writers: frozenset[ast.AST] = frozenset()
+    places_of_writers: tuple[Site, ...] = ()
+    """What all ranks ask of writers that rank 0 alone has."""
     """Those that ranks other than 0 do without."""
     downloads: tuple[tuple[Site, Site], ...] = ()
     prepared_alone: tuple[Site, ...] = ()

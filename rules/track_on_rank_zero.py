@@ -9,7 +9,8 @@ from autodist.script import TrainingScript
 from autodist.spread import Spread
 from autodist.values import NOTHING, External
 
-from ._preamble import argument, dist, imported, planned
+from ._collectives import AS_ON_RANK_ZERO
+from ._preamble import argument, defined, dist, imported, planned
 
 EXAMPLES = [
     Example(
@@ -202,3 +203,10 @@ def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         else:
             continue
         yield Finding(site.source, site.node, "every rank would start a run of its own", fix)
+    for site in script.places_of_writers:
+        assert isinstance(site.node, ast.Attribute)
+        d, imports = dist(context, site.source)
+        helper = defined(script, site.source, AS_ON_RANK_ZERO.replace("{d}", d))
+        asked = WrapExpr(site.node, f"as_on_rank_zero({site.source.code(site.node.value)} and {{}})")
+        fix = Fix((*imports, *helper, *planned(site.source, asked)))
+        yield Finding(site.source, site.node, "the writer is there on rank 0 alone, and knows the folder", fix)

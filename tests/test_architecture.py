@@ -25,7 +25,7 @@ LAYERS = """
     averaging | resizing | while_importing
     weights | accumulation
     sharding
-    batchwise
+    batchwise | pairing
     wholes | unbatched | weighing
     escapes | models | launchers | borrowed | frameworks
     regions | unused

@@ -125,3 +125,15 @@ MEAN = "mean_loss = reduce_mean(loss.item())\n"
 )
 def test_runs_that_rank_0_alone_has(tmp_path: Path, made: str, after: str, expected: str) -> None:
     assert expected in converted(tmp_path, RUNS.format(made=made, after=after))[0]
+
+
+def test_what_all_ranks_ask_of_a_writer(tmp_path: Path) -> None:
+    """They need the folder that rank 0 has, but not where rank 0 alone writes a file there."""
+    after = (
+        'board = SummaryWriter()\nlogging.basicConfig(filename=board.log_dir + "/a.log")\n'
+        'logging.info(f"saved below {board.log_dir}")\nboard.add_text("folder", board.log_dir)\n'
+    )
+    code, _ = converted(tmp_path, SCRIPT.format(after=after))
+    assert 'filename=board.log_dir + "/a.log" if dist.get_rank() == 0 else os.devnull' in code
+    assert 'f"saved below {as_on_rank_zero(board and board.log_dir)}"' in code
+    assert 'board.add_text("folder", board.log_dir)' in code
