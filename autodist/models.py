@@ -353,9 +353,11 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
     # what is wrapped in both branches has the keys of a wrapper in its checkpoints, and keeps them
     dropped = tuple(site for site in dropped if not any(_alternatives(site, other) for other in parallel))
     parallel = tuple(site for site in parallel if site not in dropped)
+    whole = {e.node for e in wraps if module in unwrapped(e.value)}  # not `model.encoder = nn.DataParallel(...)`
+    ours = tuple(site for site in dropped if site.node in whole)
     return Model(
         module,
-        None if wrapped else _in_place(foreign) or _after_dropped(dropped) or _wrapping(module, run, history),
+        None if wrapped else _in_place(foreign) or _after_dropped(ours) or _wrapping(module, run, history),
         wrapped,
         None if wrapped else bypass,
         normalises(module, run),

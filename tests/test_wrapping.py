@@ -97,3 +97,42 @@ def test_the_layers_as_text_are_those_of_the_model(tmp_path: Path, then: str) ->
     text = "import logging\n\nlogger = logging.getLogger()\n" + SCRIPT.format(make="model = nn.Linear(4, 1)")
     code, _ = converted(tmp_path, f"{text}{then.format(model='model')}\n")
     assert code.endswith(f"{then.format(model='model.module')}\n")
+
+
+def test_a_part_that_several_devices_of_one_process_shared(tmp_path: Path) -> None:
+    """It is the model around it that is wrapped."""
+    code, _ = converted(
+        tmp_path,
+        """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.head = nn.Linear(4, 8), nn.Linear(8, 1)
+
+    def forward(self, x):
+        return self.head(self.encoder(x))
+
+
+def made():
+    model = Net()
+    if torch.cuda.device_count() > 1:
+        model.encoder = nn.DataParallel(model.encoder)
+    return model, nn.MSELoss()
+
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+model, criterion = made()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = criterion(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+    )
+    assert "model = DDP(model)" in code and "DataParallel(model.encoder)" not in code
