@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from autodist import (
@@ -19,6 +19,7 @@ from autodist import (
     naming,
     optimizers,
     pairing,
+    picking,
     randomness,
     regions,
     resizing,
@@ -90,6 +91,7 @@ from autodist.values import (
 )
 
 ROUNDS = 6
+NONE: frozenset[ast.AST] = frozenset()
 WHOLE = ("whole", "dealt_out")
 SEQUENCES_FIRST = ("LSTM", "GRU", "RNN", "Transformer", "MultiheadAttention")
 KEYS = frozenset(["init_hidden", "initHidden", "init_state", "size", "Size"])
@@ -111,26 +113,48 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     modules = frozenset(first.promoted)
     if modules:
         first = again(Plan(modules=modules))
-    paired = (
-        () if _is_distributed(first) else pairing.gathered(first, lambda at: again(Plan(modules=modules, gathered=at)))
-    )
-    pairs = frozenset(each.node for each in paired)
-    if paired:
-        first = again(Plan(modules=modules, gathered=pairs))
+
+    def gathering(nodes: frozenset[ast.expr]) -> Interpreter:
+        return again(Plan(modules=modules, gathered=nodes))
+
+    paired = () if _is_distributed(first) else pairing.gathered(first, gathering)
+    script, unsettled = _modelled(project, config, facts, gathering(_nodes(paired)) if paired else first, paired)
+    if unsettled and not paired and not _is_distributed(first):
+        paired = pairing.gathered(first, gathering, unsettled)  # whatever else relates the samples of a batch
+        if paired:
+            script, _ = _modelled(project, config, facts, gathering(_nodes(paired)), paired)
+    return script
+
+
+def _nodes(reductions: Iterable[Reduction]) -> frozenset[ast.expr]:
+    return frozenset(each.node for each in reductions)
+
+
+def _modelled(
+    project: Project, config: Config, facts: catalog.Catalog, first: Interpreter, paired: tuple[Reduction, ...]
+) -> tuple[TrainingScript, frozenset[ast.AST]]:
+    """The model of a project, of which the rows that losses compare are gathered, and the losses that are still not
+    those of one process."""
+
+    def again(plan: Plan) -> Interpreter:
+        return Interpreter(project, facts, plan).run()
+
+    modules, pairs = first.plan.modules, _nodes(paired)
     whole = None
     moving = _along_sequence(first) or _through_time(first, again, modules)
     if moving is not None or _has_no_batches(first):
         whole = wholes.find(again, Plan(modules=modules), moving is not None)
     refused = list(_refusals(first, config.strategy, whole, moving))
     if refused:
-        return TrainingScript(project, first.values, concerns=tuple(refused), distributed=_is_distributed(first))
+        concerns = tuple(refused)
+        return TrainingScript(project, first.values, concerns=concerns, distributed=_is_distributed(first)), NONE
     models = trained_models(first)
     fsdp = config.strategy.shards
     if fsdp:
         models = sharding.sharded(models, first)
     refused = list(_uncovered(first, models))
     if refused:
-        return TrainingScript(project, first.values, concerns=tuple(refused))
+        return TrainingScript(project, first.values, concerns=tuple(refused)), NONE
     trained = {origin.key for origin in _origins(first) if isinstance(origin, Object)}
     drawn = not trained and whole is None and not _seeds_by_rank(first)
     draws = frozenset(id(draw.node) for draw in _batch_draws(first)) if drawn else frozenset()
@@ -167,7 +191,12 @@ def analyze(project: Project, config: Config) -> TrainingScript:
         folders = tuple(shards.folder_concerns(run, script.shards))
         script = replace(script, concerns=(*script.concerns, *folders))
     uses = borrowed(project, facts.equivalents)
-    return _without(replace(script, borrowed=uses, borrowed_names=imported_names(project)))
+    unsettled = frozenset(
+        event.node
+        for event in run.of("backward")
+        if not batchwise.is_settled(event, run) or picking.takes_first(event.value)
+    )
+    return _without(replace(script, borrowed=uses, borrowed_names=imported_names(project))), unsettled
 
 
 def _whole_losses(

@@ -36,7 +36,7 @@ def joined(
 ) -> tuple[Reduction, ...]:
     """The sums and means that are to be taken over all ranks, where that makes losses exact."""
     current = before
-    if all(_is_settled(event, before) for event in before.of("backward")) and not before.of("batch_statistic"):
+    if all(is_settled(event, before) for event in before.of("backward")) and not before.of("batch_statistic"):
         return ()
     guarded = frozenset(site.node for site in guards)
     found: dict[ast.expr, Reduction] = {}
@@ -49,7 +49,7 @@ def joined(
     # of data that every rank has in full, a sum over the ranks would be another one
     whole = {event.node for event in current.of("joined") if event.grad and not event.value.spread.is_local}
     doubled = {node for node, each in found.items() if each.spread is SUM} & whole
-    unsettled = {event.node for event in current.of("backward") if not _is_settled(event, current)}
+    unsettled = {event.node for event in current.of("backward") if not is_settled(event, current)}
     settled: set[ast.AST] = set()
     left: set[ast.AST] = set()
     for event in before.of("backward"):
@@ -136,7 +136,7 @@ def _bounded(call: ast.Call) -> list[ast.expr]:
     return [*receiver, *call.args] if last_name(call.func) in BOUNDING else []
 
 
-def _is_settled(event: Event, run: Interpreter) -> bool:
+def is_settled(event: Event, run: Interpreter) -> bool:
     """Whether a loss is a mean, a sum or the same on all ranks, and no sample's part depends on the others."""
     if event.value.spread not in (MEAN, SUM, COUNT, SAME):
         return False

@@ -1376,9 +1376,12 @@ class Interpreter:
         """Note where this rank's rows are compared with each other, and where they meet those of all ranks."""
         if self._no_grad or isinstance(node, ast.Call) and rowwise.is_entered(node, self._lately):
             return
+        given = [self._lately(child) for child in operands(node)]
+        if any(each.spread is ROWS and each.models and not _relates(each) for each in given):
+            if _relates(value) and not any(each.models and _relates(each) for each in given):
+                self.event("related", node, scope, value)
         if value.spread is not CROSS and not self.plan.gathered:
             return
-        given = [self._lately(child) for child in operands(node)]
         if value.spread is CROSS and all(each.spread is not CROSS for each in given):
             self.event("paired", node, scope, value)
         met = (ROWS, Spread.COLUMNS, COUNT, LOCAL)
@@ -1953,6 +1956,8 @@ class Interpreter:
                 spread = ROWS
             elif base.spread is ROWS and _number(node.slice) is not None and self._is_tensor(node.value, base):
                 spread = LOCAL  # one sample
+            elif base.spread is ROWS and key.spread is LOCAL and not base.things and picking.ranks(first, self._lately):
+                spread = LOCAL  # those with the smallest losses
             elif base.spread is ROWS and _is_new_axis(first) and not any(loop.by_row for loop in self._loops):
                 spread = Spread.COLUMNS
             elif base.spread.is_reducible and ROWS in (key.spread, *(axis.spread for axis in axes[:1])):
@@ -2399,6 +2404,13 @@ class Interpreter:
             results.append(self._mixed([*([callee] if callee.spread is not SAME else []), *args, *keywords.values()]))
         if _last(node.func) == "mean" and self.plan.wholes is None and (base is not None or args):
             results = [self._mean(union(results), node, callee, base, scope)]
+        if (
+            _last(node.func) == "topk"
+            and union(results).spread is ROWS
+            and not any(k.arg == "dim" for k in node.keywords)
+        ):
+            if picking.is_number_each(operands(node)[0 if base is not None and not base.things else 1], self._lately):
+                results = [union(results).computed(LOCAL)]  # the hardest samples
         self._tally(node, callee, args, scope)
         mixed: frozenset[Mixing | Picked] = self._named_statistic(node, callee, base, args, scope)
         if _last(node.func) in picking.SELECTING and self.plan.wholes is None and union(results).spread is ROWS:
@@ -4209,6 +4221,12 @@ def compare(op: ast.cmpop, left: Value, right: Value) -> bool | None:
     except Exception:  # constants of odd types: nothing is decided
         return None
     return None
+
+
+def _relates(value: Value) -> bool:
+    """Whether a value is computed from several samples in a way that neither a sum nor a mean is."""
+    mixed = any(each.reason != rowwise.PARTNERS for each in rowwise.mixings(value))
+    return mixed or value.spread in (LOCAL, CROSS) or picking.takes_first(value)
 
 
 def _sets_apart(node: ast.expr, left: Value, right: Value) -> bool:

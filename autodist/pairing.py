@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 from autodist.escapes import roots
 from autodist.interpreter import Event, Interpreter
+from autodist.picking import takes_first
 from autodist.rowwise import PARTNERS, mixings
 from autodist.script import Reduction
 from autodist.source import Source, last_name, operands
@@ -25,14 +26,24 @@ FILLED = frozenset("zeros ones full empty eye arange".split())
 Found = dict[ast.expr, Reduction]
 
 
-def gathered(before: Interpreter, run: Callable[[frozenset[ast.expr]], Interpreter]) -> tuple[Reduction, ...]:
-    """The rows, and the numbers of rows, that are to be those of all ranks, where that makes losses exact."""
-    losses = {event.node: event for event in before.of("backward") if event.value.spread in (CROSS, LOCAL)}
+def gathered(
+    before: Interpreter,
+    run: Callable[[frozenset[ast.expr]], Interpreter],
+    unsettled: frozenset[ast.AST] | None = None,
+) -> tuple[Reduction, ...]:
+    """The rows, and the numbers of rows, that are to be those of all ranks, where that makes losses exact: losses that
+    compare samples, or those that are ``unsettled``, whatever they compute from a batch."""
+    losses = {
+        event.node: event
+        for event in before.of("backward")
+        if (event.value.spread in (CROSS, LOCAL) if unsettled is None else event.node in unsettled)
+    }
+    kinds = ("paired",) if unsettled is None else ("paired", "related")
     found: Found = {}
     current = before
     for _ in range(ROUNDS if losses else 0):
         fresh: Found = {}
-        for event in current.of("paired"):
+        for event in (each for kind in kinds for each in current.of(kind)):
             fresh |= _given(event, list(losses.values()), current) or _compared(event, current)
         for event in current.of("met"):
             fresh |= _meeting(event, current)
@@ -51,7 +62,11 @@ def gathered(before: Interpreter, run: Callable[[frozenset[ast.expr]], Interpret
 def _is_whole(loss: Event) -> bool:
     """Whether a loss is the same on all ranks, but for a part that is a mean or a sum over a rank's samples."""
     mixed = any(mixing.reason != PARTNERS for mixing in mixings(loss.value))
-    return loss.value.spread in (SAME, MEAN, SUM) and not mixed
+    return (
+        loss.value.spread in (SAME, MEAN, SUM)
+        and not mixed
+        and (loss.value.spread is SAME or not takes_first(loss.value))
+    )
 
 
 def _given(event: Event, losses: list[Event], run: Interpreter) -> Found:
@@ -145,6 +160,15 @@ def _rows(node: ast.expr, event: Event, run: Interpreter) -> Iterator[tuple[Sour
     if isinstance(node, ast.Subscript) and any(getattr(each, "value", "") is None for each in operands(node)):
         yield from _rows(node.value, event, run)
         return
+    cuts = [each for each in {*ast.walk(node), *roots(node, run, set())} if _cuts(each, run)]
+    if cuts:
+        yield from ((run.sources[each], each.value) for each in cuts if isinstance(each, ast.Subscript))
+        return
+    apart = [n for n in ast.walk(node) if isinstance(n, ast.expr) and run.values.get(n, NOTHING).spread in (MEAN, SUM)]
+    if apart and not isinstance(node, ast.Name):  # `each > each.mean()`
+        for inner in (n for n in ast.walk(node) if isinstance(n, ast.Name) and n is not node):
+            yield from _rows(inner, event, run)
+        return
     if mixings(value):  # by a mean over the batch, which is that of all ranks if the model's outputs are theirs
         yield from _outputs(node, run)
         return
@@ -164,6 +188,17 @@ def _rows(node: ast.expr, event: Event, run: Interpreter) -> Iterator[tuple[Sour
             yield event.calls[-1].source, given[node.id]
             return
     yield event.source, node
+
+
+def _cuts(node: ast.AST, run: Interpreter) -> bool:
+    """`out[:4]`: those of all ranks are other ones than the first of each."""
+    if not isinstance(node, ast.Subscript) or node not in run.sources:
+        return False
+    first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+    bounds = [b for b in (first.lower, first.upper, first.step) if b] if isinstance(first, ast.Slice) else []
+    part = bounds and all(run.values.get(each, NOTHING).spread is not COUNT for each in bounds)
+    base = run.values.get(node.value, NOTHING)
+    return bool(part) and base.spread is ROWS and not base.things and not takes_first(base)
 
 
 def _outputs(node: ast.expr, run: Interpreter) -> Iterator[tuple[Source, ast.expr]]:
@@ -186,5 +221,5 @@ def _reads(node: ast.Name, made: ast.expr, home: ast.AST, run: Interpreter) -> I
 def _is_compared(read: ast.Name, source: Source, run: Interpreter) -> bool:
     """Whether a place that reads rows is part of a statement in which those of all ranks are wanted."""
     statement = source.statement(read)
-    events = [event for kind in ("paired", "met") for event in run.of(kind) if event.source is source]
+    events = [event for kind in ("paired", "related", "met") for event in run.of(kind) if event.source is source]
     return any(source.statement(event.node) is statement for event in events)

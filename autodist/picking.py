@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 
 from autodist.source import last_name
-from autodist.values import Picked, Value
+from autodist.values import Object, Picked, Value
 
 COMPARING = frozenset("ne eq lt le gt ge not_equal equal less greater less_equal greater_equal isclose isin".split())
 TESTING = frozenset("isnan isfinite isinf logical_and logical_or logical_xor logical_not bool bernoulli".split())
@@ -20,6 +20,7 @@ FORMS = frozenset(
 """What a condition goes through without another meaning."""
 ORDERING = frozenset("arange range sort sorted argsort randperm permutation flip roll topk max min argmax".split())
 """What an order of samples is made by, or a place in each of them."""
+SORTING = frozenset("sort sorted argsort argpartition".split())
 NAMED = ("mask", "valid", "keep")
 """Names of conditions that come out of a data set."""
 
@@ -60,6 +61,30 @@ def mines(node: ast.expr, lately: Callable[[ast.expr], Value]) -> bool:
     no order of them, and no field of the batch."""
     calls = set(_calls(node, lately, 6))
     return bool(calls - FORMS) and calls.isdisjoint(ORDERING) and not is_condition(node, lately)
+
+
+def ranks(node: ast.expr, lately: Callable[[ast.expr], Value]) -> bool:
+    """Whether an index is a part of an order of the samples by what they are: `losses.argsort()[:k]`."""
+    calls = set(_calls(node, lately, 6))
+    return "topk" in calls or not calls.isdisjoint(SORTING) and _is_part(node, lately, 6)
+
+
+def is_number_each(node: ast.expr, lately: Callable[[ast.expr], Value]) -> bool:
+    """Whether there may be one number for each sample: `F.cross_entropy(out, y, reduction="none")`, `each.mean(1)`."""
+    made = [each for _, each in lately(node).made] or [node]
+    if any(isinstance(each, ast.Call) and last_name(each.func) in ("mean", "sum") for each in made):
+        return True
+    asked = [k.value for each in made if isinstance(each, ast.Call) for k in each.keywords if k.arg == "reduction"]
+    objects = [t for each in made if isinstance(each, ast.Call) for t in lately(each.func).things]
+    told = [thing.keywords.get("reduction") for thing in objects if isinstance(thing, Object)]
+    named = any(isinstance(each, ast.Constant) and each.value == "none" for each in asked)
+    return named or any(value is not None and value.const == "none" for value in told)
+
+
+def _is_part(node: ast.expr, lately: Callable[[ast.expr], Value], depth: int) -> bool:
+    made = [each for _, each in lately(node).made] if isinstance(node, (ast.Name, ast.Attribute)) and depth else []
+    sliced = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
+    return sliced or any(_is_part(each, lately, depth - 1) for each in made)
 
 
 def _calls(node: ast.expr, lately: Callable[[ast.expr], Value], depth: int) -> Iterator[str]:

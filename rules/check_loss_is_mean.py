@@ -58,22 +58,13 @@ for epoch in range(2):
         optimizer.step()
 """
 
-SCALED = PLAIN.replace(
-    "loss = nn.functional.mse_loss(model(x), y)",
-    "out = model(x)\n        loss = ((out - y) / out.std(0)).pow(2).mean()",
-)
-
 MINED = PLAIN.replace(
     "loss = nn.functional.mse_loss(model(x), y)",
     "out, pairs = model(x), torch.tensor(hardest(y))\n"
     "        loss = (out[pairs[:, 0]] - out[pairs[:, 1]]).pow(2).mean()",
 ).replace("import torch\n", "import torch\nfrom mining import hardest\n", 1)
 
-RELATED = PLAIN.replace("mse_loss(model(x), y)", "mse_loss(model(x).softmax(0), y)")
-
 EXAMPLES = [
-    Example(before=RELATED, after=RELATED),  # shares of each sample in its batch
-    Example(before=RELATED.replace("(0)", "(1)"), after=None),
     Example(before=SEQUENCES, after=SEQUENCES),  # takes the samples for the steps of a sequence
     Example(before=SEQUENCES.replace("nn.LSTM(4, 8)", "nn.LSTM(4, 8, batch_first=True)"), after=None),
     Example(before=CHOSEN, after=CHOSEN),  # a mean over those that a condition picks
@@ -82,8 +73,6 @@ EXAMPLES = [
     Example(before=CLASSES.replace("weight=torch.tensor([1.0, 2.0, 4.0])", ""), after=None),
     Example(before=MINED, after=MINED),  # pairs of a rank's own samples
     Example(before=MINED.replace("torch.tensor(hardest(y))", "torch.arange(8).view(4, 2)"), after=None),
-    Example(before=SCALED, after=SCALED),  # a statistic of the batch that is none of its sums
-    Example(before=SCALED.replace("std(0)", "std(1)"), after=None),
 ]
 
 

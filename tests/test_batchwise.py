@@ -117,18 +117,33 @@ def test_plain_losses_stay_as_they_are(tmp_path: Path, step: str) -> None:
 @pytest.mark.parametrize(
     "step",
     [
-        "loss = ((out - y) / out.std(0)).pow(2).mean()",
-        "loss = torch.log(out.pow(2).sum()) + out.std(0).sum()",
-        "loss = torch.median(out)",
         "loss = F.poisson_nll_loss(out[y > 0], y[y > 0]).sqrt()",
         "loss = F.mse_loss(out, y)\nif out.mean() > 0:\n    loss = loss + torch.log(out.exp().sum())",
     ],
 )
 def test_what_no_sum_tells_is_warned_of(tmp_path: Path, step: str) -> None:
-    """A deviation, a median; and what ranks would not come to alike."""
+    """What ranks would not come to alike."""
     after, said = converted(tmp_path, step)
     assert "SumOverRanks" not in after
     assert "AD602" in said
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "loss = ((out - y) / out.std(0)).pow(2).mean()",
+        "loss = torch.log(out.pow(2).sum()) + out.std(0).sum()",
+        "loss = torch.median(out)",
+        "loss = F.cross_entropy(out, y.argmax(1), reduction='none').topk(4)[0].mean()",
+        "loss = F.mse_loss(out, y, reduction='none').mean(1).topk(4)[0].mean()",
+        "each = nn.CrossEntropyLoss(reduction='none')(out, y.argmax(1))\nloss = torch.topk(each, 4)[0].mean()",
+        "each = (out - y).pow(2).mean(1)\nloss = each[torch.argsort(each)[:5]].mean()",
+    ],
+)
+def test_what_no_sum_tells_is_computed_from_all_rows(tmp_path: Path, step: str) -> None:
+    """A deviation, a median, the hardest samples."""
+    after, said = converted(tmp_path, step)
+    assert "RowsOfAllRanks.apply" in after and "SumOverRanks" not in after and "AD602" not in said
 
 
 RATIO = "def ratio(p, t):\n    return ((p * t).sum() + 1) / (p.sum() + t.sum() + 1)"
