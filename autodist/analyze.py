@@ -26,6 +26,7 @@ from autodist import (
     rowwise,
     sharding,
     shards,
+    tensors,
     turns,
     unbatched,
     unshardable,
@@ -1300,6 +1301,11 @@ def _shapes_tensors(use: ast.expr, source: Source, run: Interpreter, in_step: bo
 # -------------------------------------------------------------------- the whole
 
 
+def _reduction(place: escapes.Placed, hoist: ast.stmt | None) -> Reduction:
+    over = tensors.averaged(place.node) if place.spread is Spread.FEWER and isinstance(place.node, ast.expr) else None
+    return Reduction(place.source, place.node, place.spread, hoist, place.after, place.switch, over)
+
+
 def _assemble(
     project: Project,
     first: Interpreter,
@@ -1328,8 +1334,7 @@ def _assemble(
         concerns += stuck
     guarded = {site.node for site in alone_there}
     reported = [
-        (p.event.on_one_rank, Reduction(p.source, p.node, p.spread, _hoist(p, guarded), p.after, p.switch))
-        for p in (placed if not _is_distributed(run) else ())
+        (p.event.on_one_rank, _reduction(p, _hoist(p, guarded))) for p in (placed if not _is_distributed(run) else ())
     ]
     reductions = [each for alone, each in reported if not alone and not _stays_below(each)]
     concerns += _import_time_concerns(run, loaders, [*guards, *opens], models)

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from autodist import carried, tensors
+from autodist import carried, rowwise, tensors
 from autodist.interpreter import Event, Interpreter, Loop
-from autodist.picking import picks
+from autodist.picking import picks, takes_first
 from autodist.regions import exclusive, stands_in
 from autodist.script import Site
 from autodist.source import Source, last_name
@@ -488,6 +488,9 @@ def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, see
     if value.spread.is_reducible and not few:
         yield from _narrowed(node, source, event, run, seen, value)
         return
+    if few and value.spread is MEAN and _is_mean_of_picked(node, value, run):
+        yield Escape(source, node, Spread.FEWER, event)
+        return
     if value.spread is ROWS and not few and _rowwise(node, run, set()):
         place, tensor = _tensor_behind(node, source, run) or (source, node)
         if tensor in learnt_from(run) and not (tensor is node and _is_cut(node, source)):
@@ -503,7 +506,12 @@ def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, see
                 e
                 for where, made in sorted_sites(value)
                 if made is not node and not _in_forward(where, made)
-                if _is_free(made, run) or event.kind == "statistic" and not run.values.get(made, NOTHING).models
+                if _is_free(made, run)
+                or few
+                and value.spread is MEAN
+                and made not in _fed_to_losses(run)
+                or event.kind == "statistic"
+                and not run.values.get(made, NOTHING).models
                 for e in _resolve(made, where, event, run, seen)
             ]
         if not inner and own is not None:
@@ -528,6 +536,17 @@ def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, see
         yield from _counted(node, together, source, event, run, seen)
     else:
         yield from _contained(value, source, event, run, seen)
+
+
+def _is_mean_of_picked(node: ast.expr, value: Value, run: Interpreter) -> bool:
+    """Whether a mean is over the numbers that a condition picks, and no loss: `errors[mask].mean()`."""
+    over = tensors.averaged(node)
+    picked = run.values.get(over, NOTHING) if over is not None else NOTHING
+    if over is None or picked.spread not in (ROWS, Spread.COLUMNS) or picked.things:
+        return False
+    if takes_first(value) or rowwise.mixings(picked) or node in _fed_to_losses(run):
+        return False
+    return not any(_is_unseen(each, run) for each in {*ast.walk(over), *roots(over, run, set())})
 
 
 def _asked(node: ast.expr, value: Value, run: Interpreter) -> ast.expr | None:

@@ -2134,6 +2134,8 @@ class Interpreter:
             evened = any(isinstance(each, Evened) for each in mean.origins)
             if {a, b} == {MEAN, SUM} and self.uneven(number) in (Rows.JOINED, Rows.FEWER) and not evened:
                 return SUM  # a mean times the number of this rank's samples
+            if {a, b} == {MEAN, COUNT} and self.uneven(mean) is Rows.FEWER and not evened:
+                return LOCAL  # a mean over some of the samples, times the number of all
             return multiply(a, b)
         if isinstance(op, (ast.Div, ast.FloorDiv)):
             return divide(a, b)

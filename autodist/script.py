@@ -133,7 +133,8 @@ class Loader:
 class Reduction:
     """An expression whose value must be made global: ``spread`` says how. ``hoist`` is the guarded statement that
     it has to be computed before; ``after`` the loop after which an accumulator is reduced instead, if
-    ``switch`` holds where the code also runs on data that every rank sees in full."""
+    ``switch`` holds where the code also runs on data that every rank sees in full. ``of`` is what a mean is taken of,
+    if ranks have different numbers of them."""
 
     source: Source
     node: ast.expr
@@ -141,6 +142,7 @@ class Reduction:
     hoist: ast.stmt | None = None
     after: ast.stmt | None = None
     switch: str | None = None
+    of: ast.expr | None = None
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ class Spread(Enum):
     COLUMNS = "this rank's samples, along a later axis"
     MEAN = "a mean over this rank's samples"
     SUM = "a sum over this rank's samples"
+    FEWER = "a mean over some of this rank's samples, of which ranks have different numbers"
     COUNT = "the number of this rank's samples, equal on all ranks"
     RATE = "divided by the number of this rank's samples"
     CROSS = "pairs every sample of this rank with every other one"
@@ -33,7 +34,7 @@ class Spread(Enum):
     @property
     def is_reducible(self) -> bool:
         """Whether the global value follows from the ranks' values, as a number does."""
-        return self in (Spread.MEAN, Spread.SUM, Spread.COUNT)
+        return self in (Spread.MEAN, Spread.SUM, Spread.COUNT, Spread.FEWER)
 
 
 SAME, WORLD, RANK = Spread.SAME, Spread.WORLD, Spread.RANK

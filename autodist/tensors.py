@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
+from autodist.source import last_name
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread, add, combine, divide, multiply
 
 RELATING = frozenset("softmax log_softmax softmin normalize cumsum cumprod logcumsumexp sort argsort msort".split())
@@ -119,6 +120,15 @@ def puts_second(name: str, call: ast.Call) -> bool:
         first = options.get("batch_first", call.args[1] if len(call.args) > 1 else ast.Constant(False))
         return isinstance(first, ast.Constant) and first.value is False
     return name == "stack" and axis(call, 1) == 1
+
+
+def averaged(node: ast.expr) -> ast.expr | None:
+    """What the mean of all of it is taken of: `x` of `x.mean()` and `torch.mean(x)`."""
+    if not isinstance(node, ast.Call) or last_name(node.func) != "mean" or node.keywords:
+        return None
+    if node.args:
+        return node.args[0] if len(node.args) == 1 else None
+    return node.func.value if isinstance(node.func, ast.Attribute) else None
 
 
 def axis(call: ast.Call, position: int) -> int | bool | None:

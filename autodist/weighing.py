@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
+from autodist import tensors
 from autodist.collation import Rows
 from autodist.escapes import learnt_from
 from autodist.interpreter import Event, Interpreter
@@ -230,12 +231,9 @@ def _count(loss: Loss, run: Interpreter) -> str | None:
 
 
 def _averaged(event: Event) -> ast.expr | None:
-    """`x` of `x.mean()` and `torch.mean(x)`"""
-    node = event.node
-    assert isinstance(node, ast.Call)
-    if node.args or node.keywords:
-        return node.args[0] if len(node.args) == 1 and not node.keywords and event.detail.const is not True else None
-    return node.func.value if isinstance(node.func, ast.Attribute) else None
+    """`x` of `x.mean()` and `torch.mean(x)`, but of no `x.mean(0)`"""
+    assert isinstance(event.node, ast.Call)
+    return None if event.node.args and event.detail.const is True else tensors.averaged(event.node)
 
 
 def _bracketed(source: Source, node: ast.expr) -> str:

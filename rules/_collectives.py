@@ -21,6 +21,16 @@ def reduce_sum(value):
 
 
 ''',
+    "mean_over_ranks": '''\
+def mean_over_ranks(values):
+    """The mean of all ranks' values, of which each has its own number."""
+    total = {torch}.tensor([values.sum().item(), {torch}.as_tensor(values).numel()], dtype={torch}.float64)
+    {d}.all_reduce(total)
+    mean = total[0] / total[1]
+    return mean.to(values) if {torch}.is_tensor(values) else mean.item()
+
+
+''',
     "gather_rows": '''\
 def gather_rows(rows):
     """The rows of all ranks, a tensor or a list, in the order of the whole data."""

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from autodist.edits import Edit, InsertAfter, InsertBefore, ReplaceExpr, WrapExpr
+from autodist.edits import Edit, InsertAfter, InsertBefore, Recompose, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import Reduction, TrainingScript
 from autodist.source import Source, last_name, shortened
@@ -212,6 +212,9 @@ EXAMPLES = [
 ]
 
 
+NAMES = {Spread.MEAN: "reduce_mean", Spread.FEWER: "mean_over_ranks", Spread.ROWS: "gather_rows"}
+
+
 @rule("AD601")
 def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Report and decide on what all ranks computed, not on one rank's share.
@@ -235,7 +238,7 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
         if reduction.spread is Spread.COUNT and reduction.after is None and not script.wholes:
             template = f"{{}} * {d}.get_world_size()"
         else:
-            name = {Spread.MEAN: "reduce_mean", Spread.ROWS: "gather_rows"}.get(reduction.spread, "reduce_sum")
+            name = NAMES.get(reduction.spread, "reduce_sum")
             torch, torch_import = imported(context, source, "torch")
             code = UNEVEN if script.wholes and name == "gather_rows" else reductions[name]
             code = code.replace("{d}", d).replace("{torch}", torch)
@@ -253,12 +256,15 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
                 line = f"if {reduction.switch}:\n    {line}"
             edits = [InsertAfter(reduction.after, line)]
         elif reduction.hoist is not None:
-            variable = _variable(node, source.code(node), template)
+            code = source.code(reduction.of or node)
+            variable = _variable(node, code, template)
             # rank 0 may need several values for one statement
-            while variables.setdefault((source, variable), source.code(node)) != source.code(node):
+            while variables.setdefault((source, variable), code) != code:
                 variable += "_"
-            line = f"{variable} = " + template.replace("{}", source.code(node)) + "\n"
+            line = f"{variable} = " + template.replace("{}", code) + "\n"
             edits = [InsertBefore(reduction.hoist, line), ReplaceExpr(node, variable)]
+        elif reduction.of is not None:
+            edits = [Recompose(node, template.replace("{}", "{0}"), (reduction.of,))]
         else:
             edits = [WrapExpr(node, template)]
         fix = Fix((*imports, *helper, *planned(source, *edits)))

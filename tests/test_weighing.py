@@ -9,6 +9,7 @@ import conftest
 import pytest
 
 SCRIPT = """\
+import numpy
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -163,8 +164,10 @@ def test_only_training_is_weighed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "whole"),
     [
-        ("out[y == 1].mean().item()", "gather_rows(out)[gather_rows(y == 1)].mean().item()"),
-        ("(out.argmax(1)[y == 1] == 1).float().mean()", "gather_rows(out.argmax(1))[gather_rows(y == 1)]"),
+        ("out[y == 1].mean().item()", "mean_over_ranks(out[y == 1]).item()"),
+        ("(out.argmax(1)[y == 1] == 1).float().mean()", "mean_over_ranks((out.argmax(1)[y == 1] == 1).float())"),
+        ("numpy.mean(out.detach().numpy()[y.numpy() == 1])", "mean_over_ranks(out.detach().numpy()[y.numpy() == 1])"),
+        ("out[y == 1].mean(0)[0]", "gather_rows(out)[gather_rows(y == 1)].mean(0)[0]"),
         ("(out.argmax(1)[y == 1] == 1).sum()", "reduce_sum((out.argmax(1)[y == 1] == 1).sum())"),
         ("len(out[y == 1])", "reduce_sum(len(out[y == 1]))"),
         ("out[(y == 1).nonzero().squeeze(1)].std()", "gather_rows(out)["),
@@ -174,6 +177,27 @@ def test_numbers_over_picked_samples_are_those_of_all_ranks(tmp_path: Path, numb
     """Ranks pick different numbers of samples, perhaps none: a mean of their means would be another one, or NaN."""
     after, _ = converted(tmp_path, f"loss = F.cross_entropy(out, y)\nprint({number})")
     assert whole in after
+
+
+@pytest.mark.parametrize(
+    ("step", "whole"),
+    [
+        ("far = (out - x)[y == 1]\nsize = far.abs().mean()\nprint(size.item())", "size = mean_over_ranks(far.abs())"),
+        (
+            "far = (out - x)[y == 1].abs().mean().item()\ntotal = far * len(x)\nprint(total / 4)",
+            "far = mean_over_ranks(",
+        ),
+        (
+            "keep = y == 1\ntotal, far = errors(out[keep].detach(), x[keep])\nprint(total, far)",
+            "return d.sum(), mean_over_ranks(d)",
+        ),
+    ],
+)
+def test_means_over_picked_samples_by_other_names(tmp_path: Path, step: str, whole: str) -> None:
+    """In the graph of the model, in a function, or times the number of all samples, as meters take them."""
+    before = "def errors(a, b):\n    d = (a - b).abs()\n    return d.sum(), d.mean()\n"
+    after, said = converted(tmp_path, f"loss = F.cross_entropy(out, y)\n{step}", before)
+    assert whole in after and "AD601 reports" not in said
 
 
 @pytest.mark.parametrize("by", ["x.cumsum(0).argsort(0)[:, 0]", "positions(x)"])
