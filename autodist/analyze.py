@@ -20,6 +20,7 @@ from autodist import (
     optimizers,
     pairing,
     picking,
+    previews,
     randomness,
     regions,
     resizing,
@@ -45,7 +46,6 @@ from autodist.launchers import launcher, without
 from autodist.models import (
     UNSEEN,
     is_main_guard,
-    normalises,
     optimized_by,
     parts,
     trained_models,
@@ -1356,7 +1356,8 @@ def _assemble(
     ]
     concerns += _loss_concerns(run)
     concerns += _sampler_concerns(run)
-    concerns += _statistics_concerns(run, models)
+    previewed, missed = previews.previews(run, models)
+    concerns += missed
     concerns += _sample_after_sample(run)
     averaged, unaveraged = averaging.averaged(run, models)
     concerns += unaveraged if not run.plan.bare else ()
@@ -1397,6 +1398,7 @@ def _assemble(
         paired=tuple(wholes.paired(run)),
         averaged=tuple(averaged),
         sums=tuple(_sums(run)),
+        previews=tuple(previewed),
         reductions=tuple(reductions),
         unwraps=tuple(meant),
         layer_tests=tuple(_layer_tests(run, models)),
@@ -1680,34 +1682,6 @@ def _sampler_concerns(run: Interpreter) -> Iterator[Concern]:
             )
             yield Concern("AD203", event.source, event.node, message, Severity.REFUSAL)
             return
-
-
-def _statistics_concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
-    """Training-mode passes of whole, shared data through BatchNorm."""
-    if any(_sets_mode(node, run) for source in run.project.sources for node in ast.walk(source.tree)):
-        return
-    told = any(mode in source.text for source in run.project.sources for mode in (".eval()", ".train(False)"))
-    normalised = members(model for model in models if model.batch_norm)
-    # of modules that are not seen to be put into evaluation mode one cannot say which mode they are in
-    followed = normalised.keys() & run.once_evaluated if told else normalised.keys()
-    for event in run.of("training_forward"):
-        run_through = [t for t in unwrapped(event.value) if isinstance(t, Object) and t.key in followed]
-        if event.loops and event.detail.spread is SAME and any(normalises(module, run) for module in run_through):
-            message = (
-                "all ranks pass the same data through BatchNorm in training mode, where SyncBatchNorm counts them once "
-                "for each rank: running_var differs slightly from one process's"
-            )
-            yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
-            return
-
-
-def _sets_mode(node: ast.AST, run: Interpreter) -> bool:
-    """`model.train(optimizer is not None)`"""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "train":
-        return False
-    told = any(not (isinstance(each, ast.Constant) and each.value is True) for each in node.args[:1])
-    things = unwrapped(run.values.get(node.func.value, NOTHING))
-    return told and any(isinstance(t, Object) and "module" in t.roles for t in things)
 
 
 def _compiled_statistics(run: Interpreter, models: list[Model]) -> Iterator[Concern]:

@@ -343,6 +343,8 @@ class TrainingScript:
     """Where two tensors of rows meet that have one shape, for all that can be seen."""
     averaged: tuple[tuple[Site, str], ...] = ()
     sums: tuple[Site, ...] = ()
+    previews: tuple[Site, ...] = ()
+    """Calls of a model in training mode with rows that all ranks have, of which each can run its share."""
     weighed: tuple[Weighed, ...] = ()
     joined: tuple[Reduction, ...] = ()
     """Sums and means over the batch that a loss is computed from, gradients and all."""

@@ -22,7 +22,7 @@ LAYERS = """
     analyze
     footprint
     naming | randomness | shards | turns | hooks | unshardable | unwraps | optimizers | meta
-    averaging | resizing | while_importing
+    averaging | previews | resizing | while_importing
     weights | accumulation
     sharding
     batchwise | pairing

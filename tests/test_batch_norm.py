@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -124,7 +125,8 @@ def test_data_that_all_ranks_pass_through(tmp_path: Path, mode: str, told: bool)
     """In training mode they count once for each rank; a model that is told its mode may be in the other one."""
     text = SCRIPT.format(body="self.body = nn.Sequential(*block(4), nn.Linear(4, 1))")
     text += f"for number in range(2):\n    {mode}\n    print(model(torch.ones(8, 4)).mean())\n"
-    assert ("AD602 all ranks pass the same data" in converted(tmp_path, text)[1]) != told
+    after, said = converted(tmp_path, text)
+    assert ("share_rows(model, torch.ones(8, 4))" in after) != told and "AD602" not in said
 
 
 PARTED = """\
@@ -179,10 +181,42 @@ for epoch in range(2):
 
 def test_a_preview_in_training_mode_beside_an_evaluation(tmp_path: Path) -> None:
     """It matters in which mode the model is at that time, not that it is in the other one somewhere."""
-    assert "in training mode" in converted(tmp_path, PREVIEW.replace("{first}", "pass"))[1]
-    assert "in training mode" not in converted(tmp_path, PREVIEW.replace("{first}", "model.eval()"))[1]
+    assert "share_rows(model, probe).std()" in converted(tmp_path, PREVIEW.replace("{first}", "pass"))[0]
+    assert "share_rows" not in converted(tmp_path, PREVIEW.replace("{first}", "model.eval()"))[0]
     other = PREVIEW.replace("{first}", "set_mode(model)").replace("    model.eval()\n", "")
     other = other.replace(
         "probe = ", "def set_mode(net):\n    list(map(lambda each: each.eval(), [net]))\n\n\nprobe = "
     )
-    assert "in training mode" not in converted(tmp_path, other)[1], "it cannot be told"
+    assert "share_rows" not in converted(tmp_path, other)[0], "it cannot be told"
+
+
+PAIRED = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
+
+    def forward(self, x, y):
+        return {result}
+
+
+model = Net()
+"""
+
+
+@pytest.mark.parametrize(
+    ("result", "given", "shared"),
+    [
+        ("self.body(x) + y[:, None]", "probe, torch.arange(8)", True),
+        ("self.body(x) + y[:, None]", "probe, 0.5", False),  # a number
+        ("self.body(x) + y[:, None]", "probe, y=torch.arange(8)", False),
+        ("self.body(x - x.mean(0)) + y[:, None]", "probe, torch.arange(8)", False),  # what rows are depends on others
+        ("(self.body(x), y)[0] if self.training else self.body(x), y", "probe, torch.arange(8)", False),  # a tuple
+    ],
+)
+def test_a_preview_of_several_tensors(tmp_path: Path, result: str, given: str, shared: bool) -> None:
+    """Each of them has the rows, as it has in training, and the answer is one tensor."""
+    one = PREVIEW.replace("model(x)", "model(x, y)" + "[0]" * result.endswith(", y")).replace("    {first}\n", "")
+    one = re.sub("model = .*\n", PAIRED.format(result=result), one).replace("model(probe)", f"model({given})")
+    after, said = converted(tmp_path, one)
+    assert (f"share_rows(model, {given})" in after) == shared == ("AD602" not in said), said

@@ -1,0 +1,79 @@
+"""Passes of data that all ranks have through a model in training mode, as the pictures of a fixed noise in each epoch.
+
+SyncBatchNorm counts such rows once for each rank. Where a call is given tensors of rows and answers with one, each rank
+can run its share of them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autodist.escapes import learnt_from
+from autodist.interpreter import Event, Interpreter
+from autodist.models import normalises, unwrapped
+from autodist.rowwise import mixings
+from autodist.rule import Severity
+from autodist.script import Concern, Model, Site
+from autodist.sharding import members
+from autodist.spread import ROWS, SAME
+from autodist.values import NOTHING, UNKNOWN, Object
+
+
+def previews(run: Interpreter, models: list[Model]) -> tuple[list[Site], list[Concern]]:
+    """The passes of which each rank can run its share, and what is said of one that stays as it is."""
+    found = {event.node: event for event in _counted_again(run, models)}
+    mixed = run.plan.joined or run.of("batch_statistic") or any(mixings(event.value) for event in run.of("backward"))
+    shared = [event for event in found.values() if not mixed and _is_rows_to_rows(event, run)]
+    rest = [event for event in found.values() if event not in shared]
+    message = (
+        "all ranks pass the same data through BatchNorm in training mode, where SyncBatchNorm counts them once "
+        "for each rank: running_var differs slightly from one process's"
+    )
+    concerns = [Concern("AD602", event.source, event.node, message, Severity.WARNING) for event in rest[:1]]
+    return [Site(event.source, event.node) for event in shared], concerns
+
+
+def _counted_again(run: Interpreter, models: list[Model]) -> Iterator[Event]:
+    """Training-mode passes of whole, shared data through BatchNorm."""
+    if any(_sets_mode(node, run) for source in run.project.sources for node in ast.walk(source.tree)):
+        return
+    told = any(mode in source.text for source in run.project.sources for mode in (".eval()", ".train(False)"))
+    normalised = members(model for model in models if model.batch_norm)
+    # of modules that are not seen to be put into evaluation mode one cannot say which mode they are in
+    followed = normalised.keys() & run.once_evaluated if told else normalised.keys()
+    for event in run.of("training_forward"):
+        run_through = [t for t in unwrapped(event.value) if isinstance(t, Object) and t.key in followed]
+        if event.loops and event.detail.spread is SAME and any(normalises(module, run) for module in run_through):
+            yield event
+
+
+def _sets_mode(node: ast.AST, run: Interpreter) -> bool:
+    """`model.train(optimizer is not None)`"""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "train":
+        return False
+    told = any(not (isinstance(each, ast.Constant) and each.value is True) for each in node.args[:1])
+    things = unwrapped(run.values.get(node.func.value, NOTHING))
+    return told and any(isinstance(t, Object) and "module" in t.roles for t in things)
+
+
+def _is_rows_to_rows(event: Event, run: Interpreter) -> bool:
+    """Whether a model is given what it has a row of for each sample in training, but always the same on all ranks, and
+    gives a tensor of such rows, which no loss is computed from."""
+    node = event.node
+    if not isinstance(node, ast.Call) or node.keywords or node in learnt_from(run):
+        return False
+    values = [run.values.get(each, NOTHING) for each in (node, *node.args)]
+    if any(value.things or value.const is not UNKNOWN for value in values):
+        return False
+    passes = [each for each in run.of("forward") if each.value == event.value]
+    if any(each.node is node and each.detail.spread is not SAME for each in passes):
+        return False
+    return any(_takes_rows(each.node, len(node.args), run) for each in passes)
+
+
+def _takes_rows(node: ast.AST, number: int, run: Interpreter) -> bool:
+    """Whether a call is given so many tensors of this rank's samples, and nothing else."""
+    if not isinstance(node, ast.Call) or node.keywords or len(node.args) != number:
+        return False
+    return all(run.values.get(each, NOTHING).spread is ROWS for each in node.args)

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autodist.edits import Recompose
+from autodist.rule import Context, Example, Finding, Fix, rule
+from autodist.script import TrainingScript
+
+from ._preamble import defined, dist, imported, planned
+
+SHARE = '''\
+def share_rows(model, *inputs):
+    """What a model makes of rows that all ranks have: each runs its share, so that batch statistics count them once."""
+    rank, ranks = {d}.get_rank(), {d}.get_world_size()
+    with {torch}.no_grad():
+        own = model(*(rows[rank::ranks] for rows in inputs))
+    parts = [None] * ranks
+    {d}.all_gather_object(parts, own.cpu())
+    whole = own.new_empty(sum(map(len, parts)), *own.shape[1:])
+    for rank, part in enumerate(parts):
+        whole[rank::ranks] = part
+    return whole
+
+
+'''
+
+PREVIEW = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+probe = torch.randn(16, 4)
+train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+loader = DataLoader(train_set, batch_size=8, shuffle=True)
+model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+for epoch in range(2):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(model(probe).mean().item())
+"""
+
+
+def _shared(text: str) -> str:
+    text = text.replace("import torch\n", "import torch\nimport torch.distributed as dist\n", 1)
+    text = text.replace("\n\n", "\n\n\n" + SHARE.replace("{d}", "dist").replace("{torch}", "torch"), 1)
+    return text.replace("model(probe)", "share_rows(model, probe)")
+
+
+EXAMPLES = [
+    Example(before=PREVIEW, after=_shared(PREVIEW)),
+    Example(before=PREVIEW.replace("    print", "    model.eval()\n    print"), after=None),
+    Example(before=PREVIEW.replace("BatchNorm1d", "LayerNorm"), after=None),
+]
+
+
+@rule("AD607")
+def share_preview(script: TrainingScript, context: Context) -> Iterator[Finding]:
+    """Share rows that all ranks have out over them where they run through a model in training mode.
+
+    Pictures of a fixed noise after each epoch, from a generator that is never put into evaluation mode, are counted by
+    its batch normalisation. Statistics over all ranks would count the same rows once for each rank, and running_var
+    would be another one.
+    """
+    if not script.trains:
+        return
+    for call in script.previews:
+        assert isinstance(call.node, ast.Call)
+        d, imports = dist(context, call.source)
+        torch, torch_import = imported(context, call.source, "torch")
+        helper = defined(script, call.source, SHARE.replace("{d}", d).replace("{torch}", torch))
+        holes = ", ".join(f"{{{number}}}" for number in range(len(call.node.args) + 1))
+        edit = Recompose(call.node, f"share_rows({holes})", (call.node.func, *call.node.args))
+        message = "batch statistics over all ranks would count the rows that all have once for each"
+        yield Finding(
+            call.source, call.node, message, Fix((*imports, *torch_import, *helper, *planned(call.source, edit)))
+        )
