@@ -18,7 +18,19 @@ from autodist.regions import exclusive, stands_in
 from autodist.script import Site
 from autodist.source import Source, last_name
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
-from autodist.values import NOTHING, UNKNOWN, External, Function, Index, Items, Object, Stream, Table, Value, Wrapped
+from autodist.values import (
+    NOTHING,
+    UNKNOWN,
+    External,
+    Function,
+    Index,
+    Items,
+    Object,
+    Stream,
+    Table,
+    Value,
+    Wrapped,
+)
 
 SINKS = frozenset(
     "format print log tracker schedule test save write file_method step discarded store set_item meets "
@@ -491,6 +503,9 @@ def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, see
     if few and value.spread is MEAN and _is_mean_of_picked(node, value, run):
         yield Escape(source, node, Spread.FEWER, event)
         return
+    if value.spread is LOCAL and not few and (spread := _extreme(node, event, run)) is not None:
+        yield Escape(source, node, spread, event)
+        return
     if value.spread is ROWS and not few and _rowwise(node, run, set()):
         place, tensor = _tensor_behind(node, source, run) or (source, node)
         if tensor in learnt_from(run) and not (tensor is node and _is_cut(node, source)):
@@ -505,13 +520,7 @@ def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, see
             inner = [
                 e
                 for where, made in sorted_sites(value)
-                if made is not node and not _in_forward(where, made)
-                if _is_free(made, run)
-                or few
-                and value.spread is MEAN
-                and made not in _fed_to_losses(run)
-                or event.kind == "statistic"
-                and not run.values.get(made, NOTHING).models
+                if made is not node and not _in_forward(where, made) and _may_be_reduced(made, value, event, run)
                 for e in _resolve(made, where, event, run, seen)
             ]
         if not inner and own is not None:
@@ -538,15 +547,48 @@ def _resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, see
         yield from _contained(value, source, event, run, seen)
 
 
+def _may_be_reduced(made: ast.expr, value: Value, event: Event, run: Interpreter) -> bool:
+    """Whether what made a reported value may be reduced, for the report alone or where no gradient flows through it."""
+    if event.kind == "statistic" and not run.values.get(made, NOTHING).models or _is_free(made, run):
+        return True
+    mean = picks(value) is not None and value.spread is MEAN
+    return made not in _fed_to_losses(run) and (mean or _extreme(made, event, run) is not None)
+
+
 def _is_mean_of_picked(node: ast.expr, value: Value, run: Interpreter) -> bool:
     """Whether a mean is over the numbers that a condition picks, and no loss: `errors[mask].mean()`."""
     over = tensors.averaged(node)
     picked = run.values.get(over, NOTHING) if over is not None else NOTHING
     if over is None or picked.spread not in (ROWS, Spread.COLUMNS) or picked.things:
         return False
-    if takes_first(value) or rowwise.mixings(picked) or node in _fed_to_losses(run):
+    condition = picks(value)
+    if condition is None or takes_first(value) or node in _fed_to_losses(run):
+        return False
+    here = [each for each in rowwise.mixings(picked) if not _is_of_model(each.source, each.node, run)]
+    if here or rowwise.mixings(run.values.get(condition.node, NOTHING)):
         return False
     return not any(_is_unseen(each, run) for each in {*ast.walk(over), *roots(over, run, set())})
+
+
+def _is_of_model(source: Source, node: ast.AST, run: Interpreter, depth: int = 8) -> bool:
+    """Whether an expression is computed in a forward pass alone, of which training is warned and no report need be."""
+    home = source.function(node)
+    if home is None or home.name == "forward" or not depth:
+        return home is not None and home.name == "forward"
+    calls = run.callers.get(home, {})
+    return bool(calls) and all(_is_of_model(where, call, run, depth - 1) for call, where in calls.items())
+
+
+def _extreme(node: ast.expr, event: Event, run: Interpreter) -> Spread | None:
+    """Whether it is the largest or the smallest number in a tensor of this rank's samples, through which no gradient
+    flows."""
+    found = tensors.extreme(node)
+    value = run.values.get(found[1], NOTHING) if found is not None else NOTHING
+    if found is None or value.spread not in (ROWS, Spread.COLUMNS) or value.things or rowwise.mixings(value):
+        return None
+    if event.kind == "statistic" and not value.models:
+        return found[0]
+    return found[0] if node not in _fed_to_losses(run) and _rowwise(found[1], run, set()) else None
 
 
 def _asked(node: ast.expr, value: Value, run: Interpreter) -> ast.expr | None:

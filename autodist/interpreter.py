@@ -2078,12 +2078,66 @@ class Interpreter:
                 if rows.spread is ROWS and value.spread in (MEAN, SUM) and not value.things:
                     steady = not self._forward and not value.models and isinstance(side, (ast.Call, ast.Name))
                     self.event("statistic" if steady else "joinable", side, scope, value)
-                elif self._steers(op, rows, value, side is sides[0]) and isinstance(side, (ast.Call, ast.Name)):
+                elif (
+                    self._steers(op, rows, value, side is sides[0])
+                    and isinstance(side, (ast.Call, ast.Name))
+                    or rows.spread in self._samples()
+                    and value.spread is LOCAL
+                    and self._is_of_extremes(side)
+                ):
                     self.event("statistic", side, scope, value)
         if self._compares_with_batch(op, left, right):
             self.event("batch_statistic", node, scope)
         centred = self.plan.wholes is None and self._is_centred(op, left, right)
         return frozenset([Mixing(node, scope.source, rowwise.STATISTIC)]) if centred else frozenset()
+
+    def _is_of_extremes(self, node: ast.expr, depth: int = 4) -> bool:
+        """Whether a number is computed from the largest and smallest of samples, through which no gradient flows."""
+        value = self._lately(node)
+        if not value.spread.is_local:
+            return True
+        if self._forward or value.models or value.things or not depth:
+            return False
+        if isinstance(node, ast.BinOp):
+            return self._is_of_extremes(node.left, depth - 1) and self._is_of_extremes(node.right, depth - 1)
+        if isinstance(node, ast.Name):
+            return bool(value.made) and all(self._is_of_extremes(made, depth - 1) for _, made in value.made)
+        found = tensors.extreme(node)
+        if found is None or self._lately(found[1]).spread not in (ROWS, Spread.COLUMNS):
+            return False
+        return self._is_of_all(found[1], set())
+
+    def _is_of_all(self, node: ast.expr, seen: set[ast.expr]) -> bool:
+        """Whether a tensor holds something of each of a rank's samples: it is no row that a loop or an index picks."""
+        value = self._lately(node)
+        if not value.spread.is_local or node in seen:
+            return True
+        seen.add(node)
+        if isinstance(node, ast.Name):
+            loaded = self._is_loaded(node.id)
+            return loaded is not False and (bool(value.made) or loaded is True) and self._all_of_all(value.made, seen)
+        if isinstance(node, ast.Subscript):
+            first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+            kept = isinstance(first, ast.Slice) and (first.lower, first.upper, first.step) == (None, None, None)
+            named = isinstance(first, ast.Constant) and isinstance(first.value, str)
+            return (kept or named) and self._is_of_all(node.value, seen)
+        if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Call, ast.Attribute)):
+            parts = (each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr))
+            return all(self._is_of_all(each, seen) for each in parts)
+        return False
+
+    def _all_of_all(self, made: Iterable[tuple[Source, ast.expr]], seen: set[ast.expr]) -> bool:
+        return all(self._is_of_all(each, seen) for _, each in made)
+
+    def _is_loaded(self, name: str) -> bool | None:
+        """Whether the innermost loop that binds a name takes it from a loader; nothing if no loop binds it."""
+        for loop in reversed(self._loops):
+            target = loop.node.target if not isinstance(loop.node, ast.While) else None
+            if target is not None and name in {each.id for each in ast.walk(target) if isinstance(each, ast.Name)}:
+                over = self._lately(loop.node.iter)  # type: ignore[union-attr]
+                streams = [thing.over for thing in over.things if isinstance(thing, Stream)]
+                return any(True for each in (over, *streams) for _ in each.objects("loader"))
+        return None
 
     def _steers(self, op: ast.operator, loss: Value, number: Value, first: bool) -> bool:
         """Whether a number that a rank has of its samples, such as the loss of an earlier step, weighs a loss."""

@@ -21,6 +21,8 @@ class Spread(Enum):
     MEAN = "a mean over this rank's samples"
     SUM = "a sum over this rank's samples"
     FEWER = "a mean over some of this rank's samples, of which ranks have different numbers"
+    MOST = "the largest number in this rank's samples"
+    LEAST = "the smallest number in this rank's samples"
     COUNT = "the number of this rank's samples, equal on all ranks"
     RATE = "divided by the number of this rank's samples"
     CROSS = "pairs every sample of this rank with every other one"
@@ -34,7 +36,7 @@ class Spread(Enum):
     @property
     def is_reducible(self) -> bool:
         """Whether the global value follows from the ranks' values, as a number does."""
-        return self in (Spread.MEAN, Spread.SUM, Spread.COUNT, Spread.FEWER)
+        return self in (Spread.MEAN, Spread.SUM, Spread.COUNT, Spread.FEWER, Spread.MOST, Spread.LEAST)
 
 
 SAME, WORLD, RANK = Spread.SAME, Spread.WORLD, Spread.RANK

@@ -124,7 +124,20 @@ def puts_second(name: str, call: ast.Call) -> bool:
 
 def averaged(node: ast.expr) -> ast.expr | None:
     """What the mean of all of it is taken of: `x` of `x.mean()` and `torch.mean(x)`."""
-    if not isinstance(node, ast.Call) or last_name(node.func) != "mean" or node.keywords:
+    return _taken_of(node, ("mean",))
+
+
+def extreme(node: ast.expr) -> tuple[Spread, ast.expr] | None:
+    """What the largest or smallest number is taken of: `x` of `x.max()` and `torch.max(x)`."""
+    for spread, names in ((Spread.MOST, ("max", "amax")), (Spread.LEAST, ("min", "amin"))):
+        over = _taken_of(node, names)
+        if over is not None:
+            return spread, over
+    return None
+
+
+def _taken_of(node: ast.expr, names: tuple[str, ...]) -> ast.expr | None:
+    if not isinstance(node, ast.Call) or last_name(node.func) not in names or node.keywords:
         return None
     if node.args:
         return node.args[0] if len(node.args) == 1 else None

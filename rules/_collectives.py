@@ -21,6 +21,24 @@ def reduce_sum(value):
 
 
 ''',
+    "reduce_max": '''\
+def reduce_max(value):
+    """The largest of the numbers that the ranks have."""
+    most = {torch}.as_tensor(value, dtype={torch}.float64).detach().cpu().clone()
+    {d}.all_reduce(most, {d}.ReduceOp.MAX)
+    return most.to(value) if {torch}.is_tensor(value) else type(value)(most.item())
+
+
+''',
+    "reduce_min": '''\
+def reduce_min(value):
+    """The smallest of the numbers that the ranks have."""
+    least = {torch}.as_tensor(value, dtype={torch}.float64).detach().cpu().clone()
+    {d}.all_reduce(least, {d}.ReduceOp.MIN)
+    return least.to(value) if {torch}.is_tensor(value) else type(value)(least.item())
+
+
+''',
     "mean_over_ranks": '''\
 def mean_over_ranks(values):
     """The mean of all ranks' values, of which each has its own number."""

@@ -212,7 +212,13 @@ EXAMPLES = [
 ]
 
 
-NAMES = {Spread.MEAN: "reduce_mean", Spread.FEWER: "mean_over_ranks", Spread.ROWS: "gather_rows"}
+NAMES = {
+    Spread.MEAN: "reduce_mean",
+    Spread.FEWER: "mean_over_ranks",
+    Spread.MOST: "reduce_max",
+    Spread.LEAST: "reduce_min",
+    Spread.ROWS: "gather_rows",
+}
 
 
 @rule("AD601")
