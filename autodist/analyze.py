@@ -83,10 +83,10 @@ from autodist.values import (
     Object,
     Path_,
     Scope,
-    Stream,
     Table,
     Value,
     Wrapped,
+    drawn_from,
     is_clock,
     of,
 )
@@ -175,8 +175,10 @@ def _modelled(
     held = shards.guarded_parameters(second, models, _guarded(second)) if fsdp else []
     plan = replace(plan, reduced=frozenset(site.node for site, _ in held))
 
+    before = [] if _is_distributed(second) else _summed_up_before(again, plan, second)
+    plan = replace(plan, settled=_settled(before))
     plan, third, even, joined = _whole_losses(again, plan, even, _is_distributed(second))
-    run, reductions, leftover = _reduce(project, facts, plan, third)
+    run, reductions, leftover = _reduce(project, facts, plan, third, before)
     script = _assemble(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held)
     script = replace(script, weighed=tuple(even), joined=joined, gathered=paired)
     if config.strategy is Strategy.ZERO:
@@ -246,41 +248,65 @@ def _clips(site: Site) -> bool:
     return isinstance(parent, ast.Attribute) and parent.attr == "clip_grad_norm_"
 
 
+def _summed_up_before(again: Callable[[Plan], Interpreter], plan: Plan, run: Interpreter) -> list[escapes.Placed]:
+    """The sums to be taken over all ranks before training, because losses are computed from them."""
+    found: dict[ast.expr, escapes.Placed] = {}
+    for _ in range(ROUNDS):
+        fresh = {place.node: place for place in escapes.summed_up_before(run) if place.node not in found}
+        if not fresh:
+            break
+        found |= fresh
+        run = again(replace(plan, settled=_settled(found.values())))
+    return list(found.values())
+
+
+def _settled(reductions: Iterable[escapes.Placed]) -> dict[ast.stmt, tuple[ast.expr, ...]]:
+    """The accumulators that are made global after each loop."""
+    settled: dict[ast.stmt, tuple[ast.expr, ...]] = {}
+    for place in reductions:
+        if place.after is not None:
+            settled[place.after] = (*settled.get(place.after, ()), place.node)
+    return settled
+
+
 def _reduce(
-    project: Project, facts: catalog.Catalog, plan: Plan, run: Interpreter
+    project: Project, facts: catalog.Catalog, plan: Plan, run: Interpreter, before: list[escapes.Placed]
 ) -> tuple[Interpreter, list[escapes.Placed], list[escapes.Placed]]:
     """Make escaping values global until none is left that can be, or fewer are where rows are gathered first."""
-    found = _reduce_all(project, facts, plan, run, [])
+    found = _reduce_all(project, facts, plan, run, [], before)
     rows = escapes.given_instead(found[2], run)
     if rows:
-        other = _reduce_all(project, facts, plan, run, rows)
+        other = _reduce_all(project, facts, plan, run, rows, before)
         if len(other[2]) < len(found[2]):
             return other
     return found
 
 
 def _reduce_all(
-    project: Project, facts: catalog.Catalog, plan: Plan, run: Interpreter, rows: list[escapes.Placed]
+    project: Project,
+    facts: catalog.Catalog,
+    plan: Plan,
+    run: Interpreter,
+    rows: list[escapes.Placed],
+    before: list[escapes.Placed],
 ) -> tuple[Interpreter, list[escapes.Placed], list[escapes.Placed]]:
-    """The analysis with what is made global, beginning with ``rows``, what that is, and what is left."""
-    reductions: dict[ast.expr, escapes.Placed] = {}
+    """The analysis with what is made global, beginning with ``rows``, what that is, and what is left. ``before`` is
+    global already."""
+    reductions = {place.node: place for place in before}
     leftover: list[escapes.Placed] = []
     given = plan.reduced
     for _ in range(ROUNDS):
         placed = rows or escapes.placed(escapes.escapes(run, _guarded(run)), run)
         rows = []
         leftover = [place for place in placed if not _is_reducible(place)]
+        placed = [*(escapes.summed_up_before(run, leftover) if leftover else ()), *placed]
         fresh = {p.node: p for p in placed if _is_reducible(p) and p.node not in reductions}
         fresh = _first(fresh, run)
         if not fresh:
             break
         reductions.update(fresh)
-        settled: dict[ast.stmt, tuple[ast.expr, ...]] = {}
-        for place in reductions.values():
-            if place.after is not None:
-                settled[place.after] = (*settled.get(place.after, ()), place.node)
         nodes = frozenset(p.node for p in reductions.values() if p.after is None)
-        plan = replace(plan, reduced=given | nodes, settled=settled)
+        plan = replace(plan, reduced=given | nodes, settled=_settled(reductions.values()))
         run = Interpreter(project, facts, plan).run()
     return run, list(reductions.values()), leftover
 
@@ -663,8 +689,8 @@ def _hidden_loader(backward: Event, run: Interpreter) -> Concern | None:
     over = loop.node.iter
     value = run.values.get(over, NOTHING)
     inner = [node for node in ast.walk(over) if isinstance(node, ast.expr) and node is not over]
-    held = [node for node in inner if any(_over(run.values.get(node, NOTHING)))]
-    if any(_over(value)) or not held:
+    held = [node for node in inner if any(drawn_from(run.values.get(node, NOTHING)))]
+    if any(drawn_from(value)) or not held:
         return None
     name = loop.source.code(held[0])
     message = f"cannot see how the batches of {name} come out of this: write the loop over {name} itself"
@@ -974,23 +1000,12 @@ def _has_distributed_sampler(loader: Object) -> bool:
     )
 
 
-def _over(value: Value) -> Iterator[Object]:
-    """The loaders that iterating over a value draws from."""
-    for thing in value.things:
-        if isinstance(thing, Stream):
-            yield from _over(thing.over)
-        elif isinstance(thing, Object) and "loader" in thing.roles:
-            yield thing
-        elif isinstance(thing, Object) and "progress" in thing.roles:
-            yield from _over(thing.argument("iterable", 0) or NOTHING)
-
-
 def _passes(run: Interpreter) -> dict[Object, list[Event]]:
     """Where a pass over each loader starts."""
     found: dict[Object, list[Event]] = {}
     for event in sorted([*run.of("iterate"), *run.of("iter")], key=lambda e: e.order):
         if not isinstance(event.node, ast.comprehension):
-            for loader in dict.fromkeys(_over(event.value)):
+            for loader in dict.fromkeys(drawn_from(event.value)):
                 found.setdefault(loader, []).append(event)
     return found
 

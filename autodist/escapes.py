@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -30,6 +30,7 @@ from autodist.values import (
     Table,
     Value,
     Wrapped,
+    drawn_from,
 )
 
 SINKS = frozenset(
@@ -1038,6 +1039,44 @@ def placed(found: list[Escape], run: Interpreter) -> list[Placed]:
         for escape in group:
             result.setdefault(escape.node, Placed(escape.source, escape.node, escape.spread, None, escape.event))
     return [_settled(each, run) for place in result.values() for each in _switched(place, run)]
+
+
+def summed_up_before(run: Interpreter, stuck: Sequence[Placed] = ()) -> Iterator[Placed]:
+    """The sums and means over this rank's samples of loops that take no training step, where losses, or what cannot be
+    made global itself, are computed from them: the centre of all features, the weights of classes by their numbers."""
+    wanted = set(learnt_from(run)) if not stuck else set()
+    for place in stuck:
+        wanted |= roots(place.node, run, set())
+    _follow_lists(wanted, run)
+    training = {loop.node for event in run.of("backward") for loop in event.loops}
+    passes = {event.node for event in run.of("iterate") if any(drawn_from(event.value))} - training
+    sums: dict[ast.AugAssign, list[Event]] = {}
+    for event in run.of("accumulate"):
+        if isinstance(event.node, ast.AugAssign) and event.node.value in wanted:
+            sums.setdefault(event.node, []).append(event)
+    for node, events in sums.items():
+        source, target = events[0].source, node.target
+        spreads = {each.value.spread for each in events}
+        spread = MEAN if spreads == {MEAN} else SUM
+        graph = any(each.value.models for each in events)
+        if not isinstance(target, ast.Name) or not spreads <= {spread, COUNT} or graph:
+            continue
+        names = (n for n in ast.walk(source.home(node)) if isinstance(n, ast.Name) and n.id == target.id)
+        uses = [Escape(source, each, spread, events[0]) for each in names if each is not target]
+        loop = _outermost_loop(source, node, uses)
+        if loop in passes and not any(each.on_one_rank for each in events):
+            yield Placed(source, target, spread, loop, events[0])
+
+
+def _follow_lists(found: set[ast.expr], run: Interpreter) -> None:
+    """Add what was put into the lists among some expressions: `weights.append(1 / number)`."""
+    fresh, seen = set(found), set[ast.AST]()
+    while fresh:
+        lists = {thing for node in fresh for thing in run.values.get(node, NOTHING).things if isinstance(thing, Items)}
+        stored = {stored for each in lists for _, stored in each.stores}
+        made = {found for each in stored for found in (each, *roots(each, run, seen))}
+        fresh = {n for each in made for n in ast.walk(each) if isinstance(n, ast.expr)} - found
+        found |= fresh
 
 
 def _settled(place: Placed, run: Interpreter) -> Placed:

@@ -383,6 +383,17 @@ class Value:
 NOTHING = Value()
 
 
+def drawn_from(value: Value) -> Iterator[Object]:
+    """The loaders that iterating over a value draws from."""
+    for thing in value.things:
+        if isinstance(thing, Stream):
+            yield from drawn_from(thing.over)
+        elif isinstance(thing, Object) and "loader" in thing.roles:
+            yield thing
+        elif isinstance(thing, Object) and "progress" in thing.roles:
+            yield from drawn_from(thing.argument("iterable", 0) or NOTHING)
+
+
 def is_clock(origin: object) -> bool:
     """Whether it is a call that answers each process differently: the time, a random name, a process's number."""
     return isinstance(origin, Object) and "clock" in origin.roles

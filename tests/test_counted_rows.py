@@ -182,3 +182,89 @@ def test_losses_of_one_output_after_the_other(tmp_path: Path, losses: str) -> No
     )
     code, said = converted(tmp_path, script.replace("loader = ", twice, 1))
     assert "    loss.backward()" in code and "reduce_mean(loss.item())" in code and "AD602" not in said
+
+
+BEFORE = """\
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(32, 4), torch.randint(3, (32,)))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def centre(model, loader):
+    total, seen = torch.zeros(3), 0
+    with torch.no_grad():
+        for x, _ in loader:
+            total += model(x).sum(0)
+            seen += x.shape[0]
+    total /= seen
+    total[abs(total) < 0.1] = 0.1
+    return total
+
+
+def rarity(loader):
+    counts = np.zeros(3)
+    for _, y in loader:
+        counts += np.bincount(y.numpy(), minlength=3)
+    weights = []
+    for count in counts:
+        weights.append(1 / np.log(1.02 + count / counts.sum()))
+    return torch.tensor(weights)
+
+
+{before}
+for x, y in loader:
+    loss = {loss}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "loss", "expected"),
+    [
+        (
+            "c = centre(model, loader)",
+            "((model(x) - c) ** 2).sum(1).mean()",
+            ["        total = reduce_sum(total)\n        seen = reduce_sum(seen)\n    total /= seen\n"],
+        ),
+        (
+            "criterion = nn.CrossEntropyLoss(weight=rarity(loader))",
+            "criterion(model(x), y)",
+            [
+                "    counts = reduce_sum(counts)\n    weights = []\n",
+                "weigh_by_count(criterion(model(x), y), criterion.wei",
+            ],
+        ),
+        (
+            "mean = 0.0\nfor x, _ in loader:\n    mean += x.mean(0)\nmean /= len(loader)",
+            "nn.functional.cross_entropy(model(x - mean), y)",
+            ["    mean += x.mean(0)\nmean = reduce_mean(mean)\nmean /= len(loader)\n"],
+        ),
+    ],
+)
+def test_what_is_summed_up_before_training(tmp_path: Path, before: str, loss: str, expected: list[str]) -> None:
+    """A pass over the samples that losses are computed from: each rank has seen its share of them."""
+    code, findings = converted(tmp_path, BEFORE.format(before=before, loss=loss))
+    assert all(each in code for each in expected)
+    assert "AD602" not in findings and "computed from this rank's samples alone" not in findings
+
+
+def test_a_loss_that_a_loop_adds_up_is_not_reduced(tmp_path: Path) -> None:
+    """Gradients flow through it, whatever it is added up over."""
+    loss = "sum_of(model, loader, y)"
+    before = """\
+def sum_of(model, loader, y):
+    total = 0.0
+    for x, _ in loader:
+        total += nn.functional.cross_entropy(model(x), y)
+    return total
+"""
+    code, _ = converted(tmp_path, BEFORE.format(before=before, loss=loss))
+    assert "total = reduce" not in code.partition("def sum_of")[2]
