@@ -208,11 +208,15 @@ def _whole_losses(
     """What makes losses those of the whole batch that no mean over the ranks is: means that are weighed, sums and
     means that are joined. Nothing is weighed in vain."""
     tried = {each.node for each in even}
+
+    def counted(plan: Plan) -> Interpreter:
+        return _counted(run(plan), run, plan)
+
     while True:
         plan = replace(plan, weighed=frozenset(each.node for each in even), joined=frozenset())
         current = run(plan)
         guards = _guarded(current)
-        joined = () if distributed else batchwise.joined(current, run, plan, guards)
+        joined = () if distributed else batchwise.joined(_counted(current, run, plan), counted, plan, guards)
         if joined:
             plan = replace(plan, joined=frozenset(each.node for each in joined))
             current = run(plan)
@@ -222,12 +226,16 @@ def _whole_losses(
             tried |= {each.node for each in more}
             even = [*even, *more]
             continue
-        sizes = frozenset(e.node for e in current.of("statistic") if e.value.spread is COUNT) if even else frozenset()
-        counted = run(replace(plan, reduced=plan.reduced | sizes)) if sizes else current
-        settled = weighing.settles(counted)  # also what is divided by the size of the batch, which will be that of all
+        settled = weighing.settles(_counted(current, run, plan)) if even else frozenset()
         if all(each.node in settled for each in even):
             return plan, current, even, joined
         even = [each for each in even if each.node in settled]
+
+
+def _counted(current: Interpreter, run: Callable[[Plan], Interpreter], plan: Plan) -> Interpreter:
+    """The analysis of ``plan`` where losses that are divided by the size of the batch are by that of all ranks."""
+    sizes = frozenset(e.node for e in current.of("statistic") if e.value.spread is COUNT)
+    return run(replace(plan, reduced=plan.reduced | sizes)) if sizes else current
 
 
 def _without(script: TrainingScript) -> TrainingScript:

@@ -1083,7 +1083,23 @@ def _settled(place: Placed, run: Interpreter) -> Placed:
     """A sum over the ranks of what some of the time is global already would count it several times."""
     if place.spread is not MEAN and place.after is None and _is_sometimes_whole(place.node, place.source, run):
         return replace(place, spread=LOCAL)
+    if place.event.kind == "statistic" and place.spread is COUNT and SAME in run.spreads.get(place.node, ()):
+        switch = _gradient_test(place, run)
+        return replace(place, switch=switch, spread=COUNT if switch is not None else LOCAL)
     return place
+
+
+def _gradient_test(place: Placed, run: Interpreter) -> str | None:
+    """A test of a mean that is divided by the number of its samples, which holds where it trains on a share of them,
+    and not where it is evaluated on all."""
+    node = place.source.parents.get(place.node)
+    mean = node.target if isinstance(node, ast.AugAssign) else node.left if isinstance(node, ast.BinOp) else None
+    divisions = [event for event in run.of("divided") if event.node is place.node]
+    shares = {event.value.spread is COUNT for event in divisions if event.grad and event.detail.models}
+    others = {event.value.spread is COUNT for event in divisions if not (event.grad and event.detail.models)}
+    if not isinstance(mean, (ast.Name, ast.Attribute)) or shares != {True} or True in others:
+        return None
+    return f"{place.source.code(mean)}.requires_grad"
 
 
 def _switched(place: Placed, run: Interpreter) -> Iterator[Placed]:

@@ -2073,6 +2073,8 @@ class Interpreter:
         sides: tuple[ast.expr, ast.expr] | None = None,
     ) -> frozenset[Mixing]:
         """What puts a statistic of the batch beside each sample, as `mask / mask.mean()` and `mask /= mask.mean()`."""
+        if isinstance(op, ast.Div) and sides is not None and right.spread in (SAME, COUNT) and right.const is UNKNOWN:
+            self.event("divided", sides[1], scope, right, left)
         if sides is not None and not self._no_grad and isinstance(op, (ast.Sub, ast.Div, ast.Mult)):
             for rows, value, side in ((left, right, sides[1]), (right, left, sides[0])):
                 if rows.spread is ROWS and value.spread in (MEAN, SUM) and not value.things:
@@ -2141,10 +2143,12 @@ class Interpreter:
 
     def _steers(self, op: ast.operator, loss: Value, number: Value, first: bool) -> bool:
         """Whether a number that a rank has of its samples, such as the loss of an earlier step, weighs a loss."""
-        if self._forward or not loss.models or loss.spread not in (MEAN, SUM, LOCAL) or isinstance(op, ast.Sub):
+        if self._forward or not loss.models or isinstance(op, ast.Sub):
             return False
-        if loss.spread is MEAN and number.spread is COUNT:
+        if loss.spread in (MEAN, SAME) and number.spread is COUNT:
             return isinstance(op, ast.Div) and not first  # a mean is divided by the size of the batch once more
+        if loss.spread not in (MEAN, SUM, LOCAL):
+            return False
         if number.models or number.things or number.array or number.spread not in (MEAN, SUM, LOCAL):
             return False
         return isinstance(op, ast.Mult) or not first and loss.spread is not number.spread  # else it is weighed

@@ -315,9 +315,9 @@ class Value:
     ``origins`` are the loaders and draws that its samples come from, which part of them, and what mixed them,
     ``models`` the modules in its graph, ``made`` the expressions that computed it, ``array`` if it is known to be a
     tensor or an array, with ``axes`` as many as are known and ``least`` at least, ``zero`` if it is known to be full
-    of zeros. ``weights`` are modules outside of which it is computed from their parameters, so that gradients flow to
-    these past any forward pass. A constant is ``firm`` if it is bound by a call or a loop over literals, so that a
-    branch on it is decided; a module's settings are not.
+    of zeros, ``optional`` if it may be None. ``weights`` are modules outside of which it is computed from their
+    parameters, so that gradients flow to these past any forward pass. A constant is ``firm`` if it is bound by a call
+    or a loop over literals, so that a branch on it is decided; a module's settings are not.
     """
 
     things: frozenset[Thing] = frozenset()
@@ -332,6 +332,7 @@ class Value:
     weights: frozenset[Thing] = frozenset()
     zero: bool = False
     least: int = 0
+    optional: bool = False
 
     def __or__(self, other: Value) -> Value:
         if self is other or other is NOTHING:
@@ -349,6 +350,7 @@ class Value:
                 and self.weights >= other.weights
                 and self.zero == other.zero
                 and self.least <= other.least
+                and self.optional >= other.optional
             ):
                 return self
         same = type(self.const) is type(other.const) and self.const == other.const
@@ -365,6 +367,7 @@ class Value:
             self.weights | other.weights,
             self.zero and other.zero,
             min(self.least, other.least),
+            self.optional or other.optional,
         )
 
     def but(self, **changes: Any) -> Value:
@@ -409,7 +412,7 @@ def union(values: Iterable[Value]) -> Value:
 
 def constant(value: Any, firm: bool = False) -> Value:
     """A literal."""
-    return Value(const=value, firm=firm)
+    return Value(const=value, firm=firm, optional=value is None)
 
 
 def of(thing: Thing) -> Value:

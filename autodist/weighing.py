@@ -20,7 +20,7 @@ from autodist.regions import stands_in
 from autodist.script import Site, Weighed
 from autodist.source import Source, last_name
 from autodist.spread import COUNT, MEAN, SAME, SUM
-from autodist.values import NOTHING, Evened, Object
+from autodist.values import NOTHING, Evened, Object, Value
 
 CLASSIFYING = frozenset("cross_entropy nll_loss CrossEntropyLoss NLLLoss NLLLoss2d".split())
 """Losses that divide by the weights of the classes, and leave out those to ignore."""
@@ -42,11 +42,13 @@ SUMS = frozenset("sum mean numel".split())
 
 @dataclass(frozen=True)
 class Loss:
-    """A mean: a loss of torch, with the code of its options other than None, `x.mean()`, or a sum that is divided."""
+    """A mean: a loss of torch, with the code of its options other than None, `x.mean()`, or a sum that is divided.
+    The weights of its classes are ``optional`` if they may be None."""
 
     event: Event
     name: str
     options: dict[str, str]
+    optional: bool = False
 
     @property
     def weighted_by(self) -> str | None:
@@ -66,11 +68,22 @@ def losses(run: Interpreter) -> Iterator[Loss]:
             continue
         name = (modules[0].name if modules else "").rpartition(".")[2] or last_name(event.node.func)
         options: dict[str, str] = {}
+        optional = False
         if name in CLASSIFYING:
+            optional = _weight(event, modules, run).optional
             options = _of_module(event, modules[0]) if modules else _of_call(event.source, event.node, run)
             if any(map(_leaves_labels_out, run.project.sources)):
                 options.setdefault("ignore_index", "-100")
-        yield Loss(event, name, options)
+        yield Loss(event, name, options, optional)
+
+
+def _weight(event: Event, modules: list[Object], run: Interpreter) -> Value:
+    """The weights of classes that a loss is given."""
+    assert isinstance(event.node, ast.Call)
+    if modules:
+        return modules[0].argument("weight", MODULE["weight"]) or NOTHING
+    node = _option(event.node, "weight")
+    return run.values.get(node, NOTHING) if node is not None else NOTHING
 
 
 @cache
@@ -97,12 +110,17 @@ def _of_module(event: Event, module: Object) -> dict[str, str]:
 def _of_call(source: Source, call: ast.Call, run: Interpreter) -> dict[str, str]:
     found = {}
     for name in ("weight", "ignore_index"):
-        at = FUNCTION[name]
-        node = next((k.value for k in call.keywords if k.arg == name), call.args[at] if len(call.args) > at else None)
+        node = _option(call, name)
         if node is not None and run.values.get(node, NOTHING).const is not None:
             code = _bracketed(source, node) if name == "weight" else source.code(node)
             found[name] = code if _is_plain(node, FORMS | SUMS) else UNTOLD
     return found
+
+
+def _option(call: ast.Call, name: str) -> ast.expr | None:
+    """What `cross_entropy` is given for one of its options."""
+    at = FUNCTION[name]
+    return next((k.value for k in call.keywords if k.arg == name), call.args[at] if len(call.args) > at else None)
 
 
 def _target(call: ast.Call) -> ast.expr | None:
@@ -223,11 +241,12 @@ def _count(loss: Loss, run: Interpreter) -> str | None:
         return None
     if why is Rows.PADDED and ignored is None:
         return None  # what is filled up counts
+    unweighted = f"({code} != {ignored}).sum()" if ignored is not None else f"{code}.numel()"
     if weight is not None:
-        return f"{weight}[{code}[{code} != {ignored}]].sum()" if ignored is not None else f"{weight}[{code}].sum()"
-    if ignored is not None:
-        return f"({code} != {ignored}).sum()"
-    return f"{code}.numel()" if why is not None else None
+        kept = f"{code}[{code} != {ignored}]" if ignored is not None else code
+        count = f"{weight}[{kept}].sum()"
+        return f"{count} if {weight} is not None else {unweighted}" if loss.optional else count
+    return unweighted if ignored is not None or why is not None else None
 
 
 def _averaged(event: Event) -> ast.expr | None:

@@ -243,6 +243,8 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
         helper: Planned = ()
         if reduction.spread is Spread.COUNT and reduction.after is None and not script.wholes:
             template = f"{{}} * {d}.get_world_size()"
+            if reduction.switch is not None:
+                template += f" if {reduction.switch} else {source.code(node)}"
         else:
             name = NAMES.get(reduction.spread, "reduce_sum")
             torch, torch_import = imported(context, source, "torch")

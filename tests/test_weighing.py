@@ -301,3 +301,82 @@ def test_a_mean_that_is_divided_by_the_batch_again(tmp_path: Path, step: str, ex
     """Of the whole batch, not of a rank's share, by which a sum is divided."""
     after, said = converted(tmp_path, step)
     assert expected in after and "AD602" not in said
+
+
+CHOSEN = """\
+import sys
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Losses:
+    def __init__(self, weight=None, average=True):
+        self.weight, self.average = weight, average
+
+    def build(self, mode):
+        if mode == "focal":
+            return self.focal
+        return self.plain
+
+    def plain(self, out, y):
+        n, c = out.size()
+        criterion = nn.CrossEntropyLoss(weight=self.weight, ignore_index=255)
+        loss = criterion(out, y)
+        if self.average:
+            loss /= n
+        return loss
+
+    def focal(self, out, y):
+        n, c = out.size()
+        criterion = nn.CrossEntropyLoss(weight=self.weight, ignore_index=255)
+        each = -criterion(out, y)
+        loss = -((1 - torch.exp(each)) ** 2) * each
+        if self.average:
+            loss = loss / n
+        return loss
+
+
+data = TensorDataset(torch.randn(64, 8), torch.randint(0, 3, (64,)))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+test_loader = DataLoader(data, batch_size=8)
+model = nn.Linear(8, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+weight = torch.tensor([1.0, 2.0, 3.0]) if "--balanced" in sys.argv else None
+criterion = Losses(weight).build(sys.argv[1])
+for x, y in loader:
+    loss = criterion(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+for x, y in test_loader:
+    with torch.no_grad():
+        out = model(x)
+    print(criterion(out, y).item())
+"""
+WEIGHTED = "criterion.weight[y[y != criterion.ignore_index]].sum() if criterion.weight is not None else (y != "
+
+
+def test_a_loss_that_is_chosen(tmp_path: Path) -> None:
+    """Each is made exact: by weights that may be none, by the mean over the whole batch, by the size of that."""
+    after, said = conftest.converted(tmp_path, CHOSEN)
+    assert f"loss = weigh_by_count(criterion(out, y), {WEIGHTED}" in after
+    assert f"each = SumOverRanks.apply(-weigh_by_count(criterion(out, y), {WEIGHTED}" in after
+    assert "loss /= n * dist.get_world_size() if loss.requires_grad else n\n" in after
+    assert "loss = loss / (n * dist.get_world_size() if loss.requires_grad else n)\n" in after
+    assert "AD602" not in said and "computed from this rank's samples alone" not in said
+
+
+def test_a_share_that_cannot_be_told_from_the_whole(tmp_path: Path) -> None:
+    """A loss divided by the size of a batch that is whole in evaluation, with gradients there, too."""
+    text = CHOSEN.replace("    with torch.no_grad():\n        out = model(x)", "    out = model(x)")
+    after, said = conftest.converted(tmp_path, text)
+    assert "n * dist.get_world_size()" not in after
+    assert "AD602 cannot tell that this loss is a mean" in said
+
+
+def test_a_loss_divided_by_the_batch_in_training_alone(tmp_path: Path) -> None:
+    """It needs no test of whether it trains."""
+    after, _ = conftest.converted(tmp_path, CHOSEN.partition("for x, y in test_loader")[0])
+    assert "loss /= n * dist.get_world_size()\n" in after and "requires_grad" not in after
