@@ -49,6 +49,23 @@ LAYERS = """
 """
 """From the top. ``|`` separates modules that do not know each other, ``&`` two halves of one. A package is one name."""
 
+INTERPRETER = """
+    run
+    calls
+    methods
+    libraries
+    builtin_calls | classes | statements | torch_modules
+    expressions | functions | loops | roles | subscripts
+    arithmetic | attributes | branches | stores
+    evaluation
+    draws | losses | whole_data
+    contents
+    lasting | loaders | names
+    machine
+    events | plan | questions | words
+"""
+"""The layers inside the interpreter. A class calls what is in its bases; `Machine` declares what is called upwards."""
+
 FOR_RULES = {"rule", "script", "config", "edits", "imports", "values", "spread", "source"}
 """What a rule may import of autodist: what describes a script, and what describes a change."""
 
@@ -81,9 +98,9 @@ def own(path: Path) -> Iterator[tuple[str, int]]:
             yield rest.partition(".")[0], line
 
 
-def ranks() -> dict[str, int]:
+def ranks(layers: str = LAYERS) -> dict[str, int]:
     """How deep each module stands."""
-    lines = [line.split() for line in LAYERS.strip().splitlines()]
+    lines = [line.split() for line in layers.strip().splitlines()]
     return {name: depth for depth, line in enumerate(lines) for name in line if name.isidentifier()}
 
 
@@ -106,6 +123,16 @@ def test_imports_go_down(path: Path) -> None:
     for other, line in own(path):
         twin = f"{me} & {other}\n" in LAYERS or f"{other} & {me}\n" in LAYERS
         assert twin or other == me or depth[other] > depth[me], f"{path}:{line}: imports {other} from below or beside"
+
+
+def test_imports_inside_the_interpreter_go_down() -> None:
+    depth = ranks(INTERPRETER)
+    paths = {path.stem: path for path in (PACKAGE / "interpreter").glob("*.py") if path.stem != "__init__"}
+    assert paths.keys() == depth.keys()
+    for me, path in paths.items():
+        inside = [(name.split("."), line) for name, line in imports(path) if name.startswith("autodist.interpreter.")]
+        wrong = [f"{path}:{line}: {name[2]}" for name, line in inside if depth[name[2]] <= depth[me]]
+        assert not wrong, f"imports from below or beside: {wrong}"
 
 
 @pytest.mark.parametrize("path", RULE_FILES, ids=lambda path: path.name)

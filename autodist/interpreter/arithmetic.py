@@ -1,0 +1,336 @@
+"""Operators, and what they make of sums and means over a rank's samples."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping, Sequence
+
+from autodist import rowwise, tensors
+from autodist.collation import Rows
+from autodist.interpreter.evaluation import Evaluation
+from autodist.interpreter.questions import is_new_axis, last_part, literal_int, truth
+from autodist.source import Source
+from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, Spread, add, combine, divide, multiply
+from autodist.values import (
+    NOTHING,
+    UNKNOWN,
+    Evened,
+    External,
+    Index,
+    Items,
+    Mixing,
+    Parameters,
+    Scope,
+    Stream,
+    Value,
+    constant,
+    is_clock,
+    of,
+    union,
+)
+
+ARITHMETIC: Mapping[str, type[ast.operator]] = {
+    "div": ast.Div,
+    "divide": ast.Div,
+    "true_divide": ast.Div,
+    "sub": ast.Sub,
+    "subtract": ast.Sub,
+    "mul": ast.Mult,
+    "multiply": ast.Mult,
+}
+"""Functions and methods that are operators by name."""
+
+
+class Arithmetic(Evaluation):
+    """Expressions with operators."""
+
+    def of_BinOp(self, node: ast.BinOp, scope: Scope) -> Value:
+        left, right = self.eval(node.left, scope), self.eval(node.right, scope)
+        if isinstance(node.op, ast.Add) and any(isinstance(t, (Items, Stream)) for t in left.things | right.things):
+            both = union([*self._contents(left), *self._contents(right)])
+            items = self._remember(node, lambda: Items(node, [], NOTHING))
+            items.element = items.element | both
+            for value in (left, right):
+                for thing in value.things:
+                    if isinstance(thing, Items) and thing is not items:
+                        items.stores += [s for s in thing.stores if s not in items.stores]
+            return of(items) | Value(frozenset(t for t in left.things | right.things if isinstance(t, Parameters)))
+        if isinstance(node.op, ast.Mod) and (isinstance(left.const, str) or isinstance(node.left, ast.JoinedStr)):
+            if right.spread.is_local or self.holds_local(right):
+                self.event("format", node.right, scope, right)
+                return right.computed(LOCAL)
+            return self._text([left, right])
+        spread = self._binary(node.op, left, right, literal=isinstance(node.left, ast.Constant))
+        if {left.spread, right.spread} == {ROWS, Spread.COLUMNS} and _sets_apart(node, left, right):
+            spread = CROSS
+            mixed: frozenset[Mixing] = frozenset()
+        else:
+            mixed = self._with_statistic(node.op, left, right, node, scope, (node.left, node.right))
+        if isinstance(node.op, ast.Div) and left.spread is right.spread and left.spread in (MEAN, SUM):
+            self.event("mean_loss", node, scope, right)  # `(each * mask).sum() / mask.sum()`
+            if node in self.plan.weighed:
+                return self._evened(Value(spread=MEAN, origins=left.origins, models=left.models), node)
+        kept: list[type] = [Index] if isinstance(node.op, (ast.Add, ast.Sub, ast.Mult)) else []
+        kept += [] if spread.is_local or isinstance(node.op, ast.MatMult) else [Parameters]
+        things = frozenset(t for t in left.things | right.things if isinstance(t, tuple(kept)))
+        return Value(things, spread, left.origins | right.origins | mixed, left.models | right.models)
+
+    def _with_statistic(
+        self,
+        op: ast.operator,
+        left: Value,
+        right: Value,
+        node: ast.expr,
+        scope: Scope,
+        sides: tuple[ast.expr, ast.expr] | None = None,
+    ) -> frozenset[Mixing]:
+        """What puts a statistic of the batch beside each sample, as `mask / mask.mean()` and `mask /= mask.mean()`."""
+        if isinstance(op, ast.Div) and sides is not None and right.spread in (SAME, COUNT) and right.const is UNKNOWN:
+            self.event("divided", sides[1], scope, right, left)
+        if sides is not None and not self._no_grad and isinstance(op, (ast.Sub, ast.Div, ast.Mult)):
+            for rows, value, side in ((left, right, sides[1]), (right, left, sides[0])):
+                if rows.spread is ROWS and value.spread in (MEAN, SUM) and not value.things:
+                    steady = not self._forward and not value.models and isinstance(side, (ast.Call, ast.Name))
+                    self.event("statistic" if steady else "joinable", side, scope, value)
+                elif (
+                    self._steers(op, rows, value, side is sides[0])
+                    and isinstance(side, (ast.Call, ast.Name))
+                    or rows.spread in self._samples()
+                    and value.spread is LOCAL
+                    and self._is_of_extremes(side)
+                ):
+                    self.event("statistic", side, scope, value)
+        if self._compares_with_batch(op, left, right):
+            self.event("batch_statistic", node, scope)
+        centred = self.plan.wholes is None and self._is_centred(op, left, right)
+        return frozenset([Mixing(node, scope.source, rowwise.STATISTIC)]) if centred else frozenset()
+
+    def _is_of_extremes(self, node: ast.expr, depth: int = 4) -> bool:
+        """Whether a number is computed from the largest and smallest of samples, through which no gradient flows."""
+        value = self._lately(node)
+        if not value.spread.is_local:
+            return True
+        if self._forward or value.models or value.things or not depth:
+            return False
+        if isinstance(node, ast.BinOp):
+            return self._is_of_extremes(node.left, depth - 1) and self._is_of_extremes(node.right, depth - 1)
+        if isinstance(node, ast.Name):
+            return bool(value.made) and all(self._is_of_extremes(made, depth - 1) for _, made in value.made)
+        found = tensors.extreme(node)
+        if found is None or self._lately(found[1]).spread not in (ROWS, Spread.COLUMNS):
+            return False
+        return self._is_of_all(found[1], set())
+
+    def _is_of_all(self, node: ast.expr, seen: set[ast.expr]) -> bool:
+        """Whether a tensor holds something of each of a rank's samples: it is no row that a loop or an index picks."""
+        value = self._lately(node)
+        if not value.spread.is_local or node in seen:
+            return True
+        seen.add(node)
+        if isinstance(node, ast.Name):
+            loaded = self._is_loaded(node.id)
+            return loaded is not False and (bool(value.made) or loaded is True) and self._all_of_all(value.made, seen)
+        if isinstance(node, ast.Subscript):
+            first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+            kept = isinstance(first, ast.Slice) and (first.lower, first.upper, first.step) == (None, None, None)
+            named = isinstance(first, ast.Constant) and isinstance(first.value, str)
+            return (kept or named) and self._is_of_all(node.value, seen)
+        if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Call, ast.Attribute)):
+            parts = (each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr))
+            return all(self._is_of_all(each, seen) for each in parts)
+        return False
+
+    def _all_of_all(self, made: Iterable[tuple[Source, ast.expr]], seen: set[ast.expr]) -> bool:
+        return all(self._is_of_all(each, seen) for _, each in made)
+
+    def _is_loaded(self, name: str) -> bool | None:
+        """Whether the innermost loop that binds a name takes it from a loader; nothing if no loop binds it."""
+        for loop in reversed(self._loops):
+            target = loop.node.target if not isinstance(loop.node, ast.While) else None
+            if target is not None and name in {each.id for each in ast.walk(target) if isinstance(each, ast.Name)}:
+                over = self._lately(loop.node.iter)  # type: ignore[union-attr]
+                streams = [thing.over for thing in over.things if isinstance(thing, Stream)]
+                return any(True for each in (over, *streams) for _ in each.objects("loader"))
+        return None
+
+    def _steers(self, op: ast.operator, loss: Value, number: Value, first: bool) -> bool:
+        """Whether a number that a rank has of its samples, such as the loss of an earlier step, weighs a loss."""
+        if self._forward or not loss.models or isinstance(op, ast.Sub):
+            return False
+        if loss.spread in (MEAN, SAME) and number.spread is COUNT:
+            return isinstance(op, ast.Div) and not first  # a mean is divided by the size of the batch once more
+        if loss.spread not in (MEAN, SUM, LOCAL):
+            return False
+        if number.models or number.things or number.array or number.spread not in (MEAN, SUM, LOCAL):
+            return False
+        return isinstance(op, ast.Mult) or not first and loss.spread is not number.spread  # else it is weighed
+
+    def _is_centred(self, op: ast.operator, left: Value, right: Value) -> bool:
+        """`x - x.mean(0)`, `x.std() * noise`: whether samples are changed by what the others of the batch are."""
+        if not isinstance(op, (ast.Sub, ast.Div, ast.Mult)) or self._no_grad:
+            return False
+        if isinstance(op, ast.Mult) and right.spread in self._samples():
+            left, right = right, left  # `x.std() * noise`
+        sides = (
+            left.spread in self._samples()
+            and not left.things
+            and not right.things
+            and bool(left.origins & right.origins)
+        )
+        return sides and right.spread in (MEAN, SUM, LOCAL) and right.const is UNKNOWN
+
+    def _samples(self) -> tuple[Spread, ...]:
+        """How samples lie. The columns of a recurrent model are of several kinds."""
+        return (ROWS,) if self._forward else (ROWS, Spread.COLUMNS)
+
+    def _compares_with_batch(self, op: ast.operator, left: Value, right: Value) -> bool:
+        """`x - x.mean(0)`, where gradients flow: what becomes of a sample depends on the others of the batch."""
+        samples = self._samples()
+        if self._no_grad or isinstance(op, ast.Add) or {left.spread, right.spread}.isdisjoint(samples):
+            return False
+        other = right if left.spread in samples else left
+        if other.things or other.spread not in (MEAN, SUM, LOCAL):
+            return False
+        return bool(other.models) or self._forward > 0 and bool(other.origins) and other.spread is not LOCAL
+
+    def _binary(self, op: ast.operator, left: Value, right: Value, literal: bool = False) -> Spread:
+        a, b = left.spread, right.spread
+        if isinstance(op, (ast.Add, ast.Sub)):
+            start = not literal and not a.is_local and left.const is not UNKNOWN  # of an accumulator
+            zero_left = start or left.const == 0 or left.zero
+            return add(a, b, zero_left, right.const == 0 or right.zero)
+        if isinstance(op, ast.Mult):
+            mean, number = (left, right) if a is MEAN else (right, left)
+            evened = any(isinstance(each, Evened) for each in mean.origins)
+            if {a, b} == {MEAN, SUM} and self.uneven(number) in (Rows.JOINED, Rows.FEWER) and not evened:
+                return SUM  # a mean times the number of this rank's samples
+            if {a, b} == {MEAN, COUNT} and self.uneven(mean) is Rows.FEWER and not evened:
+                return LOCAL  # a mean over some of the samples, times the number of all
+            return multiply(a, b)
+        if isinstance(op, (ast.Div, ast.FloorDiv)):
+            return divide(a, b)
+        if isinstance(op, ast.MatMult):
+            if (a, b) == (Spread.COLUMNS, ROWS) and not left.models and not right.models:
+                return SUM  # of what each sample gives
+            return CROSS if {a, b} == {ROWS, Spread.COLUMNS} else combine([a, b])
+        return combine([a, b])
+
+    def of_UnaryOp(self, node: ast.UnaryOp, scope: Scope) -> Value:
+        value = self.eval(node.operand, scope)
+        if isinstance(node.op, ast.Not):
+            decided = truth(value, node.operand)
+            if decided is not None:
+                return constant(not decided, firm=True)
+            return value.computed(combine([value.spread]))
+        if isinstance(node.op, ast.USub) and isinstance(value.const, (int, float)):
+            return constant(-value.const)
+        kept = frozenset(t for t in value.things if isinstance(t, Parameters))
+        return value.but(things=kept, const=UNKNOWN, firm=False)
+
+    def of_BoolOp(self, node: ast.BoolOp, scope: Scope) -> Value:
+        values: list[Value] = []
+        stop = isinstance(node.op, ast.Or)
+        for part in node.values:
+            value = self.eval(part, scope)
+            decided = truth(value, part)
+            if decided is stop:
+                return constant(stop, firm=True) if not values else self._mixed(values)
+            if decided is None:
+                values.append(value)
+        if not values:
+            return constant(not stop, firm=True)
+        mixed = self._mixed(values)
+        return mixed.but(things=frozenset().union(*(v.things for v in values))) if stop or len(values) == 1 else mixed
+
+    def of_Compare(self, node: ast.Compare, scope: Scope) -> Value:
+        values = [self.eval(part, scope) for part in (node.left, *node.comparators)]
+        if len(values) == 2:
+            decided = compare(node.ops[0], *values)
+            if decided is not None:
+                return constant(decided, firm=True)
+        if all(value.spread is COUNT for value in values):
+            return NOTHING
+        ordered = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
+        if isinstance(node.ops[0], ordered) and not any(v.spread.is_local for v in values):
+            compared = frozenset(t for value in values for t in value.things if isinstance(t, Parameters))
+            if compared:
+                return Value(compared)
+        if isinstance(node.ops[0], (ast.Is, ast.IsNot)) and not any(value.spread is RANK for value in values):
+            return NOTHING  # what is None on one rank is so on all
+        mixed = self._mixed(values)
+        if {value.spread for value in values} == {ROWS, Spread.COLUMNS} and _sets_apart(node, values[0], values[-1]):
+            return mixed.computed(CROSS)  # `labels[:, None] == labels[None]`
+        contained = isinstance(node.ops[0], (ast.In, ast.NotIn)) and mixed.spread in (ROWS, Spread.COLUMNS)
+        return mixed.computed(LOCAL) if contained else mixed  # one answer, whatever it is of
+
+    def _text(self, values: Sequence[Value]) -> Value:
+        """A string made of values: what it says of the ranks can no longer be reduced."""
+        mixed = union(values)
+        if any(value.spread is RANK for value in values):
+            return Value(spread=RANK)
+        if mixed.spread.is_local:
+            return mixed.computed(LOCAL)
+        return Value(origins=frozenset(each for each in mixed.origins if is_clock(each)))
+
+    def _named_statistic(
+        self, node: ast.Call, callee: Value, base: Value | None, args: list[Value], scope: Scope
+    ) -> frozenset[Mixing]:
+        """`mask.div(mask.mean())`, `torch.sub(x, x.mean(0))`, `x.softmax(0)`, in place: `mask.div_(mask.mean())`."""
+        name = last_part(node.func)
+        op = ARITHMETIC.get(name.rstrip("_"))
+        library = any(isinstance(t, External) for t in callee.things)
+        operands = args[:2] if library or base is None else [base, *args[:1]]
+        if operands and self.plan.wholes is None:
+            position, spread = 1 if library or base is None else 0, operands[0].spread
+            if tensors.relates_rows(name, node, position, spread) and not self._no_grad:
+                return frozenset([Mixing(node, scope.source, rowwise.STATISTIC)])
+            if tensors.pairs_rows(name, node, position, spread):
+                return frozenset([Mixing(node, scope.source, rowwise.PARTNERS)])
+        if op is None or len(operands) < 2:
+            return frozenset()
+        receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
+        written = node.args if library else [receiver, *node.args] if receiver is not None else []
+        sides = (written[0], written[1]) if len(written) > 1 else None
+        mixed = self._with_statistic(op(), operands[0], operands[1], node, scope, sides)
+        if mixed and name.endswith("_") and isinstance(receiver, ast.Name):
+            home = scope.find(receiver.id)
+            if home is not None:
+                held = home.names[receiver.id]
+                home.names[receiver.id] = held.but(origins=held.origins | mixed)
+        return mixed
+
+
+def compare(op: ast.cmpop, left: Value, right: Value) -> bool | None:
+    """The outcome of a comparison, if it is decided."""
+    if isinstance(op, (ast.Is, ast.IsNot)) and right.const is None:
+        known_not_none = (
+            bool(left.things) and left.const is UNKNOWN and not any(isinstance(t, External) for t in left.things)
+        )
+        if left.const is None and left.firm and not left.things:
+            return isinstance(op, ast.Is)
+        return isinstance(op, ast.IsNot) if known_not_none else None
+    if left.const is UNKNOWN or right.const is UNKNOWN or not (left.firm or right.firm):
+        return None
+    if left.things or right.things:
+        return None
+    try:
+        if isinstance(op, ast.Eq):
+            return bool(left.const == right.const)
+        if isinstance(op, ast.NotEq):
+            return bool(left.const != right.const)
+    except Exception:  # constants of odd types: nothing is decided
+        return None
+    return None
+
+
+def _sets_apart(node: ast.expr, left: Value, right: Value) -> bool:
+    """Whether an axis was put before the samples of an operand: `x.unsqueeze(1) - y.unsqueeze(0)`, `x - y[None]`."""
+    made = [each for value in (left, right) for _, each in value.made]
+    return any(_puts_axis_first(each) for expression in (node, *made) for each in ast.walk(expression))
+
+
+def _puts_axis_first(node: ast.AST) -> bool:
+    if isinstance(node, ast.Subscript):
+        return is_new_axis(node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice)
+    named = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unsqueeze"
+    return named and isinstance(node, ast.Call) and bool(node.args) and literal_int(node.args[0]) == 0

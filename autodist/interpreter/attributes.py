@@ -1,0 +1,251 @@
+"""What attributes are: of tensors, objects, modules, classes and libraries."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from autodist import collation, rowwise, tensors
+from autodist.interpreter.evaluation import Evaluation
+from autodist.interpreter.names import Names
+from autodist.interpreter.questions import MODULE_METHODS, given_to, is_hidden, last_part
+from autodist.interpreter.words import KEPT, SIZES
+from autodist.source import Source
+from autodist.spread import COUNT, CROSS, MEAN, RANK, ROWS, SAME, SUM, Spread
+from autodist.values import (
+    NOTHING,
+    UNKNOWN,
+    Class,
+    External,
+    Function,
+    Inside,
+    Items,
+    LocalModule,
+    Object,
+    OptimizerState,
+    Parameters,
+    Scope,
+    Stream,
+    Table,
+    Thing,
+    Value,
+    Wrapped,
+    constant,
+    is_clock,
+    of,
+    union,
+)
+
+MORE_METHODS = ("add_module", "compile", "extra_repr", "get_", "register_", "set_", "share_memory", "to_empty")
+WEIGHTS = ("weight", "bias", "in_proj_", "cls_token", "pos_embed")
+"""How names of parameters begin in modules of libraries."""
+BUFFERS = frozenset("running_mean running_var num_batches_tracked".split())
+ABOUT_TENSORS = frozenset(
+    "shape dtype device ndim requires_grad is_leaf is_cuda grad_fn names layout itemsize nbytes is_sparse".split()
+)
+
+
+class Attributes(Evaluation, Names):
+    """Expressions with a dot."""
+
+    def of_Attribute(self, node: ast.Attribute, scope: Scope) -> Value:
+        if self._loops:
+            self.loops_of.setdefault(node, set()).add(self._loops[-1].node)
+        base = self.eval(node.value, scope)
+        if node.attr == "grad" and not base.spread.is_local and not _is_cleared(node, scope.source):
+            self.event("gradient", node, scope, base)
+        return self._attribute_of(node, base, scope)
+
+    def _attribute_of(self, node: ast.Attribute, base: Value, scope: Scope) -> Value:
+        if node.attr == "__class__":
+            self.event("asked_class", node, scope, base)
+            return class_of(base)
+        found = union(self._attribute(thing, node, base, scope) for thing in base.things)
+        if base.spread in (ROWS, Spread.COLUMNS) and node.attr == "shape":
+            found = found | self._shape(base, node)
+        elif base.spread.is_local and not base.things or base.spread is CROSS:
+            found = found | self._tensor_attribute(node, base, scope)
+        elif not base.things and (base.spread is RANK or any(map(is_clock, base.origins))):
+            found = found | base
+        return found
+
+    def _shape(self, base: Value, node: ast.AST) -> Value:
+        """The sizes of a tensor: the first counts this rank's samples."""
+        items = self._remember(node, lambda: Items(node, [], NOTHING), "shape")
+        items.parts = [base.computed(COUNT if base.spread is ROWS else SAME), *[NOTHING] * 7]
+        return of(items)
+
+    def _tensor_attribute(self, node: ast.Attribute, base: Value, scope: Scope) -> Value:
+        name = node.attr
+        if name == "data" and collation.is_packed(base):
+            return base
+        if name in ("data", "grad"):
+            return base.but(models=frozenset())
+        if name in ("T", "mT", "H"):
+            return base.computed(tensors.operation("t", ast.Call(ast.Name(name), [], []), base.spread, []))
+        if name in ("dtype", "device", "ndim", "requires_grad", "is_cuda", "num_features", "num_node_features"):
+            return NOTHING
+        if name in ("num_graphs", "num_nodes", "num_edges"):  # of a batch of graphs
+            return base.computed(COUNT if name == "num_graphs" else SUM)
+        if name == "loss":
+            self._note_words(base, node, scope)
+            loss = base.computed(MEAN)
+            return self._evened(loss, node) if node in self.plan.weighed else loss
+        return base.but(const=UNKNOWN, firm=False)
+
+    def _note_words(self, outputs: Value, node: ast.expr, scope: Scope) -> None:
+        """Note the loss that a model of transformers takes over the words which its labels do not leave out."""
+        made = [t.module if isinstance(t, Wrapped) else t for t in outputs.models]
+        words = [t for t in made if isinstance(t, Object) and rowwise.OF_WORDS.search(t.name)]
+        if words and outputs.spread.is_local and not self._no_grad:
+            self.event("word_loss", node, scope, Value(frozenset(words)))
+
+    def _attribute(self, thing: Thing, node: ast.Attribute, base: Value, scope: Scope) -> Value:
+        name = node.attr
+        if isinstance(thing, Wrapped):
+            return of(thing.module) if name == "module" else self._attribute(thing.module, node, base, scope)
+        if isinstance(thing, External):
+            return of(External(f"{thing.name}.{name}"))
+        if isinstance(thing, LocalModule):
+            if name == "__dict__":
+                return of(Table(node, dict(thing.scope.names), NOTHING))
+            if name in thing.scope.names:
+                return thing.scope.names[name]
+            return (
+                self._module(f"{thing.source.module}.{name}", node)
+                if f"{thing.source.module}.{name}" in self.project.modules
+                else NOTHING
+            )
+        if isinstance(thing, Class):
+            found = thing.find(name)
+            return self._bound_to_class(found[1], thing) if found else NOTHING
+        if isinstance(thing, Object):
+            return self._object_attribute(thing, name, node, scope)
+        if isinstance(thing, Items) and base.spread.is_local:
+            return base.but(things=frozenset())
+        if isinstance(thing, Parameters) and name in ("data", "grad"):
+            return of(replace(thing, cut=True))
+        if isinstance(thing, Inside):
+            return self._inside(thing.module, name)
+        return NOTHING
+
+    def _note_weight(self, module: Object, node: ast.AST, scope: Scope) -> None:
+        """Within a forward pass: a parameter of a layer is named, and not just asked for its shape or type."""
+        parent = scope.source.parents.get(node)
+        if not (isinstance(parent, ast.Attribute) and (parent.attr in ABOUT_TENSORS or parent.attr in SIZES)):
+            self.event("layer_weight", node, scope, of(module))
+
+    def _inside(self, module: Thing, name: str) -> Value:
+        """An attribute of a module of a library, or of a part of one that is not known."""
+        if name.startswith(WEIGHTS):
+            return of(Parameters(module, one=True))
+        if name in ABOUT_TENSORS or name in BUFFERS:
+            return NOTHING
+        return of(Inside(module))
+
+    def _object_attribute(self, thing: Object, name: str, node: ast.AST, scope: Scope) -> Value:
+        if name in thing.attributes and not is_hidden(thing, name):
+            held = thing.attributes[name]
+            if "module" in thing.roles and any(True for _ in held.objects("parameter")):
+                if not self._forward:
+                    return held | of(Parameters(thing, one=True))
+                self._note_weight(thing, node, scope)
+            return held
+        if thing.cls is not None:
+            found = thing.cls.find(name)
+            if found is not None:
+                return self._bound(found[1], thing, node, scope)
+        if name == "training" and "module" in thing.roles and self._no_grad and thing.key in self._evaluated:
+            return constant(False, firm=True)
+        if name == "module" and "module" in thing.roles and self.plan.bare:
+            return of(thing)
+        if name == "_modules" and "module" in thing.roles:
+            children = union([*self._children(thing), of(Inside(thing))])
+            return of(self._remember(node, lambda: Table(node, {}, children), thing))
+        if name == "_parameters" and "module" in thing.roles:
+            return of(self._remember(node, lambda: Table(node, {}, of(Parameters(thing, one=True))), thing))
+        if name == "state" and "optimizer" in thing.roles and thing.cls is None:
+            given = [t for value in given_to(thing) for t in self._parameters_in(value)]
+            return Value(frozenset(OptimizerState(t.module) for t in given))
+        if "loader" in thing.roles:
+            sharded = self.plan.sharded is not None and (thing.key in self.plan.sharded or self.is_sharded(thing))
+            if name == "dataset":
+                return thing.argument("dataset", 0) or NOTHING
+            if name == "batch_size":
+                return (thing.argument("batch_size", 1) or NOTHING).but(spread=COUNT if sharded else SAME)
+            if name in ("sampler", "batch_sampler"):
+                value = thing.argument(name) or NOTHING
+                return value.but(spread=COUNT) if sharded and name == "sampler" else value
+        if "dataset" in thing.roles and name == "dataset":
+            return thing.argument("dataset", 0) or NOTHING
+        if "module" in thing.roles and self._forward and name.startswith(WEIGHTS):
+            self._note_weight(thing, node, scope)
+        named = name not in MODULE_METHODS and not name.startswith(MORE_METHODS)
+        if "module" in thing.roles and not self._forward and named:
+            return thing.attributes.get(KEPT, NOTHING) | self._inside(thing, name)
+        if thing.name == "arguments" and name == "local_rank":
+            return Value(spread=RANK)
+        if "module" in thing.roles and not named:
+            return NOTHING
+        return thing.attributes.get(KEPT, NOTHING)
+
+    def _bound_to_class(self, value: Value, cls: Class) -> Value:
+        """What a class gives away: its class methods know it."""
+        things: set[Thing] = set()
+        for thing in value.things:
+            if isinstance(thing, Function) and _is_class_method(thing):
+                thing = self._memory.setdefault((id(thing.node), (id(cls),)), replace(thing, owner=cls))
+            things.add(thing)
+        return value.but(things=frozenset(things))
+
+    def _bound(self, value: Value, owner: Object, node: ast.AST, scope: Scope) -> Value:
+        """Methods of a class, bound to an object; properties, evaluated."""
+        things: set[Thing] = set()
+        result = value.but(things=frozenset())
+        for thing in value.things:
+            if isinstance(thing, Function) and thing.owner is None and not isinstance(thing.node, ast.Lambda):
+                decorators = {last_part(d) for d in thing.node.decorator_list}
+                if decorators & {"property", "cached_property"}:
+                    bound = replace(thing, owner=owner)
+                    result = result | self.call_function(bound, None, [], {}, scope)
+                    continue
+                bound_owner: Thing | None = None if "staticmethod" in decorators else owner
+                if "classmethod" in decorators:
+                    bound_owner = owner.cls
+                key = (id(thing.node), id(owner))
+                things.add(self._memory.setdefault(key, replace(thing, owner=bound_owner)))  # type: ignore[arg-type]
+            else:
+                things.add(thing)
+        return result | Value(frozenset(things))
+
+    def _parameters_in(self, value: Value) -> list[Parameters]:
+        """The parameters that a value holds, in lists and dicts as well."""
+        pending = [value]
+        found: list[Parameters] = []
+        seen: set[int] = set()
+        while pending:
+            for thing in pending.pop().things:
+                if isinstance(thing, Parameters):
+                    found.append(thing)
+                elif isinstance(thing, (Items, Table, Stream)) and id(thing) not in seen:
+                    seen.add(id(thing))
+                    pending += self._contents(of(thing))
+        return found
+
+
+def _is_class_method(function: Function) -> bool:
+    return not isinstance(function.node, ast.Lambda) and "classmethod" in map(last_part, function.node.decorator_list)
+
+
+def _is_cleared(gradient: ast.Attribute, source: Source) -> bool:
+    """`p.grad.zero_()`, `p.grad is None`: what it is does not matter."""
+    parent = source.parents[gradient]
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in ("zero_", "detach_", "requires_grad_")
+    return isinstance(parent, ast.Compare) and isinstance(parent.ops[0], (ast.Is, ast.IsNot))
+
+
+def class_of(value: Value) -> Value:
+    """`type(x)`, if the project defines it."""
+    bare = [t.module if isinstance(t, Wrapped) else t for t in value.things]
+    return Value(frozenset(t.cls for t in bare if isinstance(t, Object) and t.cls is not None))

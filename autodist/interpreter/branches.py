@@ -1,0 +1,126 @@
+"""What runs under a condition, or may not run to its end."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from autodist import alternatives, rowwise
+from autodist.interpreter.evaluation import Evaluation
+from autodist.interpreter.questions import joined, truth
+from autodist.spread import RANK
+from autodist.values import NOTHING, Items, Scope, Table, Value
+
+
+class Branches(Evaluation):
+    """`if`, `try`, `match`, and `x if test else y`."""
+
+    def do_If(self, node: ast.If, scope: Scope) -> bool:
+        test = self.eval(node.test, scope)
+        self.event("test", node.test, scope, test)
+        decided, outcomes = self._decided(node.test, test, scope)
+        if decided is not None:
+            return self.block(node.body if decided else node.orelse, scope)
+        told = self._told_by(node.test, scope) if self.plan.wholes is not None else ()
+        self._row_tests.append(test)
+        left = self._fork([node.body, node.orelse], scope, test.spread is RANK, told, outcomes)
+        self._row_tests.pop()
+        return left
+
+    def _told_by(self, test: ast.expr, scope: Scope) -> tuple[dict[str, Value], dict[str, Value]]:
+        """What names hold where a test of their shape or type holds, and where it does not."""
+        names = scope.names
+        shaped = {
+            name: names[name].but(axes=axes)
+            for name, axes in rowwise.told_axes(test).items()
+            if name in names and names[name].array and names[name].axes is None
+        }
+        asked = test.args if isinstance(test, ast.Call) and getattr(test.func, "id", "") == "isinstance" else []
+        if len(asked) != 2 or not isinstance(asked[0], ast.Name) or asked[0].id not in names:
+            return shaped, {}
+        value = names[asked[0].id]
+        if not value.things or not self._is_tensor_type(self._lately(asked[1])):
+            return shaped, {}
+        tensor = value.but(things=frozenset(t for t in value.things if not isinstance(t, (Items, Table))))
+        holders = frozenset(t for t in value.things if isinstance(t, (Items, Table)))
+        holder = Value(holders, origins=value.origins) if holders else value
+        return {**shaped, asked[0].id: tensor}, {asked[0].id: holder}
+
+    def _decided(
+        self, test: ast.expr, value: Value, scope: Scope
+    ) -> tuple[bool | None, tuple[alternatives.Outcomes, alternatives.Outcomes]]:
+        """Whether a test is decided, and what is known where it holds and where it does not."""
+        holds, fails = alternatives.told(test, scope, self._lately, self._settled)
+        known = truth(value, test)
+        decided = known if known is not None else alternatives.decided(holds, fails, self._outcomes)
+        return decided, ({**self._outcomes, **holds}, {**self._outcomes, **fails})
+
+    @cached_property
+    def _settled(self) -> alternatives.Settled:
+        return alternatives.settled(self.project.sources)
+
+    def _fork(
+        self,
+        blocks: Sequence[Sequence[ast.stmt]],
+        scope: Scope,
+        one_rank: bool = False,
+        told: Sequence[Mapping[str, Value]] = (),
+        outcomes: Sequence[alternatives.Outcomes] = (),
+    ) -> bool:
+        """Run alternatives from one state, and join what they leave. ``told`` is what names hold in each, ``outcomes``
+        how tests come out there."""
+        start, ends = dict(scope.names), []
+        around, known = self._branches, self._outcomes
+        self._one_rank += one_rank
+        for index, block in enumerate(blocks):
+            scope.names = dict(start)
+            self._outcomes = outcomes[index] if outcomes else known
+            scope.names.update(told[index] if told else {})
+            self._branches = (*around, id(block))
+            if not self.block(block, scope):
+                ends.append(scope.names)
+        self._branches, self._outcomes = around, known
+        left_on_one_rank = one_rank and len(ends) == 1
+        if not left_on_one_rank:
+            self._one_rank -= one_rank
+        scope.names = joined(ends) if ends else start
+        return not ends
+
+    def do_Try(self, node: ast.Try, scope: Scope) -> bool:
+        left = self.block(node.body, scope)
+        around = self._branches
+        after = [] if left else [scope.names]
+        start = dict(scope.names)
+        for handler in node.handlers:
+            scope.names = dict(start)
+            self._branches = (*around, id(handler))
+            if handler.name:
+                scope.names[handler.name] = NOTHING
+            if not self.block(handler.body, scope):
+                after.append(scope.names)
+        self._branches = around
+        scope.names = joined(after) if after else start
+        if not left:
+            left = self.block(node.orelse, scope)
+        return self.block(node.finalbody, scope) or not after
+
+    do_TryStar = do_Try
+
+    def do_Match(self, node: ast.Match, scope: Scope) -> bool:
+        self.eval(node.subject, scope)
+        return self._fork([case.body for case in node.cases] + [[]], scope)
+
+    def of_IfExp(self, node: ast.IfExp, scope: Scope) -> Value:
+        test = self.eval(node.test, scope)
+        self.event("test", node.test, scope, test)
+        decided, outcomes = self._decided(node.test, test, scope)
+        if decided is not None:
+            return self.eval(node.body if decided else node.orelse, scope)
+        known, result = self._outcomes, NOTHING
+        self._one_rank += test.spread is RANK
+        for part, self._outcomes in zip((node.body, node.orelse), outcomes, strict=True):
+            result = result | self.eval(part, scope)
+        self._one_rank -= test.spread is RANK
+        self._outcomes = known
+        return result.but(spread=RANK) if test.spread is RANK else result

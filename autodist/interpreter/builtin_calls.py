@@ -1,0 +1,404 @@
+"""Calls of Python's own functions."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from functools import partial
+
+from autodist import collation, rowwise, tensors
+from autodist.chosen import among, matching, pattern_of
+from autodist.interpreter.arithmetic import Arithmetic
+from autodist.interpreter.attributes import Attributes, class_of
+from autodist.interpreter.contents import UNROLLED
+from autodist.interpreter.questions import is_hashable, is_set
+from autodist.interpreter.roles import Roles
+from autodist.interpreter.words import KEPT
+from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
+from autodist.values import (
+    NOTHING,
+    PACKED,
+    UNKNOWN,
+    Class,
+    External,
+    Function,
+    Index,
+    Items,
+    LocalModule,
+    Object,
+    Parameters,
+    Scope,
+    Stream,
+    Table,
+    Thing,
+    Value,
+    Wrapped,
+    constant,
+    of,
+    union,
+)
+
+
+class BuiltinCalls(Attributes, Arithmetic, Roles):
+    """Calls of Python's own functions."""
+
+    def _builtin(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        short = name.removeprefix("builtins.").removeprefix("itertools.")
+        first = args[0] if args else NOTHING
+        if short in (
+            "iter",
+            "reversed",
+            "sorted",
+            "islice",
+            "cycle",
+            "copy.copy",
+            "copy.deepcopy",
+            "list",
+            "tuple",
+            "set",
+            "frozenset",
+            "filter",
+        ):
+            if short in ("copy.copy", "copy.deepcopy"):
+                return self._copied(first, node, scope)
+            value = args[1] if short == "filter" and len(args) > 1 else first
+            if short == "filter":
+                self._callbacks(first, "filter", node, scope)
+            return self._listed("set" if short == "frozenset" else short, value, node, scope)
+        if short == "next":
+            return self._element(first, node) if first.things else first
+        if short == "enumerate":
+            if is_set(first):
+                self.event("ordered", node.args[0], scope, first)
+            numbers = Value(frozenset(t for t in first.things if isinstance(t, Index)))
+            parts = [of(Index(node)), self._element(first, node) | numbers]
+            return self._stream(node, of(self._remember(node, lambda: Items(node, [], NOTHING), "pair")), parts, first)
+        if short == "zip" and (pairs := self._zipped(node, args)) is not None:
+            return pairs
+        if short in ("zip", "zip_longest", "product"):
+            parts = [self._element(value, node) for value in args]
+            return self._stream(
+                node, of(self._remember(node, lambda: Items(node, [], NOTHING), "pair")), parts, union(args)
+            )
+        if short in ("range", "count"):
+            return of(Index(node)).but(spread=SAME)
+        if short in ("chain", "chain.from_iterable"):
+            element = union(self._element(value, node) for value in args)
+            if short != "chain":
+                element = self._element(element, node)
+            return Value(
+                frozenset(
+                    [
+                        Stream(element, NOTHING),
+                        *(replace(t, one=False) for t in element.things if isinstance(t, Parameters)),
+                    ]
+                )
+            )
+        if short == "map":
+            converts = {t.name.rpartition(".")[2] for t in first.things if isinstance(t, External)}
+            if self.plan.wholes is not None and converts and converts <= rowwise.CONVERTING:
+                return of(Stream(Value(array=True), NOTHING))  # `map(torch.LongTensor, zip(*samples))`
+            for thing in first.things:
+                if isinstance(thing, (Function, Object)):
+                    return of(
+                        Stream(self._call(thing, node, [self._element(v, node) for v in args[1:]], {}, scope), NOTHING)
+                    )
+            return of(Stream(self._mixed([self._element(v, node) for v in args[1:]]), NOTHING))
+        if short == "len":
+            return NOTHING if self._is_sequence(node.args[:1], first) else self._length(first)
+        if short == "isinstance" and self.plan.wholes is not None and len(args) == 2:
+            return self._tells_tensor(first, args[1])
+        if short == "slice" and any(value.spread is RANK for value in args):
+            return Value(spread=ROWS)
+        if short in ("sum", "fsum", "math.fsum"):
+            return self._total(first)
+        if short in ("str", "repr", "format"):
+            if any(v.spread.is_local or self.holds_local(v) for v in args) and node.args:
+                self.event("format", node.args[0], scope, first)
+            return self._text(args)
+        if short in ("float", "int") and not args:
+            return constant(0)  # as `defaultdict(float)` asks for
+        if short in ("float", "int", "abs", "bool", "complex"):
+            if short != "abs":
+                first = first.but(models=frozenset())  # a number, through which no gradient flows
+            return (
+                first.but(things=frozenset(), const=UNKNOWN, firm=False)
+                if short != "int"
+                else first.computed(first.spread).but(things=first.things)
+            )
+        if short in (
+            "print",
+            "open",
+            "input",
+            "isinstance",
+            "hasattr",
+            "type",
+            "id",
+            "callable",
+            "dir",
+            "vars",
+            "super",
+        ):
+            if short == "open":
+                return self.call_open(name, node, args, keywords, scope)
+            if short == "type" and len(args) == 1:
+                self.event("asked_class", node, scope, first)
+                return class_of(first)
+            return NOTHING
+        if short == "getattr" and len(node.args) > 1:
+            wanted = args[1].const
+            if isinstance(wanted, str):
+                fake = ast.Attribute(node.args[0], wanted, ast.Load())
+                return union(self._attribute(t, fake, first, scope) for t in first.things)
+            listed = among(node, node.args[1], scope.source.ancestors(node))
+            if listed:
+                asked = [ast.Attribute(node.args[0], each, ast.Load()) for each in listed]
+                return union(self._attribute(thing, each, first, scope) for each in asked for thing in first.things)
+            return union(self._any_of(thing) for thing in first.things)
+        if short == "setattr" and len(args) == 3 and args[2].things:
+            known = args[1].const
+            self._keep_attribute(node, first, known if isinstance(known, str) else KEPT, args[2], scope)
+            return NOTHING
+        if short == "eval":
+            return self._named(node, first, scope)
+        if short in ("importlib.import_module", "__import__"):
+            pattern = pattern_of(node) if not isinstance(first.const, str) else first.const
+            found = matching(pattern, self.project.modules) if pattern is not None else []
+            library = isinstance(first.const, str) and not first.const.startswith(".")
+            found = found or ([first.const] if library else [])
+            return union(self._module(each, node) for each in found) if found else None
+        if short in ("globals", "locals"):
+            names = scope.top.names if short == "globals" else scope.names
+            return of(Table(ast.Attribute(node, "__dict__", ast.Load()), dict(names), NOTHING))
+        if short in ("collections.deque", "deque"):
+            items = self._remember(node, lambda: Items(node, [], NOTHING))
+            items.element = items.element | self._element(first, node)
+            return of(items)
+        if short in ("dict", "collections.OrderedDict", "collections.defaultdict", "collections.Counter"):
+            table = self._remember(node, lambda: Table(node, {}, NOTHING))
+            for thing in first.things:
+                if isinstance(thing, Table):
+                    table.entries.update(thing.entries)
+                    table.element = table.element | thing.element
+                elif isinstance(thing, Items):
+                    self._put_pairs(table, thing)
+                elif isinstance(thing, Parameters) and thing.named:
+                    table.element = table.element | of(Parameters(thing.module, one=True))
+                elif isinstance(thing, Stream):
+                    table.element = table.element | self._part(self._element(of(thing), None), 1, 2)
+            if first.spread.is_local and not first.things:
+                table.element = table.element | first
+            if short.endswith("defaultdict"):
+                path, self._path = self._path, (*self._path, 0)
+                table.element = table.element | union(self._call(t, node, [], {}, scope) for t in first.things)
+                self._path = path
+            table.entries.update(keywords)
+            table.stores += [
+                (scope.source, k.value) for k in node.keywords if (scope.source, k.value) not in table.stores
+            ]
+            return of(table)
+        if short in ("min", "max", "round", "pow", "divmod"):
+            return self._mixed(args)
+        if short in ("os.environ.get", "os.getenv"):
+            key = first.const
+            if key in ("RANK", "LOCAL_RANK", "SLURM_PROCID", "SLURM_LOCALID"):
+                return Value(spread=RANK)
+            return Value(spread=WORLD) if key == "WORLD_SIZE" else NOTHING
+        if short in ("functools.partial", "partial"):
+            return first
+        if short == "torch.nn.utils.rnn.pack_padded_sequence":
+            return collation.marked(self._mixed(args), PACKED)
+        if short in (
+            "torch.stack",
+            "torch.cat",
+            "torch.vstack",
+            "torch.hstack",
+            "numpy.concatenate",
+            "numpy.stack",
+            "torch.nn.utils.rnn.pad_sequence",
+            "numpy.vstack",
+            "numpy.hstack",
+        ):
+            mixed = first | self._one_inside(first)
+            spread = (
+                mixed.spread
+                if mixed.spread in (SAME, ROWS, Spread.COLUMNS, RANK, CROSS)
+                else (MEAN if mixed.spread is MEAN else LOCAL)
+            )
+            if first.spread is ROWS and tensors.puts_second(short.rpartition(".")[2], node):
+                spread = Spread.COLUMNS
+            return mixed.computed(spread)
+        return None
+
+    def _put_pairs(self, table: Table, pairs: Items) -> None:
+        """`dict(zip(names, values))`, `dict([("loss", loss)])`"""
+        for pair in (t for each in [*pairs.parts, pairs.element] for t in each.things if isinstance(t, Items)):
+            key, value = self._part(of(pair), 0, 2), self._part(of(pair), 1, 2)
+            if key.const is not UNKNOWN and is_hashable(key.const):
+                table.entries[key.const] = value
+            else:
+                table.element = table.element | value
+        table.stores += [store for store in pairs.stores if store not in table.stores]
+
+    def _tells_tensor(self, value: Value, kind: Value) -> Value:
+        """`isinstance(h, torch.Tensor)`, where it is known."""
+        asked = self._is_tensor_type(kind)
+        if asked and not value.things and (value.array or rowwise.is_whole(value)):
+            return constant(True, firm=True)
+        holds = all(isinstance(t, Items) for t in value.things) and not value.array and value.spread is SAME
+        if asked and value.things and holds:
+            return constant(False, firm=True)
+        return NOTHING
+
+    def _named(self, node: ast.Call, text: Value, scope: Scope) -> Value | None:
+        """`eval(args.model)(classes)`, `eval(args.model).Model(classes)`: any model in sight, or module with one."""
+        if isinstance(text.const, str) and text.const.isidentifier():
+            home = scope.find(text.const)
+            return home.names[text.const] if home is not None else None
+        parent = scope.source.parents.get(node)
+        wanted = parent.attr if isinstance(parent, ast.Attribute) else None
+        if wanted is None and not (isinstance(parent, ast.Call) and parent.func is node):
+            return None
+        things: set[Thing] = set()
+        inner: Scope | None = scope
+        while inner is not None:
+            for thing in (t for value in inner.names.values() for t in value.things):
+                named = isinstance(thing, LocalModule) and wanted is not None and wanted in thing.scope.names
+                if named or isinstance(thing, Class) and "module" in thing.roles and wanted is None:
+                    things.add(thing)
+            inner = inner.parent
+        return Value(frozenset(things)) if things else None
+
+    def _any_of(self, thing: Thing) -> Value:
+        """`getattr(module, name)` with a name that is not known: any of its classes and functions."""
+        if isinstance(thing, External):
+            return of(External(f"{thing.name}.?"))
+        if isinstance(thing, LocalModule):
+            found = [t for v in thing.scope.names.values() for t in v.things if isinstance(t, (Class, Function))]
+            own = [each for each in found if each.source is thing.source]
+            return Value(frozenset(own or found))
+        return NOTHING
+
+    def _copied(self, value: Value, node: ast.Call, scope: Scope) -> Value:
+        """A deep copy of a model is another model, with no wrapper around it."""
+        things: set[Thing] = set()
+        for thing in value.things:
+            inner = thing.module if isinstance(thing, Wrapped) else thing
+            if isinstance(inner, Object) and "module" in inner.roles:
+                copy = self._remember(node, partial(replace, inner, node=node, path=self._path), inner.node)
+                copy.attributes = inner.attributes
+                things.add(
+                    Wrapped(copy, thing.kind) if isinstance(thing, Wrapped) and thing.kind != "planned" else copy
+                )
+            else:
+                things.add(thing)
+        result = value.but(things=frozenset(things))
+        if self._modules_in(value):
+            self.event("copy", node, scope, value, result)
+        return result
+
+    def _listed(self, kind: str, value: Value, node: ast.Call, scope: Scope) -> Value:
+        if kind == "set" or kind in ("list", "tuple", "sorted") and is_set(value):
+            if kind in ("list", "tuple"):
+                self.event("ordered", node, scope, value, constant(True))
+            items = self._remember(node, lambda: Items(node, [], NOTHING))
+            items.element = items.element | self._element(value, node)
+            parameters = frozenset(t for t in value.things if isinstance(t, Parameters))
+            return Value(
+                frozenset([items]) | parameters, value.spread if value.spread.is_local else SAME, value.origins
+            )
+        keep = {
+            t
+            for t in value.things
+            if isinstance(t, (Parameters, Items, Stream, Table)) or kind in ("iter", "cycle", "islice")
+        }
+        if kind in ("list", "tuple", "sorted", "set", "reversed") and not keep:
+            element = self._element(value, node)
+            items = self._remember(node, lambda: Items(node, [], NOTHING))
+            items.element = items.element | element
+            return Value(frozenset([items]), value.spread if value.spread.is_local else SAME, value.origins)
+        if kind in ("iter", "cycle", "islice"):
+            element = self._element(value, node)
+            self.event("iter", node, scope, value)
+            return Value(
+                frozenset([Stream(element, value)]),
+                value.spread if value.spread.is_local else SAME,
+                value.origins | element.origins,
+            )
+        return value.but(things=frozenset(keep), const=UNKNOWN)
+
+    def _stream(self, node: ast.Call, pair: Value, parts: list[Value], over: Value) -> Value:
+        for thing in pair.things:
+            if isinstance(thing, Items):
+                thing.parts = parts
+        return Value(frozenset([Stream(pair, over)]), origins=over.origins)
+
+    def _zipped(self, node: ast.Call, args: list[Value]) -> Value | None:
+        """The pairs of a `zip` over a list that is written out: `zip(names, (train_loss, test_loss))`."""
+        known = [self._each(value) for value in args]
+        lengths = {len(each) for each in known if each is not None}
+        if not lengths or any(True for value in args for _ in value.objects("loader")):
+            return None
+        pairs = self._remember(node, lambda: Items(node, [], NOTHING), "pairs")
+        pairs.parts = []
+        for index in range(min(lengths)):
+            pair = self._remember(node, lambda: Items(node, [], NOTHING), ("pair", index))
+            pair.parts = [
+                self._element(value, node) if each is None else each[index]
+                for value, each in zip(args, known, strict=True)
+            ]
+            pairs.parts.append(of(pair))
+        pairs.stores = [store for value in args for t in value.things if isinstance(t, Items) for store in t.stores]
+        return of(pairs)
+
+    def _each(self, value: Value) -> list[Value] | None:
+        """The elements of a short list, or the keys of a dict, that is known in full."""
+        thing = next(iter(value.things)) if len(value.things) == 1 else None
+        if not isinstance(thing, (Items, Table)) or thing.element is not NOTHING or value.spread is not SAME:
+            return None
+        found = thing.parts if isinstance(thing, Items) else [constant(key) for key in thing.entries]
+        return found if 0 < len(found) <= UNROLLED else None
+
+    def _is_sequence(self, nodes: list[ast.expr], value: Value) -> bool:
+        """Whether a batch is a list of fields: `isinstance(batch, list)`, `batch[0]` and `batch[1]`, `x, y = batch`."""
+        if not nodes or not isinstance(nodes[0], ast.Name) or value.spread is not ROWS or value.models:
+            return False
+        if not any(isinstance(origin, Object) and "loader" in origin.roles for origin in value.origins):
+            return False
+        name, fields = nodes[0].id, set()
+        home = self._calls[-1].function.node if self._calls else self.module.source.tree
+        for each in ast.walk(home):
+            if isinstance(each, ast.Assign) and isinstance(each.value, ast.Name) and each.value.id == name:
+                if isinstance(each.targets[0], (ast.Tuple, ast.List)):
+                    return True
+            if isinstance(each, ast.Call) and getattr(each.func, "id", "") == "isinstance" and len(each.args) == 2:
+                names = {n.id for n in ast.walk(each.args[1]) if isinstance(n, ast.Name)}
+                if isinstance(each.args[0], ast.Name) and each.args[0].id == name and names & {"list", "tuple"}:
+                    return True
+            if isinstance(each, ast.Subscript) and isinstance(each.value, ast.Name) and each.value.id == name:
+                fields |= {each.slice.value} if isinstance(each.slice, ast.Constant) else set()
+        return len(fields) > 1
+
+    def _length(self, value: Value) -> Value:
+        if value.spread is Spread.COLUMNS:
+            return NOTHING  # its first axis is another one
+        if value.spread is ROWS:
+            return value.computed(COUNT)
+        for thing in value.things:
+            if isinstance(thing, Items):
+                inner = union([*thing.parts, thing.element])
+                if inner.spread is ROWS:
+                    return inner.computed(COUNT)
+            if isinstance(thing, Object) and "distributed_sampler" in thing.roles:
+                return Value(spread=COUNT)
+        if value.spread is COUNT:
+            return value
+        return NOTHING
+
+    def _total(self, value: Value) -> Value:
+        inner = value.but(things=frozenset()) | self._one_inside(value)
+        if inner.spread is ROWS:
+            return inner.computed(SUM)
+        return inner.but(const=UNKNOWN, firm=False, things=frozenset())

@@ -1,0 +1,115 @@
+"""Calls, of whatever is called."""
+
+from __future__ import annotations
+
+import ast
+
+from autodist import picking
+from autodist.interpreter.classes import Classes
+from autodist.interpreter.methods import Methods
+from autodist.interpreter.questions import last_part, stable_order
+from autodist.interpreter.words import GROWS
+from autodist.source import operands
+from autodist.spread import CROSS, LOCAL, ROWS, SAME, SUM
+from autodist.values import (
+    NOTHING,
+    Class,
+    External,
+    Function,
+    Inside,
+    Items,
+    Mixing,
+    Object,
+    Picked,
+    Scope,
+    Thing,
+    Value,
+    Wrapped,
+    union,
+)
+
+RESIZING = GROWS | frozenset("pop popleft remove clear".split())
+
+
+class Calls(Methods, Classes):
+    """Call expressions."""
+
+    def of_Call(self, node: ast.Call, scope: Scope) -> Value:
+        self._tick()
+        if isinstance(node.func, ast.Attribute) and _is_super(node.func.value):
+            return self._super(node, node.func.attr, scope)
+        base: Value | None = None
+        if isinstance(node.func, ast.Attribute):
+            base = self.eval(node.func.value, scope)
+            if node.func.attr in RESIZING:
+                self._note_refill(node.func.value, scope)
+            callee = self._noted(node.func, self._attribute_of(node.func, base, scope), scope)
+        else:
+            callee = self.eval(node.func, scope)
+        args, keywords = self._arguments(node, scope)
+        results = [self._call(thing, node, args, keywords, scope) for thing in sorted(callee.things, key=stable_order)]
+        if isinstance(node.func, ast.Attribute) and base is not None:
+            method = self._method(node, node.func.attr, base, args, keywords, scope)
+            if method is not None:
+                results.append(method)
+        if len(results) > 1 and self._loops and self.plan.draws and not self._no_grad:
+            shared = [any(each.spread is ROWS for each in (r, *self._contents(r))) for r in results]
+            tuples = all(any(isinstance(t, Items) for t in r.things) for r in results)
+            if tuples and any(shared) and not all(shared):
+                self.event("shared_in_part", node, scope)
+        if not results:
+            results.append(self._mixed([*([callee] if callee.spread is not SAME else []), *args, *keywords.values()]))
+        if last_part(node.func) == "mean" and self.plan.wholes is None and (base is not None or args):
+            results = [self._mean(union(results), node, callee, base, scope)]
+        if (
+            last_part(node.func) == "topk"
+            and union(results).spread is ROWS
+            and not any(k.arg == "dim" for k in node.keywords)
+        ):
+            if picking.is_number_each(operands(node)[0 if base is not None and not base.things else 1], self._lately):
+                results = [union(results).computed(LOCAL)]  # the hardest samples
+        self._tally(node, callee, args, scope)
+        mixed: frozenset[Mixing | Picked] = self._named_statistic(node, callee, base, args, scope)
+        if last_part(node.func) in picking.SELECTING and self.plan.wholes is None and union(results).spread is ROWS:
+            mixed = frozenset([Picked(node.args[-1], scope.source)]) if node.args else mixed
+        if isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_") and union(results).spread is CROSS:
+            for names, name in self._holders(node.func.value, scope):  # `distances.addmm_(z, z.t())`
+                names[name] = names[name].but(spread=CROSS)
+        return union(results).but(origins=union(results).origins | mixed) if mixed else union(results)
+
+    def _tally(self, node: ast.Call, callee: Value, args: list[Value], scope: Scope) -> None:
+        """`np.add.at(counts, labels, 1)`, `counts.index_add_(0, labels, ones)`: a sum of what is added for each row."""
+        target: ast.expr | None = None
+        if any(isinstance(t, External) and t.name == "numpy.add.at" for t in callee.things) and node.args:
+            target = node.args[0]
+        elif isinstance(node.func, ast.Attribute) and node.func.attr in ("index_add_", "scatter_add_"):
+            target = node.func.value
+        if target is None or not any(v.spread is ROWS for value in args for v in (value, *self._contents(value))):
+            return
+        for names, name in self._holders(target, scope):
+            held = names[name]
+            if held.spread is SAME and not held.things and not held.models:
+                origins = held.origins.union(*(value.origins for value in args))
+                names[name] = held.but(spread=SUM, origins=origins, made=frozenset([(scope.source, node)]), zero=False)
+
+    def _call(self, thing: Thing, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope) -> Value:
+        if isinstance(thing, Wrapped):
+            return self._module_call(thing, node, args, keywords, scope)
+        if isinstance(thing, Function):
+            return self.call_function(thing, node, args, keywords, scope)
+        if isinstance(thing, Class):
+            return self._instantiate(thing, node, args, keywords, scope)
+        if isinstance(thing, External):
+            return self._external(thing.name, node, args, keywords, scope)
+        if isinstance(thing, Object):
+            if "module" in thing.roles or "loss" in thing.roles or "data_parallel" in thing.roles:
+                return self._module_call(thing, node, args, keywords, scope)
+            if thing.cls is not None and thing.cls.find("__call__"):
+                return self.method(thing, "__call__", node, args, keywords, scope)
+            mixed = self._mixed([*args, *keywords.values()])
+            return mixed.computed(CROSS) if "pairwise_loss" in thing.roles and mixed.spread is ROWS else mixed
+        return self._mixed([*args, *keywords.values()]) if isinstance(thing, Inside) else NOTHING
+
+
+def _is_super(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"

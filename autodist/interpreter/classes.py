@@ -1,0 +1,140 @@
+"""Classes of the project, and what is made of them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from functools import partial
+
+from autodist.interpreter.functions import Functions
+from autodist.interpreter.questions import stable_order
+from autodist.interpreter.words import REST
+from autodist.values import NOTHING, Class, External, Function, Object, Scope, Thing, Value, constant, of, union
+
+PARTS: Mapping[str, Mapping[str, str]] = {
+    "torch.nn.Transformer": {"encoder": "torch.nn.TransformerEncoder", "decoder": "torch.nn.TransformerDecoder"},
+}
+"""What modules of torch are made of, as far as those who derive from them call the parts."""
+
+
+class Classes(Functions):
+    """Classes: definitions and instances."""
+
+    def do_ClassDef(self, node: ast.ClassDef, scope: Scope) -> None:
+        bases: list[Thing] = []
+        roles: set[str] = set()
+        for base in node.bases:
+            for thing in self.eval(base, scope).things:
+                if isinstance(thing, Class):
+                    bases.append(thing)
+                    roles |= thing.roles
+                elif isinstance(thing, External):
+                    bases.append(thing)
+                    roles |= self._class_roles(thing.name)
+        body = Scope(scope.source, scope, is_class=True)
+        made = self._remember(node, lambda: Class(node, scope.source, body, tuple(bases), frozenset(roles)))
+        made.scope = body
+        self._decorate(node, of(made), scope)
+        self.block(node.body, body)
+        for value in body.names.values():
+            for thing in value.things:
+                if isinstance(thing, Function) and thing.defined_in is None:
+                    thing.defined_in = made
+        scope.names[node.name] = of(made)
+
+    def _class_roles(self, name: str) -> frozenset[str]:
+        """What instances of a class derived from ``name`` are."""
+        if name in ("torch.utils.data.Dataset", "torch.utils.data.dataset.Dataset"):
+            return frozenset(["dataset"])
+        if name in ("torch.optim.Optimizer", "torch.optim.optimizer.Optimizer"):
+            return frozenset(["optimizer"])
+        if name.endswith((".PreTrainedModel", ".MessagePassing", ".ModelMixin")):
+            return frozenset(["module"])
+        roles = self.catalog.roles(name)
+        if roles & {"dropout", "batch_norm"} and name.startswith("torch.nn.") and name.rpartition(".")[2][0].isupper():
+            return roles | {"module"}
+        return roles - {"download"} if "download" in roles else roles
+
+    def _instantiate(
+        self, cls: Class, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        made = self._remember(node, lambda: Object(cls.node.name, cls.roles, node, scope.source, self._path, cls), cls)
+        made.args, made.keywords = args, keywords
+        self._born[made] = self._branches
+        if cls.find("__init__"):
+            self.method(made, "__init__", node, args, keywords, scope)
+        else:
+            self._dataclass(cls, made, args, keywords)
+            self._brings_in(made, node, scope)
+            self._downloaded(cls, node, args, keywords, scope)
+        self.event("make", node, scope, of(made))
+        if "optimizer" in cls.roles and not cls.find("__init__"):
+            self.event("optimizer", node, scope, of(made))
+        if "framework" in cls.roles:
+            self.event("framework", node, scope, constant(cls.node.name))
+        return of(made)
+
+    def _downloaded(
+        self, cls: Class, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> None:
+        """A data set of a library that a class of the project derives from, made with `download=True`."""
+        bases = [base.name for each in cls.line() for base in each.bases if isinstance(base, External)]
+        if not any(self.catalog.has(base, "download") and not self.catalog.has(base, "no_download") for base in bases):
+            return
+        wanted = keywords.get("download", args[4] if len(args) > 4 else constant(False))
+        if REST in keywords or wanted.const not in (False, None):
+            self.event("download", node, scope)
+
+    def _dataclass(self, cls: Class, made: Object, args: list[Value], keywords: dict[str, Value]) -> None:
+        body = [s for each in reversed(list(cls.line())) for s in each.node.body]
+        fields = {s.target.id: s for s in body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)}
+        given = {**dict(zip(fields, args, strict=False)), **keywords}
+        for name, statement in fields.items():
+            default = statement.value
+            for option in default.keywords if isinstance(default, ast.Call) and name not in given else ():
+                if option.arg == "default_factory" and isinstance(default, ast.Call):
+                    made.attributes[name] = self._produced(option.value, default, made, cls.scope)
+        made.attributes.update(given)
+
+    def _produced(self, factory: ast.expr, node: ast.Call, owner: Object, scope: Scope) -> Value:
+        """`field(default_factory=list)`: what each instance of a class gets of its own."""
+        path, self._path = self._path, (*owner.path, id(owner.node))[-12:]
+        make = sorted(self.eval(factory, scope).things, key=stable_order)
+        result = union(self._call(thing, node, [], {}, scope) for thing in make)
+        self._path = path
+        return result
+
+    def _super(self, node: ast.Call, name: str, scope: Scope) -> Value:
+        args, keywords = self._arguments(node, scope)
+        call = next((c for c in reversed(self._calls) if c.function.owner is not None), None)
+        if call is None or not isinstance(call.function.owner, Object):
+            return NOTHING
+        owner, defined = call.function.owner, call.function.defined_in
+        found = owner.cls.find(name, skip=defined) if owner.cls is not None else None
+        if found is None:
+            if name == "__init__" and owner.cls is not None:
+                self._downloaded(owner.cls, node, args, keywords, scope)
+                self._inherit_parts(owner, owner.cls, node, args, keywords)
+            if name == "__init__" and owner.roles & {"loader", "optimizer", "sampler"}:
+                owner.args, owner.keywords, owner.node, owner.source = args, keywords, node, scope.source
+                if "optimizer" in owner.roles:
+                    self.event("optimizer", node, scope, of(owner))
+                else:
+                    self.event("make", node, scope, of(owner))
+            return NOTHING
+        bound = self._noted(node.func, self._bound(found[1], owner, node, scope), scope)
+        return union(
+            self.call_function(t, node, args, keywords, scope) for t in bound.things if isinstance(t, Function)
+        )
+
+    def _inherit_parts(
+        self, owner: Object, cls: Class, node: ast.Call, args: list[Value], keywords: dict[str, Value]
+    ) -> None:
+        """The modules that a class of torch makes for those that derive from it: `self.encoder` of nn.Transformer."""
+        bases = {base.name for each in cls.line() for base in each.bases if isinstance(base, External)}
+        for base in sorted(bases & PARTS.keys()):
+            for attribute, name in PARTS[base].items():
+                make = partial(Object, name, frozenset(["module"]), node, owner.source, self._path)
+                part = self._remember(node, make, attribute)
+                part.args, part.keywords = args, keywords
+                owner.attributes[attribute] = of(part)

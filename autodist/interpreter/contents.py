@@ -1,0 +1,183 @@
+"""What is inside: in containers, modules and objects."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import replace
+
+from autodist import collation, rowwise
+from autodist.interpreter.loaders import Loaders
+from autodist.interpreter.questions import last_part, one_of
+from autodist.spread import LOCAL, ROWS, SAME, Spread, combine
+from autodist.values import (
+    NOTHING,
+    UNKNOWN,
+    External,
+    Index,
+    Inside,
+    Items,
+    Mixing,
+    Object,
+    OptimizerState,
+    Parameters,
+    Scope,
+    Stream,
+    Table,
+    Thing,
+    Value,
+    Wrapped,
+    constant,
+    of,
+    union,
+)
+
+UNROLLED = 4
+"""How many elements of a list that is written out a loop goes through one by one."""
+
+
+class Contents(Loaders):
+    """Questions about what values hold."""
+
+    def _part(self, value: Value, index: int, count: int) -> Value:
+        """What unpacking gives the target at ``index``."""
+        tuples = [t for t in value.things if isinstance(t, Items) and t.parts]
+        found = one_of([t.parts[index] if index < len(t.parts) else t.element for t in tuples])
+        for thing in value.things.difference(tuples):
+            if isinstance(thing, Stream):
+                found = found | thing.element
+            elif isinstance(thing, Parameters) and thing.named and count == 2:
+                found = found | (of(Parameters(thing.module, one=True)) if index else NOTHING)
+            else:
+                found = found | self._element(value.but(things=frozenset([thing])), None)
+        if value.spread is Spread.COLUMNS:
+            value = value.but(spread=ROWS)
+        if not value.things:
+            return collation.picked(value, index).but(const=UNKNOWN, firm=False)
+        if value.spread.is_local:
+            found = found | collation.picked(value, index).but(things=frozenset(), const=UNKNOWN, firm=False)
+        return found
+
+    def _element(self, value: Value, node: ast.AST | None) -> Value:
+        """What iterating over a value gives."""
+        found = NOTHING
+        for thing in value.things:
+            if isinstance(thing, Items):
+                held = [*thing.parts, *([] if thing.element is NOTHING else [thing.element])]
+                found = found | (union(held) if _is_shape(thing) else one_of(held))
+            elif isinstance(thing, Stream):
+                found = found | thing.element
+            elif isinstance(thing, Table):
+                keys = [constant(key) for key in thing.entries]
+                found = found | (keys[0] if len(keys) == 1 else NOTHING)
+            elif isinstance(thing, Object) and "loader" in thing.roles:
+                found = found | self._batch(thing)
+            elif isinstance(thing, Object) and "progress" in thing.roles:
+                inner = thing.argument("iterable", 0)
+                if inner is not None:
+                    found = found | self._element(inner, node)
+            elif isinstance(thing, Object) and thing.cls is not None and thing.cls.find("__iter__"):
+                iterator = self.method(thing, "__iter__", None, [], {}, Scope(thing.source))
+                if thing in iterator.things:
+                    found = found | self.method(thing, "__next__", None, [], {}, Scope(thing.source))
+                    iterator = iterator.but(things=iterator.things - {thing})
+                found = found | self._element(iterator, node)
+            elif isinstance(thing, Object) and "module" in thing.roles:
+                found = found | union(self._children(thing))
+            elif isinstance(thing, Parameters):
+                found = found | of(thing if thing.named else replace(thing, one=True, part=thing.one))
+            elif isinstance(thing, Inside):
+                found = found | of(thing)
+            elif isinstance(thing, OptimizerState) and thing.depth == 2:
+                found = found | of(Parameters(thing.module, one=True))
+            elif isinstance(thing, Index) and isinstance(node, (ast.For, ast.comprehension)):
+                found = found | of(thing)
+        if value.spread is not SAME:
+            if isinstance(node, ast.expr | ast.For | ast.comprehension) and rowwise.is_whole(value):
+                value = self._one_by_one(value, node)
+            spread = ROWS if value.spread is Spread.COLUMNS else value.spread
+            found = found | value.but(things=frozenset(), const=UNKNOWN, firm=False, spread=spread)
+        return found
+
+    def _one_by_one(self, value: Value, node: ast.expr | ast.For | ast.comprehension) -> Value:
+        """Rows that a loop takes one after the other."""
+        start = node if isinstance(node, ast.expr) else node.iter
+        if value.things or value.spread is not ROWS or start not in self.sources:
+            return value
+        mixing = Mixing(start, self.sources[start], "takes one row after the other")
+        return value.but(origins=value.origins | {mixing})
+
+    def _children(self, thing: Object) -> list[Value]:
+        held = (*thing.args, *thing.attributes.values())
+        layers = {"batch_norm", "dropout"}  # of those, a list of modules holds many
+        inner = [
+            v for v in held if self._modules_in(v) or any(isinstance(t, Object) and t.roles & layers for t in v.things)
+        ]
+        containers = [v for value in thing.args for v in self._contents(value)]
+        return [v for v in inner if not any(isinstance(t, Items) for t in v.things)] + containers
+
+    def _and_all_within(self, module: Object) -> set[Object]:
+        """A module and those in it, at any depth."""
+        found, pending = {module}, [module]
+        while pending:
+            inner = {t for v in self._children(pending.pop()) for t in v.things if isinstance(t, Object)} - found
+            found |= inner
+            pending += inner
+        return found
+
+    def _one_inside(self, value: Value, depth: int = 2) -> Value:
+        """What one of the numbers of a list is, or of a list of lists."""
+        held = [each for each in self._contents(value) if each is not NOTHING]
+        return one_of([each | self._one_inside(each, depth - 1) if depth and each.things else each for each in held])
+
+    def _contents(self, value: Value) -> list[Value]:
+        found: list[Value] = []
+        for thing in value.things:
+            if isinstance(thing, Items):
+                found += [*thing.parts, thing.element]
+            elif isinstance(thing, Table):
+                found += [*thing.entries.values(), thing.element]
+            elif isinstance(thing, Stream):
+                found.append(thing.element)
+        return found
+
+    def _mixed(self, values: Sequence[Value]) -> Value:
+        spreads = [value.spread for value in values]
+        if not any(spread.is_local for spread in spreads) and any(self.holds_local(value) for value in values):
+            spreads.append(LOCAL)
+        return union(values).computed(combine(spreads))
+
+    def _is_tensor_type(self, kind: Value) -> bool:
+        names = {"torch.Tensor", "torch.autograd.Variable"}
+        return any(isinstance(thing, External) and thing.name in names for thing in kind.things)
+
+    def holds_local(self, value: Value, depth: int = 3) -> bool:
+        """Whether a container or object of the project holds something local."""
+        seen: set[int] = set()
+        level = [value]
+        for _ in range(depth):
+            self._steps += sum(len(outer.things) for outer in level) // 8  # hundreds cost as much as running code
+            things = {id(thing): thing for outer in level for thing in outer.things if id(thing) not in seen}
+            seen |= things.keys()
+            level = [each for thing in things.values() for each in self._held(thing) if each is not value]
+            if any(each.spread.is_local for each in level):
+                return True
+        return False
+
+    def _held(self, thing: Thing) -> list[Value]:
+        if isinstance(thing, (Items, Table, Stream)):
+            return self._contents(of(thing))
+        if isinstance(thing, Object) and thing.cls is not None and "module" not in thing.roles:
+            return list(thing.attributes.values())
+        return []
+
+    def _modules_in(self, value: Value) -> bool:
+        return any(
+            isinstance(t, Wrapped) or isinstance(t, Object) and "module" in t.roles and "loss" not in t.roles
+            for t in value.things
+        )
+
+
+def _is_shape(items: Items) -> bool:
+    """Whether it is the sizes of a tensor, of which the first counts a rank's samples."""
+    return isinstance(items.node, (ast.Attribute, ast.Call)) and last_part(items.node) in ("shape", "size")

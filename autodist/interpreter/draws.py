@@ -1,0 +1,114 @@
+"""Random numbers: seeds, generators, and what is drawn."""
+
+from __future__ import annotations
+
+import ast
+from functools import partial
+
+from autodist import tensors
+from autodist.interpreter.contents import Contents
+from autodist.spread import COUNT, LOCAL, ROWS, SAME
+from autodist.values import NOTHING, Draw, Items, Object, Scope, Value, constant, is_clock, of, union
+
+
+class Draws(Contents):
+    """Calls of libraries that draw, or say what is drawn."""
+
+    def call_seed(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        fresh = self._is_fresh([*args, *keywords.values()])
+        self.event("unseeded" if fresh else "seed", node, scope, self._mixed(args))
+        return NOTHING
+
+    call_any_seed = call_seed
+
+    def _is_fresh(self, seeds: list[Value]) -> bool:
+        """Whether each process gets a seed of its own: none, or one from the clock."""
+        origins = union(seeds).origins
+        clocked = any(map(is_clock, origins))
+        return not seeds or clocked or any(value.const is None for value in seeds)
+
+    def call_clock(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        """What differs from process to process."""
+        self.event("clock", node, scope)
+        make = partial(Object, name, frozenset(["clock"]), node, scope.source, self._path)
+        return Value(origins=frozenset([self._remember(node, make, "clock")]))
+
+    def call_generator(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        """A generator of the script's own, with a seed of its own."""
+        library = "random" if name == "random.Random" else "numpy.random"
+        make = partial(Object, library, frozenset(["generator"]), node, scope.source, self._path)
+        made = of(self._remember(node, make, "generator"))
+        if self._is_fresh([*args, *keywords.values()]):
+            self.event("unseeded", node, scope, made)
+        return made
+
+    def call_index_draw(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        for expression, value in zip(
+            [*node.args, *(k.value for k in node.keywords)], [*args, *keywords.values()], strict=False
+        ):
+            if value.spread in (ROWS, LOCAL) and self._loops:
+                self.event("local_draw", expression, scope, value, constant(id(node)))
+        size = tensors.drawn(name, node)
+        if "generator" not in keywords:
+            self.event("random" if size is not None else "random_number", node, scope)
+        if size is None:
+            return None
+        sizes = [v for k, v in keywords.items() if k == "size"] or args[-1 if name.startswith("torch.") else 2 :]
+        counted = any(v.spread is COUNT for each in sizes for v in (each, *self._contents(each)))
+        if name.endswith("randint") and counted:  # a number for each of this rank's samples: `randint(0, n, (len(x),))`
+            return Value(spread=ROWS, origins=frozenset().union(*(v.origins for v in args)))
+        return self._draw(Draw(node, scope.source, self._path, size), scope)
+
+    def _draw(self, draw: Draw, scope: Scope) -> Value:
+        self.event("draw", draw.node, scope, of(draw))
+        taken = self.plan.draws is not None and id(draw.node) in self.plan.draws
+        return Value(spread=ROWS if taken else SAME, origins=frozenset([draw]))
+
+    def call_random_draw(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        if "generator" not in keywords:
+            self.event("random", node, scope, self._mixed(args))
+        if keywords.get("requires_grad", NOTHING).const is True:
+            return of(
+                self._remember(
+                    node, lambda: Object(name, frozenset(["parameter"]), node, scope.source, self._path), "loose"
+                )
+            )
+        sized = [*args, *keywords.values(), *(c for a in args for c in self._contents(a))]
+        if any(v.spread in (COUNT, ROWS) for v in sized):
+            return Value(spread=ROWS, origins=frozenset().union(*(v.origins for v in sized)))
+        size = tensors.drawn(name, node)
+        if self._no_grad and "generator" not in keywords:
+            noise = Draw(node, scope.source, self._path, noise=True, evaluates=True)
+            return Value(origins=frozenset([noise]))
+        if size is None or not self._loops or self._forward:
+            return NOTHING
+        return self._draw(Draw(node, scope.source, self._path, size, noise=True), scope)
+
+    def call_dropout(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        self.event("random", node, scope)
+        return None
+
+    def call_random_transform(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        self.event("random", node, scope)
+        return None
+
+    def call_random_split(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        self.event("random_split", node, scope)
+        part = Object("torch.utils.data.Subset", frozenset(["dataset"]), node, scope.source, self._path, None, args[:1])
+        return of(self._remember(node, lambda: Items(node, [], of(part))))

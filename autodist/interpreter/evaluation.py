@@ -1,0 +1,225 @@
+"""Evaluating an expression, and keeping what came of it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from autodist import alternatives, picking, rowwise
+from autodist.collation import Rows
+from autodist.interpreter.questions import children_of, counted_of, is_known, last_part, relates
+from autodist.interpreter.whole_data import WholeData
+from autodist.interpreter.words import CUTTING, REST, SIZES
+from autodist.source import last_name, operands
+from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
+from autodist.values import (
+    NOTHING,
+    UNKNOWN,
+    Function,
+    Gathered,
+    Inside,
+    Items,
+    Object,
+    OptimizerState,
+    Parameters,
+    Scope,
+    Table,
+    Thing,
+    Value,
+    union,
+)
+
+NUMBERS = frozenset("item tolist float".split())
+
+
+class Evaluation(WholeData):
+    """Expressions, of whatever kind."""
+
+    def eval(self, node: ast.expr, scope: Scope) -> Value:
+        """What an expression may evaluate to."""
+        handler: Callable[[Any, Scope], Value] | None = getattr(self, "of_" + type(node).__name__, None)
+        return self._noted(node, handler(node, scope) if handler is not None else self._other(node, scope), scope)
+
+    def _noted(self, node: ast.expr, value: Value, scope: Scope) -> Value:
+        """Keep what ``node`` evaluated to, and take for granted what is planned for it."""
+        if self._outcomes and (value.things or value.models):
+            value = self._possible(value)
+        if node in self.plan.reduced:
+            kept = frozenset(t for t in value.things if not isinstance(t, Parameters))
+            rows = frozenset([Gathered(node)]) if value.spread is ROWS and self.plan.wholes is None else frozenset()
+            value = Value(kept if not value.spread.is_local else frozenset(), models=value.models, origins=rows)
+        if node in self.plan.joined:
+            self.event("joined", node, scope, value)
+            if value.spread is MEAN or value.spread is SUM and not self._no_grad:
+                value = value.but(spread=SAME)
+        elif value.spread is LOCAL and isinstance(node, (ast.BinOp, ast.Call, ast.UnaryOp)):
+            self._note_joinable(node, scope)
+        if node in self.plan.gathered and value.spread in (ROWS, COUNT):
+            value = value.but(spread=SAME, origins=value.origins | {Gathered(node)})
+            self.event("gathered", node, scope, value)
+        elif self.plan.gathered and (counted := counted_of(node)) is not None and value.spread is SAME:
+            value = value.but(origins=value.origins | self._lately(counted).origins)
+        elif isinstance(node, ast.Call) and self.is_gathered(value) and last_name(node.func) in NUMBERS:
+            value = value.but(origins=frozenset(o for o in value.origins if not isinstance(o, Gathered)))
+        elif isinstance(node, (ast.BinOp, ast.Compare, ast.Call, ast.Subscript)):
+            self._note_pairs(node, value, scope)
+        if node in self.plan.divided:
+            value = value.but(spread=COUNT, const=UNKNOWN)
+        if value.spread is COUNT and value.origins and self.uneven(value) in (Rows.JOINED, Rows.FEWER):
+            value = value.but(spread=SUM)
+        if value.spread is SUM:
+            value = picking.whole(value)
+        if value.models and (self._no_grad and isinstance(node, (ast.BinOp, ast.Call)) or _is_count(node)):
+            value = value.but(models=frozenset())
+        if not self._forward:
+            value = self._weighed(node, value)
+        if self.plan.wholes is not None:
+            value = self._followed(node, value, scope, self.plan.wholes)
+        if not value.things and value.spread is SAME and rowwise.is_zero(node, self.latest):
+            value = value.but(zero=True)
+        self.latest[node] = value
+        if value.const is UNKNOWN and (type(node) is ast.Name or self.plan.wholes is not None):
+            self.spreads.setdefault(node, set()).add(value.spread)
+        old = self.values.get(node)
+        self.values[node] = value if old is None else old | value
+        self.sources[node] = scope.source
+        return value
+
+    def _note_joinable(self, node: ast.expr, scope: Scope) -> None:
+        """Note sums and means over a batch from which something is computed that is neither."""
+        if isinstance(node, ast.Call) and any(isinstance(t, Function) for t in self._lately(node.func).things):
+            return  # noted inside
+        values = {child: self._lately(child) for child in children_of(node)}
+        kinds = {value.spread for value in values.values()}
+        added = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub))
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and kinds == {SUM}:
+            del values[node.left]  # over the sum of all ranks it is a sum
+        for child, value in values.items():
+            if added and (LOCAL in kinds or value.spread is MEAN):
+                continue  # the other term is the reason, and a mean goes with what is the same everywhere
+            if value.spread in (MEAN, SUM) and not value.things:
+                self.event("joinable", child, scope, value)
+
+    def _note_pairs(self, node: ast.expr, value: Value, scope: Scope) -> None:
+        """Note where this rank's rows are compared with each other, and where they meet those of all ranks."""
+        if self._no_grad or isinstance(node, ast.Call) and rowwise.is_entered(node, self._lately):
+            return
+        given = [self._lately(child) for child in operands(node)]
+        if any(each.spread is ROWS and each.models and not relates(each) for each in given):
+            if relates(value) and not any(each.models and relates(each) for each in given):
+                self.event("related", node, scope, value)
+        if value.spread is not CROSS and not self.plan.gathered:
+            return
+        if value.spread is CROSS and all(each.spread is not CROSS for each in given):
+            self.event("paired", node, scope, value)
+        met = (ROWS, Spread.COLUMNS, COUNT, LOCAL)
+        if any(map(self.is_gathered, given)) and any(each.spread in met and not each.things for each in given):
+            self.event("met", node, scope, value)
+
+    def is_gathered(self, value: Value) -> bool:
+        """Whether a value is computed from rows of all ranks that losses compare with each other."""
+        return value.spread is SAME and any(
+            isinstance(each, Gathered) and each.node in self.plan.gathered for each in value.origins
+        )
+
+    def _possible(self, value: Value) -> Value:
+        """A value without what is made only where tests come out another way than they do here."""
+        things = frozenset(thing for thing in value.things if self._can_be(thing))
+        models = frozenset(thing for thing in value.models if self._can_be(thing))
+        if things == value.things and models == value.models or value.things and not things:
+            return value
+        return value.but(things=things, models=models)
+
+    def _can_be(self, thing: Thing) -> bool:
+        made = alternatives.owner_of(thing)
+        where = self._made_where.get(made) if made is not None else None
+        return not where or not alternatives.contradicts(where, self._outcomes)
+
+    def _weighed(self, node: ast.expr, value: Value) -> Value:
+        """Outside of forward passes: whether a value is computed from parameters, so that gradients flow to them."""
+        if isinstance(node, ast.Attribute):
+            owners = frozenset(
+                t for t in self.values.get(node.value, NOTHING).things if isinstance(t, Object) and "module" in t.roles
+            )
+            if owners and any("parameter" in t.roles for t in value.things if isinstance(t, Object)):
+                self.apart.add(node)
+                return value.but(weights=owners) if not self._no_grad else value
+        elif isinstance(node, (ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Subscript)):
+            value = self._with_weights(value, node)
+        elif isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            entered = any(isinstance(t, Function) for t in self.values.get(node.func, NOTHING).things)
+            if name in CUTTING or name in SIZES or name in ("float", "int", "bool", "len"):
+                value = value.but(weights=frozenset()) if value.weights else value
+            elif not entered:
+                value = self._with_weights(value, node)
+        if any(isinstance(t, (Inside, OptimizerState)) for t in value.things):
+            self.apart.add(node)
+        if value.weights or any(isinstance(t, Parameters) for t in value.things):
+            self.apart.add(node)
+            if not self._no_grad:
+                self.flowing.add(node)
+        return value
+
+    def _with_weights(self, value: Value, node: ast.expr) -> Value:
+        """A value with the modules whose parameters its operands are, or are computed from."""
+        if self._no_grad:
+            return value
+        found = value.weights
+        for child in children_of(node):
+            operand = self.values.get(child, NOTHING)
+            for each in (operand, *self._contents(operand)):
+                found = found | each.weights
+                found |= {t.module for t in each.things if isinstance(t, Parameters) and not t.cut}
+        return value.but(weights=found) if found else value
+
+    def _other(self, node: ast.expr, scope: Scope) -> Value:
+        values = [self.eval(child, scope) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+        return self._mixed(values)
+
+    def _arguments(self, node: ast.Call, scope: Scope) -> tuple[list[Value], dict[str, Value]]:
+        args: list[Value] = []
+        for arg in node.args:
+            if isinstance(arg, ast.Starred):
+                value = self.eval(arg.value, scope)
+                lists = [t for t in value.things if isinstance(t, Items) and t.parts]
+                sizes = {len(each.parts) for each in lists}
+                if len(sizes) == 1:
+                    args += [self._part(value, index, 0) for index in range(sizes.pop())]
+                    later = union(each.element for each in lists)  # what was appended since
+                    args += [later] if later is not NOTHING else []
+                else:
+                    args.append(self._element(value, arg))
+            else:
+                args.append(self._firm(self._made(self.eval(arg, scope), arg, scope), arg))
+        keywords: dict[str, Value] = {}
+        for keyword in node.keywords:
+            value = self.eval(keyword.value, scope)
+            if keyword.arg is not None:
+                keywords[keyword.arg] = self._firm(self._made(value, keyword.value, scope), keyword.value)
+                continue
+            for thing in value.things:
+                if isinstance(thing, Table):
+                    keywords.update(
+                        {k: v for k, v in thing.entries.items() if isinstance(k, str) and k not in keywords}
+                    )
+                    value = value | thing.element
+            if value.spread.is_local or value.origins or not any(map(is_known, value.things)):
+                keywords[REST] = value.but(things=frozenset(), const=UNKNOWN)  # any argument may be among them
+        return args, keywords
+
+    def _firm(self, value: Value, node: ast.expr) -> Value:
+        """A literal passed to a function decides the branches in it."""
+        return value.but(firm=True) if isinstance(node, ast.Constant) else value
+
+    def _made(self, value: Value, node: ast.expr, scope: Scope) -> Value:
+        """A local value remembers the expression that computed it."""
+        if not value.spread.is_local or isinstance(node, (ast.Name, ast.Attribute)) and value.made:
+            return value
+        return value.but(made=frozenset([(scope.source, node)]))
+
+
+def _is_count(node: ast.expr) -> bool:
+    """Whether no gradient flows through a call, since it gives numbers of classes."""
+    return isinstance(node, ast.Call) and last_part(node) in ("argmax", "argmin", "one_hot")

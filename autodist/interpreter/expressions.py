@@ -1,0 +1,95 @@
+"""Expressions that no other module is about: constants, strings, lists, dicts."""
+
+from __future__ import annotations
+
+import ast
+
+from autodist.interpreter.arithmetic import Arithmetic
+from autodist.interpreter.questions import is_hashable
+from autodist.interpreter.stores import Stores
+from autodist.values import NOTHING, UNKNOWN, Function, Items, Scope, Table, Value, constant, of
+
+
+class Expressions(Arithmetic, Stores):
+    """Expressions of the simpler kinds."""
+
+    def of_Constant(self, node: ast.Constant, scope: Scope) -> Value:
+        if self._loops and type(node.value) is int:
+            self.loops_of.setdefault(node, set()).add(self._loops[-1].node)
+        return constant(node.value)
+
+    def of_NamedExpr(self, node: ast.NamedExpr, scope: Scope) -> Value:
+        value = self._made(self.eval(node.value, scope), node.value, scope)
+        self.assign(node.target, value, scope, node.value)
+        return value
+
+    def of_Lambda(self, node: ast.Lambda, scope: Scope) -> Value:
+        return of(self._remember(node, lambda: Function(node, scope.source, scope)))
+
+    def of_JoinedStr(self, node: ast.JoinedStr, scope: Scope) -> Value:
+        values = []
+        for part in node.values:
+            if isinstance(part, ast.FormattedValue):
+                value = self.eval(part.value, scope)
+                self.values[part] = value
+                if part.format_spec is not None:
+                    self.eval(part.format_spec, scope)
+                values.append(value)
+                if value.spread.is_local or self.holds_local(value):
+                    self.event("format", part.value, scope, value)
+        return self._text(values)
+
+    def of_Tuple(self, node: ast.Tuple | ast.List | ast.Set, scope: Scope) -> Value:
+        items = self._remember(node, lambda: Items(node, [], NOTHING))
+        parts, star = [], NOTHING
+        for part in node.elts:
+            if isinstance(part, ast.Starred):
+                star = star | self._element(self.eval(part.value, scope), part)
+            else:
+                parts.append(self._made(self.eval(part, scope), part, scope))
+        if isinstance(node, ast.List) and items.parts and len(items.parts) == len(parts):
+            items.parts = [a | b for a, b in zip(items.parts, parts, strict=False)]
+        else:
+            items.parts = parts
+        items.element = items.element | star
+        stores = [(scope.source, part) for part in node.elts]
+        items.stores += [store for store in stores if store not in items.stores]
+        return of(items)
+
+    of_List = of_Tuple
+
+    of_Set = of_Tuple
+
+    def of_Dict(self, node: ast.Dict, scope: Scope) -> Value:
+        table = self._remember(node, lambda: Table(node, {}, NOTHING))
+        for key, part in zip(node.keys, node.values, strict=True):
+            value = self._made(self.eval(part, scope), part, scope)
+            name = self.eval(key, scope).const if key is not None else UNKNOWN
+            if key is None:
+                for thing in value.things:
+                    if isinstance(thing, Table):
+                        table.entries.update(thing.entries)
+                        table.element = table.element | thing.element
+            elif name is not UNKNOWN and is_hashable(name):
+                table.entries[name] = value
+            else:
+                table.element = table.element | value
+            if (scope.source, part) not in table.stores:
+                table.stores.append((scope.source, part))
+        return of(table)
+
+    def of_Await(self, node: ast.Await, scope: Scope) -> Value:
+        return self.eval(node.value, scope)
+
+    def of_Yield(self, node: ast.Yield, scope: Scope) -> Value:
+        value = self.eval(node.value, scope) if node.value is not None else NOTHING
+        if self._yields:
+            self._yields[-1].append(value)
+        return NOTHING
+
+    def of_YieldFrom(self, node: ast.YieldFrom, scope: Scope) -> Value:
+        value = self.eval(node.value, scope)
+        self.event("iter", node, scope, value)
+        if self._yields:
+            self._yields[-1].append(self._element(value, node))
+        return NOTHING

@@ -1,0 +1,224 @@
+"""Functions of the project, which are entered at each call."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from autodist import rowwise
+from autodist.interpreter.attributes import Attributes
+from autodist.interpreter.events import Call_
+from autodist.interpreter.questions import stable_order
+from autodist.interpreter.words import REST
+from autodist.values import (
+    NOTHING,
+    External,
+    Function,
+    Items,
+    Mixing,
+    Object,
+    Scope,
+    Stream,
+    Table,
+    Value,
+    constant,
+    of,
+    union,
+)
+
+MAX_DEPTH = 24
+MAX_REPEATS = 24
+
+
+class Functions(Attributes):
+    """Functions: definitions and calls."""
+
+    def do_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
+        function = self._remember(node, lambda: Function(node, scope.source, scope))
+        function.scope = scope
+        self._decorate(node, of(function), scope)
+        for default in [*node.args.defaults, *node.args.kw_defaults]:
+            if default is not None:
+                self.eval(default, scope)
+        scope.names[node.name] = of(function)
+
+    do_AsyncFunctionDef = do_FunctionDef
+
+    def _decorate(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, made: Value, scope: Scope) -> None:
+        """Run decorators of the project for what they do besides: `@register("name")` keeps what it is given."""
+        for decorator in node.decorator_list:
+            value = self.eval(decorator, scope)
+            for thing in sorted(value.things, key=stable_order):
+                if isinstance(thing, Function) and not scope.is_class:
+                    self.call_function(thing, None, [made], {}, scope)
+
+    def method(
+        self,
+        owner: Object,
+        name: str,
+        node: ast.Call | None,
+        args: list[Value],
+        keywords: dict[str, Value],
+        scope: Scope,
+    ) -> Value:
+        """Call a method that a class of the project defines."""
+        found = owner.cls.find(name) if owner.cls is not None else None
+        if found is None:
+            return NOTHING
+        bound = self._bound(found[1], owner, owner.node, scope)
+        return union(
+            self.call_function(thing, node, args, keywords, scope)
+            for thing in bound.things
+            if isinstance(thing, Function)
+        )
+
+    def call_function(
+        self, function: Function, node: ast.Call | None, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        """Run a function of the project with these arguments."""
+        definition = function.node
+        active = sum(call.function.node is definition for call in self._calls)
+        self._repeats[definition] = self._repeats.get(definition, 0) + 1
+        if (
+            len(self._calls) >= MAX_DEPTH
+            or active >= 2
+            or self._repeats[definition] > MAX_REPEATS * (1 + 4 * (self._forward > 0))
+        ):
+            return self._unfollowed(self._mixed([*args, *keywords.values()]), node, scope)
+        self.executed.add(definition)
+        self._entered.add(definition)
+        key = self._signature(function, args, keywords)
+        if key is not None and key in self._results and self._repeats[definition] > 2:
+            return self._results[key]
+        inner = Scope(function.source, function.scope)
+        self._bind(function, args, keywords, inner)
+        if node is not None:
+            self._note_rest(function, node, inner, scope)
+        self._note_inflow(function, node, args, keywords, scope)
+        if node is not None:
+            self.callers.setdefault(definition, {})[node] = scope.source
+        self._calls.append(Call_(node, scope.source, scope, function))
+        path, self._path = self._path, (*self._path, id(node))[-12:]
+        around, self._branches = self._branches, self._branches if function.owner is not None else ()
+        one_rank = self._one_rank
+        if definition not in self._quiet:
+            self._quiet[definition] = not isinstance(definition, ast.Lambda) and any(
+                self._is_no_grad(d, function.scope) for d in definition.decorator_list
+            )
+        quiet = self._quiet[definition]
+        self._no_grad += quiet
+        self._returns.append([])
+        self._yields.append([])
+        try:
+            if isinstance(definition, ast.Lambda):
+                result = self.eval(definition.body, inner)
+            else:
+                fell_through = not self.block(definition.body, inner)
+                returns = self._returns[-1]
+                result = union(returns) if returns else constant(None)
+                if fell_through and returns and len(returns) == 1 and returns[0].const is None:
+                    result = constant(None)
+            yields = self._yields[-1]
+        finally:
+            self._yields.pop()
+            self._returns.pop()
+            self._no_grad -= quiet
+            self._one_rank = one_rank
+            self._branches = around
+            self._path = path
+            self._calls.pop()
+        if definition not in self._generators:
+            self._generators[definition] = not isinstance(definition, ast.Lambda) and _is_generator(definition)
+        if yields or self._generators[definition]:
+            element = union(yields)
+            result = Value(frozenset([Stream(element, NOTHING)]), origins=element.origins)
+        if key is not None and self._forward:
+            self._results[key] = result
+        return result
+
+    def _unfollowed(self, value: Value, node: ast.Call | None, scope: Scope) -> Value:
+        """The result of a function that is not entered once more."""
+        if self.plan.wholes is None or node is None or not rowwise.is_whole(value):
+            return value
+        mixing = Mixing(node, scope.source, "calls a function too often to be followed")
+        return value.but(origins=value.origins | {mixing})
+
+    def _signature(self, function: Function, args: list[Value], keywords: dict[str, Value]) -> Any:
+        """What a forward pass depends on; running it again with the same tells nothing new."""
+        if not self._forward:
+            return None
+        owner = id(function.owner)
+        given = tuple((v.things, v.spread, v.origins, v.models, repr(v.const) if v.firm else "") for v in args)
+        named = tuple(
+            (k, v.things, v.spread, v.origins, v.models, repr(v.const) if v.firm else "") for k, v in keywords.items()
+        )
+        evaluated = self._evaluated if self._no_grad else None
+        return function.node, owner, given, named, evaluated, frozenset(self._outcomes.items())
+
+    def _is_no_grad(self, decorator: ast.expr, scope: Scope) -> bool:
+        node = decorator.func if isinstance(decorator, ast.Call) else decorator
+        things = self.eval(node, scope).things
+        return any(isinstance(t, External) and self.catalog.has(t.name, "no_grad") for t in things)
+
+    def _note_inflow(
+        self, function: Function, node: ast.Call | None, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> None:
+        """Remember which arguments bring local values into an object of the project, a meter for instance."""
+        owner = function.owner
+        if node is not None and isinstance(owner, Object) and "module" not in owner.roles:
+            self._brings_in(owner, node, scope)
+
+    def _brings_in(self, owner: Object, node: ast.Call, scope: Scope) -> None:
+        for expression in [*node.args, *(keyword.value for keyword in node.keywords)]:
+            value = self._lately(expression)
+            if (value.spread.is_local or self.holds_local(value)) and (scope.source, expression) not in owner.inflows:
+                owner.inflows.append((scope.source, expression))
+
+    def _bind(self, function: Function, args: list[Value], keywords: dict[str, Value], inner: Scope) -> None:
+        spec = function.node.args
+        names = [a.arg for a in (*spec.posonlyargs, *spec.args)]
+        given = list(args)
+        if function.owner is not None and names:
+            given.insert(0, of(function.owner))
+        defaults = dict(zip(reversed(names), reversed(spec.defaults), strict=False))
+        for keyword, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
+            names.append(keyword.arg)
+            if default is not None:
+                defaults[keyword.arg] = default
+        positional = len(names) - len(spec.kwonlyargs)
+        rest = dict(keywords)
+        unknown = rest.pop(REST, NOTHING)
+        for index, name in enumerate(names):
+            if index < len(given) and index < positional:
+                inner.names[name] = given[index]
+            elif name in rest:
+                inner.names[name] = rest.pop(name)
+            elif name in defaults:
+                inner.names[name] = self.eval(defaults[name], function.scope).but(firm=unknown is NOTHING) | unknown
+            else:
+                inner.names[name] = unknown
+        if spec.vararg is not None:
+            inner.names[spec.vararg.arg] = of(Items(spec.vararg, given[positional:], NOTHING))
+        if spec.kwarg is not None:
+            inner.names[spec.kwarg.arg] = of(Table(spec.kwarg, dict(rest), NOTHING))
+
+    def _note_rest(self, function: Function, node: ast.Call, inner: Scope, scope: Scope) -> None:
+        """Remember which expressions `**logs` and `*values` of a function hold."""
+        spec = function.node.args
+        for thing in inner.names[spec.kwarg.arg].things if spec.kwarg is not None else ():
+            if isinstance(thing, Table):
+                thing.stores += [(scope.source, each.value) for each in node.keywords if each.arg in thing.entries]
+        for thing in inner.names[spec.vararg.arg].things if spec.vararg is not None else ():
+            if isinstance(thing, Items) and 0 < len(thing.parts) <= len(node.args):
+                thing.stores += [(scope.source, each) for each in node.args[-len(thing.parts) :]]
+
+
+def _is_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    pending: list[ast.AST] = list(node.body)
+    while pending:
+        current = pending.pop()
+        if isinstance(current, (ast.Yield, ast.YieldFrom)):
+            return True
+        if not isinstance(current, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            pending += ast.iter_child_nodes(current)
+    return False

@@ -1,0 +1,82 @@
+"""What a step writes into something that outlives it."""
+
+from __future__ import annotations
+
+import ast
+
+from autodist import carried
+from autodist.interpreter.machine import Machine
+from autodist.values import Parameters, Scope, Thing, Value, constant
+
+
+class Lasting(Machine):
+    """Notes of what a step hands on to the next."""
+
+    def _hands_on(self, node: ast.stmt, scope: Scope) -> None:
+        """Note what a step writes into something that outlives it: part of a module, or a name of the script."""
+        if node not in self._carried:
+            self._carried[node] = carried.written(node)
+        found = self._carried[node]
+        if found is None:
+            return
+        target, given = found
+        if self._forward:
+            self._written_inside(target, scope)
+        if isinstance(target, ast.Attribute) and self._lately(target.value).spread.is_local:
+            return  # a field of the batch
+        if isinstance(target, ast.Name) and self._is_made_anew(target.id, node, scope):
+            return
+        changed = [(each, value) for each in given if (value := self._lately(each)).spread.is_local]
+        for each, value in changed:
+            self.event("state", each, scope, value, constant((target, self._is_buffer(target))))
+
+    def _written_inside(self, target: ast.Name | ast.Attribute, scope: Scope) -> None:
+        """Note parameters that a forward pass changes."""
+        held: list[Thing] = [t for t in self._lately(target).things if isinstance(t, Parameters)]
+        if isinstance(target, ast.Attribute) and target.attr in ("weight", "bias"):
+            held += [Parameters(module, one=True) for module in self._lately(target.value).objects("module")]
+        if held:
+            self.event("written_inside", target, scope, Value(frozenset(held)))
+
+    def _is_made_anew(self, name: str, node: ast.stmt, scope: Scope) -> bool:
+        """Whether a variable that a statement changes is bound in every round of the loop, or in every call."""
+        rebinds = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        if not self._is_within(node, scope):
+            given = self._calls[-1].given() if self._calls else {}
+            return rebinds or scope.find(name) is scope and scope.parent is not None and name not in given
+        stores = [
+            each
+            for each in ast.walk(self._loops[-1].node)
+            if isinstance(each, ast.Name) and each.id == name and isinstance(each.ctx, ast.Store)
+        ]
+        return self._filled_first(name, node, scope) or any(scope.source.statement(e) is not node for e in stores)
+
+    def _filled_first(self, name: str, node: ast.stmt, scope: Scope) -> bool:
+        """Whether new samples are put into a tensor before a round of the loop does anything else with it."""
+        loop, source = self._loops[-1].node, scope.source
+        if not carried.fills(node, name) or loop not in source.ancestors(node):
+            return False
+        mentions = [each for each in ast.walk(loop) if isinstance(each, ast.Name) and each.id == name]
+
+        def is_filled(mention: ast.Name) -> bool:
+            inner = [each for each in (mention, *source.ancestors(mention)) if isinstance(each, ast.stmt)]
+            around = inner[: inner.index(loop)] if loop in inner else inner[:1]
+            before = (each for at in around for each in source.block(at)[: source.block(at).index(at)])
+            return carried.fills(inner[0], name) or any(carried.fills(each, name) for each in before)
+
+        return all(map(is_filled, mentions))
+
+    def _is_within(self, node: ast.stmt, scope: Scope) -> bool:
+        return any(each is self._loops[-1].node for each in scope.source.ancestors(node))
+
+    def _is_buffer(self, node: ast.expr) -> bool:
+        """Whether a name or attribute holds what a module keeps from one forward pass to the next."""
+        if isinstance(node, ast.Name):
+            return self._calls[-1].stands_for(node.id, self._is_buffer) if self._calls else False
+        if not isinstance(node, ast.Attribute):
+            return False
+        if node.attr in ("weight", "bias"):
+            return self._is_buffer(node.value)
+        modules = [t for t in self._lately(node.value).objects("module") if t.cls is not None]
+        names = [carried.buffers(each.node for each in t.cls.line()) for t in modules if t.cls is not None]
+        return bool(modules) and (self._forward > 0 or any(node.attr in each for each in names))

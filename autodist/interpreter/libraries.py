@@ -1,0 +1,126 @@
+"""Calls of libraries."""
+
+from __future__ import annotations
+
+import ast
+
+from autodist import rowwise, tensors
+from autodist.interpreter.builtin_calls import BuiltinCalls
+from autodist.interpreter.words import DRAWING
+from autodist.spread import COUNT, LOCAL, ROWS, SAME, combine
+from autodist.values import NOTHING, Items, Object, Parameters, Scope, Stream, Value, of, union
+
+REMAKING = tuple(
+    f"torch.nn.utils.{name}"
+    for name in ("parametrizations.", "parametrize.", "prune.", "remove_", "spectral_norm", "weight_norm")
+)
+"""What puts other parameters in the place of those of a module."""
+MAKING = frozenset("zeros ones empty full".split())
+TYPES = frozenset("Tensor FloatTensor DoubleTensor LongTensor HalfTensor".split())
+
+
+class Libraries(BuiltinCalls):
+    """Calls of what is not of the project."""
+
+    def _external(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        """Call something of a library."""
+        roles = self.catalog.roles(name)
+        values = [*args, *keywords.values()]
+        held = frozenset(t.module for value in values for t in value.things if isinstance(t, Parameters))
+        if held and (name.startswith("torch.nn.init.") or name.rpartition(".")[2] in DRAWING):
+            if not name.endswith(("constant_", "zeros_", "ones_", "eye_", "dirac_")):
+                self.event("draw_parameters", node, scope, Value(held))
+        if name.startswith(REMAKING) and args and self._modules_in(args[0]):
+            self.event("replace_parameter", node, scope, args[0])
+        for role in sorted(roles):
+            handler = getattr(self, "call_" + role, None)
+            if handler is not None:
+                result: Value | None = handler(name, node, args, keywords, scope)
+                if result is not None:
+                    return result
+        for value in values:
+            self._callbacks(value, name, node, scope)
+        if roles & {
+            "print",
+            "log",
+            "write",
+            "save",
+            "tracker",
+            "mkdir",
+            "download",
+            "framework",
+            "framework_setting",
+            "load",
+            "exists",
+        }:
+            for role in sorted(roles):
+                self.event(role, node, scope, self._mixed(values))
+        builtin = self._builtin(name, node, args, keywords, scope)
+        if builtin is not None:
+            return builtin
+        roots = name.partition(".")[0]
+        if keywords.get("requires_grad", NOTHING).const is True and "module" not in roles:
+            return of(
+                self._remember(
+                    node, lambda: Object(name, frozenset(["parameter"]), node, scope.source, self._path), "loose"
+                )
+            )
+        unseen = self._unseen_share(name, roles, values)
+        if unseen is not None:
+            values = [*values, unseen]
+        made = bool(roles - {"random_draw", "plain_torch", "exists", "load"}) or roots not in (
+            "torch",
+            "numpy",
+            "math",
+            "builtins",
+            "F",
+        )
+        if made and "plain_torch" not in roles:
+            mixed = self._mixed(values)
+            if id(node) in self.plan.modules:
+                roles = roles | {"module"}
+            own = self._remember(node, lambda: Object(name, roles, node, scope.source, self._path), name)
+            own.args, own.keywords = args, keywords
+            self.event("make", node, scope, of(own))
+            return Value(frozenset([own]), mixed.spread if mixed.spread.is_local else SAME, mixed.origins, mixed.models)
+        return self._function(name.rpartition(".")[2], node, args, keywords)
+
+    def _unseen_share(self, name: str, roles: frozenset[str], values: list[Value]) -> Value | None:
+        """What code that is not at hand may make of a loader that it is given: of this rank's samples, that is."""
+        if roles or self.catalog.knows(name):
+            return None
+        loaders = [thing for value in values for thing in value.objects("loader")]
+        shared = [each for each in loaders if self._batch(each).spread.is_local]
+        return Value(spread=LOCAL, origins=frozenset(shared)) if shared else None
+
+    def _function(self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value]) -> Value:
+        """A function over tensors or numbers."""
+        if name in ("is_tensor", "is_floating_point", "is_complex", "isscalar"):
+            return NOTHING
+        values: list[Value] = []
+        for value in args:
+            listed = any(isinstance(t, (Items, Stream)) for t in value.things)
+            inner = value | self._one_inside(value) if listed else value
+            values.append(inner)
+        if name in MAKING and (args or "size" in keywords) and self._counts_rows(args[0] if args else keywords["size"]):
+            return union([*values, *keywords.values()]).computed(ROWS)
+        if name in TYPES and args and args[0].spread is COUNT and not args[0].things:  # `torch.FloatTensor(n, 4)`
+            return union([*values, *keywords.values()]).computed(ROWS)
+        spreads = [v.spread for v in values]
+        local_keywords = [v for v in keywords.values() if v.spread.is_local]
+        mixed = union([*values, *keywords.values()])
+        held = not mixed.spread.is_local and any(isinstance(t, Parameters) for t in mixed.things)
+        if held and tensors.stays_sharded(name):
+            return Value(frozenset(t for t in mixed.things if isinstance(t, Parameters)))
+        if local_keywords and not any(s.is_local for s in spreads):
+            return mixed.computed(combine([v.spread for v in local_keywords]))
+        if values and values[0].spread is ROWS and values[0].axes == 1 and name in rowwise.PICKING:
+            return mixed.computed(LOCAL)
+        return mixed.computed(tensors.operation(name, node, None, spreads))
+
+    def _counts_rows(self, size: Value) -> bool:
+        """Whether a size begins with the number of this rank's samples: `(x.size(0), 4)`, `x.shape`."""
+        firsts = [thing.parts[0].spread for thing in size.things if isinstance(thing, Items) and thing.parts]
+        return size.spread is COUNT or bool(firsts) and all(spread is COUNT for spread in firsts)

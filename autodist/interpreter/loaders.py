@@ -1,0 +1,80 @@
+"""What loaders yield: this rank's samples, and as many as every rank has, or not."""
+
+from __future__ import annotations
+
+import ast
+
+from autodist import collation, picking
+from autodist.collation import Rows
+from autodist.interpreter.machine import Machine
+from autodist.spread import RANK, ROWS, SAME
+from autodist.values import SETTLED, Evened, Object, Value, of
+
+
+class Loaders(Machine):
+    """Questions about loaders."""
+
+    def _batch(self, loader: Object) -> Value:
+        """What a loader yields: this rank's samples, if it is sharded."""
+        return Value(spread=ROWS if self.shares_out(loader) else SAME, origins=frozenset([loader]))
+
+    def uneven(self, value: Value, target: bool = False) -> Rows | None:
+        """What makes samples that a `collate_fn` puts together, or a condition picks, more on one rank than another."""
+        return Rows.FEWER if picking.picks(value) is not None else collation.uneven(value, self._collated, target)
+
+    def _collated(self, loader: Object) -> collation.Kind:
+        collate = collation.collate_fn(loader)
+        if collate is None:
+            pooled = any(
+                mark in each.text for each in self.project.sources for mark in ("global_", ".batch", "readout")
+            )
+            return Rows.JOINED if collation.of_graphs(loader) and not pooled else None
+        made: collation.Kind = self._remember(loader.node, lambda: collation.collated(collate), "collated")
+        return made
+
+    def shares_out(self, loader: Object) -> bool:
+        """Whether a loader yields this rank's samples, by the plan or by what the script does itself."""
+        return self.plan.sharded is None or loader.key in self.plan.sharded or self.is_sharded(loader)
+
+    def is_sharded(self, loader: Object) -> bool:
+        """Whether the script itself gives the loader a sampler that shares samples out."""
+        for name in ("sampler", "batch_sampler"):
+            value = loader.argument(name)
+            if value is not None and self._shares_out(value):
+                return True
+        dataset = loader.argument("dataset", 0)
+        return dataset is not None and (dataset.spread in (RANK, ROWS) or self._streams_share(dataset))
+
+    def _streams_share(self, dataset: Value) -> bool:
+        """Whether a stream's class itself picks the samples of its rank."""
+        return any(
+            "iterable_dataset" in thing.roles and self._shares_out(of(thing))
+            for thing in dataset.things
+            if isinstance(thing, Object)
+        )
+
+    def _shares_out(self, value: Value) -> bool:
+        if value.spread is RANK:
+            return True
+        for thing in value.things:
+            if isinstance(thing, Object):
+                if "distributed_sampler" in thing.roles:
+                    return True
+                if any(
+                    inner.spread is RANK or self._shares_out(inner) for inner in (*thing.args, *thing.keywords.values())
+                ):
+                    return True
+                if thing.cls is not None and any(v.spread is RANK for v in thing.attributes.values()):
+                    return True
+                if thing.cls is not None and any(self._mentions_rank(c.node) for c in thing.cls.line()):
+                    return True
+        return False
+
+    def _mentions_rank(self, node: ast.ClassDef) -> bool:
+        return any(isinstance(n, ast.Attribute) and n.attr == "get_rank" for n in ast.walk(node))
+
+    def _evened(self, loss: Value, node: ast.expr) -> Value:
+        """A mean that has been noted: where it trains, how many numbers it is of has been thought of."""
+        if node in self.plan.weighed:
+            return loss.but(origins=picking.whole(collation.marked(loss, SETTLED)).origins | {Evened(node)})
+        return picking.whole(loss) if not self._no_grad else loss

@@ -1,0 +1,243 @@
+"""Loops and comprehensions."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from autodist.interpreter.contents import UNROLLED
+from autodist.interpreter.events import Loop
+from autodist.interpreter.questions import (
+    adds_to,
+    counted_of,
+    is_hashable,
+    is_mixed,
+    is_of_one,
+    is_set,
+    joined,
+    last_part,
+)
+from autodist.interpreter.stores import Stores
+from autodist.interpreter.words import SPLITTING
+from autodist.spread import MEAN, ROWS, SAME, Spread
+from autodist.values import (
+    NOTHING,
+    UNKNOWN,
+    Class,
+    Draw,
+    External,
+    Items,
+    Object,
+    Parameters,
+    Scope,
+    Table,
+    Value,
+    of,
+    union,
+)
+
+
+class Loops(Stores):
+    """What runs once for each element."""
+
+    def do_For(self, node: ast.For | ast.AsyncFor, scope: Scope) -> bool:
+        iterable = self.eval(node.iter, scope)
+        self.event("iterate", node, scope, iterable)
+        if is_set(iterable):
+            self.event("ordered", node.iter, scope, iterable)
+        function = self._calls[-1].function if self._calls else None
+        loop = Loop(node, scope.source, scope, function, self._goes_row_by_row(node.iter))
+        parts = self._unrolled(iterable)
+        self._loops.append(loop)
+        if parts is not None:
+            for part in parts:
+                self.assign(node.target, part.but(firm=True) if part.const is not UNKNOWN else part, scope, None)
+                if self.block(node.body, scope) and len(parts) == 1:
+                    break
+        else:
+            element = self._element(iterable, node)
+            if self.plan.wholes is not None:
+                self._note_batches(node, element, scope)
+            self._repeat(node.body, scope, lambda: self.assign(node.target, element, scope, node.iter))
+        self._loops.pop()
+        self.block(node.orelse, scope)
+        return False
+
+    do_AsyncFor = do_For
+
+    def _goes_row_by_row(self, over: ast.expr) -> bool:
+        """`for label, guess in zip(labels, guesses.tolist())`, of this rank's samples."""
+        if isinstance(over, ast.Call) and last_part(over.func) in ("zip", "enumerate", "tqdm"):
+            return any(map(self._goes_row_by_row, over.args))
+        if isinstance(over, ast.Call) and last_part(over.func) == "range":
+            base = counted_of(over.args[0]) if len(over.args) == 1 else None
+            return base is not None and self._goes_row_by_row(base)
+        value = self._lately(over)
+        return value.spread is ROWS and not value.things and not value.models  # a model may give several outputs
+
+    def _counts_rows_of(self, target: ast.expr) -> bool:
+        """Whether a loop over this rank's samples, one by one, adds to what was there before it."""
+        root = target
+        while isinstance(root, (ast.Subscript, ast.Attribute)):
+            root = root.value
+        for loop in self._loops:
+            if loop.by_row and isinstance(loop.node, ast.For):
+                inside = (n for statement in loop.node.body for n in ast.walk(statement))
+                inner = [n for n in inside if isinstance(n, ast.Assign) and not adds_to(n)]
+                bound = [each for statement in inner for target in statement.targets for each in ast.walk(target)]
+                return not any(isinstance(n, ast.Name) and n.id == getattr(root, "id", "") for n in bound)
+        return False
+
+    def _note_batches(self, node: ast.For | ast.AsyncFor, element: Value, scope: Scope) -> None:
+        """Note what a loop goes over: `for x, y in batches`, `for i, (x, y) in enumerate(batches)`."""
+        over, batch = node.iter, element
+        things = self._lately(over.func).things if isinstance(over, ast.Call) else frozenset()
+        called = {thing.name for thing in things if isinstance(thing, External)}
+        if isinstance(over, ast.Call) and called == {"builtins.enumerate"} and over.args:
+            pairs = [t.parts for t in element.things if isinstance(t, Items) and len(t.parts) == 2]
+            over, batch = over.args[0], union(pair[1] for pair in pairs)
+        if self._gives_indices(over):
+            batch = Value(origins=frozenset([Draw(over, scope.source, self._path)]), array=True)
+        if called != {"builtins.range"}:
+            self.event("may_be_batches", over, scope, batch)
+
+    def _gives_indices(self, over: ast.expr) -> bool:
+        """`order.split(size)`, `np.array_split(order, n)`, a batch sampler: the numbers of samples, batch by batch."""
+        if any("batch_sampler" in thing.roles for thing in self._lately(over).things if isinstance(thing, Object)):
+            return True
+        if (
+            not isinstance(over, ast.Call)
+            or not isinstance(over.func, ast.Attribute)
+            or over.func.attr not in SPLITTING
+        ):
+            return False
+        parts = [self._lately(over.func.value), *(self._lately(arg) for arg in over.args[:1])]
+        return any(part.axes == 1 and part.array for part in parts)
+
+    def do_While(self, node: ast.While, scope: Scope) -> bool:
+        test = self.eval(node.test, scope)
+        self.event("test", node.test, scope, test)
+        self._loops.append(Loop(node, scope.source, scope, self._calls[-1].function if self._calls else None))
+        self._repeat(node.body, scope, lambda: None)
+        self.eval(node.test, scope)
+        self._loops.pop()
+        self.block(node.orelse, scope)
+        return False
+
+    def _repeat(self, body: Sequence[ast.stmt], scope: Scope, bind: Callable[[], None]) -> None:
+        """Run a loop body until what it leaves no longer changes, at most twice."""
+        around, self._branches = self._branches, (*self._branches, id(body))
+        rounds = 1 if self._again else 2
+        for again in range(rounds):
+            start = dict(scope.names)
+            bind()
+            # loops within have found what they leave when this one runs again
+            self._again += again
+            self.block(body, scope)
+            self._again -= again
+            scope.names = joined([start, scope.names])
+            if scope.names == start:
+                break
+        self._branches = around
+
+    def _unrolled(self, iterable: Value) -> list[Value] | None:
+        """The elements of a short literal list of constants, such as the phases of an epoch."""
+        lists = [t for t in iterable.things if isinstance(t, Items)]
+        if len(lists) == 1 and len(iterable.things) == 1 and 0 < len(lists[0].parts) <= UNROLLED:
+            parts = lists[0].parts
+            if is_mixed(parts) and lists[0].element is NOTHING:
+                return list(parts)
+            if all(isinstance(p.const, str) or self._modules_in(p) or any(p.objects("loader")) for p in parts):
+                return list(parts)
+            if all(any(isinstance(t, Items) for t in p.things) for p in parts):
+                return list(parts)
+        return None
+
+    def _comprehension(self, node: Any, scope: Scope, finish: Callable[[Scope], Value], over: list[Value]) -> Value:
+        inner = Scope(scope.source, scope)
+        depth = len(self._loops)
+
+        def run(generators: Sequence[ast.comprehension]) -> Value:
+            if not generators:
+                return finish(inner)
+            first, *rest = generators
+            iterable = self.eval(first.iter, inner)
+            if first is node.generators[0]:
+                over.append(iterable)
+            if is_set(iterable) and isinstance(node, (ast.ListComp, ast.DictComp)):
+                self.event("ordered", first.iter, scope, iterable)
+            self.event("iterate", first, scope, iterable)
+            self._loops.append(Loop(first, scope.source, scope, self._calls[-1].function if self._calls else None))
+            parts = self._unrolled(iterable)
+            result = NOTHING
+            for number, element in enumerate(parts if parts is not None else [self._element(iterable, first)]):
+                self.assign(first.target, element.but(firm=True) if parts is not None else element, inner, first.iter)
+                for test in first.ifs:
+                    self.event("test", test, inner, self.eval(test, inner))
+                path = self._path
+                if parts is not None:
+                    self._path = (*path, hash(element.const) if element.const is not UNKNOWN else number)
+                result = result | run(rest)
+                self._path = path
+            self._loops.pop()
+            return result
+
+        value = run(node.generators)
+        del self._loops[depth:]
+        return value
+
+    def of_ListComp(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, scope: Scope) -> Value:
+        items = self._remember(node, lambda: Items(node, [], NOTHING, [(scope.source, node.elt)]))
+
+        tests = [test for generator in node.generators for test in generator.ifs]
+
+        def finish(inner: Scope) -> Value:
+            value = self.eval(node.elt, inner)
+            for test in tests:
+                value = self._of_class(value, node.elt, test)
+            if value.spread is MEAN and is_of_one(node.elt) and self._goes_row_by_row(node.generators[0].iter):
+                value = value.but(spread=ROWS)  # `[criterion(o, t) for o, t in zip(out, targets)]`
+            items.element = items.element | value
+            return value
+
+        iterables: list[Value] = []
+        element = self._comprehension(node, scope, finish, iterables)
+        parameters = frozenset(replace(t, one=False) for t in element.things if isinstance(t, Parameters))
+        over = iterables[0]
+        spread = over.spread if over.spread in (ROWS, Spread.COLUMNS) else SAME
+        sampled = over.origins | element.origins
+        if not element.spread.is_local and not spread.is_local:
+            return Value(frozenset([items]) | parameters, origins=sampled, models=element.models)
+        return Value(frozenset([items]) | parameters, ROWS if spread.is_local else SAME, sampled, element.models)
+
+    def _of_class(self, value: Value, node: ast.expr, test: ast.expr) -> Value:
+        """What a value can be where `isinstance(node, Class)` holds, of a class of the project."""
+        asked = test.args if isinstance(test, ast.Call) and getattr(test.func, "id", "") == "isinstance" else []
+        if len(asked) != 2 or ast.dump(asked[0]) != ast.dump(node):
+            return value
+        classes = self._lately(asked[1]).things
+        if not classes or not all(isinstance(each, Class) for each in classes):
+            return value
+        others = (t for t in value.things if isinstance(t, Object))
+        gone = {t for t in others if t.cls is None or classes.isdisjoint(t.cls.line())}
+        return value.but(things=value.things - gone)
+
+    of_SetComp = of_ListComp
+
+    of_GeneratorExp = of_ListComp
+
+    def of_DictComp(self, node: ast.DictComp, scope: Scope) -> Value:
+        table = self._remember(node, lambda: Table(node, {}, NOTHING, [(scope.source, node.value)]))
+
+        def finish(inner: Scope) -> Value:
+            key, value = self.eval(node.key, inner), self.eval(node.value, inner)
+            if key.const is not UNKNOWN and is_hashable(key.const):
+                table.entries[key.const] = value
+            else:
+                table.element = table.element | value
+            return NOTHING
+
+        self._comprehension(node, scope, finish, [])
+        return of(table)

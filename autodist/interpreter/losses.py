@@ -1,0 +1,71 @@
+"""Losses and means over a rank's samples."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autodist import collation, picking
+from autodist.interpreter.contents import Contents
+from autodist.interpreter.questions import last_part
+from autodist.spread import LOCAL, MEAN, ROWS, SUM, Spread
+from autodist.values import NOTHING, SETTLED, External, Object, Scope, Value, constant
+
+
+class Losses(Contents):
+    """What losses are of."""
+
+    def _mean(self, result: Value, node: ast.Call, callee: Value, base: Value | None, scope: Scope) -> Value:
+        """`each[keep].mean()`, noted where ranks have different numbers of them."""
+        if result.spread is not MEAN or self.uneven(result) is None:
+            return result
+        method = not any(isinstance(t, External) for t in callee.things)
+        self.event("mean_loss", node, scope, result, constant(method))
+        return self._evened(result, node) if node in self.plan.weighed else result
+
+    def _loss(self, options: Mapping[str, Value], call: ast.Call, values: Sequence[Value], _: Any) -> Value:
+        """The spread of a loss of torch, by its reduction."""
+        mixed = self._mixed(values)
+        if mixed.spread not in (ROWS, Spread.COLUMNS):
+            return mixed
+        reduction = options.get("reduction", constant("mean")).const
+        if options.get("size_average", NOTHING).const is False or reduction == "sum":
+            return mixed.computed(SUM)
+        if options.get("reduce", NOTHING).const is False or reduction == "none":
+            by_class = self.plan.wholes is None and last_part(call) in ("cross_entropy", "CrossEntropyLoss", "nll_loss")
+            return mixed.computed(ROWS).but(axes=1 if by_class else None)
+        return mixed.computed(MEAN)
+
+    def call_loss_function(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        if self._no_grad == 0:
+            self.event("loss_function", node, scope)
+        compared = 3 if name.endswith(("triplet_margin_loss", "distance_loss", "ranking_loss", "embedding_loss")) else 2
+        given = [*args[:compared], *(keywords[k] for k in ("input", "target") if k in keywords)]
+        return self._compared(self._loss(keywords, node, given, keywords), node, args, keywords, scope)
+
+    def _compared(
+        self,
+        loss: Value,
+        node: ast.Call,
+        args: list[Value],
+        keywords: dict[str, Value],
+        scope: Scope,
+        module: Value = NOTHING,
+    ) -> Value:
+        """A loss of torch; noted, if it is a mean over as many numbers as a rank happens to have."""
+        loss = collation.marked(loss, SETTLED)
+        given = [v for t in module.things if isinstance(t, Object) for v in t.args[:1]] if module.things else args[2:3]
+        options = (*given, *(keywords[name] for name in ("weight", "pos_weight") if name in keywords))
+        if any(option.spread in (MEAN, SUM, LOCAL) for option in options):
+            return loss.but(spread=LOCAL) if loss.spread.is_local else loss  # weighed by what a rank's samples are
+        if loss.spread is not MEAN or keywords.get("reduction", constant("mean")).const in ("sum", "none"):
+            return loss
+        target = next((v for v in (keywords.get("target"), *args[1::-1]) if v is not None), NOTHING)
+        chosen = next((v for v in (*args[:2], *keywords.values()) if picking.picks(v) is not None), target)
+        self.event("mean_loss", node, scope, chosen, module)
+        if not self._no_grad and node not in self.plan.weighed and self.uneven(chosen, target=True):
+            self.event("uneven_loss", node, scope, chosen)
+        return self._evened(loss, node)

@@ -1,0 +1,168 @@
+"""The state of a run: where it is, what it has noted, and what it has made."""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from autodist import alternatives, carried
+from autodist.catalog import Catalog
+from autodist.interpreter.events import Call_, Event, Loop
+from autodist.interpreter.plan import Plan
+from autodist.project import Project
+from autodist.source import Source
+from autodist.spread import Spread
+from autodist.values import NOTHING, Function, LocalModule, Object, Path_, Scope, Thing, Value
+
+MAX_STEPS = 150_000
+
+
+class Interrupted(Exception):
+    """The script is too large to be followed to the end."""
+
+
+class Machine(ABC):
+    """The state of a run, and what its layers ask of those above them."""
+
+    def __init__(self, project: Project, catalog: Catalog, plan: Plan) -> None:
+        self.project = project
+        self.catalog = catalog
+        self.plan = plan
+        self.values: dict[ast.expr, Value] = {}
+        self.events: list[Event] = []
+        self.sources: dict[ast.AST, Source] = {}
+        self.latest: dict[ast.expr, Value] = {}
+        self.spreads: dict[ast.expr, set[Spread]] = {}
+        self.complete = True
+        self.executed: set[ast.AST] = set()
+        self._entered: set[ast.AST] = set()
+        self.promoted: set[int] = set()
+        self.loops_of: dict[ast.expr, set[ast.AST]] = {}
+        self.apart: set[ast.expr] = set()
+        """Expressions outside of forward passes that are computed from parameters."""
+        self.flowing: set[ast.expr] = set()
+        """Those of them through which gradients flow."""
+        self._carried: dict[ast.stmt, carried.Written | None] = {}
+        self.imported_by: dict[Source, ast.AST] = {}
+        """The statement at which each local module is imported first."""
+        self.callers: dict[ast.AST, dict[ast.Call, Source]] = {}
+        """The calls that each function of the project was entered by."""
+        self._modules: dict[str, LocalModule] = {}
+        self._starred: dict[Scope, list[str]] = {}
+        """The libraries of which a file imports all names."""
+        self._loading: set[str] = set()
+        self._memory: dict[tuple[int, Path_], Any] = {}
+        self._repeats: dict[ast.AST, int] = {}
+        self._steps = 0
+        self._loops: list[Loop] = []
+        self._calls: list[Call_] = []
+        self._path: Path_ = ()
+        self._one_rank = 0
+        self._no_grad = 0
+        self._evaluated: frozenset[tuple[int, Path_]] = frozenset()
+        self.once_evaluated: set[tuple[int, Path_]] = set()
+        """Modules that the script puts into evaluation mode somewhere."""
+        """The modules of which `eval()` was called last, and not `train()`."""
+        self._forward = 0
+        self._row_tests: list[Value] = []
+        """What decides whether the statement that is being run is run."""
+        self._branches: Path_ = ()
+        """The blocks being run that may not run at all, or several times."""
+        self._born: WeakKeyDictionary[Object, Path_] = WeakKeyDictionary()
+        """In which of them each object was made last."""
+        self._outcomes: alternatives.Outcomes = {}
+        """How the tests came out that always come out alike, in what is being run."""
+        self._made_where: WeakKeyDictionary[Object, alternatives.Outcomes] = WeakKeyDictionary()
+        self._again = 0
+        self._results: dict[Any, Value] = {}
+        self._generators: dict[ast.AST, bool] = {}
+        self._quiet: dict[ast.AST, bool] = {}
+        self._returns: list[list[Value]] = []
+        self._yields: list[list[Value]] = []
+        self._roots: dict[ast.AST, Value] = {}
+        self.module = LocalModule(project.entry, Scope(project.entry))
+
+    def of(self, kind: str) -> list[Event]:
+        """The events of one kind, in order, once the run is over."""
+        return self._by_kind.get(kind, [])
+
+    @cached_property
+    def step_loops(self) -> frozenset[ast.AST]:
+        """The loops whose bodies are training steps, once the run is over."""
+        return frozenset(event.loops[-1].node for event in self.of("backward") if event.loops)
+
+    @cached_property
+    def _by_kind(self) -> dict[str, list[Event]]:
+        kinds: dict[str, list[Event]] = {}
+        for event in self.events:
+            kinds.setdefault(event.kind, []).append(event)
+        return kinds
+
+    def _tick(self) -> None:
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            raise Interrupted
+
+    def event(self, kind: str, node: ast.AST, scope: Scope, value: Value = NOTHING, detail: Value = NOTHING) -> None:
+        """Note that ``kind`` happens at ``node``."""
+        function = self._calls[-1].function if self._calls else None
+        self.events.append(
+            Event(
+                kind,
+                len(self.events),
+                node,
+                scope.source,
+                value,
+                scope,
+                function,
+                tuple(self._loops),
+                tuple(self._calls),
+                self._one_rank > 0,
+                self._no_grad == 0,
+                self._forward > 0,
+                detail,
+            )
+        )
+
+    def _lately(self, node: ast.expr) -> Value:
+        return self.latest.get(node, NOTHING)
+
+    def _remember(self, node: ast.AST, make: Callable[[], Any], extra: Any = None) -> Any:
+        """The thing that ``node`` made in this context; running a loop body again makes no second one."""
+        key: Any = (id(node), self._path, extra)
+        made = self._memory[key] if key in self._memory else self._memory.setdefault(key, make())
+        if isinstance(made, Object):
+            here = self._outcomes
+            before = self._made_where.get(made, here)
+            self._made_where[made] = {c: o for c, o in before.items() if here.get(c) is o}
+        return made
+
+    # what layers ask of those above them
+
+    @abstractmethod
+    def block(self, body: Iterable[ast.stmt], scope: Scope) -> bool: ...
+
+    @abstractmethod
+    def call_function(
+        self, function: Function, node: ast.Call | None, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value: ...
+
+    @abstractmethod
+    def method(
+        self,
+        owner: Object,
+        name: str,
+        node: ast.Call | None,
+        args: list[Value],
+        keywords: dict[str, Value],
+        scope: Scope,
+    ) -> Value: ...
+
+    @abstractmethod
+    def _call(
+        self, thing: Thing, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value: ...

@@ -1,0 +1,342 @@
+"""Methods of what is not of the project: tensors, containers, and objects of libraries."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from functools import partial
+
+from autodist import rowwise, tensors
+from autodist.interpreter.libraries import Libraries
+from autodist.interpreter.questions import any_entry, is_hashable, is_hidden, stable_order
+from autodist.interpreter.torch_modules import TorchModules
+from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, RETURNS_SELF, SIZES
+from autodist.spread import LOCAL, MEAN, ROWS, SAME, Spread
+from autodist.values import (
+    NOTHING,
+    UNKNOWN,
+    Class,
+    External,
+    Function,
+    Inside,
+    Items,
+    LocalModule,
+    Object,
+    OptimizerState,
+    Parameters,
+    Scope,
+    Stream,
+    Table,
+    Thing,
+    Value,
+    Wrapped,
+    constant,
+    is_clock,
+    of,
+    union,
+)
+
+WRITING = frozenset(
+    "savefig to_csv to_json to_excel to_pickle to_parquet write_text write_bytes unlink save_pretrained write_image "
+    "write_html rmdir touch push_to_hub imsave dump tofile".split()
+)
+PICTURES = (
+    "PIL.",
+    "matplotlib.animation.",
+    "torchvision.transforms.ToPILImage",
+    "torchvision.transforms.functional.to_pil",
+)
+TESTING_FILES = frozenset("exists is_file is_dir isfile isdir".split())
+FILLING = frozenset("uniform_ normal_ random_ bernoulli_ exponential_ log_normal_ geometric_ cauchy_".split())
+TYPED_LIKE = frozenset("to type_as".split())
+"""What takes the type and the device of another tensor, and nothing of its values."""
+GRADIENT_HOOKS = frozenset(
+    "register_hook register_post_accumulate_grad_hook register_full_backward_hook register_backward_hook "
+    "register_full_backward_pre_hook".split()
+)
+"""What has a function called with gradients in the midst of a backward pass."""
+FORMATTING = frozenset("format join".split())
+
+
+class Methods(Libraries, TorchModules):
+    """Calls of methods that the project does not define."""
+
+    def _method(
+        self, node: ast.Call, name: str, base: Value, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        """A method of something that is not an object of the project with that method."""
+        values = [*args, *keywords.values()]
+        if name in GRADIENT_HOOKS:
+            self.event("gradient_hook", node, scope, base, union(values))
+        results: list[Value] = []
+        for thing in sorted(base.things, key=stable_order):
+            inner = thing.module if isinstance(thing, Wrapped) else thing
+            if isinstance(inner, (External, Function, Class, LocalModule)):
+                continue
+            if isinstance(inner, Object) and inner.cls is not None and inner.cls.find(name):
+                if "module" in inner.roles and name not in ("forward", "train", "eval"):
+                    self.event("model_method", node, scope, of(thing), self._mixed(values))
+                if "optimizer" in inner.roles and name == "step":
+                    self.event("step", node, scope, of(inner), self._mixed(values))
+                continue
+            if isinstance(inner, Object) and name in inner.attributes and not is_hidden(inner, name):
+                continue
+            result = self._object_method(thing, inner, node, name, base, args, keywords, scope)
+            if result is not None:
+                results.append(result)
+        if name == "size" and not node.args and not node.keywords and base.spread in (ROWS, Spread.COLUMNS):
+            return self._shape(base, node)
+        if name == "backward" and not any(
+            isinstance(t, Object) and t.cls is not None and t.cls.find(name) for t in base.things
+        ):
+            self._note_backward(node, base, scope)
+            return NOTHING
+        if name == "copy_" and self._forward and any(value.spread.is_local for value in values):
+            target = node.func.value if isinstance(node.func, ast.Attribute) else None
+            if isinstance(target, ast.Attribute) and target.attr == "data" and isinstance(target.value, ast.Attribute):
+                self.event("parameter_set", node, scope)
+        if name == "copy_" and args:
+            self._copied_into(node, args[0], scope)
+        local = any(isinstance(t, Object) and t.cls is not None and t.cls.find(name) for t in base.things)
+        if name in WRITING and not local and not any(isinstance(t, External) for t in base.things):
+            self.event("write", node, scope, self._mixed(values))
+            return NOTHING
+        if name in TESTING_FILES and not local:
+            self.event("exists", node, scope)
+        if name == "open" and not local and not any(isinstance(t, External) for t in base.things):
+            self.event("open", node, scope)
+            return of(
+                self._remember(
+                    node, lambda: Object("builtins.open", frozenset(["file"]), node, scope.source, self._path)
+                )
+            )
+        if name == "mkdir" and not local and not any(isinstance(t, External) for t in base.things):
+            self.event("mkdir", node, scope)
+            return NOTHING
+        literal = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.JoinedStr)
+        if name in FORMATTING and (isinstance(base.const, str) or literal):
+            for expression, value in zip([*node.args, *(k.value for k in node.keywords)], values, strict=False):
+                if value.spread.is_local or self.holds_local(value):
+                    self.event("format", expression, scope, value)
+            return self._text(values)
+        if name in FILLING and (self._forward or self._loops or base.spread is not SAME):
+            self.event("random", node, scope)
+        operands = [] if name in TYPED_LIKE else values
+        if name in TYPED_LIKE and not base.things and not base.spread.is_local:
+            return base
+        if (
+            (not base.things and (base.spread is not SAME or any(v.spread.is_local for v in operands)))
+            or not results
+            and base.spread.is_local
+        ):
+            spread = tensors.operation(name, node, base.spread, [v.spread for v in operands])
+            if base.spread is ROWS and base.axes == 1 and name in rowwise.PICKING and self.plan.wholes is None:
+                spread = LOCAL  # one number for each sample, of which some are picked
+            mixed = union([base, *operands])
+            cut = name in CUTTING
+            results.append(
+                mixed.computed(spread).but(
+                    made=base.made if name in tensors.KEEPING else frozenset(),
+                    models=frozenset() if cut else mixed.models,
+                )
+            )
+        elif not base.things and (base.origins or base.models):
+            results.append(Value(origins=base.origins, models=frozenset() if name in CUTTING else base.models))
+        return union(results) if results else None
+
+    def _copied_into(self, node: ast.Call, value: Value, scope: Scope) -> None:
+        """`images.resize_as_(batch).copy_(batch)`: a tensor that is made once holds each batch in turn."""
+        target: ast.expr = node
+        while (
+            isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute) and target.func.attr.endswith("_")
+        ):
+            target = target.func.value
+        home = scope.find(target.id) if isinstance(target, ast.Name) else None
+        if home is None or not isinstance(target, ast.Name) or not (value.spread.is_local or value.origins):
+            return
+        held = home.names[target.id]
+        if not held.things and not held.weights:
+            filled = held.but(spread=value.spread, origins=value.origins, models=value.models, zero=False)
+            home.names[target.id] = filled.but(axes=value.axes, array=held.array or value.array)
+
+    def _note_backward(self, node: ast.Call, loss: Value, scope: Scope) -> None:
+        """What is differentiated is a number; one that cannot be told apart is taken for a mean, with a warning."""
+        self.event("backward", node, scope, loss)
+        target = node.func.value if isinstance(node.func, ast.Attribute) else node
+        if isinstance(target, ast.Call) and len(target.args) == 1:
+            target = target.args[0]
+        if isinstance(target, ast.Name) and loss.spread in (ROWS, Spread.COLUMNS, LOCAL):
+            self.assign(target, loss.but(spread=MEAN, made=frozenset()), scope, None)
+
+    def _object_method(
+        self,
+        thing: Thing,
+        inner: Thing,
+        node: ast.Call,
+        name: str,
+        base: Value,
+        args: list[Value],
+        keywords: dict[str, Value],
+        scope: Scope,
+    ) -> Value | None:
+        values = [*args, *keywords.values()]
+        if isinstance(inner, (Items, Table, Stream)):
+            return self._container_method(inner, node, name, args, keywords, scope)
+        if isinstance(inner, Parameters):
+            if name == "requires_grad_":
+                self.event("freeze", node, scope, of(inner.module))
+            if name in DRAWING:
+                self.event("draw_parameters", node, scope, of(inner.module))
+            if inner.part and name.endswith("_") and not name.endswith("__"):
+                self.event("write_part", node, scope, of(inner))
+            if name in SIZES or tensors.reduces(name, node, 0) or tensors.takes_apart(name) or name.startswith("new_"):
+                return NOTHING
+            if any(value.spread.is_local for value in values):
+                spread = tensors.operation(name, node, base.spread, [value.spread for value in values])
+                return union(values).computed(spread)
+            return of(replace(inner, cut=True) if name == "detach" else inner)
+        if isinstance(inner, Inside):
+            return self._inside_method(inner, node, name, args, scope)
+        if isinstance(inner, OptimizerState):
+            return self._state_method(inner, node, name, args)
+        if not isinstance(inner, Object):
+            return None
+        if "generator" in inner.roles:
+            drawn = "randint" if name == "integers" else name
+            return self._external(f"{inner.name}.{drawn}", node, args, {**keywords, "generator": of(inner)}, scope)
+        if name in ("parameters", "named_parameters") and not inner.roles and inner.cls is None:
+            self.promoted.add(id(inner.node))
+        if "module" in inner.roles or isinstance(thing, Wrapped):
+            return self._model_method(thing, inner, node, name, args, keywords, scope)
+        if "loss" in inner.roles and name in RETURNS_SELF:
+            return of(inner)
+        if "optimizer" in inner.roles:
+            if name == "step":
+                for value in args[:1]:
+                    self._callbacks(value, "closure", node, scope)
+                self.event("step", node, scope, of(inner), self._mixed(values))
+            elif name in ("zero_grad", "state_dict", "load_state_dict", "add_param_group"):
+                self.event("optimizer_" + name, node, scope, of(inner), self._mixed(values))
+                if name == "add_param_group":
+                    inner.args.extend(args)
+                if name == "state_dict":
+                    return of(self._state_dict(node, scope))
+            return NOTHING
+        if "scaler" in inner.roles:
+            if name == "scale":
+                return args[0] if args else NOTHING
+            if name in ("step", "unscale_"):
+                for optimizer in args[:1]:
+                    self.event(name.rstrip("_"), node, scope, optimizer)
+            return NOTHING
+        if "scheduler" in inner.roles and name == "step":
+            self.event("schedule", node, scope, self._mixed(values))
+            return NOTHING
+        if "progress" in inner.roles:
+            if name in ("set_postfix", "set_description", "set_postfix_str", "write", "set_description_str"):
+                self.event("print", node, scope, self._mixed(values))
+            return NOTHING
+        if "export" in inner.roles and not name.endswith("state_dict"):
+            if name == "save":
+                self.event("write", node, scope)
+            return of(inner)
+        if inner.looks_up(name):  # `__getattr__` hands it on
+            inner = next((t for value in inner.attributes.values() for t in value.objects("writer")), inner)
+        if "writer" in inner.roles:
+            graph = name == "add_graph" and bool(args)
+            if graph:
+                self.event("export", node, scope, args[0])
+            self.event("tracker", node, scope, NOTHING if graph else self._mixed(values), of(inner))
+            return NOTHING
+        if "logger" in inner.roles:
+            self.event("log", node, scope, self._mixed(values))
+            return NOTHING
+        if "file" in inner.roles:
+            self.event("file_method", node, scope, self._mixed(values), of(inner))
+            return NOTHING
+        if "loader" in inner.roles and name == "__iter__":
+            return self._listed("iter", of(inner), node, scope)
+        if name in ("parse_args", "add_argument", "parse_known_args"):
+            made = self._remember(node, lambda: Object("arguments", frozenset(), node, scope.source, self._path))
+            if name == "add_argument":
+                self._note_default(inner, args, keywords)
+            else:
+                made.attributes.update(inner.attributes)
+            return of(made)
+        if inner.name.startswith(PICTURES):
+            if name == "save":
+                self.event("write", node, scope, self._mixed(values))
+                return NOTHING
+            return of(inner)
+        mixed = self._mixed([*values, *(held for key, held in inner.attributes.items() if key == KEPT)])
+        if "dataset" in inner.roles:
+            return of(inner)
+        return mixed if mixed.spread.is_local else NOTHING
+
+    def _note_default(self, parser: Object, args: list[Value], keywords: dict[str, Value]) -> None:
+        """`add_argument("--seed", default=int(time.time()))`: an option that each process may set otherwise."""
+        default = keywords.get("default", NOTHING)
+        if not any(map(is_clock, default.origins)):
+            return
+        flags = [keywords["dest"].const] if "dest" in keywords else [value.const for value in args]
+        names = [flag for flag in flags if isinstance(flag, str)]
+        long = next((flag for flag in names if flag.startswith("--")), names[0] if names else "")
+        parser.attributes[long.lstrip("-").replace("-", "_")] = Value(origins=default.origins)
+
+    def _container_method(
+        self,
+        container: Items | Table | Stream,
+        node: ast.Call,
+        name: str,
+        args: list[Value],
+        keywords: dict[str, Value],
+        scope: Scope,
+    ) -> Value:
+        first = args[0] if args else NOTHING
+        if name == "copy":
+            return of(container)
+        if isinstance(container, Stream):
+            return container.element if name in ("next", "__next__") else NOTHING
+        if isinstance(container, Items):
+            if name in GROWS:
+                self.event("store", node, scope, union(args))
+                pairs = list(zip(args[-1:], node.args[-1:], strict=False))
+                self._grow(of(container), pairs, scope, name)
+                return NOTHING
+            return union([*container.parts, container.element]) if name == "pop" else NOTHING
+        if name == "items":
+            pairs_ = [Items(node, [constant(k), v], NOTHING) for k, v in container.entries.items()]
+            whole = self._remember(node, lambda: Items(node, [], NOTHING))
+            whole.parts = [of(self._remember(node, partial(_itself, p), str(p.parts[0].const))) for p in pairs_]
+            for part, fresh in zip(whole.parts, pairs_, strict=False):
+                for thing in part.things:
+                    if isinstance(thing, Items):
+                        thing.parts = fresh.parts
+            if container.element is not NOTHING:
+                whole.element = of(Items(node, [NOTHING, container.element], NOTHING))
+            return of(whole)
+        if name in ("values",):
+            whole = self._remember(node, lambda: Items(node, [], NOTHING))
+            whole.parts, whole.element = list(container.entries.values()), container.element
+            return of(whole)
+        if name == "setdefault" and len(args) > 1:
+            container.element = container.element | args[1]
+        if name in ("get", "pop", "setdefault"):
+            if first.const is not UNKNOWN and is_hashable(first.const) and first.const in container.entries:
+                return container.entries[first.const]
+            return union([any_entry(container), container.element, *args[1:]])
+        if name == "update":
+            for thing in first.things:
+                if isinstance(thing, Table):
+                    for key, value in thing.entries.items():
+                        old = container.entries.get(key, NOTHING) if self._branches else NOTHING
+                        container.entries[key] = old | value
+                    container.stores += [store for store in thing.stores if store not in container.stores]
+            container.entries.update(keywords)
+            named = [(scope.source, keyword.value) for keyword in node.keywords]
+            container.stores += [store for store in named if store not in container.stores]
+        return NOTHING
+
+
+def _itself(items: Items) -> Items:
+    return items

@@ -1,0 +1,45 @@
+"""What the analysis has decided so far."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from autodist.values import Path_
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the analysis has decided so far, and the next run of the interpreter takes for granted.
+
+    ``sharded`` and ``draws`` are the keys of loaders and draws that yield this rank's samples (None: all of them),
+    ``wraps`` the statements after which a model is wrapped, with the expression that names it, ``reduced`` the
+    expressions whose value is made global, ``settled`` the
+    loops after which accumulators are, ``divided`` those that become a rank's share of the batch size, ``dropped``
+    the wrappers that go, ``modules`` the calls of unknown libraries that turned out to make a module, ``wholes`` the
+    names of tensors of which a rank takes its rows (None: nobody asks which values are tensors), ``columns`` those of
+    which it takes columns, ``counts`` names of the number of all rows that shape other tensors.
+    """
+
+    sharded: frozenset[tuple[int, Path_]] | None = None
+    draws: frozenset[int] | None = None
+    wraps: Mapping[ast.stmt, tuple[ast.expr, ...]] = field(default_factory=dict)
+    settled: Mapping[ast.stmt, tuple[ast.expr, ...]] = field(default_factory=dict)
+    reduced: frozenset[ast.AST] = frozenset()
+    divided: frozenset[ast.expr] = frozenset()
+    dropped: frozenset[ast.AST] = frozenset()
+    modules: frozenset[int] = frozenset()
+    wholes: frozenset[ast.expr] | None = None
+    columns: frozenset[ast.expr] = frozenset()
+    counts: frozenset[ast.expr] = frozenset()
+    batches: frozenset[ast.expr] = frozenset()
+    """Expressions for a batch that a step is given, or for an iterable of them: a rank takes its rows there."""
+    weighed: frozenset[ast.AST] = frozenset()
+    """Losses that are weighed by what each rank divides by."""
+    joined: frozenset[ast.AST] = frozenset()
+    """Sums and means over a batch that losses are computed from, which are taken over all ranks."""
+    gathered: frozenset[ast.expr] = frozenset()
+    """Rows, and numbers of rows, that are those of all ranks, since losses compare them with each other."""
+    bare: bool = False
+    """Models are distributed without a wrapper: `model.module` becomes the model itself."""

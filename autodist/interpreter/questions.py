@@ -1,0 +1,195 @@
+"""What is asked of an expression or of a value in more than one place, and is answered without running anything."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from autodist import picking, rowwise
+from autodist.spread import COUNT, CROSS, LOCAL, SUM
+from autodist.values import NOTHING, UNKNOWN, Items, Object, Scope, Table, Thing, Value, Wrapped, constant, union
+
+MODULE_METHODS = frozenset(
+    "parameters named_parameters children named_children modules named_modules buffers named_buffers state_dict "
+    "load_state_dict forward train eval apply to cuda cpu float double half type zero_grad requires_grad_".split()
+)
+
+
+def is_set(value: Value) -> bool:
+    """Whether a value is a set of what may be strings."""
+    for thing in value.things:
+        if isinstance(thing, Items) and _makes_set(thing.node):
+            inside = [*thing.parts, thing.element]
+            return not any(part.things or part.spread.is_local or isinstance(part.const, int) for part in inside)
+    return False
+
+
+def _makes_set(node: ast.AST) -> bool:
+    called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("set", "frozenset")
+    return called or isinstance(node, (ast.Set, ast.SetComp))
+
+
+def wrapped(value: Value, kind: str = "ddp") -> Value:
+    """``value`` with its modules wrapped."""
+    things: set[Thing] = set()
+    for thing in value.things:
+        if isinstance(thing, Object) and "module" in thing.roles:
+            things.add(Wrapped(thing, kind))
+        elif isinstance(thing, Wrapped) and kind != "data_parallel":
+            things.add(Wrapped(thing.module, kind))
+        else:
+            things.add(thing)
+    return value.but(things=frozenset(things))
+
+
+def any_entry(table: Table) -> Value:
+    """What one of the entries holds."""
+    return one_of(list(table.entries.values()))
+
+
+def one_of(values: Sequence[Value]) -> Value:
+    """What one of several values holds: a sum beside what is equal on all ranks is neither."""
+    found = union(values)
+    return found.but(spread=LOCAL) if is_mixed(values) and found.spread in (SUM, COUNT) else found
+
+
+def is_mixed(values: Sequence[Value]) -> bool:
+    """Whether some values are sums over a rank's samples and others are not. Zeros are what sums start from."""
+    spreads = {value.spread for value in values if value.const is UNKNOWN or value.const != 0}
+    return not spreads.isdisjoint((SUM, COUNT)) and not spreads <= {SUM, COUNT}
+
+
+def joined(states: Sequence[dict[str, Value]]) -> dict[str, Value]:
+    """The names of several branches, each with what any of them may have left in it."""
+    result = dict(states[0])
+    for state in states[1:]:
+        for name, value in state.items():
+            old = result.get(name)
+            result[name] = value if old is None else old if old is value else old | value
+    return result
+
+
+def truth(value: Value, node: ast.expr) -> bool | None:
+    """Whether a test is decided: by a literal, or a constant that this call or loop was given."""
+    if isinstance(node, ast.Constant):
+        return bool(node.value)
+    if value.const is not UNKNOWN and value.firm and not value.things:
+        return bool(value.const)
+    return None
+
+
+def relates(value: Value) -> bool:
+    """Whether a value is computed from several samples in a way that neither a sum nor a mean is."""
+    mixed = any(each.reason != rowwise.PARTNERS for each in rowwise.mixings(value))
+    return mixed or value.spread in (LOCAL, CROSS) or picking.takes_first(value)
+
+
+def is_new_axis(index: ast.expr) -> bool:
+    return isinstance(index, ast.Constant) and index.value is None
+
+
+def constants_in(scope: Scope) -> Value:
+    """What calls and literal loops have bound to constants here."""
+    names: dict[str, Any] = {}
+    inner: Scope | None = scope
+    while inner is not None:
+        for name, value in inner.names.items():
+            if value.firm and value.const is not UNKNOWN and value.const is not None and not value.things:
+                names.setdefault(name, value.const)
+        inner = inner.parent
+    return constant(tuple(sorted(names.items())))
+
+
+def is_hidden(module: Object, name: str) -> bool:
+    """Whether an attribute is a part of a module under the name of one of its methods, which is found before it: after
+    `self.parameters = nn.ParameterList(...)`, `model.parameters()` is the method as ever."""
+    if "module" not in module.roles or name not in MODULE_METHODS:
+        return False
+    held = module.attributes[name].things
+    return any(isinstance(t, Object) and t.roles & {"module", "parameter"} for t in held)
+
+
+def given_to(thing: Thing) -> list[Value]:
+    return [*thing.args, *thing.keywords.values()] if isinstance(thing, Object) else []
+
+
+def is_hashable(value: Any) -> bool:
+    return isinstance(value, (str, int, float, bool, bytes, type(None)))
+
+
+def literal_int(node: ast.expr) -> int | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) else None
+
+
+def last_part(node: ast.expr) -> str:
+    if isinstance(node, ast.Call):
+        node = node.func
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def children_of(node: ast.expr) -> Iterator[ast.expr]:
+    """The expressions that one is computed from."""
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute):
+            yield node.func.value
+        for arg in node.args:
+            yield arg.value if isinstance(arg, ast.Starred) else arg
+        yield from (keyword.value for keyword in node.keywords)
+    elif not isinstance(node, (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Lambda, ast.ListComp, ast.JoinedStr)):
+        yield from (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
+
+
+def is_known(thing: Thing) -> bool:
+    """Whether all keys of a dict are known; those of `dict(settings)` and `settings["model"]` are not."""
+    copied = isinstance(thing, Table) and isinstance(thing.node, ast.Call) and bool(thing.node.args)
+    return isinstance(thing, Table) and (bool(thing.entries) or not copied and thing.element is NOTHING)
+
+
+def counted_of(node: ast.expr) -> ast.expr | None:
+    """The tensor of `len(x)`, `x.size(0)` and `x.shape[0]`."""
+    if isinstance(node, ast.Call) and last_part(node.func) == "len" and len(node.args) == 1:
+        return node.args[0]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "size":
+        return node.func.value
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+        return node.value.value
+    return None
+
+
+def is_of_one(node: ast.expr) -> bool:
+    """Whether something is computed from a batch of one sample: `x[None]`, `x[i : i + 1]`, `x.unsqueeze(0)`."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.Subscript):
+            first = each.slice.elts[0] if isinstance(each.slice, ast.Tuple) and each.slice.elts else each.slice
+            if is_new_axis(first):
+                return True
+            upper = first.upper if isinstance(first, ast.Slice) else None
+            if isinstance(first, ast.Slice) and isinstance(upper, ast.BinOp) and first.lower is not None:
+                plain = (
+                    isinstance(upper.op, ast.Add) and isinstance(upper.right, ast.Constant) and upper.right.value == 1
+                )
+                if plain and ast.unparse(upper.left) == ast.unparse(first.lower):
+                    return True
+        if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr == "unsqueeze":
+            if each.args and isinstance(each.args[0], ast.Constant) and each.args[0].value == 0:
+                return True
+    return False
+
+
+def adds_to(node: ast.Assign) -> bool:
+    """`total = total + number`"""
+    adds = isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Add) and len(node.targets) == 1
+    return adds and ast.unparse(node.targets[0]) == ast.unparse(node.value.left)  # type: ignore[attr-defined]
+
+
+def stable_order(thing: Thing) -> tuple[str, int, int]:
+    """An order that does not depend on addresses."""
+    if isinstance(thing, Wrapped):
+        return stable_order(thing.module)
+    node = getattr(thing, "node", None)
+    return (
+        type(thing).__name__ + str(getattr(thing, "name", "")),
+        getattr(node, "lineno", 0),
+        getattr(node, "col_offset", 0),
+    )

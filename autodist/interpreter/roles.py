@@ -1,0 +1,234 @@
+"""Calls of libraries by the role that the catalogue gives them: ``call_<role>``."""
+
+from __future__ import annotations
+
+import ast
+
+from autodist.interpreter.questions import constants_in, stable_order, wrapped
+from autodist.interpreter.stores import Stores
+from autodist.spread import RANK, ROWS, SAME, WORLD
+from autodist.values import NOTHING, Function, Index, Items, Object, Scope, Value, constant, of, union
+
+
+class Roles(Stores):
+    """Calls of libraries, by their role."""
+
+    def _callbacks(self, value: Value, name: str, node: ast.Call, scope: Scope) -> None:
+        """A function handed to a library is called by it some time."""
+        for thing in value.things:
+            if isinstance(thing, Function) and thing.node not in self._entered:
+                first = [Value(spread=RANK)] if self.catalog.has(name, "spawn") else []
+                self.call_function(thing, None, first, {}, scope)
+
+    def call_spawn(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        """`mp.spawn(fn, args=(...))` runs fn(rank, ...)."""
+        rest = keywords.get("args", args[1] if len(args) > 1 else NOTHING)
+        given = next((list(t.parts) for t in rest.things if isinstance(t, Items)), [])
+        self.event("spawn", node, scope)
+        for thing in args[0].things if args else ():
+            if isinstance(thing, Function):
+                self.call_function(thing, node, [Value(spread=RANK), *given], {}, scope)
+        return NOTHING
+
+    def call_rank(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        return Value(spread=RANK)
+
+    def call_world_size(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        return Value(spread=WORLD)
+
+    def call_collective(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        self.event("collective", node, scope)
+        operation = name.rpartition(".")[2]
+        target = node.args[0] if node.args else None
+        if operation in ("all_reduce", "broadcast", "reduce") and isinstance(target, (ast.Name, ast.Attribute)):
+            value = self.eval(target, scope)
+            self.assign(target, Value(value.things, SAME, models=value.models), scope, None)
+        return NOTHING
+
+    def call_init_process_group(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        self.event("init_process_group", node, scope)
+        return NOTHING
+
+    def call_destroy_process_group(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        self.event("destroy_process_group", node, scope)
+        return NOTHING
+
+    def call_set_device(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        self.event("set_device", node, scope, self._mixed(args))
+        return NOTHING
+
+    def _wrap_call(self, kind: str, node: ast.Call, args: list[Value], scope: Scope) -> Value:
+        inner = args[0] if args else NOTHING
+        if node in self.plan.dropped:
+            return inner
+        self.event("wrap", node, scope, inner, constant(kind))
+        return wrapped(inner, kind)
+
+    def call_ddp(self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope) -> Value:
+        return self._wrap_call("ddp", node, args or list(keywords.values())[:1], scope)
+
+    def call_fully_shard(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        self.event("wrap", node, scope, args[0] if args else NOTHING, constant("fsdp"))
+        return args[0] if args else NOTHING
+
+    def call_data_parallel(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        return self._wrap_call("data_parallel", node, args or list(keywords.values())[:1], scope)
+
+    def call_data_parallel_call(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        """`nn.parallel.data_parallel(self.net, x, range(n))` calls the module with the inputs."""
+        self.event("data_parallel_call", node, scope)
+        module = args[0] if args else keywords.get("module", NOTHING)
+        inputs = args[1] if len(args) > 1 else keywords.get("inputs", NOTHING)
+        pairs = [thing.parts for thing in inputs.things if isinstance(thing, Items)]
+        given = pairs[0] if len(pairs) == 1 else [inputs]
+        results = [self._call(thing, node, given, {}, scope) for thing in sorted(module.things, key=stable_order)]
+        return union(results) if results else self._mixed([module, *given])
+
+    def call_sharded_ddp(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        return self._wrap_call("data_parallel", node, args or list(keywords.values())[:1], scope)
+
+    def call_fully_sharded(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        return self._wrap_call("fully_sharded", node, args or list(keywords.values())[:1], scope)
+
+    def call_transparent(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        return args[0] if args else NOTHING
+
+    call_plain_optimizer = call_transparent
+
+    def call_agreed(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        """A collective that returns the same value on all ranks."""
+        self.event("collective", node, scope)
+        return Value(args[0].things) if args else NOTHING
+
+    def call_sync_batch_norm(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        self.event("sync_batch_norm", node, scope, args[0] if args else NOTHING)
+        return args[0] if args else NOTHING
+
+    def call_compile(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        if name == "torch.jit.script" and self.of("backward"):
+            return self.call_export(name, node, args, keywords, scope)
+        value = args[0] if args else NOTHING
+        self.event("compile", node, scope, value)
+        return value
+
+    def call_export(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        """`torch.jit.trace(model, x)`: a copy for a file, `torch.onnx.export(model, x, "model.onnx")` and the file."""
+        self.event("export", node, scope, args[0] if args else NOTHING)
+        if name == "torch.onnx.export" and (len(args) > 2 or "f" in keywords):
+            self.event("write", node, scope)
+        return of(
+            self._remember(node, lambda: Object(name, frozenset(["export"]), node, scope.source, self._path), name)
+        )
+
+    def call_clip(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        self.event("clip", node, scope, args[0] if args else NOTHING)
+        return NOTHING
+
+    def call_autograd_grad(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        value = union([*args, *keywords.values()])
+        self.event("autograd_grad", node, scope, value, keywords.get("create_graph", NOTHING))
+        element = Value(spread=ROWS if value.spread.is_local else SAME, origins=value.origins, models=value.models)
+        return of(self._remember(node, lambda: Items(node, [], element))).but(origins=value.origins)
+
+    def call_autograd_backward(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        self.event("backward", node, scope, union([*args, *(v for a in args for v in self._contents(a))]))
+        return NOTHING
+
+    def call_optimizer(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        made = self._remember(
+            node, lambda: Object(name, frozenset(["optimizer"]), node, scope.source, self._path), name
+        )
+        made.args, made.keywords = args, keywords
+        self.event("optimizer", node, scope, of(made))
+        return of(made)
+
+    def call_loader(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        made = self._remember(node, lambda: Object(name, frozenset(["loader"]), node, scope.source, self._path), name)
+        made.args, made.keywords = args, keywords
+        self.event("loader", node, scope, of(made), constants_in(scope))
+        for sampler in (made.argument("sampler", 3), made.argument("batch_sampler", 4)):
+            for thing in sampler.things if sampler is not None else ():
+                if isinstance(thing, Object) and thing.cls is not None:  # what it draws, all ranks must draw alike
+                    self._element(self.method(thing, "__iter__", None, [], {}, Scope(thing.source)), None)
+        return of(made)
+
+    def call_file_handler(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        self.event("file_handler", node, scope)
+        return None
+
+    def call_log_config(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        self.event("log_config", node, scope)
+        return None
+
+    def call_writer(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        self.event("writer", node, scope)
+        return None
+
+    def call_open(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        self.event("open", node, scope, args[0] if args else NOTHING)
+        return of(self._remember(node, lambda: Object(name, frozenset(["file"]), node, scope.source, self._path)))
+
+    def call_progress(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        over = args[0].things if args else frozenset()  # `tqdm(loaders[phase])` is a bar for each of them
+        made = self._remember(
+            node, lambda: Object(name, frozenset(["progress"]), node, scope.source, self._path), (name, over)
+        )
+        made.args, made.keywords = args, keywords
+        if name.endswith(("trange", "tnrange")):
+            made.args = [of(Index(node))]
+        self.event("progress", node, scope, of(made))
+        return of(made)

@@ -1,0 +1,208 @@
+"""Running blocks and statements."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from functools import partial
+
+from autodist import carried
+from autodist.interpreter.arithmetic import Arithmetic
+from autodist.interpreter.lasting import Lasting
+from autodist.interpreter.loops import Loops
+from autodist.interpreter.questions import adds_to, constants_in, is_of_one, wrapped
+from autodist.interpreter.stores import Stores
+from autodist.spread import LOCAL, MEAN, ROWS, SAME, SUM
+from autodist.values import NOTHING, External, Items, Object, Scope, Value, constant, of, union
+
+
+class Statements(Loops, Arithmetic, Stores, Lasting):
+    """Blocks, and the statements that no other module is about."""
+
+    def block(self, body: Iterable[ast.stmt], scope: Scope) -> bool:
+        """Run statements; True if control leaves the block early."""
+        return any(self.statement(statement, scope) for statement in body)
+
+    def statement(self, node: ast.stmt, scope: Scope) -> bool:
+        """Run one statement; True if control leaves the block here."""
+        self._tick()
+        self.executed.add(node)
+        handler = getattr(self, "do_" + type(node).__name__, None)
+        left = bool(handler(node, scope)) if handler is not None else False
+        if self._loops:
+            self._hands_on(node, scope)
+        for target in self.plan.wraps.get(node, ()):
+            self.assign(target, self._planned(target, self.eval(target, scope)), scope, None)
+            self.event("wrapped", target, scope)
+        for accumulator in self.plan.settled.get(node, ()):
+            self.assign(accumulator, NOTHING, scope, None)
+        return left
+
+    def _planned(self, target: ast.expr, value: Value) -> Value:
+        """A model in its planned wrapper, or a list of such."""
+        lists = [thing for thing in value.things if isinstance(thing, Items)]
+        if not lists:
+            return wrapped(value, "planned")
+        items = self._remember(target, lambda: Items(target, [], NOTHING), "planned")
+        items.parts = [wrapped(part, "planned") for part in lists[0].parts] if len(lists) == 1 else []
+        items.element = union(wrapped(each, "planned") for each in self._contents(value))
+        return of(items)
+
+    def do_Expr(self, node: ast.Expr, scope: Scope) -> None:
+        value = self.eval(node.value, scope)
+        if isinstance(node.value, ast.Call):
+            self.event("discarded", node.value, scope, value)
+
+    def do_Assign(self, node: ast.Assign, scope: Scope) -> None:
+        value = self._made(self.eval(node.value, scope), node.value, scope)
+        value = self._loaded(node, value, scope)
+        one = value.spread is not MEAN or is_of_one(node.value)
+        if value.spread.is_local and one and adds_to(node) and self._counts_rows_of(node.targets[0]):
+            value = value.but(spread=SUM)  # `loss = loss + criterion(out[i], labels[i])`
+        counted = carried.counted_up(node)
+        if counted is not None and value.made:
+            changes = [each for each in counted[1] if self._lately(each).spread.is_local]
+            value = value.but(made=frozenset((scope.source, each) for each in changes) or value.made)
+        if self.plan.wholes is not None and self._loops:
+            for part in node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]:
+                if isinstance(part, (ast.Call, ast.Subscript)):
+                    self.event("may_be_batch", part, scope, self._lately(part))
+        if isinstance(node.value, (ast.Call, ast.Await, ast.IfExp)) and self._modules_in(value):
+            self.event("bind", node, scope, value)
+        elif self._modules_in(value):
+            self.event("alias", node, scope, value)
+        elif isinstance(node.value, (ast.List, ast.ListComp)) and not self._loops:
+            held = union(each for each in self._contents(value) if self._modules_in(each))
+            if held is not NOTHING:
+                self.event("bind_each", node, scope, held)
+        for target in node.targets:
+            self.assign(target, value, scope, node.value if counted is None else None)
+            if isinstance(target, (ast.Tuple, ast.List)):
+                given = node.value.elts if isinstance(node.value, (ast.Tuple, ast.List)) else []
+                for index, part in enumerate(target.elts):
+                    if index < len(given) and not isinstance(given[index], ast.Call):
+                        continue
+                    bound = self.values.get(part, NOTHING)
+                    if self._modules_in(bound):
+                        self.event("bind_part", part, scope, bound)
+        if counted is not None:
+            self._count_up(*counted, scope)
+
+    def _loaded(self, node: ast.Assign, value: Value, scope: Scope) -> Value:
+        """`model = torch.load(path)`: a name of a model is that of another one from here on."""
+        target, call = node.targets[0], node.value
+        if not isinstance(target, ast.Name) or not isinstance(call, ast.Call) or value.things:
+            return value
+        home = scope.find(target.id)
+        named = {thing.name for thing in self.values.get(call.func, NOTHING).things if isinstance(thing, External)}
+        if home is None or named != {"torch.load"} or not self._modules_in(home.names[target.id]):
+            return value
+        make = partial(Object, "torch.load", frozenset(["module"]), call, scope.source, self._path)
+        return of(self._remember(call, make, "loaded"))
+
+    def do_AnnAssign(self, node: ast.AnnAssign, scope: Scope) -> None:
+        if node.value is not None:
+            value = self._made(self.eval(node.value, scope), node.value, scope)
+            if self._modules_in(value):
+                self.event("bind" if isinstance(node.value, ast.Call) else "alias", node, scope, value)
+            self.assign(node.target, value, scope, node.value)
+        elif isinstance(node.target, ast.Name):
+            scope.names.setdefault(node.target.id, NOTHING)
+
+    def do_AugAssign(self, node: ast.AugAssign, scope: Scope) -> None:
+        before = self.eval(node.target, scope)
+        change = self.eval(node.value, scope)
+        if isinstance(node.op, ast.Add) and any(isinstance(t, Items) for t in before.things):
+            self._note_refill(node.target, scope)
+            self._grow(before, [(change, node.value)], scope, "extend")
+            return
+        if any(isinstance(t, Items) for t in change.things):  # `sums += [loss.item(), error.item()]`, an array
+            change = self._one_inside(change).but(things=frozenset())
+        number = change.spread in (SAME, ROWS, LOCAL) or change.spread is MEAN and is_of_one(node.value)
+        number = number and not change.things
+        if isinstance(node.op, (ast.Add, ast.Sub)) and number and self._counts_rows_of(node.target):
+            change = change.computed(SUM)
+            if isinstance(node.target, ast.Subscript) and before.spread in (SAME, ROWS):
+                before = constant(0)  # `counts[label]`, which is this rank's by its label only
+        elif deciding := self._decided_by_rows(node, change):
+            change = Value(spread=SUM, origins=deciding.origins)
+            before = self._counted_in(node.target, before)
+        spread = self._binary(node.op, before, change)
+        mixed = self._with_statistic(
+            node.op, before, change, node.value, scope, (node.target, node.value)
+        ) | self._augmented(node, spread, scope)
+        value = Value(
+            before.things if not spread.is_local else frozenset(),
+            spread,
+            before.origins | change.origins | mixed,
+            before.models | change.models,
+            made=(before.made | {(scope.source, node.value)}) if spread.is_local else frozenset(),
+            weights=before.weights | change.weights,
+        )
+        if node in self.plan.reduced:
+            value = NOTHING
+        if value.origins:
+            self.event("accumulate", node, scope, value, constants_in(scope))
+        self.assign(node.target, value, scope, None)
+        if isinstance(node.target, ast.Subscript):
+            self._count_up(node.target, [node.value], scope)
+
+    def _decided_by_rows(self, node: ast.AugAssign, change: Value) -> Value | None:
+        """The rows that say whether, or where, something is counted: `if guess == label: right += 1`,
+        `matrix[label, guess] += 1`."""
+        if self._forward or change.spread is not SAME or change.things or not isinstance(node.op, (ast.Add, ast.Sub)):
+            return None
+        slices = [each.slice for each in ast.walk(node.target) if isinstance(each, ast.Subscript)]
+        keys = [part for each in slices for part in (each.elts if isinstance(each, ast.Tuple) else [each])]
+        return next((each for each in (*map(self._lately, keys), *self._row_tests) if each.spread is ROWS), None)
+
+    def _counted_in(self, target: ast.expr, before: Value) -> Value:
+        """What a table holds before, whichever of its numbers is counted up."""
+        while isinstance(target, ast.Subscript):
+            target = target.value
+            held = self._lately(target)
+            before = held if not held.things else before
+        return before
+
+    def do_Return(self, node: ast.Return, scope: Scope) -> bool:
+        if node.value is not None:
+            value = self._made(self.eval(node.value, scope), node.value, scope)
+            if self._returns:
+                self._returns[-1].append(value)
+        elif self._returns:
+            self._returns[-1].append(constant(None))
+        return True
+
+    def do_Raise(self, node: ast.Raise, scope: Scope) -> bool:
+        if node.exc is not None:
+            self.eval(node.exc, scope)
+        return True
+
+    def do_Break(self, node: ast.stmt, scope: Scope) -> bool:
+        self.event("leave", node, scope)
+        return True
+
+    do_Continue = do_Break
+
+    def do_Delete(self, node: ast.Delete, scope: Scope) -> None:
+        return None
+
+    def do_Assert(self, node: ast.Assert, scope: Scope) -> None:
+        self.eval(node.test, scope)  # each rank checks what it has
+        if node.msg is not None:
+            self.eval(node.msg, scope)
+
+    def do_With(self, node: ast.With | ast.AsyncWith, scope: Scope) -> bool:
+        quiet = 0
+        for item in node.items:
+            value = self.eval(item.context_expr, scope)
+            names = {thing.name for thing in value.things if isinstance(thing, (External, Object))}
+            quiet += any(self.catalog.has(name, "no_grad") for name in names)
+            if item.optional_vars is not None:
+                self.assign(item.optional_vars, value, scope, item.context_expr)
+        self._no_grad += quiet
+        left = self.block(node.body, scope)
+        self._no_grad -= quiet
+        return left
+
+    do_AsyncWith = do_With

@@ -1,0 +1,212 @@
+"""What is written to names, attributes and items."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+
+from autodist import picking, rowwise
+from autodist.interpreter.evaluation import Evaluation
+from autodist.interpreter.questions import is_hashable, is_of_one
+from autodist.interpreter.words import KEPT
+from autodist.source import last_name
+from autodist.spread import LOCAL, MEAN, ROWS, SAME
+from autodist.values import (
+    NOTHING,
+    UNKNOWN,
+    Class,
+    Function,
+    Items,
+    LocalModule,
+    Mixing,
+    Object,
+    Parameters,
+    Scope,
+    Table,
+    Value,
+    Wrapped,
+    constant,
+    of,
+)
+
+
+class Stores(Evaluation):
+    """Assignments to targets, of whatever kind."""
+
+    def _count_up(self, item: ast.Subscript, changes: Iterable[ast.expr], scope: Scope) -> None:
+        """Note what an item of a container is changed by."""
+        for thing in self._lately(item.value).things:
+            if isinstance(thing, (Items, Table)):
+                found = [(scope.source, each) for each in changes]
+                thing.changes += [each for each in found if each not in thing.changes]
+
+    def assign(self, target: ast.expr, value: Value, scope: Scope, made: ast.expr | None) -> None:
+        """Bind ``value`` to a name, attribute, item or pattern."""
+        if isinstance(target, ast.Name):
+            home = scope
+            if target.id in scope.outer:
+                home = (scope.parent or scope).find(target.id) or scope.top
+                if self._branches and target.id in home.names:
+                    value = value | home.names[target.id]
+            home.names[target.id] = value
+            self.values[target] = self.values.get(target, NOTHING) | value
+            self.sources[target] = scope.source
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            for index, part in enumerate(target.elts):
+                if isinstance(part, ast.Starred):
+                    self.assign(part.value, self._element(value, part), scope, made)
+                else:
+                    self.assign(part, self._part(value, index, len(target.elts)), scope, made)
+        elif isinstance(target, ast.Starred):
+            self.assign(target.value, value, scope, made)
+        elif isinstance(target, ast.Attribute):
+            self._set_attribute(target, value, scope)
+        elif isinstance(target, ast.Subscript):
+            self._set_item(target, value, scope, made)
+
+    def _set_attribute(self, target: ast.Attribute, value: Value, scope: Scope) -> None:
+        base = self.eval(target.value, scope)
+        if target.attr == "data" and any(isinstance(t, Parameters) for t in base.things):
+            self.event("replace_data", target, scope, base)
+        if target.attr == "grad" and any(isinstance(t, Parameters) for t in base.things) and value.const is not None:
+            self.event("replace_grad", target, scope, base)
+        self._note_refill(target, scope)
+        if target.attr == "requires_grad":
+            self.event(
+                "freeze", target, scope, Value(frozenset(t.module for t in base.things if isinstance(t, Parameters)))
+            )
+        self._keep_attribute(target, base, target.attr, value, scope)
+        self.values[target] = self.values.get(target, NOTHING) | value
+        self.sources[target] = scope.source
+
+    def _note_refill(self, target: ast.expr, scope: Scope) -> None:
+        """Note what may change the length of a data set: an attribute of it is bound, grows or shrinks."""
+        base = self._lately(target.value) if isinstance(target, ast.Attribute) else NOTHING
+        held = [t for t in base.things if isinstance(t, Object)]
+        if any("dataset" in t.roles or t.cls is not None and t.cls.find("__len__") for t in held):
+            self.event("refill", target, scope, base, constant(last_name(target)))
+
+    def _keep_attribute(self, node: ast.AST, base: Value, name: str, value: Value, scope: Scope) -> None:
+        """`base.name = value`, `setattr(base, name, value)`, `base.register_parameter(name, value)`"""
+        replaces = any(isinstance(t, Parameters) for t in value.things) or any(True for _ in value.objects("parameter"))
+        if replaces and self._modules_in(base):
+            self.event("replace_parameter", node, scope, base)
+        for thing in base.things:
+            if isinstance(thing, Wrapped):
+                thing = thing.module
+            if isinstance(thing, Object):
+                keep = len(base.things) > 1 or name == KEPT or not self._always_runs_for(thing)
+                old = thing.attributes.get(name, NOTHING) if keep else NOTHING
+                thing.attributes[name] = old | value
+            elif isinstance(thing, (LocalModule, Class)):
+                thing.scope.names[name] = value
+
+    def _always_runs_for(self, thing: Object) -> bool:
+        """Whether what runs now runs once for each time that an object is made: it was made in the same blocks."""
+        born = self._born.get(thing, ())
+        return born[: len(self._branches)] == self._branches
+
+    def _set_item(self, target: ast.Subscript, value: Value, scope: Scope, made: ast.expr | None) -> None:
+        base = self.eval(target.value, scope)
+        key = self.eval(target.slice, scope)
+        self.event("set_item", target, scope, value, base)
+        for writer in base.objects("writer"):
+            self.event("tracker", target, scope, value, of(writer))
+        written = frozenset(t for t in base.things if isinstance(t, Parameters) and t.one)
+        if written:
+            self.event("write_part", target, scope, Value(written))
+        for thing in base.things:
+            if isinstance(thing, Table):
+                if key.const is not UNKNOWN and is_hashable(key.const):
+                    thing.entries[key.const] = (
+                        value if not self._branches else thing.entries.get(key.const, NOTHING) | value
+                    )
+                else:
+                    thing.element = thing.element | value
+                    if value.spread.is_reducible:  # under any of the names that it has
+                        thing.entries.update({name: held | value for name, held in thing.entries.items()})
+                if made is not None:
+                    thing.stores.append((scope.source, made))
+            elif isinstance(thing, Items):
+                thing.element = thing.element | value
+                if made is not None:
+                    thing.stores.append((scope.source, made))
+        for thing in base.things:
+            if isinstance(thing, Object) and thing.cls is None and not thing.roles and isinstance(key.const, str):
+                if any(isinstance(t, (Class, Function)) for t in value.things):  # `ChainMap(...)["model"] = Net`
+                    old = thing.attributes.get(f"[{key.const}]", NOTHING)
+                    thing.attributes[f"[{key.const}]"] = old | value
+        if not base.things and key.const is not UNKNOWN and any(isinstance(t, (Class, Function)) for t in value.things):
+            self._becomes_table(target.value, base, key, value, scope)
+        if value.spread.is_local:
+            self._keep_inside(target.value, value, scope)
+        if self.plan.wholes is not None:
+            self._written_into(target, value, scope)
+        for names, name in self._holders(target.value, scope):
+            held = names[name]
+            if base.spread.is_reducible and key.spread.is_local:  # `c[c.abs() < 0.1] = 0.1`: no mean any more
+                names[name] = held = held.but(spread=LOCAL)
+            if value.spread.is_local and not held.things and held.spread is SAME:
+                spread = value.spread if value.spread.is_reducible else LOCAL
+                origins = held.origins | picking.whole(value).origins
+                names[name] = held.but(spread=spread, made=value.made, origins=origins, zero=False)
+
+    def _holders(self, node: ast.expr, scope: Scope) -> list[tuple[dict[str, Value], str]]:
+        """Where a name or attribute is held, or that of which it is an item: `counts` of `counts[label]`."""
+        while isinstance(node, ast.Subscript):
+            node = node.value
+        if isinstance(node, ast.Name):
+            home = scope.find(node.id)
+            return [(home.names, node.id)] if home is not None else []
+        if not isinstance(node, ast.Attribute):
+            return []
+        owners = (t for t in self._lately(node.value).things if isinstance(t, Object) and "module" not in t.roles)
+        return [(owner.attributes, node.attr) for owner in owners if node.attr in owner.attributes]
+
+    def _becomes_table(self, target: ast.expr, base: Value, key: Value, value: Value, scope: Scope) -> None:
+        """`options["model"] = Net`: what nothing is known of holds a class or function by name from here on."""
+        if not isinstance(target, ast.Name) or base.spread is not SAME or not is_hashable(key.const):
+            return
+        table = self._remember(target, lambda: Table(target, {}, NOTHING), "held")
+        table.entries[key.const] = table.entries.get(key.const, NOTHING) | value
+        self.assign(ast.Name(target.id, ast.Store()), base | of(table), scope, None)
+
+    def _written_into(self, target: ast.Subscript, value: Value, scope: Scope) -> None:
+        """What becomes of rows where some of them, or their fields, are written: `h[:, t] = step(h[:, t - 1])`."""
+        base = self._lately(target.value)
+        if (
+            not rowwise.is_whole(base)
+            and not rowwise.is_whole(value)
+            or not isinstance(target.value, (ast.Name, ast.Attribute))
+        ):
+            return
+        first = target.slice.elts[0] if isinstance(target.slice, ast.Tuple) and target.slice.elts else target.slice
+        all_rows = isinstance(first, ast.Slice) and first.lower is first.upper is first.step is None
+        origins = base.origins | value.origins
+        if not (all_rows and base.spread is ROWS and (value.spread is ROWS or not value.array)):
+            reason = "writes some of the rows, which may be those of other samples"
+            origins |= {Mixing(target, scope.source, reason)}
+        if not base.things:
+            self.assign(target.value, base.but(origins=origins), scope, None)
+
+    def _keep_inside(self, target: ast.expr, value: Value, scope: Scope) -> None:
+        """`table.total[key] += loss.item()`: what a library's table may give back from here on."""
+        while isinstance(target, (ast.Attribute, ast.Subscript)):
+            for thing in self.values.get(target, NOTHING).things:
+                if isinstance(thing, Object) and thing.cls is None and not thing.roles:
+                    spread = value.spread if value.spread.is_reducible else LOCAL
+                    kept = Value(spread=spread, origins=value.origins, made=value.made)
+                    thing.attributes[KEPT] = thing.attributes.get(KEPT, NOTHING) | kept
+            target = target.value
+
+    def _grow(self, base: Value, pairs: Sequence[tuple[Value, ast.expr]], scope: Scope, name: str) -> None:
+        for thing in base.things:
+            if isinstance(thing, Items):
+                for value, expression in pairs:
+                    if name in ("extend", "update"):
+                        value = self._element(value, expression) if value.things else value
+                    elif value.spread is MEAN and is_of_one(expression) and any(loop.by_row for loop in self._loops):
+                        value = value.but(spread=ROWS)  # a number for each sample
+                    thing.element = thing.element | value
+                    if (scope.source, expression) not in thing.stores:
+                        thing.stores.append((scope.source, expression))

@@ -1,0 +1,322 @@
+"""What is cut out, or picked, by an index."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from autodist import collation, picking, rowwise
+from autodist.interpreter.attributes import Attributes
+from autodist.interpreter.questions import (
+    any_entry,
+    given_to,
+    is_hashable,
+    is_known,
+    is_new_axis,
+    last_part,
+    literal_int,
+)
+from autodist.interpreter.words import MOVES
+from autodist.spread import COUNT, LOCAL, RANK, ROWS, SAME, WORLD, Spread
+from autodist.values import (
+    NOTHING,
+    UNKNOWN,
+    Class,
+    Draw,
+    External,
+    Function,
+    Gathered,
+    Index,
+    Inside,
+    Items,
+    Mixing,
+    Object,
+    OptimizerState,
+    Parameters,
+    Picked,
+    Scope,
+    Stream,
+    Table,
+    Value,
+    of,
+    union,
+)
+
+MOMENTS = frozenset(
+    "exp_avg exp_avg_sq max_exp_avg_sq exp_inf momentum_buffer sum square_avg grad_avg acc_delta prev ax".split()
+)
+"""Under which names the optimizers of torch keep tensors that are shaped like a parameter."""
+
+
+class Subscripts(Attributes):
+    """Expressions with an index."""
+
+    def of_Subscript(self, node: ast.Subscript, scope: Scope) -> Value:
+        base = self.eval(node.value, scope)
+        key = self.eval(node.slice, scope)
+        found = NOTHING
+        for thing in base.things:
+            if isinstance(thing, Table):
+                if key.const is not UNKNOWN and is_hashable(key.const) and key.const in thing.entries:
+                    found = found | thing.entries[key.const]
+                else:
+                    found = found | self._called_alike(thing) | thing.element
+                    if self._loops and is_known(thing) and not thing.entries:
+                        found = found | Value(zero=True)  # the script has looked before: `if k in sums`
+            elif isinstance(thing, Items):
+                if isinstance(key.const, int) and -len(thing.parts) <= key.const < len(thing.parts):
+                    found = found | thing.parts[key.const]
+                elif isinstance(node.slice, ast.Slice):
+                    found = found | of(thing)
+                else:
+                    found = found | union(thing.parts) | thing.element
+            elif isinstance(thing, Stream):
+                found = found | of(thing) | (NOTHING if isinstance(node.slice, ast.Slice) else self._inner(thing))
+            elif isinstance(thing, Parameters) and thing.one:
+                found = found | of(replace(thing, part=True))
+            elif isinstance(thing, Parameters):
+                found = found | of(thing if isinstance(node.slice, ast.Slice) else replace(thing, one=True))
+            elif isinstance(thing, Inside):
+                found = found | of(thing)
+            elif isinstance(thing, OptimizerState):
+                found = found | self._entry(thing, key)
+            elif isinstance(thing, Object) and "module" in thing.roles:
+                found = found | (union(self._children(thing)) if thing.args else of(thing))
+            elif isinstance(thing, Object) and isinstance(key.const, str) and f"[{key.const}]" in thing.attributes:
+                found = found | thing.attributes[f"[{key.const}]"]
+            elif isinstance(thing, Object) and "writer" in thing.roles:
+                found = found | of(thing)  # `run["loss"].append(loss)`
+            elif isinstance(thing, External) and thing.name == "os.environ":
+                if key.const in ("RANK", "LOCAL_RANK", "SLURM_PROCID", "SLURM_LOCALID"):
+                    found = found | Value(spread=RANK)
+                elif key.const in ("WORLD_SIZE",):
+                    found = found | Value(spread=WORLD)
+            elif isinstance(thing, External) and thing.name.endswith(".__dict__"):
+                found = found | of(External(f"{thing.name.removesuffix('.__dict__')}.?"))
+        if key.const in (0, "loss") and base.spread is ROWS:
+            self._note_words(base, node, scope)
+        if key.const == "params" and not base.things:  # of a group of an optimizer
+            found = found | self._optimized()
+        chosen = self._indexed(node, base, key, scope)
+        axis = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        whole = any(isinstance(each, Gathered) for each in self._lately(axis).origins)  # for this rank's rows
+        if self.plan.wholes is None and chosen.spread.is_local and (whole or self._lately(axis).spread.is_local):
+            if picking.is_condition(axis, self._lately):
+                chosen = chosen.but(origins=chosen.origins | {Picked(axis, scope.source)})
+            elif base.models and base.spread is ROWS and not self._no_grad and picking.mines(axis, self._lately):
+                self.event("mined", axis, scope, self._lately(axis))
+        return found | collation.picked(chosen, key.const)
+
+    def _inner(self, parts: Stream) -> Value:
+        """One of the parts of a module: `list(model.children())[0]`."""
+        return parts.element if any(isinstance(t, Inside) for t in parts.element.things) else NOTHING
+
+    def _optimized(self) -> Value:
+        """The parameters that the optimizers so far were given."""
+        given = [v for e in self.events if e.kind == "optimizer" for t in e.value.things for v in given_to(t)]
+        return Value(frozenset(Parameters(t.module) for value in given for t in self._parameters_in(value)))
+
+    def _entry(self, state: OptimizerState, key: Value) -> Value:
+        """`optimizer.state[p]["exp_avg"]`"""
+        if state.depth == 2:
+            return of(OptimizerState(state.module, 1))
+        if state.depth == 1 and isinstance(key.const, str):
+            return of(Parameters(state.module, cut=True, one=True)) if key.const in MOMENTS else NOTHING
+        return of(OptimizerState(state.module, 0)) if state.depth == 1 else NOTHING
+
+    def _called_alike(self, table: Table) -> Value:
+        """What an unknown key may give; of a module's names, what can be called."""
+        if isinstance(table.node, ast.Attribute):
+            things = {t for v in table.entries.values() for t in v.things if isinstance(t, (Class, Function))}
+            return Value(frozenset(things))
+        return any_entry(table)
+
+    def _indexed(self, node: ast.Subscript, base: Value, key: Value, scope: Scope) -> Value:
+        """Samples chosen by an index, and slices of what a rank has."""
+        origins, models = base.origins | key.origins, base.models
+        if isinstance(node.slice, ast.Slice) and self._strided(node.slice, scope):
+            self.event("share", node, scope, base)
+        axes = [self._lately(axis) for axis in node.slice.elts] if isinstance(node.slice, ast.Tuple) else []
+        origins |= frozenset().union(*(axis.origins for axis in axes))
+        for drawn in union([key, *axes]).origins:
+            if not isinstance(drawn, Draw) or drawn.noise:
+                continue
+            if not base.spread.is_local:
+                self.event("picks", node, scope, of(drawn))
+            elif drawn not in (axes[0] if axes else key).origins:
+                continue  # the order of something else, as in `images[:, :, order]`
+            elif base.spread is ROWS and not base.things and not key.spread.is_local and _is_permuting(drawn.node):
+                if drawn.size is not None and self.values.get(drawn.size, NOTHING).spread is not COUNT:
+                    self.event("beyond", node, scope, of(drawn))
+        shared = [at for at, axis in enumerate(axes) if axis.spread is ROWS]
+        if shared and not base.spread.is_local:  # `data[:, own_rows]`, `pairs[indices, 0]`
+            return Value(spread=Spread.COLUMNS if shared[0] else ROWS, origins=origins, models=models)
+        if key.spread is RANK or base.spread is RANK and not base.things:
+            spread = ROWS if isinstance(node.slice, ast.Slice) else RANK
+            return Value(spread=spread, origins=origins, models=models)
+        if isinstance(node.slice, ast.Slice) and self._strided(node.slice, scope):
+            return Value(spread=ROWS, origins=origins, models=models)
+        if not base.spread.is_local and not key.spread.is_local:
+            draw = (
+                (self._sequential(node, key, scope) or self._first_of(node, base, scope)) if not base.things else None
+            )
+            if draw is None and self.plan.wholes is not None:
+                draw = self._stepping(node, scope)
+            if draw is not None:
+                self.event("draw", node, scope, of(draw))
+                origins = frozenset(o for o in origins if not (isinstance(o, Mixing) and o.reason == rowwise.ONE))
+                taken = self.plan.draws is not None and id(node) in self.plan.draws
+                return Value(spread=ROWS if taken else SAME, origins=origins | {draw}, models=models)
+            return Value(origins=origins, models=models) if origins or models else NOTHING
+        if base.spread.is_local:
+            first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+            spread = base.spread
+            if isinstance(node.value, ast.Attribute) and node.value.attr == "shape" or _is_size(node.value):
+                spread = (
+                    (COUNT if literal_int(first) == 0 else SAME)
+                    if base.spread is ROWS
+                    else LOCAL if base.spread.is_local else SAME
+                )
+                return base.computed(spread)
+            some = _is_head(first) or _is_part(first) and (base.models or self._is_tensor(node.value, base))
+            if base.spread is ROWS and some and not base.things:
+                origins |= {Picked(first, scope.source)}  # those of the whole batch are of rank 0, or of several
+            if (
+                base.spread is Spread.COLUMNS
+                and literal_int(first) is not None
+                and not isinstance(node.slice, ast.Tuple)
+            ):
+                spread = ROWS
+            elif base.spread is ROWS and literal_int(node.slice) is not None and self._is_tensor(node.value, base):
+                spread = LOCAL  # one sample
+            elif base.spread is ROWS and key.spread is LOCAL and not base.things and picking.ranks(first, self._lately):
+                spread = LOCAL  # those with the smallest losses
+            elif base.spread is ROWS and is_new_axis(first) and not any(loop.by_row for loop in self._loops):
+                spread = Spread.COLUMNS
+            elif base.spread.is_reducible and ROWS in (key.spread, *(axis.spread for axis in axes[:1])):
+                spread = ROWS  # a part of it for each sample: `centres[labels]`
+            return Value(spread=spread, origins=origins, models=models, weights=base.weights)
+        return Value(spread=key.spread, origins=origins, models=models)
+
+    def _is_tensor(self, node: ast.expr, value: Value) -> bool:
+        """Whether samples are in a tensor, as after `images.cpu()`: a batch may still be a list of fields."""
+        made = [each for _, each in value.made] if isinstance(node, ast.Name) else [node]
+        names = {each.func.attr for each in made if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute)}
+        return not value.models and bool(made) and len(names) == len(made) and names <= MOVES | {"detach", "clone"}
+
+    def _strided(self, slice_: ast.Slice, scope: Scope) -> bool:
+        return slice_.lower is not None and self._lately(slice_.lower).spread is RANK
+
+    def _sequential(self, node: ast.Subscript, key: Value, scope: Scope) -> Draw | None:
+        """A slice that walks over data in steps of a batch: `x[i : i + batch_size]`."""
+        if not isinstance(node.slice, ast.Slice) or node.slice.lower is None or node.slice.upper is None:
+            return None
+        if not isinstance(node.ctx, ast.Load):
+            return None
+        lower = self.values.get(node.slice.lower, NOTHING)
+        walks = any(isinstance(t, Index) and _steps(t.loop) for t in lower.things)
+        computed = isinstance(node.slice.lower, ast.BinOp) and any(
+            isinstance(t, Index)
+            for t in union(
+                self.values.get(n, NOTHING) for n in ast.walk(node.slice.lower) if isinstance(n, ast.Name)
+            ).things
+        )
+        upper = node.slice.upper
+        size = upper.right if isinstance(upper, ast.BinOp) and isinstance(upper.op, ast.Add) else None
+        return Draw(node, scope.source, self._path, size) if walks or computed else None
+
+    def _stepping(self, node: ast.Subscript, scope: Scope) -> Draw | None:
+        """A slice between two places that move on: `data[self.position : end]` with `self.position += size`, also of
+        all columns: `data[self.position : end, ...]`."""
+        cut = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        if (
+            not isinstance(cut, ast.Slice)
+            or cut.lower is None
+            or cut.upper is None
+            or not isinstance(node.ctx, ast.Load)
+        ):
+            return None
+        around = list(scope.source.ancestors(node))
+        method = next((each for each in around if isinstance(each, ast.ClassDef)), None)
+        home = next((each for each in around if isinstance(each, ast.FunctionDef)), None)
+        moving = _moving(method or home or scope.source.tree)
+        places = [
+            {ast.unparse(n) for n in ast.walk(bound) if isinstance(n, (ast.Name, ast.Attribute))}
+            for bound in (cut.lower, cut.upper)
+        ]
+        return Draw(node, scope.source, self._path) if all(place & moving for place in places) else None
+
+    def _first_of(self, node: ast.Subscript, base: Value, scope: Scope) -> Draw | None:
+        """The first few of indices that were drawn: `torch.randperm(n)[:batch_size]`."""
+        cut = node.slice
+        if not isinstance(cut, ast.Slice) or cut.lower is not None or cut.step is not None:
+            return None
+        if not isinstance(cut.upper, (ast.Constant, ast.Name, ast.Attribute)):
+            return None
+        for draw in base.origins:
+            if isinstance(draw, Draw) and not draw.noise and isinstance(draw.node, ast.Call):
+                bound = draw.source.parents.get(draw.node)
+                names = [ast.dump(t) for t in bound.targets] if isinstance(bound, ast.Assign) else []
+                if node.value is draw.node or ast.dump(node.value).replace("Load()", "Store()") in names:
+                    return Draw(node, scope.source, self._path, cut.upper)
+        return None
+
+    def of_Slice(self, node: ast.Slice, scope: Scope) -> Value:
+        parts = [self.eval(part, scope) for part in (node.lower, node.upper, node.step) if part is not None]
+        return self._mixed(parts)
+
+
+def _moving(home: ast.AST) -> set[str]:
+    """The names that a function or class counts up, goes through numbers with, or computes from one of those."""
+    found: set[str] = set()
+    for node in ast.walk(home):
+        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+            found.add(ast.unparse(node.target))
+        elif isinstance(node, ast.For):
+            found |= {ast.unparse(n) for n in ast.walk(node.target) if isinstance(n, ast.Name)}
+    for _ in range(2):
+        for node in ast.walk(home):
+            if isinstance(node, ast.Assign) and isinstance(
+                node.value, (ast.BinOp, ast.Call, ast.Name, ast.Attribute, ast.Tuple)
+            ):
+                pairs: list[tuple[ast.expr, ast.expr]] = [(node.targets[0], node.value)]
+                if isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    pairs = list(zip(node.targets[0].elts, node.value.elts, strict=False))
+                for target, value in pairs:
+                    if found & {ast.unparse(n) for n in ast.walk(value) if isinstance(n, (ast.Name, ast.Attribute))}:
+                        found.add(ast.unparse(target))
+    return found
+
+
+def _is_permuting(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and last_part(node) in ("randperm", "permutation")
+
+
+def _is_part(index: ast.expr) -> bool:
+    """`images[2:5]`, `images[:-1]`, `images[::2]`: a part of a batch, or of the fields of one"""
+    if not isinstance(index, ast.Slice):
+        return False
+    bounds = [each for each in (index.lower, index.upper, index.step) if each is not None]
+    plain = (each.operand if isinstance(each, ast.UnaryOp) else each for each in bounds)
+    return any(literal_int(each) != 0 for each in bounds) and all(literal_int(each) is not None for each in plain)
+
+
+def _is_head(index: ast.expr) -> bool:
+    """`images[:8]`"""
+    if not isinstance(index, ast.Slice) or index.step is not None or index.lower is not None:
+        return False
+    return literal_int(index.upper) is not None if index.upper is not None else False
+
+
+def _is_size(node: ast.expr) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "size"
+        and not node.args
+    )
+
+
+def _steps(loop: ast.AST) -> bool:
+    """`range(0, n, step)`"""
+    return isinstance(loop, ast.Call) and len(loop.args) == 3

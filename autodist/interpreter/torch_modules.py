@@ -1,0 +1,227 @@
+"""Calls of modules of torch, and their methods."""
+
+from __future__ import annotations
+
+import ast
+
+from autodist import rowwise
+from autodist.collation import Rows
+from autodist.interpreter.losses import Losses
+from autodist.interpreter.stores import Stores
+from autodist.interpreter.subscripts import Subscripts
+from autodist.interpreter.words import DRAWING, KEPT, MOVES, RETURNS_SELF, SIZES
+from autodist.spread import CROSS, ROWS, Spread
+from autodist.values import (
+    NOTHING,
+    Class,
+    Function,
+    Inside,
+    Items,
+    Mixing,
+    Object,
+    OptimizerState,
+    Parameters,
+    Scope,
+    Stream,
+    Table,
+    Thing,
+    Value,
+    Wrapped,
+    constant,
+    of,
+    union,
+)
+
+# what can be asked of DistributedDataParallel as of the model in it
+SAFE_ON_WRAPPER = frozenset(
+    (
+        "train eval parameters zero_grad requires_grad_ no_sync module forward training apply " "modules join to cuda"
+    ).split()
+)
+COMPARING = ("CosineSimilarity", "PairwiseDistance")
+
+
+class TorchModules(Subscripts, Stores, Losses):
+    """What is done with modules."""
+
+    def _module_call(
+        self, thing: Wrapped | Object, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        inner = thing.module if isinstance(thing, Wrapped) else thing
+        values = [*args, *keywords.values()]
+        if not isinstance(inner, Object):
+            return self._mixed(values)
+        if "loss" in inner.roles and inner.cls is None:
+            loss = self._loss(inner.keywords, inner.node, values, inner.keywords)
+            return self._compared(loss, node, args, inner.keywords | keywords, scope, of(inner))
+        outermost = self._forward == 0
+        if outermost:
+            given = self._mixed(values)
+            self.event("forward", node, scope, of(thing), given)
+            if inner.key not in self._evaluated:
+                self.event("training_forward", node, scope, of(thing), given)
+            if self._no_grad == 0 and self.uneven(given) is Rows.PADDED:
+                self.event("padded", node, scope, given)
+        self._forward += 1
+        if inner.cls is not None and inner.cls.find("forward"):
+            result = self.method(inner, "forward", node, args, keywords, scope)
+        else:
+            result = self._mixed(values)
+            if inner.args and "module" in inner.roles:
+                self._enter_children(inner, node, args, scope)
+            if values and self._no_grad == 0 and rowwise.runs_along_rows(inner, values[0]):
+                self.event("along_rows", node, scope, values[0], of(inner))
+            short = inner.name.rpartition(".")[2]
+            if short in COMPARING and {ROWS, Spread.COLUMNS} <= {value.spread for value in values}:
+                result = result.computed(CROSS)
+            if self.plan.wholes is not None and short in rowwise.RECURRENT:
+                result = self._recurrent(inner, node, values)
+            elif result.spread is Spread.COLUMNS and (short in rowwise.RECURRENT or short == "MultiheadAttention"):
+                whole = result  # a pair of outputs, not the steps of one
+                result = of(self._remember(node, lambda: Items(node, [whole, whole], NOTHING), "pair"))
+        self._forward -= 1
+        if outermost and self._no_grad == 0:
+            result = self._with_model(result, inner)
+        return result
+
+    def _recurrent(self, layer: Object, node: ast.Call, values: list[Value]) -> Value:
+        """The output and the state of a recurrent layer: the batch is the second axis of the state."""
+        mixed = self._mixed([*values, *(inner for value in values[1:] for inner in self._contents(value))])
+        if not rowwise.is_whole(mixed):
+            return mixed
+        found = rowwise.through_layer(layer, values, mixed, self._contents)
+        if isinstance(found, str):
+            source = self.sources.get(node.func, self.module.source)
+            return mixed.but(origins=mixed.origins | {Mixing(node, source, found)})
+        state = mixed.but(spread=Spread.COLUMNS, things=frozenset(), array=True)
+        if layer.name.endswith("LSTM"):
+            state = of(self._remember(node, lambda: Items(node, [state, state], NOTHING), "state"))
+        output = mixed.but(spread=found, things=frozenset(), array=True, axes=3)
+        items = self._remember(node, lambda: Items(node, [], NOTHING), layer.key)
+        items.parts = [output, state]
+        return of(items)
+
+    def _enter_children(self, module: Object, node: ast.Call, args: list[Value], scope: Scope) -> None:
+        """Run the project's own layers inside a Sequential, for what they draw or write."""
+        for child in self._children(module):
+            for thing in child.things:
+                if isinstance(thing, Object) and thing.cls is not None and thing.cls.find("forward"):
+                    self.method(thing, "forward", node, args, {}, scope)
+
+    def _with_model(self, result: Value, model: Thing, depth: int = 3) -> Value:
+        """A result of a forward pass, and what is in it, with the model in its graph."""
+        for thing in result.things if depth else ():
+            if isinstance(thing, Items):
+                thing.parts = [self._with_model(part, model, depth - 1) for part in thing.parts]
+                thing.element = self._with_model(thing.element, model, depth - 1)
+            elif isinstance(thing, Table):
+                thing.entries = {k: self._with_model(v, model, depth - 1) for k, v in thing.entries.items()}
+        return result.but(models=result.models | {model})
+
+    def _inside_method(self, inside: Inside, node: ast.Call, name: str, args: list[Value], scope: Scope) -> Value:
+        """A method of some part of a module, or of what is in it."""
+        module = inside.module
+        if name in ("parameters", "named_parameters"):
+            return of(Parameters(module, name == "named_parameters"))
+        if name in ("named_children", "named_modules"):
+            return self._named_parts(node, of(inside))
+        if name in ("children", "modules"):
+            return of(Stream(of(inside), NOTHING))
+        if name == "requires_grad_":
+            self.event("freeze", node, scope, of(module))
+        if name in DRAWING or name == "reset_parameters":
+            self.event("draw_parameters", node, scope, of(module))
+        if name in SIZES or name in ("buffers", "named_buffers", "state_dict", "load_state_dict"):
+            return NOTHING
+        return of(inside) if not any(value.spread.is_local for value in args) else NOTHING
+
+    def _state_method(self, state: OptimizerState, node: ast.Call, name: str, args: list[Value]) -> Value:
+        """`optimizer.state.items()`, `optimizer.state[p].get("exp_avg")`"""
+        if name in ("get", "pop", "setdefault") and args:
+            return self._entry(state, args[0])
+        if name in ("keys", "items", "values"):
+            key = of(Parameters(state.module, one=True)) if state.depth == 2 else NOTHING
+            entry = self._entry(state, NOTHING)
+            if name != "items":
+                return of(Stream(key if name == "keys" else entry, NOTHING))
+            pair = self._remember(node, lambda: Items(node, [], NOTHING), ("kept", state.depth))
+            pair.parts = [key, entry]
+            return of(Stream(of(pair), NOTHING))
+        return of(state) if state.depth == 0 else NOTHING
+
+    def _named_parts(self, node: ast.Call, part: Value) -> Value:
+        """`model.named_modules()`"""
+        pair = self._remember(node, lambda: Items(node, [], NOTHING), "named")
+        pair.parts = [NOTHING, part]
+        return of(Stream(of(pair), NOTHING))
+
+    def _model_method(
+        self,
+        thing: Thing,
+        inner: Object,
+        node: ast.Call,
+        name: str,
+        args: list[Value],
+        keywords: dict[str, Value],
+        scope: Scope,
+    ) -> Value:
+        if name in ("parameters", "named_parameters"):
+            parent = scope.source.parents.get(node)
+            if self._forward and not (isinstance(parent, ast.Call) and getattr(parent.func, "id", "") == "next"):
+                self.event("layer_weight", node, scope, of(inner), constant("all"))
+            return of(Parameters(inner, name == "named_parameters"))
+        if name == "get_parameter":
+            return of(Parameters(inner, one=True))
+        if name == "reset_parameters":
+            self.event("draw_parameters", node, scope, of(inner))
+        if name in ("train", "eval"):
+            off = args[0].const if args else keywords.get("mode", NOTHING).const
+            parts = {each.key for each in self._and_all_within(inner)}
+            quiet = name == "eval" or off is False
+            self._evaluated = self._evaluated | parts if quiet else self._evaluated - parts
+            self.once_evaluated |= self._evaluated
+        if name in RETURNS_SELF:
+            if name == "requires_grad_":
+                self.event("freeze", node, scope, of(inner))
+            if name in MOVES or name == "apply":
+                self.event("move", node, scope, of(thing))
+            if name == "apply":
+                part = union([of(inner), *self._children(inner), of(Inside(inner))])
+                self._call_each(args[:1], node, [part], scope)
+            keeps = name in SAFE_ON_WRAPPER or not isinstance(thing, Wrapped) or thing.kind != "planned"
+            return of(thing if keeps else inner)
+        if name in ("children", "modules", "named_children", "named_modules"):
+            part = union([*self._children(inner), of(Inside(inner))])
+            return self._named_parts(node, part) if name.startswith("named") else of(Stream(part, NOTHING))
+        if name == "get_submodule":
+            return union([*self._children(inner), of(Inside(inner))])
+        if name in ("forward", "__call__"):
+            return self._module_call(inner if not isinstance(thing, Wrapped) else thing, node, args, keywords, scope)
+        if name in ("state_dict", "load_state_dict", "zero_grad"):
+            self.event("model_" + name, node, scope, of(thing))
+            return of(self._state_dict(node, scope))
+        if name == "register_buffer":
+            self.event("buffer", node, scope, self._mixed(args))
+        if name == "register_parameter" and len(args) == 2:
+            known = args[0].const
+            self._keep_attribute(node, of(thing), known if isinstance(known, str) else KEPT, args[1], scope)
+            return NOTHING
+        if name in ("append", "add_module", "register_module", "insert", "extend"):
+            inner.args.extend(args)
+            self.event("grow", node, scope, of(inner))
+            return NOTHING
+        if name in ("register_forward_hook", "register_forward_pre_hook"):
+            self.event("forward_hook", node, scope, of(inner), union(args[:1]))
+            self._call_each(args[:1], node, [of(inner)], scope)
+        return self._mixed([*args, *keywords.values()])
+
+    def _call_each(self, given: list[Value], node: ast.Call, args: list[Value], scope: Scope) -> None:
+        """Call the functions that a module is given, to be called with it or its parts."""
+        for function in (thing for value in given for thing in value.things):
+            if isinstance(function, Function) and not isinstance(function.owner, Class):
+                self.call_function(function, None, args, {}, scope)
+
+    def _state_dict(self, node: ast.Call, scope: Scope) -> Object:
+        made = self._remember(node, lambda: Object("state_dict", frozenset(["state"]), node, scope.source, self._path))
+        assert isinstance(made, Object)
+        return made

@@ -1,0 +1,204 @@
+"""Tensors with all of the data: where a step may take its rows from them, and whether those are mixed."""
+
+from __future__ import annotations
+
+import ast
+
+from autodist import rowwise
+from autodist.interpreter.contents import Contents
+from autodist.interpreter.questions import children_of, last_part
+from autodist.interpreter.words import SPLITTING
+from autodist.source import Source
+from autodist.spread import COUNT, MEAN, ROWS, SAME, Spread
+from autodist.values import NOTHING, UNKNOWN, Draw, Items, Mixing, Scope, Stream, Value, of, union
+
+
+class WholeData(Contents):
+    """Where steps may train on all of the data: what is a tensor, and what becomes of its rows."""
+
+    def _augmented(self, node: ast.AugAssign, spread: Spread, scope: Scope) -> frozenset[Mixing]:
+        """Where steps may train on all of the data: why `x op= y` may mix its rows."""
+        parts = [self._lately(node.target), self._lately(node.value)]
+        if self.plan.wholes is None or not any(map(rowwise.is_whole, parts)):
+            return frozenset()
+        plain = ast.BinOp(node.target, node.op, node.value)
+        found = rowwise.followed(plain, Value(spread=spread), self._lately, self._contents)
+        if not isinstance(found, str) and spread is MEAN and all(part.spread is not MEAN for part in parts):
+            found = "divides by the number of rows in place: write `x = x / n`"
+        if found == rowwise.STATISTIC and self._forward:
+            found = f"{found}, inside the model"
+        return frozenset([Mixing(node.value, scope.source, found)]) if isinstance(found, str) else frozenset()
+
+    def _followed(self, node: ast.expr, value: Value, scope: Scope, wholes: frozenset[ast.expr]) -> Value:
+        """What is asked where steps may train on all of the data: what is a tensor, and what becomes of its rows."""
+        parent = scope.source.parents.get(node)
+        called = isinstance(parent, ast.Call) and parent.func is node
+        if node not in self.plan.reduced:
+            value = rowwise.shaped(node, value, self._lately, called)
+            if value.array and value.spread is SAME and rowwise.has_one_row(node, self._lately):
+                value = value.but(origins=value.origins | {Mixing(node, scope.source, rowwise.ONE)})
+            elif isinstance(node, ast.BinOp) and value.spread is SAME and value.origins:
+                sides = [side for side in (self._lately(node.left), self._lately(node.right)) if side.array]
+                if not all(rowwise.mixings(side) for side in sides):  # it is broadcast
+                    value = value.but(origins=value.origins - set(rowwise.mixings(value)))
+            elif rowwise.is_whole(value) and rowwise.broadcasts(node):
+                alone = [side for side in map(self._lately, children_of(node)) if not rowwise.is_whole(side)]
+                single = {each for side in alone for each in rowwise.mixings(side) if each.reason == rowwise.ONE}
+                value = value.but(origins=value.origins - single) if single else value
+            if isinstance(node, (ast.Name, ast.Attribute)):
+                value = self._whole(node, value, scope, wholes)
+            elif not called and any(rowwise.is_whole(each) for each in self._operands(node)):
+                value = self._apart(node, value, scope)
+            if node in self.plan.batches:
+                value = self._dealt_out(node, value, scope)
+        self.latest[node] = value
+        return value
+
+    def _dealt_out(self, node: ast.expr, value: Value, scope: Scope) -> Value:
+        """This rank's rows of a batch that the script makes elsewhere, or of each that it iterates over."""
+        parent = scope.source.parents.get(node)
+        over = parent if isinstance(parent, ast.Call) else node
+        loop = scope.source.parents.get(over)
+        stream = any(isinstance(each, (ast.For, ast.AsyncFor)) and each.iter in (node, over) for each in (parent, loop))
+        batch = self._element(value, node) if stream else value
+        nested = any(isinstance(thing, Items) and thing.parts for thing in batch.things)
+        draw = Draw(node, scope.source, (), whole=True, batch=True, stream=stream, nested=nested)
+        self.event("dealt_out", node, scope, of(draw))
+        shared = self._rows_of(batch, draw, node)
+        return of(Stream(shared, NOTHING)) if stream else shared
+
+    def _rows_of(self, value: Value, draw: Draw, node: ast.expr, at: tuple[int, ...] = ()) -> Value:
+        """Tensors of a batch as this rank's rows of them."""
+        tuples = [t for t in value.things if isinstance(t, Items) and t.parts]
+        if not tuples:
+            origins = frozenset(o for o in value.origins if isinstance(o, Mixing)) | {draw}
+            return Value(spread=ROWS, origins=origins, array=True, axes=value.axes)
+        items = self._remember(node, lambda: Items(node, [], NOTHING), ("rows", *at))
+        count = max(len(each.parts) for each in tuples)
+        parts = [union(each.parts[i] for each in tuples if i < len(each.parts)) for i in range(count)]
+        items.parts = [self._rows_of(part, draw, node, (*at, i)) for i, part in enumerate(parts)]
+        return of(items)
+
+    def is_batch(self, value: Value) -> bool:
+        """Whether a value is known to be made of samples that are cut out of data, a tensor or a tuple of them."""
+        leaves, pending = list[Value](), [value]
+        while pending:
+            each = pending.pop()
+            tuples = [t for t in each.things if isinstance(t, Items) and t.parts]
+            if tuples and len(leaves) + len(pending) < 20:
+                pending += [part for items in tuples for part in items.parts]
+            else:
+                leaves.append(each)
+        cut = [any(isinstance(o, Draw) and _cuts(o.node) for o in leaf.origins) for leaf in leaves]
+        plain = all(not leaf.things and not leaf.models and leaf.spread is SAME for leaf in leaves)
+        if not any(cut) or not plain:
+            return False
+        # a tuple may also be a list of samples: only tensors end the search for its parts
+        return len(leaves) == 1 and leaves[0] is value or all(leaf.array for leaf in leaves)
+
+    def _whole(self, node: ast.Name | ast.Attribute, value: Value, scope: Scope, wholes: frozenset[ast.expr]) -> Value:
+        """A tensor with all the data, where a training step may take its rows from it."""
+        plain = value.spread is SAME and not value.things and not value.models and not value.weights
+        if not plain or not isinstance(node.ctx, ast.Load):
+            return value
+        if not value.array:
+            return self._counted(node, value, scope)
+        if any(not isinstance(origin, Mixing) for origin in value.origins):
+            return value
+        if node in wholes or node in self.plan.columns:
+            columns = node in self.plan.columns
+            draw = Draw(node, scope.source, (), whole=True, columns=columns)
+            self.event("whole", node, scope, of(draw))
+            spread = Spread.COLUMNS if columns else ROWS
+            return value.but(spread=spread, origins=value.origins | {draw}, const=UNKNOWN)
+        if self._loops and not self._forward and self._no_grad == 0 and not _asks_size(node, scope.source):
+            self.event("may_be_whole", node, scope, value)
+        return value
+
+    def _counted(self, node: ast.Name | ast.Attribute, value: Value, scope: Scope) -> Value:
+        """The number of all rows, given to what makes a tensor: a rank's has as many as it has rows."""
+        if node in self.plan.counts:
+            draw = Draw(node, scope.source, (), whole=True, count=True)
+            self.event("whole", node, scope, of(draw))
+            return value.but(spread=COUNT, origins=value.origins | {draw}, const=UNKNOWN)
+        parent = scope.source.parents.get(node)
+        if self._loops and not self._forward and isinstance(parent, ast.Call) and node in parent.args:
+            self.event("may_be_count", node, scope, value)
+        return value
+
+    def _operands(self, node: ast.expr) -> list[Value]:
+        """What an expression has just been computed from."""
+        found = [self._lately(child) for child in children_of(node)]
+        return [*found, *(inner for value in found for inner in self._contents(value))]
+
+    def _apart(self, node: ast.expr, value: Value, scope: Scope) -> Value:
+        """A value computed from rows of the whole data: where they lie, or that they may have been mixed."""
+        paired = rowwise.may_pair(node, self._lately) if not self._forward else []
+        if paired:
+            self.event("may_pair", node, scope, value)
+        if value.spread is MEAN and self._takes_mean(node):
+            self.event("row_mean", node, scope, value)
+        if self._one_result_of_rows(node, value, scope):
+            reason = "uses rows together with something that is not known to have as many"
+            return value.but(origins=value.origins | {Mixing(node, scope.source, reason)})
+        found = rowwise.followed(node, value, self._lately, self._contents)
+        if isinstance(found, str):
+            inside = ", inside the model" if found == rowwise.STATISTIC and self._forward else ""
+            mixing = Mixing(node, scope.source, found + inside)
+            value = value.but(origins=value.origins | {mixing})
+            for thing in value.things:
+                if isinstance(thing, Items):
+                    thing.element = thing.element | Value(origins=frozenset([mixing]))
+            return value
+        if isinstance(node, ast.Call) and rowwise.makes_tensor(node):
+            origins = frozenset().union(*(each.origins for each in self._operands(node)))
+            return Value(spread=found, origins=origins | value.origins, array=True)
+        unchanged = found is value.spread or any(isinstance(thing, Items) for thing in value.things)
+        return value if unchanged else value.but(spread=found)
+
+    def _one_result_of_rows(self, node: ast.expr, value: Value, scope: Scope) -> bool:
+        """Whether rows meet data of which every rank has all: then those of all ranks are wanted."""
+        if self._forward or not isinstance(node, (ast.Call, ast.BinOp, ast.Compare)):
+            return False
+        children = list(children_of(node))
+        rows = [c for c in children if rowwise.is_whole(self._lately(c)) and self._lately(c).spread is ROWS]
+        foreign = isinstance(node, ast.Call) and self._is_foreign(node)
+        whole = [c for c in children if self._lately(c).array and self._lately(c).spread is SAME]
+        whole = [c for c in whole if self._lately(c).axes != 0]  # one number
+        if not rows or not (foreign or whole):
+            return False
+        for child in rows:
+            self.event("meets", child, scope, self._lately(child))
+        return True
+
+    def _takes_mean(self, node: ast.expr) -> bool:
+        """Whether a mean over rows is taken here, and was not handed on."""
+        if (
+            not isinstance(node, (ast.Call, ast.BinOp))
+            or isinstance(node, ast.Call)
+            and rowwise.is_entered(node, self._lately)
+        ):
+            return False
+        return all(self._lately(child).spread is not MEAN for child in children_of(node))
+
+    def _is_foreign(self, node: ast.Call) -> bool:
+        """Whether a call leaves torch, NumPy and Python, as one that plots does."""
+        name = rowwise.library(node, self._lately)
+        return name is not None and name.partition(".")[0] not in ("torch", "numpy", "builtins", "math", "copy")
+
+
+def _cuts(node: ast.expr) -> bool:
+    """Whether a draw is a part of the data, or of its order."""
+    return (
+        isinstance(node, ast.Subscript)
+        or isinstance(node, ast.Call)
+        and last_part(node) in (*SPLITTING, "BatchSampler")
+    )
+
+
+def _asks_size(node: ast.expr, source: Source) -> bool:
+    """`x.shape`, `len(x)`: what is asked of the whole."""
+    parent = source.parents.get(node)
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in ("shape", "size", "ndim", "dim", "dtype", "device", "numel")
+    return isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "len"

@@ -1,0 +1,19 @@
+"""Names of methods of tensors, modules and lists that more than one layer of the interpreter knows."""
+
+from __future__ import annotations
+
+MOVES = frozenset("cuda to cpu half float double bfloat16 xpu mps npu".split())
+RETURNS_SELF = MOVES | frozenset("train eval apply requires_grad_ share_memory compile".split())
+GROWS = frozenset("append extend add insert appendleft update".split())
+SPLITTING = frozenset("split chunk array_split tensor_split".split())
+REST = "**"
+KEPT = "[]"
+"""What an object holds beside its attributes: in a library, or under a name that is not known, as
+`setattr(self, f"layer{i}", nn.Linear(4, 4))` sets."""
+CUTTING = frozenset("detach detach_ item tolist numpy".split())
+DRAWING = frozenset(
+    "normal_ uniform_ bernoulli_ random_ exponential_ cauchy_ geometric_ log_normal_ rand_like randn_like randint_like "
+    "bernoulli trunc_normal_".split()
+)
+SIZES = frozenset("numel nelement size dim ndimension stride element_size data_ptr register_hook get_device".split())
+"""What is asked of a parameter besides its values."""
