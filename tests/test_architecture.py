@@ -66,6 +66,14 @@ INTERPRETER = """
 """
 """The layers inside the interpreter. A class calls what is in its bases; `Machine` declares what is called upwards."""
 
+ESCAPES = """
+    finding
+    keeping
+    placing
+    resolving
+    exposure | origins | rows
+"""
+
 FOR_RULES = {"rule", "script", "config", "edits", "imports", "values", "spread", "source"}
 """What a rule may import of autodist: what describes a script, and what describes a change."""
 
@@ -125,12 +133,13 @@ def test_imports_go_down(path: Path) -> None:
         assert twin or other == me or depth[other] > depth[me], f"{path}:{line}: imports {other} from below or beside"
 
 
-def test_imports_inside_the_interpreter_go_down() -> None:
-    depth = ranks(INTERPRETER)
-    paths = {path.stem: path for path in (PACKAGE / "interpreter").glob("*.py") if path.stem != "__init__"}
+@pytest.mark.parametrize(("package", "layers"), [("interpreter", INTERPRETER), ("escapes", ESCAPES)])
+def test_imports_inside_a_package_go_down(package: str, layers: str) -> None:
+    depth = ranks(layers)
+    paths = {path.stem: path for path in (PACKAGE / package).glob("*.py") if path.stem != "__init__"}
     assert paths.keys() == depth.keys()
     for me, path in paths.items():
-        inside = [(name.split("."), line) for name, line in imports(path) if name.startswith("autodist.interpreter.")]
+        inside = [(name.split("."), line) for name, line in imports(path) if name.startswith(f"autodist.{package}.")]
         wrong = [f"{path}:{line}: {name[2]}" for name, line in inside if depth[name[2]] <= depth[me]]
         assert not wrong, f"imports from below or beside: {wrong}"
 

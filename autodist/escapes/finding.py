@@ -1,0 +1,167 @@
+"""The escapes of a run."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+
+from autodist.escapes.exposure import exposed
+from autodist.escapes.keeping import handed_on, stored_by_sample
+from autodist.escapes.origins import learnt_from
+from autodist.escapes.resolving import Escape, resolve
+from autodist.interpreter import Event, Interpreter
+from autodist.regions import stands_in
+from autodist.script import Site
+from autodist.source import Source, last_name
+from autodist.spread import LOCAL, MEAN, ROWS, SUM
+from autodist.values import NOTHING, Object
+
+SINKS = frozenset(
+    "format print log tracker schedule test save write file_method step discarded store set_item meets "
+    "statistic".split()
+)
+
+
+def escapes(run: Interpreter, guards: list[Site]) -> list[Escape]:
+    """Every escape of a run, each expression once, in the order of execution.
+
+    What a guarded statement calls runs on rank 0 alone and cannot communicate: what it is given escapes instead.
+    """
+    found: dict[ast.expr, Escape] = {}
+    guarded = frozenset(site.node for site in guards)
+    inside: dict[ast.AST, bool] = {}
+
+    def is_guarded(source: Source, node: ast.AST) -> bool:
+        if node not in inside:
+            inside[node] = stands_in(source, node, guarded)
+        return inside[node]
+
+    stored = {node: event for event in run.of("set_item") for node in stored_by_sample(event, run)}
+    by_sample = frozenset(event.source.statement(event.node) for event in stored.values())
+    kept = [escape for event in run.of("state") for escape in handed_on(event, run, by_sample)]
+    stuck = {id(each.event.function) for each in kept if not each.spread.is_reducible and each.spread is not ROWS}
+    for escape in kept:  # what is kept together is gathered together
+        if not escape.spread.is_reducible or id(escape.event.function) not in stuck:
+            found.setdefault(escape.node, escape)
+    graphs = {event.node for event in run.of("export")}  # what runs through a model for its graph is an example
+    for event in run.events:
+        if event.kind not in SINKS and event.kind != "discarded" or event.node in graphs:
+            continue
+        if event.inside_forward:
+            if event.kind in ("print", "format"):
+                found.update((each.node, each) for each in _reported_inside(event, run) if each.node not in found)
+            continue
+        if event.kind == "test" and _is_about_one_row(event, run):
+            continue
+        if any(call.node is not None and is_guarded(call.source, call.node) for call in event.calls):
+            continue
+        if isinstance(event.node, ast.Call) and is_guarded(event.source, event.node):
+            for node in (*event.node.args, *(keyword.value for keyword in event.node.keywords)):
+                for escape in resolve(node, event.source, event, run, set()):
+                    found.setdefault(escape.node, escape)
+        for node in exposed(event, run):
+            for escape in resolve(node, event.source, event, run, set()):
+                if event.kind == "test" and escape.spread is ROWS and _is_tested(escape.node, event):
+                    escape = replace(escape, spread=LOCAL)  # one row after the other: only of one is it true or false
+                found.setdefault(escape.node, escape)
+    others = [e for n, e in found.items() if stored.keys().isdisjoint((n, *e.source.ancestors(n)))]
+    others = list(_counted_elsewhere(others, run))
+    return [*others, *(Escape(event.source, node, ROWS, event) for node, event in stored.items())]
+
+
+def _reported_inside(event: Event, run: Interpreter) -> Iterator[Escape]:
+    """The sums and means that a forward pass prints, of a loss for instance. Nothing that gradients flow through, which
+    would be reduced for what is computed from it as well."""
+    for node in exposed(event, run):
+        for escape in resolve(node, event.source, event, run, set()):
+            numbers = isinstance(escape.node, ast.Call) and last_name(escape.node.func) in ("item", "float")
+            if escape.spread in (MEAN, SUM) and (numbers or not run.values.get(escape.node, NOTHING).models):
+                yield escape
+
+
+def _is_about_one_row(event: Event, run: Interpreter) -> bool:
+    """Whether a function decides that is called for one row of this rank's after the other, or what is counted of such
+    a row: each rank for its own."""
+    for loop in event.loops:
+        over = loop.node.iter if not isinstance(loop.node, ast.While) else None
+        if over is not None and loop.function is not event.function and run.values.get(over, NOTHING).spread is ROWS:
+            return True
+    branch = event.source.parents.get(event.node)
+    return any(loop.by_row for loop in event.loops) and isinstance(branch, ast.If) and _only_counts(branch)
+
+
+def _only_counts(branch: ast.If) -> bool:
+    """`if guess == label: correct += 1`"""
+    inside = (*branch.body, *branch.orelse)
+    plain = (ast.AugAssign, ast.Pass, ast.Continue)
+    return all(isinstance(each, plain) or isinstance(each, ast.If) and _only_counts(each) for each in inside)
+
+
+def _counted_elsewhere(found: list[Escape], run: Interpreter) -> Iterator[Escape]:
+    """The escapes, where a function of the project counts rows that it is given in a way that no reduction follows:
+    what it is given is gathered instead, where it is called."""
+    given: dict[ast.AST | None, list[Escape]] = {}
+    for escape in found:
+        home = escape.source.function(escape.node)
+        if escape.spread is LOCAL and home is not None and home not in given:
+            around: set[ast.AST] = set()
+            rows = _rows_given(home, replace(escape.event, kind="format"), run, around)
+            given.update(dict.fromkeys(around if rows else [home], rows or []))
+    yield from {each.node: each for rows in given.values() for each in rows}.values()
+    yield from (each for each in found if not given.get(each.source.function(each.node)))
+
+
+def _rows_given(function: ast.AST, event: Event, run: Interpreter, around: set[ast.AST]) -> list[Escape] | None:
+    """The rows that a function is given at all of its calls, or those that its callers are given (which are put into
+    ``around``, too); None where more than rows of this rank's samples reaches it."""
+    calls = run.callers.get(function, {})
+    if function in around or not calls or not isinstance(function, ast.FunctionDef) or _learns_from_it(function, run):
+        return None
+    around.add(function)
+    found: list[Escape] = []
+    for call, source in calls.items():
+        rows: list[Escape] | None = []
+        outer = source.function(call)
+        for arg in (*call.args, *(keyword.value for keyword in call.keywords)):
+            value = run.values.get(arg, NOTHING)
+            if value.spread.is_local or run.holds_local(value):
+                parameter = (
+                    isinstance(arg, ast.Name) and isinstance(outer, ast.FunctionDef) and _is_handed_on(arg, outer)
+                )
+                more = [] if parameter else list(resolve(arg, source, event, run, set()))
+                fits = more and all(each.spread is ROWS and not _is_whole_in_part(each, run) for each in more)
+                rows = [*rows, *more] if fits and rows is not None else None
+        if rows is None and outer is not None and outer not in around:
+            rows = _rows_given(outer, event, run, around)
+        if rows is None and outer not in around:
+            return None
+        found += rows or []
+    return found
+
+
+def _learns_from_it(function: ast.FunctionDef, run: Interpreter) -> bool:
+    """Whether a function runs a model, or losses are computed from what it computes."""
+    runs = any(run.values.get(node, NOTHING).models for node in ast.walk(function) if isinstance(node, ast.Call))
+    return function.name == "forward" or runs or not learnt_from(run).isdisjoint(ast.walk(function))
+
+
+def _is_handed_on(node: ast.Name, function: ast.FunctionDef) -> bool:
+    """Whether a name is a parameter that keeps its value."""
+    spec = function.args
+    given = any(each.arg == node.id for each in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs))
+    names = (each for each in ast.walk(function) if isinstance(each, ast.Name) and each.id == node.id)
+    return given and all(isinstance(each.ctx, ast.Load) for each in names)
+
+
+def _is_whole_in_part(escape: Escape, run: Interpreter) -> bool:
+    """Whether rows also come from a loader of which every rank reads all samples."""
+    loaders = [o for o in run.values.get(escape.node, NOTHING).origins if isinstance(o, Object) and "loader" in o.roles]
+    return any(not run.shares_out(loader) for loader in loaders)
+
+
+def _is_tested(node: ast.expr, event: Event) -> bool:
+    """Whether a branch is decided by a value itself or by comparing it: `label in seen`, `guess == label`."""
+    between = itertools.takewhile(lambda each: each is not event.node, (node, *event.source.ancestors(node)))
+    return all(isinstance(each, (ast.Compare, ast.BoolOp, ast.UnaryOp)) or each is node for each in between)

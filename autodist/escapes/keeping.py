@@ -1,0 +1,132 @@
+"""What ranks must agree on before a step keeps it for the next ones."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+
+from autodist.escapes.origins import fed_to_losses, learnt_from
+from autodist.escapes.resolving import Escape, resolve
+from autodist.interpreter import Event, Interpreter, Loop
+from autodist.source import Source
+from autodist.spread import LOCAL, ROWS, Spread
+from autodist.values import NOTHING
+
+
+def stored_by_sample(event: Event, run: Interpreter) -> list[ast.expr]:
+    """The numbers of the samples and their values in `bank[index] = features.detach()`: all ranks keep those of all."""
+    statement = event.source.statement(event.node)
+    if event.kind != "set_item" or not isinstance(event.node, ast.Subscript) or not isinstance(statement, ast.Assign):
+        return []
+    parts = [event.node.slice, statement.value]
+    values = [run.values.get(part, NOTHING) for part in parts]
+    if statement.targets != [event.node] or not isinstance(event.node.slice, (ast.Name, ast.Attribute, ast.Call)):
+        return []
+    if event.detail.spread.is_local and event.detail.spread is not LOCAL or event.detail.things:
+        return []  # part of a rank's own samples
+    if _is_made_each_time(event, run):
+        return []
+    given = run.plan.reduced
+    rows = all(
+        v.spread is ROWS and not v.models and not v.things or p in given for p, v in zip(parts, values, strict=True)
+    )
+    return [part for part in parts if part not in given] if rows else []
+
+
+def _is_made_each_time(event: Event, run: Interpreter) -> bool:
+    """Whether what is written to is made by the function that writes it, in a step: `t = torch.zeros(4)`."""
+    base = event.node.value if isinstance(event.node, ast.Subscript) else None
+    home = event.source.function(event.node)
+    if not isinstance(base, ast.Name) or home is None:
+        return False
+    inside = set(ast.walk(home))
+    bound = any(isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id == base.id for n in inside)
+    return bound and inside.isdisjoint(run.step_loops)
+
+
+def handed_on(event: Event, run: Interpreter, by_sample: frozenset[ast.stmt]) -> Iterator[Escape]:
+    """What ranks must agree on before a step keeps it for the next ones: sums and means over the samples, or their
+    rows, which are gathered where a function is given them, so that it counts those of all ranks."""
+    node, source, (target, is_buffer) = event.node, event.source, event.detail.const
+    assert isinstance(node, ast.expr)
+    used = is_buffer or any(_is_same(each, target) and not _is_called(each, run) for each in fed_to_losses(run))
+    if not used:
+        return  # a report
+    if isinstance(target, ast.Name) and not is_buffer and not any(_learns(loop, run) for loop in event.loops[-1:]):
+        return  # from layer to layer
+    if source.statement(node) in by_sample:
+        return
+    if event.value.models:
+        yield Escape(source, node, LOCAL, event)
+        return
+    if placed := _placed_by_sample(node, source, run):
+        yield from (Escape(source, each, ROWS, event) for each in placed)
+        return
+    for escape in resolve(node, source, event, run, set()):
+        if ast.unparse(escape.node) == ast.unparse(target):
+            continue  # what it was before
+        if run.values.get(escape.node, NOTHING).spread not in (ROWS, Spread.COLUMNS):
+            yield escape
+        else:
+            yield _given_rows(escape, event, run) or replace(escape, spread=LOCAL)
+
+
+def _learns(loop: Loop, run: Interpreter) -> bool:
+    """Whether a loop has training steps in it."""
+    return any(loop.node is each.node for event in run.of("backward") for each in event.loops)
+
+
+def _given_rows(escape: Escape, event: Event, run: Interpreter) -> Escape | None:
+    """Rows that a function is given to keep them, where it is called."""
+    if not isinstance(escape.node, ast.Name) or not event.calls:
+        return None
+    call, function = event.calls[-1], event.calls[-1].function.node
+    if (
+        call.node is None
+        or isinstance(function, ast.Lambda)
+        or function.name == "forward"
+        or call.source is not escape.source
+    ):
+        return None
+    names = [each for each in ast.walk(function) if isinstance(each, ast.Name) and each.id == escape.node.id]
+    answers = any(isinstance(each, ast.Return) and each.value is not None for each in ast.walk(function))
+    if answers and any(each in learnt_from(run) for each in names):
+        return None
+    bound = [each for each in names if isinstance(each.ctx, ast.Store)]
+    statement = escape.source.statement(bound[0]) if bound else None
+    if isinstance(statement, ast.Assign) and len(bound) == 1 and statement.targets == bound:
+        found: ast.expr | None = statement.value  # `keys = keys.detach()`
+    else:
+        found = event.calls[-1].given().get(escape.node.id) if not bound else None
+    value = run.values.get(found, NOTHING) if found is not None else NOTHING
+    if found is None or value.spread is not ROWS or bound and value.models:
+        return None
+    return Escape(call.source if not bound else escape.source, found, ROWS, event)
+
+
+def _placed_by_sample(node: ast.expr, source: Source, run: Interpreter) -> list[ast.expr]:
+    """The rows and their numbers in `bank.index_copy_(0, numbers, rows)`."""
+    call = source.parents[node]
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr not in BY_NUMBER:
+        return []
+    local = [each for each in call.args if run.values.get(each, NOTHING).spread.is_local]
+    values = [run.values[each] for each in local]
+    rows = all(value.spread is ROWS and not value.things and not value.models for value in values)
+    return local if rows and len(call.args) > 2 and call.args[1] in (*local, *run.plan.reduced) else []
+
+
+BY_NUMBER = frozenset("index_copy_ index_add_ index_put_".split())
+
+
+def _is_same(node: ast.expr, target: ast.expr) -> bool:
+    """Whether a name or attribute is read that may be the target."""
+    if isinstance(node, ast.Name) and isinstance(target, ast.Name):
+        return node.id == target.id
+    return isinstance(node, ast.Attribute) and isinstance(target, ast.Attribute) and node.attr == target.attr
+
+
+def _is_called(node: ast.expr, run: Interpreter) -> bool:
+    """Whether it is a method that is called, `x.sum()`."""
+    parent = run.sources[node].parents.get(node) if node in run.sources else None
+    return isinstance(parent, ast.Call) and parent.func is node

@@ -1,0 +1,310 @@
+"""From an exposed expression to the smallest ones whose global value follows from the ranks' values."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autodist import rowwise, tensors
+from autodist.escapes.exposure import is_unseen
+from autodist.escapes.origins import (
+    fed_to_losses,
+    in_forward,
+    is_cut,
+    is_free,
+    learnt_from,
+    loop_over,
+    mixed_names,
+    operands_of,
+    origins_of,
+    place_of,
+    roots,
+    sorted_sites,
+)
+from autodist.escapes.rows import holds_rows
+from autodist.interpreter import Event, Interpreter
+from autodist.picking import picks, takes_first
+from autodist.source import Source
+from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
+from autodist.values import NOTHING, UNKNOWN, Items, Object, Stream, Table, Value
+
+
+@dataclass(frozen=True)
+class Escape:
+    """An expression to make global, or (``spread`` is not reducible) one that cannot be."""
+
+    source: Source
+    node: ast.expr
+    spread: Spread
+    event: Event
+
+
+def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen: set[ast.AST]) -> Iterator[Escape]:
+    if node in seen or node in run.plan.reduced or node in run.plan.divided:
+        return
+    seen.add(node)
+    value = run.values.get(node, NOTHING)
+    if isinstance(node, (ast.Starred, ast.FormattedValue)):
+        yield from resolve(node.value, source, event, run, seen)
+        return
+    if isinstance(node, ast.JoinedStr):
+        for part in node.values:
+            yield from resolve(part, source, event, run, seen)
+        return
+    if isinstance(node, (ast.Tuple, ast.List, ast.Set, ast.Dict)):
+        for part in node.values if isinstance(node, ast.Dict) else node.elts:
+            yield from resolve(part, source, event, run, seen)
+        yield from _contained(value, source, event, run, seen)  # what has been put into it since
+        return
+    if isinstance(node, ast.IfExp) and value.spread.is_local:
+        yield from resolve(node.body, source, event, run, seen)
+        yield from resolve(node.orelse, source, event, run, seen)
+        return
+    if value.spread in (SUM, COUNT, LOCAL) and event.kind != "test":
+        put_in = [e for name in mixed_names(node, source, run) for e in _put_in(name, source, event, run, seen)]
+        if put_in:
+            yield from put_in
+            return
+    origins = origins_of(node, value, source, run)
+    if origins:
+        for where, made in origins:
+            yield from resolve(made, where, event, run, seen)
+        return
+    few = picks(value) is not None  # gathered before they are picked
+    if few and value.spread.is_reducible and any(made in learnt_from(run) for _, made in value.made):
+        few = False  # a loss, which is warned of
+    if value.spread.is_reducible and not few:
+        yield from _narrowed(node, source, event, run, seen, value)
+        return
+    if few and value.spread is MEAN and _is_mean_of_picked(node, value, run):
+        yield Escape(source, node, Spread.FEWER, event)
+        return
+    if value.spread is LOCAL and not few and (spread := _extreme(node, event, run)) is not None:
+        yield Escape(source, node, spread, event)
+        return
+    if value.spread is ROWS and not few and holds_rows(node, run, set()):
+        place, tensor = _tensor_behind(node, source, run) or (source, node)
+        if tensor in learnt_from(run) and not (tensor is node and is_cut(node, source)):
+            yield Escape(source, node, LOCAL, event)  # gathered, every rank would train on all samples
+        elif tensor not in run.plan.reduced:
+            yield Escape(place, tensor, ROWS, event)
+        return
+    if value.spread.is_local:
+        own = _asked(node, value, run)  # its method knows more of what it holds
+        inner = [e for part in operands_of(node) if part is not own for e in resolve(part, source, event, run, seen)]
+        if not inner:
+            inner = [
+                e
+                for where, made in sorted_sites(value)
+                if made is not node and not in_forward(where, made) and _may_be_reduced(made, value, event, run)
+                for e in resolve(made, where, event, run, seen)
+            ]
+        if not inner and own is not None:
+            inner = list(resolve(own, source, event, run, seen))
+        rows = [e for e in inner if e.spread is ROWS]
+        if rows and (any(e.spread is LOCAL for e in inner) or any(_is_wanted(e, source.statement(node)) for e in rows)):
+            yield Escape(source, node, LOCAL, event)  # rows of all ranks do not go with those of one
+        elif inner:
+            yield from inner
+        elif isinstance(node, ast.Name) and value.made and all(made in seen for _, made in value.made):
+            return  # made of itself, and of what has been looked at
+        elif few and event.kind == "set_item" and _was_before(node, ast.unparse(event.node), run):
+            return
+        elif not isinstance(node, ast.Call) or event.kind != "test":
+            whole = value.spread is ROWS and not holds_rows(node, run, set())  # a batch of several fields, one picture
+            yield Escape(source, node, Spread.LOCAL if whole or few else value.spread, event)
+    if isinstance(node, ast.Call) and any(isinstance(t, Stream) and t.element.spread.is_local for t in value.things):
+        for part in operands_of(node):  # `map(str, losses)`
+            yield from resolve(part, source, event, run, seen)
+    together = _together(value, run) if event.kind != "test" else SAME
+    if together.is_local and isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+        yield from _counted(node, together, source, event, run, seen)
+    else:
+        yield from _contained(value, source, event, run, seen)
+
+
+def _may_be_reduced(made: ast.expr, value: Value, event: Event, run: Interpreter) -> bool:
+    """Whether what made a reported value may be reduced, for the report alone or where no gradient flows through it."""
+    if event.kind == "statistic" and not run.values.get(made, NOTHING).models or is_free(made, run):
+        return True
+    mean = picks(value) is not None and value.spread is MEAN
+    return made not in fed_to_losses(run) and (mean or _extreme(made, event, run) is not None)
+
+
+def _is_mean_of_picked(node: ast.expr, value: Value, run: Interpreter) -> bool:
+    """Whether a mean is over the numbers that a condition picks, and no loss: `errors[mask].mean()`."""
+    over = tensors.averaged(node)
+    picked = run.values.get(over, NOTHING) if over is not None else NOTHING
+    if over is None or picked.spread not in (ROWS, Spread.COLUMNS) or picked.things:
+        return False
+    condition = picks(value)
+    if condition is None or takes_first(value) or node in fed_to_losses(run):
+        return False
+    here = [each for each in rowwise.mixings(picked) if not _is_of_model(each.source, each.node, run)]
+    if here or rowwise.mixings(run.values.get(condition.node, NOTHING)):
+        return False
+    return not any(is_unseen(each, run) for each in {*ast.walk(over), *roots(over, run, set())})
+
+
+def _is_of_model(source: Source, node: ast.AST, run: Interpreter, depth: int = 8) -> bool:
+    """Whether an expression is computed in a forward pass alone, of which training is warned and no report need be."""
+    home = source.function(node)
+    if home is None or home.name == "forward" or not depth:
+        return home is not None and home.name == "forward"
+    calls = run.callers.get(home, {})
+    return bool(calls) and all(_is_of_model(where, call, run, depth - 1) for call, where in calls.items())
+
+
+def _extreme(node: ast.expr, event: Event, run: Interpreter) -> Spread | None:
+    """Whether it is the largest or the smallest number in a tensor of this rank's samples, through which no gradient
+    flows."""
+    found = tensors.extreme(node)
+    value = run.values.get(found[1], NOTHING) if found is not None else NOTHING
+    if found is None or value.spread not in (ROWS, Spread.COLUMNS) or value.things or rowwise.mixings(value):
+        return None
+    if event.kind == "statistic" and not value.models:
+        return found[0]
+    return found[0] if node not in fed_to_losses(run) and holds_rows(found[1], run, set()) else None
+
+
+def _asked(node: ast.expr, value: Value, run: Interpreter) -> ast.expr | None:
+    """The object of the script that a method is called of, where it is known what that computes: `meter.average()`."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not value.made:
+        return None
+    owners = run.values.get(node.func.value, NOTHING).things
+    entered = any(isinstance(t, Object) and t.cls is not None and t.cls.find(node.func.attr) for t in owners)
+    return node.func.value if entered else None
+
+
+def _together(value: Value, run: Interpreter) -> Spread:
+    """What the items of a container have in common that are counted up, `sums[k] += loss`: their spread, LOCAL if it
+    depends on the item, SAME if it has none such."""
+    counted = [t for t in value.things if isinstance(t, (Items, Table)) and t.changes]
+    held = [each for thing in counted for each in _items(thing)]
+    spreads = {each.spread for each in held}
+    if not any(spread.is_local for spread in spreads):
+        return SAME
+    if any(each.const is not UNKNOWN or each.things for each in held):
+        return LOCAL  # a text, or a number that is no sum
+    return MEAN if spreads <= {MEAN, SAME} else SUM if spreads <= {SUM, COUNT} else LOCAL
+
+
+def _items(thing: Items | Table) -> list[Value]:
+    """What the items of a container are, without the zeros that sums start from."""
+    known = thing.parts if isinstance(thing, Items) else list(thing.entries.values())
+    return [each for each in (*known, thing.element) if each is not NOTHING and each.const != 0]
+
+
+def _counted(
+    node: ast.expr, spread: Spread, source: Source, event: Event, run: Interpreter, seen: set[ast.AST]
+) -> Iterator[Escape]:
+    """A container whose items are counted up: itself, if they can be made global alike, or else what goes into it."""
+    if spread.is_reducible:
+        yield Escape(source, node, spread, event)
+        return
+    things = [t for t in run.values.get(node, NOTHING).things if isinstance(t, (Items, Table))]
+    given = [site for thing in things for site in (*thing.stores, *thing.changes)]
+    inner = [escape for where, each in given for escape in resolve(each, where, event, run, seen)]
+    yield from inner or [Escape(source, node, LOCAL, event)]
+
+
+def _is_wanted(rows: Escape, user: ast.stmt) -> bool:
+    """Whether a rank goes on computing with its own rows after they were bound to a name, where they would be
+    gathered for another statement: `target = Variable(target)`."""
+    source = rows.source
+    statement = source.statement(rows.node)
+    if not isinstance(statement, ast.Assign) or statement is user:
+        return False
+    names = {n.id for target in statement.targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+    home = source.home(statement)
+    loads = [n for n in ast.walk(home) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in names]
+    return len([n for n in loads if source.statement(n) is not statement]) > 1
+
+
+def _was_before(node: ast.expr, target: str, run: Interpreter) -> bool:
+    """Whether all that is local in an expression is what its target was before: `0.9 * centres[c]`."""
+    if ast.unparse(node) == target:
+        return True
+    local = [part for part in operands_of(node) if run.values.get(part, NOTHING).spread.is_local]
+    return bool(local) and all(_was_before(part, target, run) for part in local)
+
+
+def _tensor_behind(node: ast.expr, source: Source, run: Interpreter) -> tuple[Source, ast.expr] | None:
+    """The tensor that an array or a list was made of: `scores` of `guess`, after `guess = scores.cpu().numpy()`."""
+    value = run.values.get(node, NOTHING)
+    if isinstance(node, ast.Name) and len(value.made) == 1:
+        ((source, node),) = value.made
+        if not is_free(node, run):
+            return None
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    if node.func.attr not in ("numpy", "tolist"):
+        return None
+    inner: ast.expr = node.func.value
+    while isinstance(inner, (ast.Call, ast.Attribute)):
+        if isinstance(inner, ast.Attribute) and inner.attr == "data":
+            inner = inner.value
+        elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and not inner.args:
+            if inner.func.attr not in ("cpu", "detach", "numpy"):
+                break
+            inner = inner.func.value
+        else:
+            break
+    return (source, inner) if run.values.get(inner, NOTHING).spread is ROWS else None
+
+
+def _put_in(name: ast.Name, source: Source, event: Event, run: Interpreter, seen: set[ast.AST]) -> Iterator[Escape]:
+    """What was put into the container that a loop goes over: `train_loss` of `for v in (train_loss, test_loss)`."""
+    over = loop_over(name, source)
+    for each in ast.walk(over) if over is not None else ():
+        things = run.values[each].things if isinstance(each, ast.expr) and each in run.values else frozenset()
+        for thing in sorted((t for t in things if isinstance(t, (Items, Table))), key=place_of):
+            for where, stored in thing.stores:
+                yield from resolve(stored, where, event, run, seen)
+
+
+def _narrowed(
+    node: ast.expr, source: Source, event: Event, run: Interpreter, seen: set[ast.AST], value: Value
+) -> Iterator[Escape]:
+    """In ``100 * correct / n`` only ``correct`` has to be reduced."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.Mult)) and value.spread is SUM:
+        for part, other in ((node.left, node.right), (node.right, node.left)):
+            if (
+                run.values.get(part, NOTHING).spread is value.spread
+                and not run.values.get(other, NOTHING).spread.is_local
+            ):
+                yield from _narrowed(part, source, event, run, seen, run.values[part])
+                return
+    yield Escape(source, node, value.spread, event)
+
+
+def _contained(
+    value: Value, source: Source, event: Event, run: Interpreter, seen: set[ast.AST], depth: int = 3
+) -> Iterator[Escape]:
+    """What containers and meters carry out."""
+    if event.kind == "test" or depth == 0:
+        return
+    for thing in sorted((t for t in value.things if isinstance(t, (Items, Table, Object))), key=place_of):
+        if isinstance(thing, (Items, Table)):
+            for where, stored in list(thing.stores):
+                if in_forward(where, stored):
+                    continue
+                yield from resolve(stored, where, event, run, seen)
+            if not thing.stores:
+                inside = (
+                    [*thing.parts, thing.element]
+                    if isinstance(thing, Items)
+                    else [*thing.entries.values(), thing.element]
+                )
+                for each in inside:
+                    yield from _contained(each, source, event, run, seen, depth - 1)
+        elif thing.cls is None and not thing.roles:  # of a library, and made of what it is given
+            for given in (*thing.node.args, *(keyword.value for keyword in thing.node.keywords)):
+                yield from resolve(given, thing.source, event, run, seen)
+        elif thing.cls is not None and not thing.roles & {"module", "optimizer", "loader", "dataset"}:
+            if event.kind in ("print", "format", "log") and run.holds_local(Value(frozenset([thing]))):
+                for where, given in list(thing.inflows):
+                    if in_forward(where, given):
+                        continue
+                    yield from resolve(given, where, event, run, seen)

@@ -1,0 +1,116 @@
+"""Whether an expression still holds one row for each sample of the rank."""
+
+from __future__ import annotations
+
+import ast
+
+from autodist import tensors
+from autodist.interpreter import Interpreter
+from autodist.spread import COUNT, ROWS
+from autodist.values import NOTHING, External, Function, Object, Table, Wrapped
+
+ROWWISE = (tensors.KEEPING | tensors.ELEMENTWISE) - {"where"} | frozenset(
+    "softmax log_softmax sigmoid tanh relu exp log argmax round add_ clamp view_as".split()
+)
+PICKING = frozenset("max min sort topk kthvalue median mode".split())
+"""What gives values and their places: `scores.max(dim=1)[1]`."""
+SAME_ROWS = frozenset("torch.autograd.Variable torch.as_tensor torch.tensor numpy.asarray numpy.array".split())
+FILLING = frozenset("normal_ uniform_ fill_ zero_ bernoulli_ random_".split())
+SIZED = frozenset("zeros ones empty rand randn FloatTensor Tensor".split())
+
+
+def _keeps_rows(name: str, given: dict[str, ast.expr]) -> bool:
+    """Whether a function of a library gives a row for each that it is given: `torch.clamp`, `F.softmax`, or a loss of
+    each sample, `F.kl_div(input, target, reduction="none")`."""
+    library, _, short = name.rpartition(".")
+    if (
+        name in SAME_ROWS
+        or library in ("torch", "torch.nn.functional")
+        and (short in ROWWISE or short.endswith("_like"))
+    ):
+        return True
+    reduction = given.get("reduction")
+    return library == "torch.nn.functional" and isinstance(reduction, ast.Constant) and reduction.value == "none"
+
+
+def _sized_like(node: ast.expr) -> ast.expr | None:
+    """The tensor of `x.size()` and `x.shape`."""
+    if isinstance(node, ast.Call) and not node.args:
+        node = node.func
+    return node.value if isinstance(node, ast.Attribute) and node.attr in ("size", "shape") else None
+
+
+def holds_rows(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
+    """Whether an expression still holds one row for each sample of the rank, so that the ranks' rows can be joined."""
+    if node in seen:
+        return True
+    seen.add(node)
+    if isinstance(node, ast.Name) and _is_one_row(node, run):
+        return False
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        return all(holds_rows(made, run, seen) for _, made in run.values.get(node, NOTHING).made)
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.value, ast.Call):
+        call = node.value
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        over = [*call.args[:1], *([call.func.value] if isinstance(call.func, ast.Attribute) else [])]
+        rows = [each for each in over if run.values.get(each, NOTHING).spread is ROWS]
+        return name in PICKING and bool(rows) and holds_rows(rows[0], run, seen)
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.value, ast.Name):
+        field = run.values.get(node.value, NOTHING)  # of what the loader yields, unless the script has put it there
+        return not field.made and not any(isinstance(t, Table) and t.stores for t in field.things)
+    if isinstance(node, (ast.GeneratorExp, ast.ListComp)):  # `images, labels = (part.to(device) for part in batch)`
+        return holds_rows(node.elt, run, seen)
+    if isinstance(node, (ast.BinOp, ast.Compare)):
+        over = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.left, *node.comparators]
+        sides = [side for side in over if run.values.get(side, NOTHING).spread is ROWS]
+        return all(holds_rows(side, run, seen) for side in sides)
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in FILLING:
+            return holds_rows(node.func.value, run, seen)
+        if isinstance(node.func, ast.Attribute) and run.values.get(node.func.value, NOTHING).spread is ROWS:
+            keeps_rows = node.func.attr in ("view", "reshape") and bool(node.args)
+            keeps_rows = keeps_rows and run.values.get(node.args[0], NOTHING).spread is COUNT
+            keeps_rows = keeps_rows or tensors.reduces_axis(node.func.attr) and bool(tensors.axis(node, 0))
+            return (node.func.attr in ROWWISE or keeps_rows) and holds_rows(node.func.value, run, seen)
+        called = run.values.get(node.func, NOTHING).things
+        functions = [thing.node for thing in called if isinstance(thing, Function)]
+        if functions and len(functions) == len(called):
+            answers = [
+                n.value for f in functions for n in ast.walk(f) if isinstance(n, ast.Return) and n.value is not None
+            ]
+            return bool(answers) and all(holds_rows(answer, run, seen) for answer in answers)
+        names = [t.name for t in called if isinstance(t, External)]
+        given = {"input": node.args[0]} if node.args else {}
+        given |= {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
+        like = _sized_like(node.args[0]) if node.args else None
+        if like is not None and any(name.rpartition(".")[2] in SIZED for name in names):
+            return holds_rows(like, run, seen)
+        if "input" in given and any(_keeps_rows(name, given) for name in names):
+            return holds_rows(given["input"], run, seen)
+        return any(isinstance(t, (Object, Wrapped)) for t in called)
+    return isinstance(node, (ast.List, ast.Tuple))
+
+
+def _is_one_row(node: ast.Name, run: Interpreter) -> bool:
+    """Whether a loop or comprehension binds a name to one row after the other: `for label in set(labels)`."""
+    source = run.sources.get(node)
+    for ancestor in source.ancestors(node) if source is not None else ():
+        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        heads = ancestor.generators if isinstance(ancestor, COMPREHENSIONS) else [ancestor]
+        for head in heads:
+            if not isinstance(head, (ast.For, ast.comprehension)) or not isinstance(
+                head.iter, (ast.Name, ast.Attribute)
+            ):
+                continue
+            over = run.values.get(head.iter, NOTHING)
+            if over.spread is ROWS and not over.things and _binds(head.target, node.id):
+                return True
+    return False
+
+
+def _binds(target: ast.expr, name: str) -> bool:
+    return any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(target))
+
+
+COMPREHENSIONS = (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
