@@ -64,9 +64,9 @@ class Machine(ABC):
         self._one_rank = 0
         self._no_grad = 0
         self._evaluated: frozenset[tuple[int, Path_]] = frozenset()
+        """The modules of which `eval()` was called last, and not `train()`."""
         self.once_evaluated: set[tuple[int, Path_]] = set()
         """Modules that the script puts into evaluation mode somewhere."""
-        """The modules of which `eval()` was called last, and not `train()`."""
         self._forward = 0
         self._row_tests: list[Value] = []
         """What decides whether the statement that is being run is run."""
