@@ -7,6 +7,7 @@ import builtins
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 from autodist import (
     averaging,
@@ -92,7 +93,6 @@ from autodist.values import (
 )
 
 ROUNDS = 6
-NONE: frozenset[ast.AST] = frozenset()
 WHOLE = ("whole", "dealt_out")
 SEQUENCES_FIRST = ("LSTM", "GRU", "RNN", "Transformer", "MultiheadAttention")
 KEYS = frozenset(["init_hidden", "initHidden", "init_state", "size", "Size"])
@@ -115,16 +115,34 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     if modules:
         first = again(Plan(modules=modules))
 
-    def gathering(nodes: frozenset[ast.expr]) -> Interpreter:
-        return again(Plan(modules=modules, gathered=nodes))
+    def gathering(nodes: frozenset[ast.expr], draws: frozenset[int] | None = None) -> Interpreter:
+        return again(Plan(modules=modules, gathered=nodes, draws=draws))
 
     paired = () if _is_distributed(first) else pairing.gathered(first, gathering)
-    script, unsettled = _modelled(project, config, facts, gathering(_nodes(paired)) if paired else first, paired)
-    if unsettled and not paired and not _is_distributed(first):
-        paired = pairing.gathered(first, gathering, unsettled)  # whatever else relates the samples of a batch
+    script, run = _modelled(project, config, facts, gathering(_nodes(paired)) if paired else first, paired)
+    unsettled = frozenset(event.node for event in run.of("backward") if not _is_settled(event, run))
+    if run is first or not unsettled or _is_distributed(first):
+        return script
+    if not paired:  # whatever else relates the samples of a batch, also of one that is made by hand
+        planned = partial(gathering, draws=run.plan.draws)
+        paired = pairing.gathered(planned(frozenset()), planned, unsettled)
         if paired:
-            script, _ = _modelled(project, config, facts, gathering(_nodes(paired)), paired)
-    return script
+            return _modelled(project, config, facts, gathering(_nodes(paired)), paired)[0]
+    refused = next((_pairs(event) for event in run.of("backward") if event.value.spread is CROSS), None)
+    return TrainingScript(project, first.values, concerns=(refused,)) if refused is not None else script
+
+
+def _is_settled(event: Event, run: Interpreter) -> bool:
+    """Whether a loss becomes that of one process when gradients are averaged."""
+    return batchwise.is_settled(event, run) and not picking.takes_first(event.value)
+
+
+def _pairs(event: Event) -> Concern:
+    message = (
+        "the loss pairs every sample of the batch with every other one (in-batch negatives): a rank sees only its own "
+        "share, so the loss would change; gather the embeddings by hand"
+    )
+    return Concern("AD906", event.source, event.node, message, Severity.REFUSAL)
 
 
 def _nodes(reductions: Iterable[Reduction]) -> frozenset[ast.expr]:
@@ -133,9 +151,8 @@ def _nodes(reductions: Iterable[Reduction]) -> frozenset[ast.expr]:
 
 def _modelled(
     project: Project, config: Config, facts: catalog.Catalog, first: Interpreter, paired: tuple[Reduction, ...]
-) -> tuple[TrainingScript, frozenset[ast.AST]]:
-    """The model of a project, of which the rows that losses compare are gathered, and the losses that are still not
-    those of one process."""
+) -> tuple[TrainingScript, Interpreter]:
+    """The model of a project, of which the rows that losses compare are gathered, and the run that it was read off."""
 
     def again(plan: Plan) -> Interpreter:
         return Interpreter(project, facts, plan).run()
@@ -148,14 +165,14 @@ def _modelled(
     refused = list(_refusals(first, config.strategy, whole, moving))
     if refused:
         concerns = tuple(refused)
-        return TrainingScript(project, first.values, concerns=concerns, distributed=_is_distributed(first)), NONE
+        return TrainingScript(project, first.values, concerns=concerns, distributed=_is_distributed(first)), first
     models = trained_models(first)
     fsdp = config.strategy.shards
     if fsdp:
         models = sharding.sharded(models, first)
     refused = list(_uncovered(first, models))
     if refused:
-        return TrainingScript(project, first.values, concerns=tuple(refused)), NONE
+        return TrainingScript(project, first.values, concerns=tuple(refused)), first
     trained = {origin.key for origin in _origins(first) if isinstance(origin, Object)}
     drawn = not trained and whole is None and not _seeds_by_rank(first)
     draws = frozenset(id(draw.node) for draw in _batch_draws(first)) if drawn else frozenset()
@@ -194,12 +211,7 @@ def _modelled(
         folders = tuple(shards.folder_concerns(run, script.shards))
         script = replace(script, concerns=(*script.concerns, *folders))
     uses = borrowed(project, facts.equivalents)
-    unsettled = frozenset(
-        event.node
-        for event in run.of("backward")
-        if not batchwise.is_settled(event, run) or picking.takes_first(event.value)
-    )
-    return _without(replace(script, borrowed=uses, borrowed_names=imported_names(project))), unsettled
+    return _without(replace(script, borrowed=uses, borrowed_names=imported_names(project))), run
 
 
 def _whole_losses(
@@ -622,16 +634,7 @@ def _refusals(
         return
     for event in backwards:
         if event.value.spread is CROSS and not _is_distributed(run):  # else it is its own affair what it gathers
-            yield refuse(
-                "AD906",
-                event.source,
-                event.node,
-                (
-                    "the loss pairs every sample of the batch with every other one (in-batch negatives): "
-                    "a rank sees only its own share, so the loss would change; gather the embeddings by "
-                    "hand"
-                ),
-            )
+            yield _pairs(event)
             return
     if (apart := _beside_loaders(run)) is not None:
         draw, step = apart

@@ -191,12 +191,15 @@ def _rows(node: ast.expr, event: Event, run: Interpreter) -> Iterator[tuple[Sour
 
 
 def _cuts(node: ast.AST, run: Interpreter) -> bool:
-    """`out[:4]`: those of all ranks are other ones than the first of each."""
+    """`out[:4]`, `out[labels > 0]`: those of all ranks are other ones than the first of each, and ranks pick different
+    numbers."""
     if not isinstance(node, ast.Subscript) or node not in run.sources:
         return False
     first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
     bounds = [b for b in (first.lower, first.upper, first.step) if b] if isinstance(first, ast.Slice) else []
-    part = bounds and all(run.values.get(each, NOTHING).spread is not COUNT for each in bounds)
+    given = run.values.get(node.slice, NOTHING)
+    chosen = given.spread is ROWS and not given.things and not isinstance(node.slice, (ast.Slice, ast.Tuple))
+    part = chosen or bounds and all(run.values.get(each, NOTHING).spread is not COUNT for each in bounds)
     base = run.values.get(node.value, NOTHING)
     return bool(part) and base.spread is ROWS and not base.things and not takes_first(base)
 

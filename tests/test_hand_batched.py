@@ -58,17 +58,17 @@ def test_text_that_is_read_on_and_on_is_refused(tmp_path: Path) -> None:
     assert "AD902" in said
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
-        "each = F.cross_entropy(net(x[idx]), y[idx], reduction='none'); loss = each.topk(16)[0].mean()",
-        "batch = x[idx]; batch = (batch - batch.mean(0)) / batch.std(0); loss = F.cross_entropy(net(batch), y[idx])",
-    ],
-)
-def test_what_depends_on_the_other_samples_is_named(tmp_path: Path, lines: str) -> None:
-    """The hardest samples of a share are not those of the batch, and its mean is not the batch's."""
+def test_what_depends_on_the_other_samples_is_named(tmp_path: Path) -> None:
+    """The mean of a share is not the batch's."""
+    lines = "batch = x[idx]; batch = (batch - batch.mean(0)) / batch.std(0); loss = F.cross_entropy(net(batch), y[idx])"
     _, said = converted(tmp_path, NET + "    " + lines)
     assert "AD602" in said
+
+
+def test_the_hardest_samples_are_those_of_all_ranks(tmp_path: Path) -> None:
+    each = "F.cross_entropy(net(x[idx]), y[idx], reduction='none')"
+    code, said = converted(tmp_path, f"{NET}    each = {each}; loss = each.topk(16)[0].mean()")
+    assert f"each = RowsOfAllRanks.apply({each})" in code and "AD602" not in said
 
 
 @pytest.mark.parametrize(

@@ -148,3 +148,30 @@ def test_rows_that_nothing_compares_stay_where_they_are(tmp_path: Path) -> None:
     step = "z = model(x)\n        loss = F.cross_entropy(z @ model.weight, labels)"
     code, _ = converted(tmp_path, SCRIPT.format(helper="", model="nn.Linear(6, 4)", step=step))
     assert ROWS not in code
+
+
+def test_rows_that_a_condition_picks(tmp_path: Path) -> None:
+    """Ranks pick different numbers of them: they are gathered before that."""
+    step = (
+        "z, keep = model(x), labels > 0\n        z, chosen = z[keep], labels[keep]\n        "
+        "loss = F.binary_cross_entropy_with_logits(z @ z.t(), (chosen[:, None] == chosen[None]).float())"
+    )
+    code, said = converted(tmp_path, SCRIPT.format(helper="", model="nn.Linear(6, 4)", step=step))
+    assert f"keep = model(x), {ROWS}(labels > 0)" in code or f"{ROWS}(keep)" in code, code
+    assert f"{ROWS}(z)[" in code and f"{ROWS}(labels)[" in code and "AD602" not in said
+
+
+def test_batches_that_are_made_by_hand(tmp_path: Path) -> None:
+    """Their rows are this rank's only once they are shared out."""
+    script = SCRIPT.format(
+        helper="x_all, y_all = data.tensors[:2]", model="nn.Linear(6, 4)", step="loss = F.cross_entropy(a @ b.t(), at)"
+    )
+    loop = "    order = torch.randperm(64)\n    for i in range(0, 64, size):\n"
+    picked = "at = order[i : i + size]\n        a, b = model(x_all[at]), model(y_all[at])\n        "
+    picked += "at = torch.arange(len(at))"
+    script = script.replace("    for x, y, labels in loader:\n", loop).replace(
+        "loss = ", f"{picked}\n        loss = ", 1
+    )
+    code, said = converted(tmp_path, script)
+    assert f"{ROWS}(a) @ {ROWS}(b).t()" in code and "torch.arange(len(at) * dist.get_world_size())" in code
+    assert "AD602" not in said and "AD906" not in said
