@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from autodist.edits import Guard, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import Site, TrainingScript
-from autodist.values import External
+from autodist.values import NOTHING, External, Object
 
-from ._preamble import argument, dist, imported, planned
+from ._collectives import AS_ON_RANK_ZERO
+from ._preamble import argument, defined, dist, imported, planned
 
 EXAMPLES = [
     Example(
@@ -139,6 +140,10 @@ def write_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
     for site in script.guards:
         d, imports = dist(context, site.source)
         fix = Fix((*imports, *planned(site.source, Guard(site.node, f"{d}.get_rank() == 0"))))
+        if (window := _window(site.node, script)) is not None:
+            helper = defined(script, site.source, AS_ON_RANK_ZERO.replace("{d}", d))
+            shared = WrapExpr(window, f"as_on_rank_zero({{}} if {d}.get_rank() == 0 else None)")
+            fix = Fix((*imports, *helper, *planned(site.source, shared)))
         yield Finding(site.source, site.node, "every rank would write this", fix)
     for site in (*script.opens, *script.file_handlers, *script.log_configs):
         assert isinstance(site.node, ast.Call)
@@ -167,6 +172,17 @@ def write_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         template = f"{{}} if {d}.get_rank() == 0 else {os}.devnull"
         fix = Fix((*imports, *os_import, *planned(site.source, WrapExpr(path, template))))
         yield Finding(site.source, site.node, "every rank would write this file", fix)
+
+
+def _window(statement: ast.AST, script: TrainingScript) -> ast.expr | None:
+    """The plot whose name all ranks look up later, as in `if name not in self.plots: self.plots[name] = viz.line()`."""
+    value = statement.value if isinstance(statement, ast.Assign) else None
+    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
+        return None
+    owners = script.values.get(value.func.value, NOTHING).things
+    plots = any(isinstance(each, Object) and each.name.endswith("visdom.Visdom") for each in owners)
+    held = isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript)
+    return value if plots and held else None
 
 
 def _is_function(script: TrainingScript, func: ast.Attribute) -> bool:

@@ -137,3 +137,15 @@ def test_what_all_ranks_ask_of_a_writer(tmp_path: Path) -> None:
     assert 'filename=board.log_dir + "/a.log" if dist.get_rank() == 0 else os.devnull' in code
     assert 'f"saved below {as_on_rank_zero(board and board.log_dir)}"' in code
     assert 'board.add_text("folder", board.log_dir)' in code
+
+
+def test_a_plot_that_all_ranks_look_up(tmp_path: Path) -> None:
+    """They would take different branches if rank 0 alone knew that it is there."""
+    after = (
+        "plots = {}\nfor i in range(2):\n    if 'loss' not in plots:\n"
+        "        plots['loss'] = window.line(Y=[loss.item()], X=[i])\n    else:\n"
+        "        window.line(Y=[loss.item()], X=[i], win=plots['loss'], update='append')\n"
+    )
+    code, _ = converted(tmp_path, SCRIPT.format(after=after))
+    made = "plots['loss'] = as_on_rank_zero(window.line(Y=mean_loss, X=[i]) if dist.get_rank() == 0 else None)"
+    assert made in code or made.replace("mean_loss", "[mean_loss]") in code, code
