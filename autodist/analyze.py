@@ -120,7 +120,10 @@ def analyze(project: Project, config: Config) -> TrainingScript:
 
     paired = () if _is_distributed(first) else pairing.gathered(first, gathering)
     script, run = _modelled(project, config, facts, gathering(_nodes(paired)) if paired else first, paired)
-    unsettled = frozenset(event.node for event in run.of("backward") if not _is_settled(event, run))
+    named = {concern.node for concern in script.concerns if concern.code == "AD602"}
+    unsettled = frozenset(
+        event.node for event in run.of("backward") if not _is_settled(event, run) or event.node in named
+    )
     if run is first or not unsettled or _is_distributed(first):
         return script
     if not paired:  # whatever else relates the samples of a batch, also of one that is made by hand
@@ -197,7 +200,14 @@ def _modelled(
     plan, third, even, joined = _whole_losses(again, plan, even, _is_distributed(second))
     run, reductions, leftover = _reduce(project, facts, plan, third, before)
     script = _assemble(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held)
-    script = replace(script, weighed=tuple(even), joined=joined, gathered=paired)
+    script = replace(script, weighed=tuple(even), joined=joined, gathered=pairing.in_training(paired, run))
+    if (twice := pairing.doubled(run)) is not None:
+        message = (
+            "the loss compares the samples of a batch, and is computed here of all data, too, gradients on: evaluate "
+            "below `with torch.no_grad():`"
+        )
+        concern = Concern("AD906", twice.source, twice.node, message, Severity.REFUSAL)
+        return TrainingScript(project, first.values, concerns=(concern,)), first
     if config.strategy is Strategy.ZERO:
         parted, states = optimizers.parted(run, script.models, script.guards)
         script = replace(script, parted=tuple(parted), optimizer_states=tuple(states))

@@ -9,12 +9,13 @@ and masks.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from autodist.escapes import roots
 from autodist.interpreter import Event, Interpreter
-from autodist.picking import takes_first
-from autodist.rowwise import PARTNERS, mixings
+from autodist.picking import picks, takes_first
+from autodist.rowwise import PARTNERS, is_entered, mixings
 from autodist.script import Reduction
 from autodist.source import Source, last_name, operands
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM
@@ -45,6 +46,8 @@ def gathered(
         fresh: Found = {}
         for event in (each for kind in kinds for each in current.of(kind)):
             fresh |= _given(event, list(losses.values()), current) or _compared(event, current)
+        if unsettled is not None and not found and not fresh:
+            fresh = {node: each for loss in losses.values() for node, each in _judged(loss, current).items()}
         for event in current.of("met"):
             fresh |= _meeting(event, current)
         fresh = {node: each for node, each in fresh.items() if node not in found}
@@ -53,33 +56,76 @@ def gathered(
         found |= fresh
         current = run(frozenset(found))
     whole = all(_is_whole(event) for event in current.of("backward") if event.node in losses)
-    if not whole or current.of("met"):
+    if not whole or current.of("met") or unsettled is not None and current.of("mined"):
         return ()
-    done = {event.node for event in current.of("gathered")}  # others were computed from those
-    return tuple(each for node, each in found.items() if node in done)
+    return in_training(found.values(), current)  # others were computed from those
+
+
+def in_training(reductions: Iterable[Reduction], run: Interpreter) -> tuple[Reduction, ...]:
+    """Those that are needed, told apart where evaluation comes to the same place, in which every rank has all data."""
+    seen = run.of("gathered")
+    trained = {event.node for event in seen if event.grad and event.value.spread in (ROWS, COUNT)}
+    evaluated = {event.node for event in seen if not event.grad or _is_switched(event)}
+    return tuple(
+        replace(each, switch="torch.is_grad_enabled()" if each.node in evaluated else None)
+        for each in reductions
+        if each.node in trained
+    )
+
+
+def doubled(run: Interpreter) -> Event | None:
+    """Where data that every rank has in full come to, with gradients on, and are gathered as a rank's share is."""
+    seen = [event for event in run.of("gathered") if event.grad]
+    trained = {event.node for event in seen if event.value.spread in (ROWS, COUNT)}
+    whole = [e for e in seen if e.node in trained and e.value.spread is SAME and not run.is_gathered(e.value)]
+    return next((event for event in whole if not _is_switched(event)), None)
+
+
+def _is_switched(event: Event) -> bool:
+    """Whether something stands below `with torch.set_grad_enabled(phase == "train"):`."""
+    places = [(event.source, event.node), *((call.source, call.node) for call in event.calls if call.node is not None)]
+    blocks = (each for source, node in places for each in source.ancestors(node) if isinstance(each, ast.With))
+    asked = (item.context_expr for block in blocks for item in block.items)
+    return any(isinstance(each, ast.Call) and last_name(each.func) == "set_grad_enabled" for each in asked)
 
 
 def _is_whole(loss: Event) -> bool:
     """Whether a loss is the same on all ranks, but for a part that is a mean or a sum over a rank's samples."""
     mixed = any(mixing.reason != PARTNERS for mixing in mixings(loss.value))
-    return (
-        loss.value.spread in (SAME, MEAN, SUM)
-        and not mixed
-        and (loss.value.spread is SAME or not takes_first(loss.value))
-    )
+    even = loss.value.spread in (MEAN, SUM) and picks(loss.value) is None
+    return not mixed and (even or loss.value.spread is SAME)
 
 
 def _given(event: Event, losses: list[Event], run: Interpreter) -> Found:
     """What the call is given that leads from a training step to a comparison, where that is computed by a model."""
     for call in event.calls[min((_common(event, loss) for loss in losses), default=0) :]:
-        if call.node is None:
-            return {}
-        parts = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
-        parts = [each for part in parts for each in (part.elts if isinstance(part, (ast.List, ast.Tuple)) else [part])]
-        local = [part for part in parts if run.values.get(part, NOTHING).spread in (ROWS, COUNT)]
-        if any(run.values[part].models for part in local):
-            return {part: Reduction(call.source, part, run.values[part].spread) for part in local}
+        found = _arguments(call.node, call.source, run) if call.node is not None else {}
+        if found or call.node is None:
+            return found
     return {}
+
+
+def _judged(loss: Event, run: Interpreter) -> Found:
+    """What the functions and criteria of the project are given that make a loss: `loss, hits = judge(out, labels)`."""
+    home = loss.source.function(loss.node) or loss.source.tree
+    named = {each.id for each in ast.walk(loss.node) if isinstance(each, ast.Name)}
+    found: Found = {}
+    for statement in (each for each in ast.walk(home) if isinstance(each, ast.Assign)):
+        bound = {each.id for target in statement.targets for each in ast.walk(target) if isinstance(each, ast.Name)}
+        for call in ast.walk(statement.value) if named & bound else ():
+            if isinstance(call, ast.Call) and is_entered(call, lambda node: run.values.get(node, NOTHING)):
+                found |= _arguments(call, loss.source, run)
+    return found
+
+
+def _arguments(call: ast.Call, source: Source, run: Interpreter) -> Found:
+    """The rows, and numbers of rows, that a call is given, if a model has computed some of them."""
+    parts = [*call.args, *(keyword.value for keyword in call.keywords)]
+    parts = [each for part in parts for each in (part.elts if isinstance(part, (ast.List, ast.Tuple)) else [part])]
+    local = [part for part in parts if run.values.get(part, NOTHING).spread in (ROWS, COUNT)]
+    if not any(run.values[part].models for part in local):
+        return {}
+    return {part: Reduction(source, part, run.values[part].spread) for part in local}
 
 
 def _common(event: Event, loss: Event) -> int:

@@ -151,6 +151,14 @@ class RowsOfAllRanks({torch}.autograd.Function):
 
 '''
 
+GATHER_IN_TRAINING = '''\
+def gather_in_training(rows):
+    """The rows of all ranks in training. In evaluation every rank has all of the data."""
+    return RowsOfAllRanks.apply(rows) if {torch}.is_grad_enabled() else rows
+
+
+'''
+
 IN_TRAINING = '''\
 def sum_in_training(value):
     """The sum of a tensor over all ranks in training. In evaluation every rank has all of the data."""

@@ -8,7 +8,7 @@ from autodist.script import TrainingScript
 from autodist.source import shortened
 from autodist.spread import Spread
 
-from ._collectives import GATHER
+from ._collectives import GATHER, GATHER_IN_TRAINING
 from ._examples import PLAIN
 from ._preamble import defined, dist, imported, planned
 
@@ -58,14 +58,18 @@ def gather_compared_rows(script: TrainingScript, context: Context) -> Iterator[F
     for each in script.gathered:
         code = shortened(each.source.code(each.node))
         d, imports = dist(context, each.source)
-        if each.spread is Spread.COUNT:
-            wrap = WrapExpr(each.node, f"{{}} * {d}.get_world_size()")
-            message = f"the loss compares the samples of all ranks; {code} counts those of one"
-            yield Finding(each.source, each.node, message, Fix((*imports, *planned(each.source, wrap))))
-            continue
         torch, torch_import = imported(context, each.source, "torch")
-        helper = defined(script, each.source, GATHER.replace("{d}", d).replace("{torch}", torch))
-        wrap = WrapExpr(each.node, "RowsOfAllRanks.apply({})")
+        if each.spread is Spread.COUNT:
+            ranks = f"{d}.get_world_size()"
+            if each.switch is not None:
+                ranks, imports = f"({ranks} if {each.switch} else 1)", (*imports, *torch_import)
+            message = f"the loss compares the samples of all ranks; {code} counts those of one"
+            fix = Fix((*imports, *planned(each.source, WrapExpr(each.node, f"{{}} * {ranks}"))))
+            yield Finding(each.source, each.node, message, fix)
+            continue
+        text = GATHER if each.switch is None else GATHER + GATHER_IN_TRAINING
+        helper = defined(script, each.source, text.replace("{d}", d).replace("{torch}", torch))
+        wrap = WrapExpr(each.node, "RowsOfAllRanks.apply({})" if each.switch is None else "gather_in_training({})")
         message = f"the loss compares {code} with those of the other samples"
         edits = (*imports, *torch_import, *helper, *planned(each.source, wrap))
         yield Finding(each.source, each.node, message, Fix(edits))

@@ -150,7 +150,8 @@ RATIO = "def ratio(p, t):\n    return ((p * t).sum() + 1) / (p.sum() + t.sum() +
 
 
 def test_evaluation_sums_nothing_over_the_ranks(tmp_path: Path) -> None:
-    """Each has all of the data there, and the ones that smooth the ratio would count less."""
+    """Each has all of the data there, and the ones that smooth the ratio would count less. Where gradients are on, too,
+    it is what training gives the function that is taken over all ranks."""
     after = "    with torch.no_grad():\n        print(ratio(model(data[:][0]), data[:][1]).item())"
     code, said = converted(tmp_path, "loss = 1 - ratio(out.sigmoid(), y)", RATIO, after)
     assert "return (sum_in_training((p * t).sum()) + 1) / (sum_in_training(p.sum() + t.sum()) + 1)" in code
@@ -158,5 +159,5 @@ def test_evaluation_sums_nothing_over_the_ranks(tmp_path: Path) -> None:
     code, said = converted(
         tmp_path, "loss = 1 - ratio(out.sigmoid(), y)", RATIO, after.replace("no_grad", "enable_grad")
     )
-    assert "SumOverRanks" not in code
-    assert "AD602" in said
+    assert "SumOverRanks" not in code and "AD602" not in said
+    assert "loss = 1 - ratio(RowsOfAllRanks.apply(out.sigmoid()), RowsOfAllRanks.apply(y))" in code

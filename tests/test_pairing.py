@@ -175,3 +175,59 @@ def test_batches_that_are_made_by_hand(tmp_path: Path) -> None:
     code, said = converted(tmp_path, script)
     assert f"{ROWS}(a) @ {ROWS}(b).t()" in code and "torch.arange(len(at) * dist.get_world_size())" in code
     assert "AD602" not in said and "AD906" not in said
+
+
+STEP = """\
+def step(x, y):
+    a, b = model(x), model(y)
+    return F.cross_entropy(a @ b.t(), torch.arange(len(x)))
+"""
+EVALUATED = """\
+    {mode}
+        print(sum(step(x, y).item() for x, y, _ in evaluation))
+"""
+
+
+@pytest.mark.parametrize(("mode", "switched"), [("with torch.no_grad():", True), ("if epoch:", False)])
+def test_a_step_that_evaluation_shares(tmp_path: Path, mode: str, switched: bool) -> None:
+    """There every rank has all of the data, which must not be gathered once more."""
+    script = SCRIPT.format(helper=STEP, model="nn.Linear(6, 4)", step="loss = step(x, y)")
+    script = script.replace("loader = ", "evaluation = DataLoader(data, batch_size=size)\nloader = ", 1)
+    code, said = converted(tmp_path, script + EVALUATED.format(mode=mode))
+    if switched:
+        assert "gather_in_training(a) @ gather_in_training(b).t()" in code and "AD906" not in said
+        assert "len(x) * (dist.get_world_size() if torch.is_grad_enabled() else 1)" in code
+    else:
+        assert "AD906 the loss compares the samples of a batch, and is computed here of all data, too" in said
+
+
+def test_both_phases_in_one_loop(tmp_path: Path) -> None:
+    script = SCRIPT.format(helper=HARD, model="nn.Linear(6, 4)", step="loss = hard(model(x), labels)")
+    script = script.replace("loader = ", 'loaders = {"val": DataLoader(data, batch_size=size)}\nloaders["train"] = ', 1)
+    head, tail = script.split("    for x, y, labels in loader:\n")
+    tail = tail[: tail.index("        optimizer.zero_grad()")].strip()
+    loop = (
+        '    for phase in ["train", "val"]:\n        for x, y, labels in loaders[phase]:\n'
+        '            with torch.set_grad_enabled(phase == "train"):\n                '
+        f'{tail}\n                if phase == "train":\n                    optimizer.zero_grad()\n'
+        "                    loss.backward()\n                    optimizer.step()\n"
+    )
+    code, said = converted(tmp_path, head + loop)
+    assert "hard(gather_in_training(model(x)), gather_in_training(labels))" in code and "AD906" not in said
+
+
+def test_what_a_function_picks_for_each_class(tmp_path: Path) -> None:
+    """A loss that is made of lists of places: what the function is given is gathered, as nothing in it tells where."""
+    helper = """\
+def prototypes(out, target):
+    def chosen(c):
+        return target.eq(c).nonzero()[:2].squeeze(1)
+
+    classes = torch.unique(target)
+    centres = torch.stack([out[at].mean(0) for at in map(chosen, classes)])
+    rest = torch.cat([target.eq(c).nonzero()[2:] for c in classes]).view(-1)
+    return -F.log_softmax(-torch.cdist(out[rest], centres), dim=1)[:, 0].mean(), classes
+"""
+    script = SCRIPT.format(helper=helper, model="nn.Linear(6, 4)", step="loss, _ = prototypes(model(x), target=labels)")
+    code, said = converted(tmp_path, script)
+    assert f"prototypes({ROWS}(model(x)), target={ROWS}(labels))" in code and "AD602" not in said

@@ -372,8 +372,8 @@ def test_a_share_that_cannot_be_told_from_the_whole(tmp_path: Path) -> None:
     """A loss divided by the size of a batch that is whole in evaluation, with gradients there, too."""
     text = CHOSEN.replace("    with torch.no_grad():\n        out = model(x)", "    out = model(x)")
     after, said = conftest.converted(tmp_path, text)
-    assert "n * dist.get_world_size()" not in after
-    assert "AD602 cannot tell that this loss is a mean" in said
+    assert "n * dist.get_world_size()" not in after and after.count("RowsOfAllRanks.apply(") == 2
+    assert "AD602" not in said
 
 
 def test_a_loss_divided_by_the_batch_in_training_alone(tmp_path: Path) -> None:

@@ -55,9 +55,10 @@ class Evaluation(WholeData):
                 value = value.but(spread=SAME)
         elif value.spread is LOCAL and isinstance(node, (ast.BinOp, ast.Call, ast.UnaryOp)):
             self._note_joinable(node, scope)
-        if node in self.plan.gathered and value.spread in (ROWS, COUNT):
-            value = value.but(spread=SAME, origins=value.origins | {Gathered(node)})
+        if node in self.plan.gathered:
             self.event("gathered", node, scope, value)
+        if node in self.plan.gathered and value.spread in (ROWS, COUNT) and not self._no_grad:
+            value = value.but(spread=SAME, origins=value.origins | {Gathered(node)})
         elif self.plan.gathered and (counted := counted_of(node)) is not None and value.spread is SAME:
             value = value.but(origins=value.origins | self._lately(counted).origins)
         elif isinstance(node, ast.Call) and self.is_gathered(value) and last_name(node.func) in NUMBERS:
