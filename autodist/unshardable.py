@@ -10,6 +10,7 @@ from autodist import regions, weights
 from autodist.interpreter import DRAWING, Event, Interpreter
 from autodist.models import is_main_guard, loose_parameters, optimized_by, owned_values, parts, unwrapped
 from autodist.rule import Severity
+from autodist.scalars import is_scalar_parameter
 from autodist.script import Concern, Model
 from autodist.sharding import Key, Keys, keys, members, rank_check, start, starts, uncommon_methods, unit_parts
 from autodist.source import Source
@@ -17,6 +18,10 @@ from autodist.spread import RANK
 from autodist.unused import branches
 from autodist.values import NOTHING, Class, Function, Items, Object, Parameters, of
 
+SCALAR = (
+    "is a scalar, of which there is no share: make it a vector of one number, as torch.tensor([1.0]) is, or use "
+    "--strategy ddp"
+)
 KINDS = frozenset("is_cuda device dtype ndim requires_grad is_sparse layout".split())
 """What is asked of a tensor besides its numbers."""
 UNSHARDED = ("Adafactor", "Rprop", "LBFGS", "SparseAdam")
@@ -153,6 +158,9 @@ def _of_models(run: Interpreter, models: list[Model]) -> Iterator[tuple[Source, 
         if module.cls is None and module.name in ("torch.nn.ModuleList", "torch.nn.ModuleDict"):
             yield module.source, module.node, "has no forward of its own: FSDP shards modules that are called"
         for part in parts(module):
+            for parameter in (t for value in part.attributes.values() for t in value.objects("parameter")):
+                if is_scalar_parameter(parameter, run):
+                    yield parameter.source, parameter.node, SCALAR
             other = members.setdefault(part.key, model)
             if other is not model and other.object.attributes is not module.attributes and "loss" not in part.roles:
                 message = "is a part of two models that train: it can be sharded with one of them only"

@@ -28,7 +28,7 @@ LAYERS = """
     batchwise | pairing
     wholes | unbatched | weighing
     escapes | models | launchers | borrowed | frameworks
-    regions | unused
+    regions | unused | scalars
     interpreter
     result
     script

@@ -77,3 +77,33 @@ def test_what_timm_makes_of_a_model(tmp_path: Path) -> None:
     assert code.index("fully_shard(model") < code.index("create_optimizer_v2(model, ")
     code, _ = converted(tmp_path, text + "average = ModelEmaV2(model)\n")
     assert "create_optimizer_v2(model.module, opt" in code and "ModelEmaV2(model.module)" in code
+
+
+@pytest.mark.parametrize(
+    ("data", "is_scalar"),
+    [
+        ("torch.tensor(2.0)", True),
+        ("torch.tensor(-1.0)", True),
+        ("torch.tensor(math.log(1 / 0.07))", True),
+        ("torch.ones([]) * np.log(1 / 0.07)", True),
+        ("torch.zeros(())", True),
+        ("torch.full((), 0.5)", True),
+        ("torch.tensor(0.07).log()", True),
+        ("data=torch.tensor(1.0), requires_grad=True", True),
+        ("torch.tensor(start)", True),
+        ("torch.tensor([2.0])", False),
+        ("torch.ones(1)", False),
+        ("torch.ones([]) * torch.ones(3)", False),
+        ("torch.full((1,), 0.5)", False),
+    ],
+)
+def test_a_scalar_has_no_shares(tmp_path: Path, data: str, is_scalar: bool) -> None:
+    script = SCRIPT.replace("import io\n", "import math\n").replace(
+        "import torch\n", "import numpy as np\nimport torch\n", 1
+    )
+    script = script.replace("nn.Parameter(torch.ones(1))", f"nn.Parameter({data})").replace(
+        "__init__(self)", "__init__(self, start=1.0)", 1
+    )
+    text = "".join(converted(tmp_path, script, Strategy.FSDP))
+    assert ("is a scalar, of which there is no share" in text) == is_scalar
+    assert "is a scalar" not in "".join(converted(tmp_path, script, Strategy.DDP))
