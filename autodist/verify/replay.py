@@ -41,6 +41,8 @@ class Replay:
     """Passes that every rank breaks off after the same batches."""
     draws: dict[str, list[RankDraws]] = field(default_factory=dict)
     """For the seed of a draw what the ranks drew, as often as it occurred with different shapes."""
+    forwards: dict[str, list[list[int]]] = field(default_factory=dict)
+    """For each class of models the shapes of what the ranks gave it first in training."""
 
     def write(self, path: Path) -> None:
         """Store for the process of the original."""
@@ -52,6 +54,7 @@ class Replay:
             "training": sorted(self.training),
             "begun": sorted(self.begun),
             "draws": {seed: [asdict(drawn) for drawn in several] for seed, several in self.draws.items()},
+            "forwards": self.forwards,
         }
         path.write_text(json.dumps(content), encoding="utf-8")
 
@@ -63,7 +66,8 @@ class Replay:
         training = {(loader, number) for loader, number in content["training"]}
         begun = {(loader, number) for loader, number in content["begun"]}
         draws = {seed: [RankDraws(**drawn) for drawn in several] for seed, several in content["draws"].items()}
-        return cls(content["world"], content["datasets"], passes, content["seeds"], training, begun, draws)
+        seeds, forwards = content["seeds"], content["forwards"]
+        return cls(content["world"], content["datasets"], passes, seeds, training, begun, draws, forwards)
 
 
 def replicated(passes: Sequence[Pass]) -> bool:
@@ -81,6 +85,19 @@ def union(passes: Sequence[Pass]) -> list[list[Any]]:
 def in_turns(sizes: Sequence[int]) -> list[tuple[int, int]]:
     """Row and rank of every row of a whole batch whose rows were dealt out to ranks that hold ``sizes`` of them."""
     return [(row, rank) for row in range(max(sizes, default=0)) for rank, size in enumerate(sizes) if row < size]
+
+
+def batch_dimension(whole: Sequence[int], parts: Sequence[Sequence[int]]) -> int | None:
+    """The dimension along which ``parts`` together make ``whole``."""
+    if any(len(part) != len(whole) for part in parts):
+        return None
+    for dimension, size in enumerate(whole):
+        rest = [*whole[:dimension], *whole[dimension + 1 :]]
+        if sum(part[dimension] for part in parts) == size and all(
+            [*part[:dimension], *part[dimension + 1 :]] == rest for part in parts
+        ):
+            return dimension
+    return None
 
 
 def hashable(sample: Any) -> Any:
@@ -109,7 +126,15 @@ def build_replay(ranks: Sequence[RunTrace]) -> Replay:
         elif replicated(found) and not any(each.exhausted for each in found):
             replay.begun.add(key)
     replay.draws = merged_draws(ranks)
+    firsts = [first_forwards(rank) for rank in ranks]
+    replay.forwards = {name: [shapes[name] for shapes in firsts] for name in set(firsts[0]).intersection(*firsts)}
     return replay
+
+
+def first_forwards(run: RunTrace) -> dict[str, list[int]]:
+    """The shape of what each class of models is given first in training."""
+    calls = [forward for step in run.steps for forward in step.forwards]
+    return {forward.module: list(forward.shape) for forward in reversed(calls)}
 
 
 def merged_draws(ranks: Sequence[RunTrace]) -> dict[str, list[RankDraws]]:

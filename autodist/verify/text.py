@@ -13,9 +13,14 @@ COMPACT = (
 )
 """A moment as in names of runs: 1122_213535, 20261122-2135."""
 MOMENT = re.compile(
-    rf"{COMPACT}|"
+    rf"{COMPACT}|[A-Z][a-z]{{2}}\d\d_\d\d-\d\d-\d\d|"
     r"\d{4}-\d\d-\d\d[T _]\d\d[:\-]\d\d([:\-]\d\d)?([.,]\d+)?|\b\d\d?:\d\d:\d\d([.,]\d+)?\b|\b\d{4}-\d\d-\d\d\b"
 )
+IDENTIFIER = re.compile(
+    r"(?<![0-9a-zA-Z])(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|"
+    r"(?=[0-9]*[a-f])(?=[a-f]*[0-9])(?:[0-9a-f]{14}|[0-9a-f]{32}))(?![0-9a-zA-Z])"
+)
+"""What is made of the clock or at random to be unlike any other: a UUID, a window of visdom."""
 DURATION = re.compile(
     r"(\d+(?:\.\d+)?)(\s*)(ms|µs|us|it/s|s/it|samples/s(?:ec)?|img/s|secs?|seconds?|mins?|minutes?|hours?|s|sec\.)\b"
 )
@@ -69,10 +74,10 @@ def factor_between(found: str, wanted: str, world: int, tolerance: float) -> str
 
 
 def normal(line: str) -> str:
-    """Without what differs between two right runs: moments, durations, addresses, names of normalisation layers
-    and wrappers."""
+    """Without what differs between two right runs: moments, durations, addresses, identifiers, names of normalisation
+    layers and wrappers."""
     line = SHARDED.sub("", WRAPPER.sub("DataParallel", line))
-    line = BATCHNORM.sub("BatchNorm", MOMENT.sub("#time", ADDRESS.sub("#address", line)))
+    line = BATCHNORM.sub("BatchNorm", MOMENT.sub("#time", IDENTIFIER.sub("#id", ADDRESS.sub("#address", line))))
     return DURATION.sub(r"#\2\3", line).rstrip()
 
 

@@ -25,8 +25,8 @@ class ProbeContext:
     """Samples in the last batch of each loader that is in use."""
     pieces: dict[int, list[list[int]]] = field(default_factory=dict)
     """For each part of the samples in the last batch of each loader, the rows that it has in each of them."""
-    forward_rows: int | None = None
-    """Rows that a training model was given last, where no loader made the batch."""
+    forward_rows: list[int] = field(default_factory=list)
+    """How many samples a training model was given last, where no loader made the batch; all numbers that may be it."""
     steps: int = 0
     collectives: int = 0
     """How often the script itself has talked to the other ranks."""
@@ -59,7 +59,7 @@ class ProbeContext:
         """Sizes that a batch has at this moment, the latest first."""
         if self.batch_rows:
             return list(reversed(self.batch_rows.values()))
-        return [] if self.forward_rows is None else [self.forward_rows]
+        return self.forward_rows
 
     @property
     def distributed(self) -> bool:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from autodist.verify.probes.streams import key_seed
-from autodist.verify.replay import in_turns
+from autodist.verify.replay import batch_dimension, in_turns
 
 if TYPE_CHECKING:
     from autodist.verify.probes import ProbeContext
@@ -147,19 +147,6 @@ class Layout:
 def dealt_out(pieces: Sequence[int], world: int) -> list[int]:
     """How many rows each rank has of samples that are dealt out in turns."""
     return [sum(pieces[rank::world]) for rank in range(world)]
-
-
-def batch_dimension(whole: Sequence[int], parts: Sequence[Sequence[int]]) -> int | None:
-    """The dimension along which ``parts`` together make ``whole``."""
-    if any(len(part) != len(whole) for part in parts):
-        return None
-    for dimension, size in enumerate(whole):
-        rest = [*whole[:dimension], *whole[dimension + 1 :]]
-        if sum(part[dimension] for part in parts) == size and all(
-            [*part[:dimension], *part[dimension + 1 :]] == rest for part in parts
-        ):
-            return dimension
-    return None
 
 
 def draws_at_all(name: str, rest: Sequence[Any], named: dict[str, Any]) -> bool:

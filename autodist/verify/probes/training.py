@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import optimizer as torch_optimizer
 
 from autodist.verify.probes.digest import LONG, REAL, Digester
+from autodist.verify.replay import batch_dimension
 
 if TYPE_CHECKING:
     from autodist.verify.probes import ProbeContext
@@ -33,6 +34,7 @@ class TrainingProbe:
         self._kept: list[Any] = []
         self._unclipped: dict[int, list[float] | None] = {}
         self._seen_modules: set[int] = set()
+        self._axes: dict[str, int | None] = {}
         self._rounded: set[int] = set()
         self._step_depth = 0
         self._backward_depth = 0
@@ -118,7 +120,7 @@ class TrainingProbe:
         tensors = [each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor)]
         batches = [each for each in (*args, *kwargs.values()) if isinstance(each, list) and each]
         if not tensors and batches and not isinstance(batches[0][0], torch.Tensor) and not self._context.batch_rows:
-            self._context.forward_rows = len(batches[0])  # samples that the model puts together itself
+            self._context.forward_rows = [len(batches[0])]  # samples that the model puts together itself
         if not tensors or not any(parameter.requires_grad for parameter in module.parameters()):
             return
         if isinstance(module, torch.nn.parallel.DistributedDataParallel):
@@ -135,12 +137,24 @@ class TrainingProbe:
             context.probing = False
         name = type(module).__qualname__
         if not context.batch_rows and value.dim():
-            context.forward_rows = value.shape[0]
+            context.forward_rows = [value.shape[axis] for axis in self._sample_axes(name, value)]
         context.trace.emit("forward", module=name, shape=list(value.shape), digest=digest)
         if context.distributed and context.plan.world > 1 and id(module) not in self._seen_modules:
             self._seen_modules.add(id(module))
             self._kept.append(module)
             self._report_batchnorm(module)
+
+    def _sample_axes(self, name: str, value: torch.Tensor) -> Sequence[int]:
+        """The axes along which samples may lie: texts and series may be columns. The original knows, since that is the
+        axis along which its first batch and those of the ranks differ."""
+        replay = self._context.replay
+        if replay is not None and name not in self._axes:
+            self._axes[name] = batch_dimension(list(value.shape), replay.forwards.get(name, ()))
+        axis = self._axes.get(name)
+        if axis is not None and axis < value.dim():
+            return (axis,)
+        sequences = value.dim() == 3 or (value.dim() == 2 and not value.is_floating_point())
+        return (0, 1) if sequences and self._context.distributed else (0,)
 
     def _report_batchnorm(self, module: Any) -> None:
         """Statistics of a part of the batch are the reason for many a difference."""
