@@ -18,7 +18,8 @@ from autodist.values import NOTHING, Function, Items, Object, Parameters, Path_,
 Key = tuple[int, Path_]
 Keys = frozenset[Key]
 
-CONTAINERS = frozenset(["torch.nn.ModuleList", "torch.nn.Sequential", "torch.nn.ModuleDict"])
+UNCALLED = frozenset(["torch.nn.ModuleList", "torch.nn.ModuleDict"])
+CONTAINERS = UNCALLED | {"torch.nn.Sequential"}
 CONFIGURING = frozenset(
     "parameters named_parameters train eval modules children state_dict load_state_dict requires_grad_ in_features "
     "out_features numel weight".split()
@@ -207,7 +208,8 @@ def _loaded(node: ast.expr) -> ast.expr:
 
 
 def units(module: Object, run: Interpreter) -> Iterator[str]:
-    """The repeated blocks of a model, as attributes of it; lists of blocks begin with a ``*``."""
+    """The repeated blocks of a model, as attributes of it; lists of blocks begin with a ``*``, lists of lists of them
+    with two."""
     lists = list(_lists(module, "", run, 4))
     yield from lists or _alike(module, run)
 
@@ -220,8 +222,13 @@ def _lists(module: Object, path: str, run: Interpreter, depth: int) -> Iterator[
         yield from (_below(path, each) for each in known)
         return
     if name in CONTAINERS:
-        if _is_blocks(_elements(module), run):
-            yield f"*{path}" + (".values()" if name.endswith("ModuleDict") else "")
+        elements = _elements(module)
+        end = ".values()" if name.endswith("ModuleDict") else ""
+        if _is_blocks(elements, run):
+            yield f"*{path}{end}"
+        elif elements and all(each.cls is None and each.name == "torch.nn.ModuleList" for each in elements):
+            if _is_blocks([block for each in elements for block in _elements(each)], run):
+                yield f"**{path}{end}"
         return
     if module.cls is None or depth == 0:
         return
@@ -238,14 +245,16 @@ def unit_parts(model: Model) -> Keys:
         for name in unit.lstrip("*").removesuffix(".values()").split("."):
             name = name.partition("[")[0]
             held = [m for each in held for m in _modules(each.attributes.get(name, NOTHING))] if name else held
-        blocks = [block for each in held for block in (_elements(each) if unit.startswith("*") else [each])]
+        blocks = held
+        for _ in range(unit.count("*")):
+            blocks = [block for each in blocks for block in _elements(each)]
         found |= {part.key for block in blocks for part in parts(block)}
     return frozenset(found)
 
 
 def _below(path: str, unit: str) -> str:
     """A unit of a part as one of the model."""
-    star = "*" if unit.startswith("*") else ""
+    star = "*" * unit.count("*")
     return f"{star}{path}.{unit.lstrip('*')}" if path else unit
 
 
@@ -312,7 +321,7 @@ def _holds_layers(module: Object) -> bool:
 def _is_called(module: Object, run: Interpreter) -> bool:
     """Whether a block runs as a whole, by its forward alone."""
     if module.cls is None:
-        return True
+        return module.name not in UNCALLED
     found = module.cls.find("forward")
     runs = found is not None and any(getattr(t, "node", None) in run.executed for t in found[1].things)
     return runs and not any(

@@ -55,6 +55,7 @@ def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
         yield Concern("AD907", source, node, message, Severity.REFUSAL)
     if found:
         return
+    yield from _scalars(run, models)
     sharded = Sharded(
         run,
         members(model for model in models if not model.wrapped),
@@ -71,6 +72,27 @@ def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
     yield from _across(run, models)
     yield from _uneven(sharded)
     yield from weights.concerns(run, models)
+
+
+def _scalars(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
+    """Scalar parameters, at which `fully_shard` stops; a warning where other settings make another module instead."""
+    for model in models:
+        for part in () if model.sharded or model.wrapped else parts(model.object):
+            for parameter in (t for value in part.attributes.values() for t in value.objects("parameter")):
+                if is_scalar_parameter(parameter, run):
+                    chosen = part is not model.object and (_is_chosen(part, run) or _is_chosen(parameter, run))
+                    severity = Severity.WARNING if chosen else Severity.REFUSAL
+                    message = f"where a setting asks for it, {SCALAR}" if chosen else SCALAR
+                    yield Concern("AD907", parameter.source, parameter.node, message, severity)
+                    return
+
+
+def _is_chosen(made: Object, run: Interpreter) -> bool:
+    """Whether a setting decides that it is made, or of which class."""
+    conditions = (ast.If, ast.IfExp, ast.Match)
+    if any(isinstance(a, conditions) and not is_main_guard(a) for a in made.source.ancestors(made.node)):
+        return True
+    return len(run.values.get(made.node.func, NOTHING).things) > 1
 
 
 def _across(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
@@ -158,9 +180,6 @@ def _of_models(run: Interpreter, models: list[Model]) -> Iterator[tuple[Source, 
         if module.cls is None and module.name in ("torch.nn.ModuleList", "torch.nn.ModuleDict"):
             yield module.source, module.node, "has no forward of its own: FSDP shards modules that are called"
         for part in parts(module):
-            for parameter in (t for value in part.attributes.values() for t in value.objects("parameter")):
-                if is_scalar_parameter(parameter, run):
-                    yield parameter.source, parameter.node, SCALAR
             other = members.setdefault(part.key, model)
             if other is not model and other.object.attributes is not module.attributes and "loss" not in part.roles:
                 message = "is a part of two models that train: it can be sharded with one of them only"

@@ -8,6 +8,7 @@ term such as a norm, which is the same on all of them, as long as nothing of a r
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -72,7 +73,7 @@ def uses(run: Interpreter, ours: Keys) -> list[Use]:
         owners = _owners(node, run, ours)
         if owners and _is_start(node, run, ours):
             use = _use(node, source, run, owners)
-            found += [use] if use is not None else []
+            found += _where_given(use, run, ours) if use is not None else []
     gathered = {use.number for use in found if use.flows and use.number is not None}
     merged: dict[ast.AST, Use] = {}
     for use in found:
@@ -105,6 +106,35 @@ def _is_start(node: ast.expr, run: Interpreter, ours: Keys) -> bool:
         sources += [node.func.value] if isinstance(node.func, ast.Attribute) else []
         return not any(_owners(each, run, ours) for each in sources)
     return not isinstance(node, (ast.Attribute, ast.Subscript)) or not _owners(node.value, run, ours)
+
+
+def _where_given(use: Use, run: Interpreter, ours: Keys) -> list[Use]:
+    """The use, or what callers give where a function of the script takes parameters and other tensors alike."""
+    source, name = use.site.source, use.site.node
+    while isinstance(name, ast.Attribute):
+        name = name.value
+    scope = source.function(name)
+    taken = [] if scope is None or use.flows else [*scope.args.posonlyargs, *scope.args.args, *scope.args.kwonlyargs]
+    at = next((i for i, each in enumerate(taken) if isinstance(name, ast.Name) and each.arg == name.id), None)
+    if at is None:
+        return [use]
+    given = [
+        argument
+        for call in run.values
+        if isinstance(call, ast.Call)
+        and any(isinstance(t, Function) and t.node is scope for t in run.values.get(call.func, NOTHING).things)
+        and (argument := _argument(call, at, taken[at].arg)) is not None
+    ]
+    held = {argument: _owners(argument, run, ours) for argument in given}
+    if all(held.values()):
+        return [use]
+    return [Use(Site(run.sources[node], node), False, owners, None) for node, owners in held.items() if owners]
+
+
+def _argument(call: ast.Call, at: int, name: str) -> ast.expr | None:
+    """What a call gives for a parameter of the function."""
+    named = next((k.value for k in call.keywords if k.arg == name), None)
+    return call.args[at] if named is None and at < len(call.args) else named
 
 
 class Step(Enum):
@@ -193,7 +223,15 @@ def _function(call: ast.Call, run: Interpreter) -> Step:
     base = run.values.get(call.func.value, NOTHING) if isinstance(call.func, ast.Attribute) else NOTHING
     asked = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     writes = any("writer" in t.roles or t.looks_up(asked) for t in base.things if isinstance(t, Object))
-    return Step.WHOLE if writes or library.startswith("numpy") else Step.NOTHING
+    return Step.WHOLE if writes or _reads_numbers(library, name) else Step.NOTHING
+
+
+def _reads_numbers(library: str, name: str) -> bool:
+    """Whether a function of a library that knows nothing of shards reads a tensor it is given: `wandb.Histogram(w)`."""
+    root = library.partition(".")[0]
+    return root in ("math", "statistics") or not (
+        name.endswith("_") or root.startswith("torch") or not root or root in sys.stdlib_module_names
+    )
 
 
 def _operation(operand: ast.expr, node: ast.AST) -> Step:

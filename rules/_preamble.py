@@ -156,6 +156,12 @@ def synchronised(context: Context, source: Source, target: str, each: bool = Fal
     return code, (*nn_import, *torch_import)
 
 
+def started_alike(d: str, target: str, taken: Collection[str]) -> str:
+    """Lines that give all ranks the weights of rank 0."""
+    tensor = first_free(taken, "tensor", "weight")
+    return f"for {tensor} in {target}.state_dict().values():  # all ranks start alike\n    {d}.broadcast({tensor}, 0)\n"
+
+
 def free_name(source: Source, *names: str, taken: Collection[str] = ()) -> str:
     """The first of some names, or the first with a number, that the file does not use."""
     used = {node.id for node in ast.walk(source.tree) if isinstance(node, ast.Name)}

@@ -6,7 +6,8 @@ from autodist.edits import InsertAfter, InsertBefore
 from autodist.rule import REPLICATED, Context, Example, Finding, Fix, Severity, rule
 from autodist.script import TrainingScript
 
-from ._preamble import defined, dist, planned, synchronised
+from ._names import names_at
+from ._preamble import defined, dist, planned, started_alike, synchronised
 
 EXAMPLES = [
     Example(
@@ -144,7 +145,7 @@ def average_gradients(script: TrainingScript, context: Context) -> Iterator[Find
             continue
         d, imports = dist(context, wrapping.source)
         target = wrapping.source.code(wrapping.target)
-        code = f"for tensor in {target}.state_dict().values():  # all ranks start alike\n    {d}.broadcast(tensor, 0)\n"
+        code = started_alike(d, target, names_at(wrapping.source, wrapping.statement))
         if model.batch_norm and not script.distributed:
             lines, needed = synchronised(context, wrapping.source, target, wrapping.each)
             imports, code = (*imports, *needed), lines + code

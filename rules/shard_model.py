@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from autodist.config import Config, MixedPrecision
+from autodist.config import MixedPrecision
 from autodist.edits import InsertAfter, Recompose, RemoveStatement, ReplaceExpr, ReplaceStatement
 from autodist.rule import SHARDED, Context, Example, Finding, Fix, Severity, Strategy, rule
 from autodist.script import Model, Site, TrainingScript, Wrapping
@@ -13,7 +13,19 @@ from autodist.source import Source
 from ._examples import PLAIN
 from ._mesh import nodes_and_ranks
 from ._meta import filling, making, moves_alone
-from ._preamble import Planned, argument, dist, first_free, imported, is_move, member, planned, synchronised
+from ._names import names_at
+from ._preamble import (
+    Planned,
+    argument,
+    dist,
+    first_free,
+    imported,
+    is_move,
+    member,
+    planned,
+    started_alike,
+    synchronised,
+)
 
 WRAPPER = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper"
 
@@ -144,18 +156,19 @@ def _sharded(
     script: TrainingScript, model: Model, context: Context, source: Source, target: str
 ) -> tuple[str, Planned]:
     """The lines that shard a model, and what they import."""
+    assert model.wrapping is not None
     config = context.config
     d, dist_import = dist(context, source)
     shard, shard_import = member(context, source, "torch.distributed.fsdp", "fully_shard")
     edits = shard_import
-    names = _names(source, model)
+    names = names_at(source, model.wrapping.statement)
     whole = first_free(names, "whole", "weights")
     if config.meta_device:
         code = f"{whole} = [*{target}.parameters(), *{target}.buffers()]\n"
         edits = (*edits, *filling(script, context, source))
     else:
         edits = (*edits, *dist_import)
-        code = f"for tensor in {target}.state_dict().values():  # all ranks start alike\n    {d}.broadcast(tensor, 0)\n"
+        code = started_alike(d, target, names)
     if model.batch_norm:
         lines, needed = synchronised(context, source, target)
         code, edits = lines + code, (*edits, *needed)
@@ -166,7 +179,8 @@ def _sharded(
         extra, code = f", mesh={mesh}{extra}", f"{code}{mesh} = nodes_and_ranks()\n"
         edits = (*edits, *nodes_and_ranks(script, context, source))
     name = first_free(names, "block", "unit")
-    blocks = _blocks(model, config, target)
+    blocks, needed = _blocks(model, context, source, target)
+    edits = (*edits, *needed)
     if blocks and config.activation_checkpointing:
         apply, needed = member(context, source, WRAPPER, "apply_activation_checkpointing")
         code += f"{name}s = list({blocks})\n{apply}({target}, check_fn=lambda module: module in {name}s)\n"
@@ -187,11 +201,21 @@ def _scales(script: TrainingScript) -> bool:
     return any("GradScaler" in source.text for source in script.project.sources)
 
 
-def _blocks(model: Model, config: Config, target: str) -> str:
-    """An expression for the blocks of a model; inner ones come before those around them."""
-    if config.shard_unit:
-        return f'[m for m in reversed(list({target}.modules())) if type(m).__name__ == "{config.shard_unit}"]'
-    return _units(model.units, target) if model.units else ""
+def _blocks(model: Model, context: Context, source: Source, target: str) -> tuple[str, Planned]:
+    """An expression for the blocks of a model, and what it imports; inner ones come before those around them."""
+    if unit := context.config.shard_unit:
+        return f'[m for m in reversed(list({target}.modules())) if type(m).__name__ == "{unit}"]', ()
+    named: list[str] = []
+    edits: Planned = ()
+    for unit in model.units:
+        block = _attribute(target, unit.lstrip("*"))
+        if unit.startswith("**"):
+            chain, edits = member(context, source, "itertools", "chain")
+            block = f"{chain}(*{block})"
+        named.append(f"*{block}" if unit.startswith("*") else block)
+    if len(named) == 1:
+        return named[0].removeprefix("*"), edits
+    return f"({', '.join(named)})" if named else "", edits
 
 
 def _options(context: Context, source: Source, name: str) -> tuple[str, str, Planned]:
@@ -217,41 +241,6 @@ def _options(context: Context, source: Source, name: str) -> tuple[str, str, Pla
     if not entries and not offload:
         return "", "", ()
     return f", **{name}", f"{name} = {{{', '.join(entries)}}}\n{offload}", edits
-
-
-def _names(source: Source, model: Model) -> set[str]:
-    """The names that mean something where a model is sharded."""
-    assert model.wrapping is not None
-    scopes = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-    scope = next((a for a in source.ancestors(model.wrapping.statement) if isinstance(a, scopes)), source.tree)
-    found: set[str] = set()
-    pending = list(ast.iter_child_nodes(scope))
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.Name):
-            found.add(node.id)
-        elif isinstance(node, ast.arg):
-            found.add(node.arg)
-        if isinstance(node, scopes):
-            found |= _outer_names(node)
-        else:
-            pending += ast.iter_child_nodes(node)
-    return found
-
-
-def _outer_names(scope: ast.AST) -> set[str]:
-    """The names that a function or class reads and does not bind."""
-    names = [node for node in ast.walk(scope) if isinstance(node, ast.Name)]
-    bound = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
-    return {node.id for node in names} - bound - {node.arg for node in ast.walk(scope) if isinstance(node, ast.arg)}
-
-
-def _units(units: tuple[str, ...], target: str) -> str:
-    """An expression for all blocks of a model."""
-    named = [f"*{_attribute(target, unit[1:])}" if unit.startswith("*") else _attribute(target, unit) for unit in units]
-    if len(named) == 1:
-        return named[0].removeprefix("*")
-    return f"({', '.join(named)})"
 
 
 def _attribute(target: str, name: str) -> str:

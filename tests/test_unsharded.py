@@ -107,3 +107,95 @@ def test_a_scalar_has_no_shares(tmp_path: Path, data: str, is_scalar: bool) -> N
     text = "".join(converted(tmp_path, script, Strategy.FSDP))
     assert ("is a scalar, of which there is no share" in text) == is_scalar
     assert "is a scalar" not in "".join(converted(tmp_path, script, Strategy.DDP))
+
+
+NESTED = """\
+import torch
+from torch import nn, tensor
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Mix(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.fc = nn.LayerNorm(width), nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.fc(self.norm(x))
+
+
+class Net(nn.Module):
+    def __init__(self, depth=3):
+        super().__init__()
+        self.layers = nn.ModuleList([])
+        for _ in range(depth):
+            self.layers.append(nn.ModuleList([Mix(4), Mix(4)]))
+        self.head = nn.Linear(4, 1)
+
+    def forward(self, x):
+        for first, second in self.layers:
+            x = second(first(x)) + x
+        return self.head(x)
+
+
+def to_np(x):
+    return x.detach().cpu().numpy()
+
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(to_np(model(tensor([[1.0, 2.0, 3.0, 4.0]]))))
+"""
+
+
+def test_blocks_in_lists_of_lists(tmp_path: Path) -> None:
+    """A ModuleList has no forward that would gather its parameters."""
+    text = "".join(converted(tmp_path, NESTED, Strategy.FSDP))
+    assert "for block in chain(*model.layers):\n    fully_shard(block)\n" in text
+    assert "from itertools import chain\n" in text
+
+
+def test_lists_of_what_is_no_block_are_left_whole(tmp_path: Path) -> None:
+    script = NESTED.replace("nn.ModuleList([Mix(4), Mix(4)])", "nn.ModuleList([nn.ModuleList([Mix(4)]), Mix(4)])")
+    text = "".join(converted(tmp_path, script.replace("second(first(x))", "second(first[0](x))"), Strategy.FSDP))
+    assert "for block in" not in text and "fully_shard(model" in text
+
+
+def test_inserted_loops_take_no_name_of_the_script(tmp_path: Path) -> None:
+    text = "".join(converted(tmp_path, NESTED, Strategy.FSDP))
+    assert "for weight in model.state_dict().values():" in text and "for tensor in" not in text
+
+
+def test_helpers_of_parameters_and_other_tensors(tmp_path: Path) -> None:
+    """They are given whole tensors, where parameters alone are gathered inside."""
+    both = NESTED + "for name, p in model.named_parameters():\n    print(name, to_np(p).mean())\n"
+    text = "".join(converted(tmp_path, both, Strategy.FSDP))
+    assert "to_np(p.full_tensor())" in text and "return x.detach().cpu().numpy()" in text
+    alone = both.replace("print(to_np(model(tensor([[1.0, 2.0, 3.0, 4.0]]))))\n", "")
+    text = "".join(converted(tmp_path, alone, Strategy.FSDP))
+    assert "to_np(p)" in text and "return x.full_tensor().detach().cpu().numpy()" in text
+
+
+def test_libraries_read_whole_parameters(tmp_path: Path) -> None:
+    script = "import wandb\n" + NESTED + "for p in model.parameters():\n    h = wandb.Histogram(p.data.cpu())\n"
+    assert "wandb.Histogram(p.data.full_tensor().cpu())" in "".join(converted(tmp_path, script, Strategy.FSDP))
+
+
+def test_a_scalar_that_a_setting_asks_for(tmp_path: Path) -> None:
+    """It may not be there: no reason to refuse."""
+    scaled = "class Scaled(Mix):\n    def __init__(self, width):\n        super().__init__(width)\n"
+    scaled += "        self.scale = nn.Parameter(torch.ones(()))\n\n\nclass Net("
+    script = "import sys\n" + NESTED.replace("class Net(", scaled, 1)
+    chosen = script.replace(
+        "        for _ in range", "        kind = Scaled if len(sys.argv) > 1 else Mix\n        for _ in range"
+    )
+    text = "".join(converted(tmp_path, chosen.replace("[Mix(4), Mix(4)]", "[kind(4), kind(4)]"), Strategy.FSDP))
+    assert "where a setting asks for it, is a scalar" in text and "fully_shard(model" in text
+    text = "".join(converted(tmp_path, script.replace("[Mix(4), Mix(4)]", "[Scaled(4), Scaled(4)]"), Strategy.FSDP))
+    assert "AD907" in text and "fully_shard(model" not in text
