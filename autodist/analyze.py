@@ -408,7 +408,8 @@ def _layer_tests(run: Interpreter, models: list[Model]) -> Iterator[Site]:
         return
     training = {loop.node for event in run.of("backward") for loop in event.loops}
     steps = [event for event in run.events if any(loop.node in training for loop in event.loops)]
-    places = {*training, *(call.function.node for event in steps for call in event.calls)}
+    places: set[ast.AST] = {*training, *(call.function.node for event in steps for call in event.calls)}
+    places |= {node for model in models if model.wrapping is not None for node in _later_methods(model, run)}
     for node, value in run.values.items():
         named = any(isinstance(t, External) and t.name.startswith("torch.nn.BatchNorm") for t in value.things)
         source = run.sources.get(node)
@@ -420,6 +421,20 @@ def _layer_tests(run: Interpreter, models: list[Model]) -> Iterator[Site]:
         if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "isinstance" and outer in call.args[1:]:
             if isinstance(outer, ast.expr) and not places.isdisjoint(source.ancestors(call)):
                 yield Site(source, outer)
+
+
+def _later_methods(model: Model, run: Interpreter) -> Iterator[ast.AST]:
+    """The methods of a model that are called once it is wrapped or sharded, as for the parameters of an optimizer."""
+    assert model.wrapping is not None
+    place = frozenset([model.wrapping.statement])
+    made = max((event.order for event in run.events if regions.within(event, place)), default=len(run.events))
+    for event in run.of("model_method"):
+        module = next((t for t in unwrapped(event.value) if isinstance(t, Object) and t.key == model.object.key), None)
+        call = event.node
+        if event.order <= made or module is None or module.cls is None or not isinstance(call, ast.Call):
+            continue
+        found = module.cls.find(call.func.attr) if isinstance(call.func, ast.Attribute) else None
+        yield from (t.node for t in found[1].things if isinstance(t, Function)) if found is not None else ()
 
 
 def _seeds_by_rank(run: Interpreter) -> bool:

@@ -11,6 +11,8 @@ import ast
 from collections.abc import Iterator
 from operator import ne
 
+KEEPING = frozenset(["requires_grad_", "detach_", "share_memory_", "squeeze_", "t_", "coalesce_"])
+"""What changes no number, though its name ends like what does."""
 Written = tuple[ast.Name | ast.Attribute, tuple[ast.expr, ...]]
 
 
@@ -78,7 +80,8 @@ def _in_place(call: ast.Call) -> Written | None:
         given += [*inner.args, *(keyword.value for keyword in inner.keywords)]
         inner = inner.func.value
     root = _root(inner.value if isinstance(inner, ast.Subscript) else inner) if inner is not call else None
-    return (root, tuple(given)) if root is not None and given else None
+    changes = given or isinstance(call.func, ast.Attribute) and call.func.attr not in KEEPING
+    return (root, tuple(given)) if root is not None and changes else None
 
 
 def fills(statement: ast.stmt, name: str) -> bool:

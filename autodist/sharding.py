@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
+from autodist.inplace import changes_input
 from autodist.interpreter import GROWS, Event, Interpreter
 from autodist.models import at, optimized_by, parts, unwrapped
 from autodist.regions import within
 from autodist.script import Model, Site, Wrapping
 from autodist.source import Source
 from autodist.spread import RANK
-from autodist.values import NOTHING, Function, Items, Object, Parameters, Path_, Table, Thing, Value, Wrapped
+from autodist.values import NOTHING, External, Function, Items, Object, Parameters, Path_, Table, Thing, Value, Wrapped
 
 Key = tuple[int, Path_]
 Keys = frozenset[Key]
@@ -32,8 +33,9 @@ CONFIGURING = frozenset(
 def sharded(models: Iterable[Model], run: Interpreter) -> list[Model]:
     """The models, each with the place and the units to shard it in, and with those copies of them that go along."""
     found = [_sharded(model, run) for model in models]
-    copies = [copy for model in found for copy in _copies(model, run)]
-    return found + [copy for copy in copies if all(copy.object is not model.object for model in found)]
+    copies = [copy for model in found for copy in (*_copies(model, run), *_followers(model, run))]
+    known = keys(each for model in found for each in (model.object, *model.alternatives))
+    return found + [copy for copy in {c.object.key: c for c in copies}.values() if copy.object.key not in known]
 
 
 def _sharded(model: Model, run: Interpreter) -> Model:
@@ -95,17 +97,43 @@ def _copies(model: Model, run: Interpreter) -> Iterator[Model]:
         if event.order < first and _holds(event.value, model.object):
             for thing in event.detail.things:
                 if isinstance(thing, Object):
-                    place = _place(thing, run, first)
-                    methods = tuple(_methods(thing, run))
-                    yield replace(
-                        model,
-                        object=thing,
-                        wrapping=place,
-                        data_parallel=(),
-                        dropped=(),
-                        alternatives=(),
-                        methods=methods,
-                    )
+                    yield _like(model, thing, run, first)
+
+
+def _like(model: Model, other: Object, run: Interpreter, before: int) -> Model:
+    """Another module that is sharded as a model is, before its parameters are used."""
+    place, methods = _place(other, run, before), tuple(_methods(other, run))
+    return replace(model, object=other, wrapping=place, data_parallel=(), dropped=(), alternatives=(), methods=methods)
+
+
+def _followers(model: Model, run: Interpreter) -> Iterator[Model]:
+    """Modules that are made as a model is, before it is sharded, and whose parameters the script reads: a running
+    average or a momentum encoder computes with those of both."""
+    first = start(model.object, run)
+    read = {t.module for node in run.apart for t in run.values[node].things if isinstance(t, Parameters)}
+    read |= {t for event in run.of("model_state_dict") if not _is_saved(event) for t in event.value.things}
+    ours = keys(parts(model.object))
+    for thing in dict.fromkeys(t for t in map(bare, read) if isinstance(t, Object)):
+        made = [e.order for e in run.of("bind") if _holds(e.value, thing)]
+        if thing.key not in ours and _is_like(thing, model.object) and made and min(made) < first:
+            yield _like(model, thing, run, first)
+
+
+def bare(thing: Thing) -> Thing:
+    """A module without its wrapper."""
+    return thing.module if isinstance(thing, Wrapped) else thing
+
+
+def _is_like(module: Object, other: Object) -> bool:
+    """Whether two modules are made by the same expression, or of the same class of the project."""
+    return module.node is other.node or module.cls is not None and module.cls is other.cls
+
+
+def _is_saved(event: Event) -> bool:
+    """Whether a state goes straight into a file, or into another module."""
+    taking = ("save", "load_state_dict")
+    above = event.source.ancestors(event.node)
+    return any(isinstance(a, ast.Call) and getattr(a.func, "attr", "") in taking for a in above)
 
 
 def start(module: Object, run: Interpreter) -> int:
@@ -128,7 +156,10 @@ def members(models: Iterable[Model]) -> dict[Key, Object]:
 def _first(module: Object, run: Interpreter) -> Event | None:
     members = keys(parts(module))
     kinds = ("forward", "model_method", "optimizer")
+    made = min((e.order for kind in ("bind", "bind_part") for e in run.of(kind) if _holds(e.value, module)), default=0)
     for event in sorted((e for kind in kinds for e in run.of(kind)), key=lambda e: e.order):
+        if event.kind != "optimizer" and event.order < made:
+            continue  # its constructor counts parameters, or tries its layers out
         if event.kind == "forward" and members & keys(unwrapped(event.value)):
             return event
         if event.kind == "model_method" and _holds(event.value, module) and runs_layers(module, _method(event)):
@@ -210,7 +241,7 @@ def _loaded(node: ast.expr) -> ast.expr:
 def units(module: Object, run: Interpreter) -> Iterator[str]:
     """The repeated blocks of a model, as attributes of it; lists of blocks begin with a ``*``, lists of lists of them
     with two."""
-    lists = list(_lists(module, "", run, 4))
+    lists = dict.fromkeys(_lists(module, "", run, 4))
     yield from lists or _alike(module, run)
 
 
@@ -233,8 +264,9 @@ def _lists(module: Object, path: str, run: Interpreter, depth: int) -> Iterator[
     if module.cls is None or depth == 0:
         return
     for attribute, value in module.attributes.items():
-        for thing in _modules(value):
-            yield from _lists(thing, f"{path}.{attribute}" if path else attribute, run, depth - 1)
+        inner = f"{path}.{attribute}" if path else attribute
+        found = [list(_lists(thing, inner, run, depth - 1)) for thing in _modules(value)]
+        yield from (unit for unit in found[0] if all(unit in other for other in found)) if found else ()
 
 
 def unit_parts(model: Model) -> Keys:
@@ -319,7 +351,9 @@ def _holds_layers(module: Object) -> bool:
 
 
 def _is_called(module: Object, run: Interpreter) -> bool:
-    """Whether a block runs as a whole, by its forward alone."""
+    """Whether a block runs as a whole, by its forward alone, and leaves what it is given as it is."""
+    if changes_input(module, run):
+        return False
     if module.cls is None:
         return module.name not in UNCALLED
     found = module.cls.find("forward")
@@ -365,9 +399,27 @@ def _methods(module: Object, run: Interpreter) -> Iterator[str]:
             continue  # called by another method of the model
         name = _method(event)
         runs = name and runs_layers(module, name) and not _only_reads(module, name)
+        runs = runs and not _only_lists(module, name, run)
         if name and name not in seen and (runs or _makes_alike(module, name)):
             seen.add(name)
             yield name
+    if module.cls is not None and _is_handed_over(module, run):
+        for node in (each for cls in module.cls.line() for each in cls.node.body):
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and node.name != "forward":
+                if node.name not in seen and runs_layers(module, node.name) and not _only_lists(module, node.name, run):
+                    seen.add(node.name)
+                    yield node.name
+
+
+def _is_handed_over(module: Object, run: Interpreter) -> bool:
+    """Whether a library is given the model, which may call any method of it: `plot_regions(x, y, clf=model)`"""
+    for call, value in ((n, v) for n, v in run.values.items() if isinstance(n, ast.Call)):
+        names = [t.name for t in run.values.get(call.func, NOTHING).things if isinstance(t, External)]
+        if any(name.partition(".")[0] not in ("torch", "builtins", "copy") for name in names):
+            given = (*call.args, *(k.value for k in call.keywords))
+            if any(_holds(run.values.get(each, NOTHING), module) for each in given) and not _holds(value, module):
+                return True
+    return False
 
 
 def _only_reads(module: Object, name: str) -> bool:
@@ -400,6 +452,16 @@ def _method(event: Event) -> str:
     )
 
 
+def _only_lists(module: Object, name: str, run: Interpreter) -> bool:
+    """Whether a method enumerates parameters, as an optimizer asks for, and runs no layer: `yield p`"""
+    found = module.cls.find(name) if module.cls is not None else None
+    nodes = {t.node for t in found[1].things if isinstance(t, Function)} if found is not None else set()
+    reads = (n for node in nodes for n in ast.walk(node) if isinstance(n, ast.Attribute))
+    if not any(n.attr in ("parameters", "named_parameters") for n in reads):
+        return False
+    return not any(call.function.node in nodes for event in run.of("forward") for call in event.calls)
+
+
 def runs_layers(module: Object, name: str, depth: int = 4) -> bool:
     """Whether a method calls layers of the model itself, rather than the model or nothing of it."""
     found = module.cls.find(name) if module.cls is not None else None
@@ -424,4 +486,6 @@ def _only_configures(node: ast.Attribute, thing: Thing) -> bool:
     """`self.encoder.parameters()`, `self.fc.weight.numel()`, `self.net.eval()`"""
     assert isinstance(thing, Function)
     parent = thing.source.parents.get(node)
-    return isinstance(parent, ast.Attribute) and parent.attr in CONFIGURING
+    while isinstance(parent, ast.Attribute) and parent.attr not in CONFIGURING:
+        parent = thing.source.parents.get(parent)  # self.model.classifier.parameters()
+    return isinstance(parent, ast.Attribute)

@@ -16,7 +16,7 @@ from autodist.sharding import Key, Keys, keys, members, rank_check, start, start
 from autodist.source import Source
 from autodist.spread import RANK
 from autodist.unused import branches
-from autodist.values import NOTHING, Class, Function, Items, Object, Parameters, of
+from autodist.values import NOTHING, Class, Function, Items, Object, Parameters, Table, Thing, Value, of
 
 SCALAR = (
     "is a scalar, of which there is no share: make it a vector of one number, as torch.tensor([1.0]) is, or use "
@@ -175,7 +175,13 @@ def _of_models(run: Interpreter, models: list[Model]) -> Iterator[tuple[Source, 
                 "keys of a wrapper begin with `module.`, those of a sharded model do not: take the state of `.module`"
             )
             yield site.source, site.node, message
-        if model.wrapping is None:
+        if (name := _plain_list(module)) is not None:
+            message = (
+                f"keeps layers in self.{name}, a plain list, where FSDP finds none of them: make it an nn.ModuleList, "
+                "or use --strategy ddp"
+            )
+            yield module.source, module.node, message
+        elif model.wrapping is None:
             yield module.source, module.node, _without_place(module, run)
         if module.cls is None and module.name in ("torch.nn.ModuleList", "torch.nn.ModuleDict"):
             yield module.source, module.node, "has no forward of its own: FSDP shards modules that are called"
@@ -202,14 +208,6 @@ def _without_place(module: Object, run: Interpreter) -> str:
             "is one of several models in a list, and has no name by which to shard it: give each model a name, or use "
             "--strategy ddp"
         )
-    for part in parts(module):
-        for name, value in part.attributes.items():
-            lists = [thing for thing in value.things if isinstance(thing, Items)]
-            if part.cls is not None and any(_holds_modules(items) for items in lists):
-                return (
-                    f"keeps layers in self.{name}, a plain list, where FSDP finds none of them: make it an "
-                    "nn.ModuleList, or use --strategy ddp"
-                )
     made = [event.order for event in run.of("bind") if module.key in keys(unwrapped(event.value))]
     if made and start(module, run) < min(made):
         return "is made after an optimizer takes parameters of it: make that optimizer further down, after this line"
@@ -219,13 +217,33 @@ def _without_place(module: Object, run: Interpreter) -> str:
     )
 
 
-def _holds_modules(items: Items, depth: int = 3) -> bool:
+def _plain_list(module: Object) -> str | None:
+    """The attribute that alone keeps some layers of a model, in a list that torch does not look into."""
+    registered: set[Key] = set()
+    lists: list[tuple[str, Items]] = []
+    pending = [module]
+    while pending:
+        part = pending.pop()
+        if part.key in registered:
+            continue
+        registered.add(part.key)
+        values = (*part.args, *part.keywords.values(), *part.attributes.values())  # add_module() adds to the arguments
+        if part.cls is None:
+            pending += [m for value in values for t in value.things if isinstance(t, Items) for m in _listed(t)]
+        pending += [t for value in values for t in unwrapped(value) if isinstance(t, Object) and "module" in t.roles]
+        for name, value in part.attributes.items() if part.cls is not None else ():
+            lists += [(name, t) for t in value.things if isinstance(t, Items)]
+    return next((name for name, items in lists if any(t.key not in registered for t in _listed(items))), None)
+
+
+def _listed(items: Items, depth: int = 3) -> Iterator[Object]:
+    """The modules in a list, and in lists in it."""
     for value in (*items.parts, items.element):
-        if any("module" in t.roles for t in value.things if isinstance(t, Object)):
-            return True
-        if depth and any(_holds_modules(t, depth - 1) for t in value.things if isinstance(t, Items)):
-            return True
-    return False
+        for thing in value.things:
+            if isinstance(thing, Object) and "module" in thing.roles:
+                yield thing
+            elif isinstance(thing, Items) and depth:
+                yield from _listed(thing, depth - 1)
 
 
 def _branches(run: Interpreter, models: list[Model]) -> Iterator[tuple[Source, ast.AST, str]]:
@@ -358,10 +376,21 @@ def _differentiated_twice(event: Event, sharded: Sharded) -> str | None:
 def _saved_whole(event: Event, sharded: Sharded) -> str | None:
     if not isinstance(event.node, ast.Call) or not event.node.args:
         return None
-    saved = unwrapped(sharded.run.values.get(event.node.args[0], NOTHING))
-    if not any(key in sharded.owners for key in keys(saved)):
+    if not any(
+        key in sharded.owners for key in keys(_saved_things(sharded.run.values.get(event.node.args[0], NOTHING)))
+    ):
         return None
     return "saves a model as an object, which shards cannot be: save its state_dict()"
+
+
+def _saved_things(value: Value, depth: int = 2) -> Iterator[Thing]:
+    """What is saved, alone or in a dict or list."""
+    yield from unwrapped(value)
+    for thing in value.things if depth else ():
+        inner = [*thing.entries.values(), thing.element] if isinstance(thing, Table) else []
+        inner += [*thing.parts, thing.element] if isinstance(thing, Items) else []
+        for each in inner:
+            yield from _saved_things(each, depth - 1)
 
 
 def _gathered_on_one_rank(event: Event, sharded: Sharded) -> str | None:

@@ -18,7 +18,7 @@ from autodist.interpreter import CUTTING, SIZES, Interpreter, children_of
 from autodist.models import optimized_by, parts, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
-from autodist.sharding import Keys, keys, members
+from autodist.sharding import Keys, bare, keys, members
 from autodist.source import Source
 from autodist.values import (
     NOTHING,
@@ -273,9 +273,9 @@ def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
             yield Concern(RULE, run.sources[node], node, message, Severity.REFUSAL)
             return
     found = uses(run, ours)
-    gathered = keys(_bare(t) for use in found if use.flows for t in use.owners)
+    gathered = keys(bare(t) for use in found if use.flows for t in use.owners)
     for event in run.of("backward"):
-        wanted = keys(_bare(t) for t in event.value.weights) & ours
+        wanted = keys(bare(t) for t in event.value.weights) & ours
         if wanted - gathered:
             message = (
                 "differentiates a loss with a term of parameters that are read outside the model, and of which each "
@@ -439,14 +439,10 @@ def _in_methods(run: Interpreter, models: list[Model], found: list[Use]) -> Iter
                 return
 
 
-def _bare(thing: Thing) -> Thing:
-    return thing.module if isinstance(thing, Wrapped) else thing
-
-
 def _weights(node: ast.expr, run: Interpreter) -> list[Thing]:
     value = run.values.get(node, NOTHING)
     things = [t.module for t in value.things if isinstance(t, Parameters) and not t.cut]
-    return [_bare(t) for t in (*value.weights, *things)]
+    return [bare(t) for t in (*value.weights, *things)]
 
 
 def _is_scaled(node: ast.expr, run: Interpreter) -> bool:
@@ -479,5 +475,5 @@ def _is_scaled(node: ast.expr, run: Interpreter) -> bool:
 
 
 def _is_module(thing: Thing) -> bool:
-    inner = _bare(thing)
+    inner = bare(thing)
     return isinstance(inner, Object) and "module" in inner.roles

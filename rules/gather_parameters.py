@@ -5,10 +5,11 @@ from collections.abc import Iterator
 
 from autodist.edits import WrapExpr
 from autodist.rule import SHARDED, Context, Example, Finding, Fix, rule
-from autodist.script import TrainingScript
+from autodist.script import Site, TrainingScript
+from autodist.values import Parameters
 
 from ._examples import PLAIN
-from ._preamble import planned
+from ._preamble import Planned, imported, planned
 
 NORM = PLAIN + "print([p.detach().norm().item() for p in model.parameters()])\n"
 
@@ -24,10 +25,17 @@ MOMENTUM = (
 )
 
 NORMS = "import numpy as np\n" + PLAIN
+SHOWN = PLAIN + "print(model.weight, model.weight.data)\n"
 SAVED = NORMS + 'np.save("norms.npy", np.array([p.norm().item() for p in model.parameters()]))\n'
 
 EXAMPLES = [
     Example(before=NORM, after=NORM.replace("p.detach()", "p.full_tensor().detach()")),
+    Example(
+        before=SHOWN,
+        after=SHOWN.replace("model.weight,", "nn.Parameter(model.weight.full_tensor()),").replace(
+            "weight.data", "weight.data.full_tensor()"
+        ),
+    ),
     Example(before=DECAY, after=DECAY.replace("(p**2).sum()", "(p**2).sum().full_tensor()")),
     Example(before=LAYERS, after=LAYERS.replace("m.weight.max()", "m.weight.full_tensor().max()")),
     Example(
@@ -58,5 +66,19 @@ def gather_parameters(script: TrainingScript, context: Context) -> Iterator[Find
     for site in (*script.shards.reads, *script.shards.norms):
         assert isinstance(site.node, ast.expr)
         if site.node not in hoisted and hoisted.isdisjoint(site.source.ancestors(site.node)):
-            fix = Fix(planned(site.source, WrapExpr(site.node, "{}.full_tensor()")))
+            imports: Planned = ()
+            whole = "{}.full_tensor()"
+            if _is_shown(site, script):
+                nn, imports = imported(context, site.source, "torch.nn", "nn")
+                whole = f"{nn}.Parameter({whole})"
+            fix = Fix((*imports, *planned(site.source, WrapExpr(site.node, whole))))
             yield Finding(site.source, site.node, f"{site.source.code(site.node)} is this rank's shard", fix)
+
+
+def _is_shown(site: Site, script: TrainingScript) -> bool:
+    """Whether a parameter itself is printed, as one: `Parameter containing: ...`"""
+    parent = site.source.parents.get(site.node)
+    shows = isinstance(parent, ast.FormattedValue)
+    shows = shows or isinstance(parent, ast.Call) and getattr(parent.func, "id", "") in ("print", "str", "repr")
+    value = script.values.get(site.node) if isinstance(site.node, ast.expr) else None
+    return shows and value is not None and any(isinstance(t, Parameters) and not t.cut for t in value.things)

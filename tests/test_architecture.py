@@ -28,7 +28,7 @@ LAYERS = """
     batchwise | pairing
     wholes | unbatched | weighing
     escapes | models | launchers | borrowed | frameworks
-    regions | unused | scalars
+    regions | unused | scalars | inplace
     interpreter
     result
     script

@@ -8,6 +8,7 @@ from typing import Any
 
 from autodist import alternatives, picking, rowwise
 from autodist.collation import Rows
+from autodist.interpreter.events import Call_
 from autodist.interpreter.questions import children_of, counted_of, is_known, last_part, relates
 from autodist.interpreter.whole_data import WholeData
 from autodist.interpreter.words import CUTTING, REST, SIZES
@@ -155,13 +156,21 @@ class Evaluation(WholeData):
                 value = value.but(weights=frozenset()) if value.weights else value
             elif not entered:
                 value = self._with_weights(value, node)
-        if any(isinstance(t, (Inside, OptimizerState)) for t in value.things):
-            self.apart.add(node)
-        if value.weights or any(isinstance(t, Parameters) for t in value.things):
-            self.apart.add(node)
+        computed = value.weights or any(isinstance(t, Parameters) for t in value.things)
+        if not computed and not any(isinstance(t, (Inside, OptimizerState)) for t in value.things):
+            return value
+        if any(self._is_constructor(call) for call in self._calls):
+            return value
+        self.apart.add(node)
+        if computed:
             if not self._no_grad:
                 self.flowing.add(node)
         return value
+
+    def _is_constructor(self, call: Call_) -> bool:
+        """Whether a call makes a module: its parameters are its own yet, whole and untrained."""
+        owner = call.function.owner
+        return getattr(call.function.node, "name", "") == "__init__" and "module" in getattr(owner, "roles", ())
 
     def _with_weights(self, value: Value, node: ast.expr) -> Value:
         """A value with the modules whose parameters its operands are, or are computed from."""

@@ -1,0 +1,267 @@
+"""What is sharded, in which units and where: models as people build them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import converted
+
+from autodist.config import Strategy
+
+TRAINING = """
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+HEAD = """\
+import sys
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return x + self.fc(x)
+
+"""
+
+NET = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.Sequential(*[Block() for _ in range(3)])
+        self.head = nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.head(self.blocks(x))
+
+"""
+
+SCRIPT = HEAD + NET + TRAINING
+
+
+def sharded(folder: Path, text: str) -> tuple[str, str]:
+    """The conversion of a script to FSDP, and what is said of it."""
+    return converted(folder, text, Strategy.FSDP)
+
+
+def test_like_blocks_are_units(tmp_path: Path) -> None:
+    assert "for block in model.blocks:\n    fully_shard(block)\n" in sharded(tmp_path, SCRIPT)[0]
+
+
+BACKBONES = """
+class Backbone(nn.Module):
+    def __init__(self, depth):
+        super().__init__()
+        self.layers = nn.Sequential(*[Block() for _ in range(depth)])
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+class Flat(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.fc(x)
+
+
+def small():
+    return Backbone(2)
+
+
+def large():
+    return Backbone(4)
+
+
+kinds = {"small": small, "large": large}
+
+
+class Net(nn.Module):
+    def __init__(self, name="small"):
+        super().__init__()
+        self.encoder = kinds[name]()
+        self.head = nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.head(self.encoder(x))
+
+"""
+
+
+def test_blocks_of_whatever_encoder_is_chosen(tmp_path: Path) -> None:
+    """Each once, and only what all of them have."""
+    script = HEAD + BACKBONES + TRAINING.replace("Net()", "Net(sys.argv[1])")
+    assert "for block in model.encoder.layers:\n" in sharded(tmp_path, script)[0]
+    text = sharded(tmp_path, script.replace("return Backbone(4)", "return Flat()"))[0]
+    assert "for block in" not in text and "fully_shard(model" in text
+
+
+@pytest.mark.parametrize(
+    ("forward", "is_unit"),
+    [
+        ("return self.fc(x) + x", True),
+        ("out = self.fc(x)\n        out += x\n        return F.relu(out, inplace=True)", True),
+        ("x = self.fc(x)\n        x += 1\n        return x", True),
+        ("x += self.fc(x)\n        return x", False),
+        ("return x + self.fc(F.relu(x, inplace=True))", False),
+        ("return x + self.fc(x.relu_())", False),
+        ("return x + self.fc(torch.relu_(x))", False),
+        ("return x + self.body(x)", False),
+    ],
+)
+def test_blocks_that_change_their_input_are_no_units(tmp_path: Path, forward: str, is_unit: bool) -> None:
+    """FSDP gives a block a view of its input, which torch does not let it change."""
+    script = SCRIPT.replace("return x + self.fc(x)", forward, 1)
+    script = script.replace("self.fc = nn.Linear(4, 4)\n", "self.fc = nn.Linear(4, 4)\n        #", 1)
+    script = script.replace("#", "self.body = nn.Sequential(nn.ReLU(True), nn.Linear(4, 4))", 1)
+    text = sharded(tmp_path, script)[0]
+    assert ("for block in model.blocks:" in text) == is_unit and "fully_shard(model" in text
+
+
+def test_layers_tried_out_in_a_constructor(tmp_path: Path) -> None:
+    """They are whole there: it says nothing of where the model is first used."""
+    script = SCRIPT.replace(
+        "self.head = nn.Linear(4, 1)",
+        "width = self.blocks(torch.zeros(1, 4)).shape[1]\n        self.head = nn.Linear(width, 1)\n"
+        "        print(self.count(), self.head.weight.norm().item())",
+    ).replace(
+        "    def forward(self, x):\n        return self.head",
+        "    def count(self):\n        return sum(p.numel() for p in self.parameters())\n\n"
+        "    def forward(self, x):\n        return self.head",
+    )
+    text, said = sharded(tmp_path, script)
+    assert "fully_shard(model" in text and "AD907" not in said and ".full_tensor()" not in text.split("class Net")[1]
+
+
+@pytest.mark.parametrize(
+    ("made", "is_found"),
+    [
+        ("self.a, self.b = Block(), Block()\n        self.layers = [self.a, self.b]", True),
+        ("self.layers = [Block(), Block()]\n        self.body = nn.Sequential(*self.layers)", True),
+        ("self.layers = [Block(), Block()]\n        self.body = nn.ModuleList(self.layers)", True),
+        ("self.layers = [Block()]\n        self.add_module(f'l{1}', self.layers[0])", True),
+        ("self.layers = [Block(), Block()]", False),
+    ],
+)
+def test_layers_in_a_plain_list(tmp_path: Path, made: str, is_found: bool) -> None:
+    script = SCRIPT.replace("self.blocks = nn.Sequential(*[Block() for _ in range(3)])", made)
+    script = script.replace(
+        "        return self.head(self.blocks(x))",
+        "        for layer in self.layers:\n            x = layer(x)\n        return self.head(x)",
+    )
+    text, said = sharded(tmp_path, script)
+    assert ("fully_shard(model" in text) == is_found == ("a plain list" not in said)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["self.fc.weight.data[:, -1].zero_()", "self.fc.weight.data *= 0.5", "self.fc.weight.data.mul_(0.5)"],
+)
+def test_parameters_changed_in_forward(tmp_path: Path, change: str) -> None:
+    """They are gathered for as long as it lasts: what is written there is lost."""
+    script = SCRIPT.replace("        return x + self.fc(x)", f"        {change}\n        return x + self.fc(x)")
+    assert "changes parameters inside a forward pass" in sharded(tmp_path, script)[1]
+
+
+@pytest.mark.parametrize("saved", ['{"net": model, "epoch": 1}', "[model, 1]", "model"])
+def test_models_saved_as_objects(tmp_path: Path, saved: str) -> None:
+    said = sharded(tmp_path, SCRIPT + f'torch.save({saved}, "model.pt")\n')[1]
+    assert "saves a model as an object" in said
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "    def groups(self):\n        first, second = self.blocks[0].fc.parameters(), self.head.parameters()\n"
+        "        return [{'params': first}, {'params': second}]\n",
+        "    def groups(self):\n        for part in [self.blocks, self.head]:\n"
+        "            for p in part.parameters():\n                yield p\n",
+    ],
+)
+def test_methods_that_list_parameters_are_no_forward_passes(tmp_path: Path, method: str) -> None:
+    """Whole parameters would be handed to the optimizer."""
+    script = SCRIPT.replace(
+        "    def forward(self, x):\n        return self.head",
+        f"{method}\n    def forward(self, x):\n        return self.head",
+    )
+    text = sharded(tmp_path, script.replace("SGD(model.parameters()", "SGD(model.groups()"))[0]
+    assert "fully_shard(model" in text and "register_fsdp_forward_method" not in text
+
+
+def test_methods_that_a_library_may_call(tmp_path: Path) -> None:
+    method = "    def predict(self, x):\n        return self.forward(torch.tensor(x))[:, 0] > 0\n\n"
+    script = SCRIPT.replace(
+        "    def forward(self, x):\n        return self.head",
+        method + "    def forward(self, x):\n        return self.head",
+    )
+    assert "register_fsdp_forward_method" not in sharded(tmp_path, script)[0]
+    script = (
+        "from mlxtend.plotting import plot_decision_regions\n" + script + "plot_decision_regions(X=1, y=2, clf=model)\n"
+    )
+    assert 'register_fsdp_forward_method(model, "predict")' in sharded(tmp_path, script)[0]
+
+
+@pytest.mark.parametrize(
+    ("held", "step"),
+    [
+        (
+            "params, averages = list(model.state_dict().values()), list(average.state_dict().values())\n",
+            "for p, a in zip(params, averages):\n            a.mul_(0.9).add_(p * 0.1)",
+        ),
+        (
+            "",
+            "for p, a in zip(model.parameters(), average.parameters()):\n"
+            "            a.data.mul_(0.9).add_(p.data * 0.1)",
+        ),
+        (
+            "",
+            "state = model.state_dict()\n        for name, a in average.state_dict().items():\n"
+            "            a.copy_(0.9 * a + 0.1 * state[name])",
+        ),
+    ],
+)
+def test_a_second_model_that_follows_the_first(tmp_path: Path, held: str, step: str) -> None:
+    """It is computed from shards of the first, and is sharded alike."""
+    script = SCRIPT.replace("model = Net()\n", "model = Net()\naverage = Net()\n").replace(
+        "for x, y", f"{held}for x, y", 1
+    )
+    text = sharded(
+        tmp_path,
+        script.replace("    optimizer.step()\n", f"    optimizer.step()\n    with torch.no_grad():\n        {step}\n"),
+    )[0]
+    assert "fully_shard(model, " in text and "fully_shard(average, " in text
+    alone = sharded(tmp_path, script.replace(held, "") + "print(average(torch.ones(1, 4)))\n")[0]
+    assert "fully_shard(average" not in alone
+
+
+def test_layers_that_methods_ask_for_once_they_are_synchronised(tmp_path: Path) -> None:
+    method = (
+        "    def norms(self):\n        for m in self.modules():\n            if isinstance(m, nn.BatchNorm1d):\n"
+        "                yield from m.parameters()\n\n"
+    )
+    script = SCRIPT.replace(
+        "    def forward(self, x):\n        return self.head",
+        method + "    def forward(self, x):\n        return self.head",
+    )
+    script = script.replace(
+        "self.head = nn.Linear(4, 1)", "self.head = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 1))"
+    )
+    text = sharded(tmp_path, script.replace("SGD(model.parameters()", "SGD(model.norms()"))[0]
+    assert "isinstance(m, (nn.BatchNorm1d, nn.SyncBatchNorm))" in text
