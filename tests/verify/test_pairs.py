@@ -154,7 +154,7 @@ def test_the_shape_of_a_share_of_the_batch_is_a_note(pair: Path, zygote: Zygote 
 
 def test_statistics_that_count_the_same_data_on_all_ranks(zygote: Zygote | None, tmp_path: Path) -> None:
     home = ROOT / "fixtures" / "gan_preview_in_training_mode"
-    converted = shutil.copy(home / "ddp" / "train.py", tmp_path / "unshared.py")
+    converted = Path(shutil.copy(home / "ddp" / "train.py", tmp_path / "unshared.py"))
     edit(converted, "share_rows(net_g, preview_noise)", "net_g(preview_noise)")
     verdict = verify(home / "before" / "train.py", converted, [2], workdir=home / "before", timeout=100, zygote=zygote)
     assert [finding.kind for finding in verdict.findings] == ["saved-statistics"]

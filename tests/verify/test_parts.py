@@ -19,7 +19,7 @@ from autodist.verify.contents import content_difference, understood
 from autodist.verify.explain import CAUSES, KINDS, guarded
 from autodist.verify.outputs import stable
 from autodist.verify.plan import ProcessPlan
-from autodist.verify.replay import Replay, build_replay, in_turns, union
+from autodist.verify.replay import Replay, batch_dimension, build_replay, in_turns, union
 from autodist.verify.scratch import Scratch
 from autodist.verify.stall import Sample, cpu_seconds, is_runnable, position_in, ready_seconds
 from autodist.verify.trace import Pass, RunTrace, TraceWriter, read_trace
@@ -31,7 +31,7 @@ from autodist.verify.probes.batchnorm import guards_conversion  # noqa: E402
 from autodist.verify.probes.data import KeyedRows, as_float64, content_key, identity, leading_sizes  # noqa: E402
 from autodist.verify.probes.digest import Digester  # noqa: E402
 from autodist.verify.probes.generators import kept_by, reseed  # noqa: E402
-from autodist.verify.probes.randomness import Layout, batch_dimension  # noqa: E402
+from autodist.verify.probes.randomness import Layout  # noqa: E402
 from autodist.verify.probes.streams import RandomStreams  # noqa: E402
 
 
