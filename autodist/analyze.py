@@ -42,6 +42,7 @@ from autodist.borrowed import borrowed, departed, imported_names
 from autodist.collation import Rows
 from autodist.config import Config, Strategy
 from autodist.frameworks import owned
+from autodist.imports import below_imports
 from autodist.interpreter import Event, Interpreter, Loop, Plan
 from autodist.launchers import launcher, without
 from autodist.models import (
@@ -2067,19 +2068,11 @@ def _setup(script: TrainingScript, run: Interpreter) -> Setup | None:
     first = next((top for top in found if not isinstance(top, (ast.FunctionDef, ast.ClassDef))), None)
     if first is None and guard is None and found and isinstance(found[0], ast.FunctionDef):
         return Setup(entry, _without_docstring(found[0].body), found[0])  # what a launcher or an entry point calls
-    define = next((s for s in body if not _is_preface(s) or isinstance(s, (ast.FunctionDef, ast.ClassDef))), start)
+    define = below_imports(entry)
     if guard is not None and (first is None or first is guard or body.index(first) >= body.index(guard)):
-        return Setup(entry, guard.body[0], define)
+        return Setup(entry, guard.body[0], min(define, guard, key=body.index))
     before = first if first is not None else start
-    for statement in body[: body.index(before)]:
-        if (
-            isinstance(statement, (ast.Expr, ast.Assign))
-            and not _is_preface(statement)
-            and _draws_or_prints(statement, run)
-        ):
-            before = statement
-            break
-    return Setup(entry, before, define)
+    return Setup(entry, before, min(define, before, key=body.index))
 
 
 def _without_docstring(body: list[ast.stmt]) -> ast.stmt:
@@ -2096,10 +2089,6 @@ NEEDS_GROUP = frozenset(
 
 def _matters(event: Event) -> bool:
     return any(isinstance(t, Object) and bool(t.roles & {"module", "dataset", "device"}) for t in event.value.things)
-
-
-def _draws_or_prints(statement: ast.stmt, run: Interpreter) -> bool:
-    return False
 
 
 def _top_statement(event: Event, entry: Source) -> ast.stmt | None:

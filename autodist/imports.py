@@ -19,6 +19,11 @@ USUAL = {"torch": "torch", "nn": "torch.nn", "np": "numpy", "numpy": "numpy"}
 """What names mean that a file uses and does not bind: they come with `from model import *`."""
 
 
+def below_imports(source: Source) -> ast.stmt:
+    """The first statement below the imports at the top of a file: above it goes what the file defines anew."""
+    return prelude.below(source.tree)
+
+
 class Importer:
     """Gives names in one file. A name means one thing in all of the file, or it is not given.
 

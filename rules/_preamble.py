@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Collection
 
 from autodist.edits import AddImport, Edit, InsertBefore, ReplaceExpr
+from autodist.imports import below_imports
 from autodist.rule import Context
 from autodist.script import TrainingScript
 from autodist.source import Source
@@ -46,16 +47,7 @@ def defined(script: TrainingScript, source: Source, code: str) -> Planned:
 def _first(script: TrainingScript, source: Source) -> ast.stmt:
     if script.setup is not None and script.setup.source is source:
         return script.setup.define
-    body = source.tree.body
-    return next((s for s in body if not _is_preface(s)), body[-1])
-
-
-def _is_preface(statement: ast.stmt) -> bool:
-    if isinstance(statement, (ast.Import, ast.ImportFrom)):
-        return True
-    if isinstance(statement, ast.Try):
-        return all(_is_preface(inner) for inner in statement.body)
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    return below_imports(source)
 
 
 def simple(node: ast.expr) -> bool:

@@ -65,7 +65,7 @@ GATHERED = {
     "print([p.grad.norm().item() for g in optimizer.param_groups for p in g['params']])": "p.grad.full_tensor().norm()",
     "print(sum(p.data.abs().max().item() for p in model.parameters()))": "p.data.full_tensor().abs().max().item()",
     "assert not torch.isnan(model.stem.weight.detach()).any()": "torch.isnan(model.stem.weight.full_tensor().detach())",
-    'print(f"{model.stem.bias}")': '{model.stem.bias.full_tensor()}"',
+    'print(f"{model.stem.bias}")': '{nn.Parameter(model.stem.bias.full_tensor())}"',
 }
 
 REFUSED = {
