@@ -161,6 +161,8 @@ class Table:
     element: Value
     stores: list[tuple[Source, ast.expr]] = field(default_factory=list)
     changes: list[tuple[Source, ast.expr]] = field(default_factory=list)
+    keyed: list[tuple[Source, ast.expr]] | None = None
+    """Where its keys are samples, so that each rank has others: the samples that loops go over, if they do."""
 
 
 @dataclass(eq=False)

@@ -268,3 +268,49 @@ def sum_of(model, loader, y):
 """
     code, _ = converted(tmp_path, BEFORE.format(before=before, loss=loss))
     assert "total = reduce" not in code.partition("def sum_of")[2]
+
+
+BY_KEY = {
+    "for y_ in y.tolist():\n        counts[y_] += 1": ("Counter()", "for y_ in gather_rows(y).tolist():"),
+    "for g, l in zip(scores.argmax(1), y):\n        counts[l.item()] += int(g == l)": (
+        "defaultdict(int)",
+        "in zip(gather_rows(scores.argmax(1)), gather_rows(y)):\n        counts[l.item()] += int(g == l)",
+    ),
+    "for l in y.tolist():\n        counts[l] = counts.get(l, 0) + 1": ("{}", "in gather_rows(y).tolist():"),
+    "for l in y.tolist():\n        counts.setdefault(l, []).append(1)": ("{}", "in gather_rows(y).tolist():"),
+    "for l in y.tolist():\n        counts[l].append(1)": ("defaultdict(list)", "in gather_rows(y).tolist():"),
+    "counts.update(y.tolist())": ("Counter()", "counts.update(gather_rows(y).tolist())"),
+    "counts += Counter(y.tolist())": ("Counter()", "counts += Counter(gather_rows(y).tolist())"),
+}
+SHOWN = ("counts", "sorted(counts.items())", "[(k, v) for k, v in counts.items()]", "len(counts)")
+
+
+@pytest.mark.parametrize("shown", SHOWN)
+@pytest.mark.parametrize("step", BY_KEY)
+def test_samples_are_gathered_where_they_are_the_keys_of_a_dict(tmp_path: Path, step: str, shown: str) -> None:
+    """Ranks have different keys, so that the numbers below them cannot be added one by one."""
+    start, expected = BY_KEY[step]
+    text = SCRIPT.format(helper="from collections import Counter, defaultdict", start=start, step=step, shown=shown)
+    code, findings = converted(tmp_path, text)
+    assert expected in code and f"print({shown})" in code
+    assert "computed from this rank's samples alone" not in findings
+
+
+@pytest.mark.parametrize(
+    ("start", "step"),
+    [
+        ("Counter()", "for i in range(len(y)):\n        counts[y[i].item()] += 1"),
+        ("Counter()", "counts[y[0].item()] += 1"),
+    ],
+)
+def test_keys_that_no_loop_over_samples_gives_are_warned_of(tmp_path: Path, start: str, step: str) -> None:
+    text = SCRIPT.format(helper="from collections import Counter", start=start, step=step, shown="counts")
+    assert "computed from this rank's samples alone" in converted(tmp_path, text)[1]
+
+
+@pytest.mark.parametrize("start", ["{0: 0, 1: 0, 2: 0}", "{k: 0 for k in range(3)}"])
+def test_a_dict_that_is_made_with_its_keys_is_added_up(tmp_path: Path, start: str) -> None:
+    step = "for label in y.tolist():\n        counts[label] += 1"
+    text = SCRIPT.format(helper="", start=start, step=step, shown="sorted(counts.items())")
+    code, _ = converted(tmp_path, text)
+    assert "print(sorted({key: reduce_sum(value) for key, value in counts.items()}.items()))" in code

@@ -25,7 +25,7 @@ from autodist.escapes.origins import (
 from autodist.escapes.rows import holds_rows
 from autodist.interpreter import Event, Interpreter
 from autodist.picking import picks, takes_first
-from autodist.source import Source
+from autodist.source import Source, last_name
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.values import NOTHING, UNKNOWN, Items, Object, Stream, Table, Value
 
@@ -114,9 +114,21 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
         elif not isinstance(node, ast.Call) or event.kind != "test":
             whole = value.spread is ROWS and not holds_rows(node, run, set())  # a batch of several fields, one picture
             yield Escape(source, node, Spread.LOCAL if whole or few else value.spread, event)
-    if isinstance(node, ast.Call) and any(isinstance(t, Stream) and t.element.spread.is_local for t in value.things):
-        for part in operands_of(node):  # `map(str, losses)`
+    streams = [t.element for t in value.things if isinstance(t, Stream)]
+    if isinstance(node, ast.Call) and any(each.spread.is_local or run.holds_local(each) for each in streams):
+        for part in operands_of(node):  # `map(str, losses)`, `zip(guesses, labels)`
             yield from resolve(part, source, event, run, seen)
+    viewed = _viewed(node, run) if event.kind != "test" else None
+    if viewed is not None:
+        yield from resolve(viewed, source, event, run, seen)
+        return
+    keyed = [t.keyed for t in value.things if isinstance(t, Table) and t.keyed is not None]
+    if keyed and event.kind != "test":
+        sites = [site for found in keyed for site in found]
+        if not sites or not all(each in seen for _, each in sites):
+            gone_over = [escape for where, each in sites for escape in resolve(each, where, event, run, seen)]
+            yield from gone_over or [Escape(source, node, LOCAL, event)]
+        return
     together = _together(value, run) if event.kind != "test" else SAME
     if together.is_local and isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
         yield from _counted(node, together, source, event, run, seen)
@@ -175,6 +187,21 @@ def _asked(node: ast.expr, value: Value, run: Interpreter) -> ast.expr | None:
     owners = run.values.get(node.func.value, NOTHING).things
     entered = any(isinstance(t, Object) and t.cls is not None and t.cls.find(node.func.attr) for t in owners)
     return node.func.value if entered else None
+
+
+VIEWS = frozenset("items values keys most_common elements copy".split())
+COPIES = frozenset("sorted list tuple dict reversed enumerate set OrderedDict".split())
+
+
+def _viewed(node: ast.expr, run: Interpreter) -> ast.expr | None:
+    """The dict that a call shows or copies: `counts` of `counts.items()`, `sorted(counts.items())`."""
+    if not isinstance(node, ast.Call):
+        return None
+    inner = node.func.value if isinstance(node.func, ast.Attribute) and node.func.attr in VIEWS else None
+    if last_name(node.func) in COPIES and len(node.args) == 1:
+        inner = _viewed(node.args[0], run) or node.args[0]
+    tables = [t for t in run.values.get(inner, NOTHING).things if isinstance(t, Table)] if inner is not None else []
+    return inner if any(table.stores or table.changes or table.keyed is not None for table in tables) else None
 
 
 def _together(value: Value, run: Interpreter) -> Spread:

@@ -11,7 +11,7 @@ from autodist.chosen import among, matching, pattern_of
 from autodist.interpreter.arithmetic import Arithmetic
 from autodist.interpreter.attributes import Attributes, class_of
 from autodist.interpreter.contents import UNROLLED
-from autodist.interpreter.questions import is_hashable, is_set
+from autodist.interpreter.questions import is_hashable, is_set, under_samples
 from autodist.interpreter.roles import Roles
 from autodist.interpreter.words import KEPT
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
@@ -178,6 +178,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             return of(items)
         if short in ("dict", "collections.OrderedDict", "collections.defaultdict", "collections.Counter"):
             table = self._remember(node, lambda: Table(node, {}, NOTHING))
+            if short.endswith("Counter") and node.args and self._holds_samples(first):
+                self._count_samples(table, first, node.args[0], scope)
             for thing in first.things:
                 if isinstance(thing, Table):
                     table.entries.update(thing.entries)
@@ -387,6 +389,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if value.spread is ROWS:
             return value.computed(COUNT)
         for thing in value.things:
+            if isinstance(thing, Table) and thing.keyed is not None:
+                return under_samples(thing)
             if isinstance(thing, Items):
                 inner = union([*thing.parts, thing.element])
                 if inner.spread is ROWS:

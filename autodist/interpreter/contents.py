@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from autodist import collation, rowwise
 from autodist.interpreter.loaders import Loaders
-from autodist.interpreter.questions import last_part, one_of
+from autodist.interpreter.questions import last_part, one_of, under_samples
 from autodist.spread import LOCAL, ROWS, SAME, Spread, combine
 from autodist.values import (
     NOTHING,
@@ -69,7 +69,7 @@ class Contents(Loaders):
                 found = found | thing.element
             elif isinstance(thing, Table):
                 keys = [constant(key) for key in thing.entries]
-                found = found | (keys[0] if len(keys) == 1 else NOTHING)
+                found = found | (keys[0] if len(keys) == 1 else NOTHING) | under_samples(thing)
             elif isinstance(thing, Object) and "loader" in thing.roles:
                 found = found | self._batch(thing)
             elif isinstance(thing, Object) and "progress" in thing.roles:

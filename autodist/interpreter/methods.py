@@ -8,7 +8,7 @@ from functools import partial
 
 from autodist import rowwise, tensors
 from autodist.interpreter.libraries import Libraries
-from autodist.interpreter.questions import any_entry, is_hashable, is_hidden, stable_order
+from autodist.interpreter.questions import any_entry, is_hashable, is_hidden, stable_order, under_samples
 from autodist.interpreter.torch_modules import TorchModules
 from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, RETURNS_SELF, SIZES
 from autodist.spread import LOCAL, MEAN, ROWS, SAME, Spread
@@ -283,6 +283,13 @@ class Methods(Libraries, TorchModules):
         long = next((flag for flag in names if flag.startswith("--")), names[0] if names else "")
         parser.attributes[long.lstrip("-").replace("-", "_")] = Value(origins=default.origins)
 
+    def _note_kept_by_sample(self, node: ast.Call, scope: Scope) -> None:
+        """`found[label].append(1)`"""
+        holder = node.func.value if isinstance(node.func, ast.Attribute) else node
+        for thing in self._lately(holder.value).things if isinstance(holder, ast.Subscript) else ():
+            if isinstance(thing, Table) and isinstance(holder, ast.Subscript):
+                self._is_keyed(thing, self._lately(holder.slice))
+
     def _container_method(
         self,
         container: Items | Table | Stream,
@@ -300,6 +307,7 @@ class Methods(Libraries, TorchModules):
         if isinstance(container, Items):
             if name in GROWS:
                 self.event("store", node, scope, union(args))
+                self._note_kept_by_sample(node, scope)
                 pairs = list(zip(args[-1:], node.args[-1:], strict=False))
                 self._grow(of(container), pairs, scope, name)
                 return NOTHING
@@ -313,25 +321,29 @@ class Methods(Libraries, TorchModules):
                     if isinstance(thing, Items):
                         thing.parts = fresh.parts
             if container.element is not NOTHING:
-                whole.element = of(Items(node, [NOTHING, container.element], NOTHING))
+                own = under_samples(container)
+                whole.element = of(Items(node, [own, container.element | own], NOTHING))
             return of(whole)
-        if name in ("values",):
+        if name == "values":
             whole = self._remember(node, lambda: Items(node, [], NOTHING))
-            whole.parts, whole.element = list(container.entries.values()), container.element
+            whole.parts = list(container.entries.values())
+            whole.element = container.element | under_samples(container)
             return of(whole)
         if name == "setdefault" and len(args) > 1:
             container.element = container.element | args[1]
+            self._is_keyed(container, first)
         if name in ("get", "pop", "setdefault"):
             if first.const is not UNKNOWN and is_hashable(first.const) and first.const in container.entries:
                 return container.entries[first.const]
-            return union([any_entry(container), container.element, *args[1:]])
-        if name == "update":
+            return union([any_entry(container), container.element, *args[1:], under_samples(container)])
+        if name == "most_common":
+            return of(container)
+        if name in ("update", "subtract"):
             for thing in first.things:
                 if isinstance(thing, Table):
-                    for key, value in thing.entries.items():
-                        old = container.entries.get(key, NOTHING) if self._branches else NOTHING
-                        container.entries[key] = old | value
-                    container.stores += [store for store in thing.stores if store not in container.stores]
+                    self._merge(container, thing)
+            if self._holds_samples(first):
+                self._count_samples(container, first, node.args[0], scope)
             container.entries.update(keywords)
             named = [(scope.source, keyword.value) for keyword in node.keywords]
             container.stores += [store for store in named if store not in container.stores]

@@ -30,6 +30,17 @@ def _makes_set(node: ast.AST) -> bool:
     return called or isinstance(node, (ast.Set, ast.SetComp))
 
 
+def has_keys(table: Table) -> bool:
+    """Whether a dict is made with its keys, the same ones on all ranks: `{label: 0 for label in range(10)}`."""
+    made = table.node
+    return isinstance(made, ast.DictComp) or isinstance(made, ast.Dict) and bool(made.keys)
+
+
+def under_samples(table: Table) -> Value:
+    """What a dict shows of itself whose keys are samples: other keys on each rank, and other numbers under them."""
+    return Value(spread=LOCAL, made=frozenset(table.keyed)) if table.keyed is not None else NOTHING
+
+
 def wrapped(value: Value, kind: str = "ddp") -> Value:
     """``value`` with its modules wrapped."""
     things: set[Thing] = set()

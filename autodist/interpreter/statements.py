@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterable
 from functools import partial
 
@@ -13,7 +14,7 @@ from autodist.interpreter.loops import Loops
 from autodist.interpreter.questions import adds_to, constants_in, is_of_one, wrapped
 from autodist.interpreter.stores import Stores
 from autodist.spread import LOCAL, MEAN, ROWS, SAME, SUM
-from autodist.values import NOTHING, External, Items, Object, Scope, Value, constant, of, union
+from autodist.values import NOTHING, External, Items, Object, Scope, Table, Value, constant, of, union
 
 
 class Statements(Loops, Arithmetic, Stores, Lasting):
@@ -115,6 +116,12 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
         if isinstance(node.op, ast.Add) and any(isinstance(t, Items) for t in before.things):
             self._note_refill(node.target, scope)
             self._grow(before, [(change, node.value)], scope, "extend")
+            return
+        held = [t for t in before.things if isinstance(t, Table)]
+        if held and any(isinstance(t, Table) for t in change.things):  # `counts += Counter(labels)`
+            for table, other in itertools.product(held, change.things):
+                if isinstance(other, Table) and other is not table:
+                    self._merge(table, other)
             return
         if any(isinstance(t, Items) for t in change.things):  # `sums += [loss.item(), error.item()]`, an array
             change = self._one_inside(change).but(things=frozenset())

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from autodist import picking, rowwise
 from autodist.interpreter.evaluation import Evaluation
-from autodist.interpreter.questions import is_hashable, is_of_one
+from autodist.interpreter.questions import has_keys, is_hashable, is_of_one
 from autodist.interpreter.words import KEPT
 from autodist.source import last_name
-from autodist.spread import LOCAL, MEAN, ROWS, SAME
+from autodist.spread import LOCAL, MEAN, ROWS, SAME, SUM
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -22,6 +22,7 @@ from autodist.values import (
     Object,
     Parameters,
     Scope,
+    Stream,
     Table,
     Value,
     Wrapped,
@@ -36,9 +37,46 @@ class Stores(Evaluation):
     def _count_up(self, item: ast.Subscript, changes: Iterable[ast.expr], scope: Scope) -> None:
         """Note what an item of a container is changed by."""
         for thing in self._lately(item.value).things:
+            if isinstance(thing, Table) and self._is_keyed(thing, self._lately(item.slice)):
+                continue
             if isinstance(thing, (Items, Table)):
                 found = [(scope.source, each) for each in changes]
                 thing.changes += [each for each in found if each not in thing.changes]
+
+    def _is_keyed(self, table: Table, key: Value) -> bool:
+        """Whether samples say under which key a dict keeps something. Each rank has other keys then, and what can be
+        made global are the samples that a loop goes over."""
+        if not key.spread.is_local or has_keys(table):
+            return False
+        loops = ((each.source, each.node) for each in self._loops if each.by_row)
+        over = [(source, node.iter) for source, node in loops if not isinstance(node, ast.While)]
+        table.keyed = table.keyed or []
+        if over and not any(isinstance(n, ast.Name) and n.id == "range" for n in ast.walk(over[-1][1])):
+            table.keyed += [each for each in over[-1:] if each not in table.keyed]
+        return True
+
+    def _merge(self, table: Table, other: Table) -> None:
+        """`table.update(other)`, `counts += other`"""
+        for key, value in other.entries.items():
+            old = table.entries.get(key, NOTHING) if self._branches else NOTHING
+            table.entries[key] = old | value
+        table.element = table.element | other.element
+        table.stores += [store for store in other.stores if store not in table.stores]
+        if other.keyed is not None:
+            table.keyed = table.keyed or []
+            table.keyed += [each for each in other.keyed if each not in table.keyed]
+
+    def _holds_samples(self, value: Value) -> bool:
+        """Whether it is a tensor or a list of this rank's samples, or of what is computed from them."""
+        kinds = (Items, Stream)
+        return all(isinstance(t, kinds) for t in value.things) and (value.spread.is_local or self.holds_local(value))
+
+    def _count_samples(self, table: Table, samples: Value, node: ast.expr, scope: Scope) -> None:
+        """`counts.update(labels)`, `Counter(labels)`: the keys are samples."""
+        table.element = table.element | Value(spread=SUM, origins=samples.origins)
+        table.keyed = table.keyed or []
+        if (scope.source, node) not in table.keyed:
+            table.keyed.append((scope.source, node))
 
     def assign(self, target: ast.expr, value: Value, scope: Scope, made: ast.expr | None) -> None:
         """Bind ``value`` to a name, attribute, item or pattern."""

@@ -15,6 +15,7 @@ from autodist.interpreter.questions import (
     is_new_axis,
     last_part,
     literal_int,
+    under_samples,
 )
 from autodist.interpreter.words import MOVES
 from autodist.spread import COUNT, LOCAL, RANK, ROWS, SAME, WORLD, Spread
@@ -60,7 +61,7 @@ class Subscripts(Attributes):
                 if key.const is not UNKNOWN and is_hashable(key.const) and key.const in thing.entries:
                     found = found | thing.entries[key.const]
                 else:
-                    found = found | self._called_alike(thing) | thing.element
+                    found = found | self._called_alike(thing) | thing.element | under_samples(thing)
                     if self._loops and is_known(thing) and not thing.entries:
                         found = found | Value(zero=True)  # the script has looked before: `if k in sums`
             elif isinstance(thing, Items):
