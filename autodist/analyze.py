@@ -505,6 +505,19 @@ def _differentiated_norms(run: Interpreter, models: list[Model]) -> Iterator[Con
                 return
 
 
+def _kept_statistics(models: list[Model]) -> Iterator[Concern]:
+    """Layers that keep statistics of a rank's samples, and that nn.SyncBatchNorm does not replace."""
+    for part in (part for model in models for part in parts(model.object)):
+        keeps = part.argument("track_running_stats", 4)
+        if part.name.startswith("torch.nn.InstanceNorm") and keeps is not None and keeps.const is True:
+            message = (
+                f"{part.name.rpartition('.')[2]} keeps running statistics of the samples that it is given: each rank "
+                "keeps those of its own ones, and those of rank 0 are saved; leave out track_running_stats"
+            )
+            yield Concern("AD602", part.source, part.node, message, Severity.WARNING)
+            return
+
+
 def _prefixed(run: Interpreter, models: list[Model]) -> Iterator[Event]:
     """Checkpoints with the keys of `nn.DataParallel` that meet a model which is not wrapped yet: with `strict=False`
     nothing of them would be loaded, in silence."""
@@ -1416,7 +1429,7 @@ def _assemble(
     concerns += _compiled_statistics(run, models)
     concerns += _unwrapped_uses(run, models)
     concerns += _unreached_norms(run, models)
-    concerns += _differentiated_norms(run, models)
+    concerns += [*_differentiated_norms(run, models), *_kept_statistics(models)]
     concerns += hooks.concerns(run, models) if run.plan.bare or not _is_distributed(run) else ()
     prefixed = list(_prefixed(run, models))
     concerns += _lost_prefixes(prefixed)

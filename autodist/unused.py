@@ -308,12 +308,16 @@ def _own_parts(module: Object) -> set[str]:
 
 
 def _never_read(name: str, cls: Class) -> bool:
-    """Whether a part is made and never mentioned again, but to be copied: `copy.deepcopy(self.encoder)`."""
+    """Whether a part is made and never mentioned again, but to be copied: `copy.deepcopy(self.encoder)`, or while the
+    module is made, `self.first.weight.data = self.vgg.features[0].weight.data`."""
     nodes = [node for each in cls.line() for node in ast.walk(each.node)]
     copies = [n for n in nodes if isinstance(n, ast.Call) and ast.unparse(n.func) in ("copy.deepcopy", "deepcopy")]
     copied = {id(argument) for call in copies for argument in call.args}
-    begin = _methods(cls).get("__init__")
+    methods = _methods(cls)
+    begin = methods.get("__init__")
     made = {id(n) for n in ast.walk(begin)} if begin is not None else set()
+    for method in _while_made(methods):
+        copied |= {id(n) for each in ast.walk(method) if _takes_numbers(each) for n in ast.walk(each)}
     for node in nodes:
         if isinstance(node, ast.Name) and node.id in ("getattr", "__dict__"):
             return False
@@ -321,9 +325,26 @@ def _never_read(name: str, cls: Class) -> bool:
             continue
         if node.attr in ("children", "modules", "_modules") and id(node) not in made:  # `__init__` only fills them
             return False
-        if node.attr == name and not (id(node) in made and isinstance(node.ctx, ast.Store)):
+        making = id(node) in made and (isinstance(node.ctx, ast.Store) or not _is_own(node))  # `models.vgg16()`
+        if node.attr == name and not making:
             return False
     return begin is not None
+
+
+def _while_made(methods: dict[str, ast.FunctionDef]) -> list[ast.FunctionDef]:
+    """`__init__`, and the methods that nothing but it calls."""
+    begins = ({"__init__"} | _reads_of("__init__", methods)) & methods.keys()
+    for _ in range(len(begins)):
+        others = [methods[name] for name in methods.keys() - begins]
+        begins -= {n.attr for method in others for n in ast.walk(method) if _is_own(n)}
+    return [methods[name] for name in begins]
+
+
+def _takes_numbers(node: ast.AST) -> bool:
+    """`self.vgg.features[0].weight.data`, through which no gradient flows."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr in ("detach", "state_dict", "size") and not node.args
+    return isinstance(node, ast.Attribute) and node.attr in ("data", "shape") and isinstance(node.ctx, ast.Load)
 
 
 BIASED = ("torch.nn.Linear", "torch.nn.Conv1d", "torch.nn.Conv2d", "torch.nn.Conv3d")

@@ -161,3 +161,51 @@ def test_evaluation_sums_nothing_over_the_ranks(tmp_path: Path) -> None:
     )
     assert "SumOverRanks" not in code and "AD602" not in said
     assert "loss = 1 - ratio(RowsOfAllRanks.apply(out.sigmoid()), RowsOfAllRanks.apply(y))" in code
+
+
+GOING_BY = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(8, 16)
+        self.last = nn.Linear(2, 3)
+
+    def forward(self, x):
+        h = self.first(x)
+        {body}
+        return self.last(h)
+
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+SETTLED_BY_ALL = {
+    "h = h[:, torch.topk(torch.mean(h, dim=0), 2)[1]]": "torch.topk(SumOverRanks.apply(torch.mean(h, dim=0)) / dist",
+    "h = torch.roll(h, int(h.mean(0).argmax()), -1)[:, :2]": "int((SumOverRanks.apply(h.mean(0)) / dist",
+}
+TOLD = (
+    "h = h[:, :2] if h.mean() > 0 else h[:, 2:4]",
+    "h = torch.cat([h[:, :1], h.mean(0)[:1].expand(len(h), 1)], 1)",
+    "h = torch.cat([h[:, :1], h.std(0).mean().expand(len(h), 1)], 1)",
+)
+
+
+@pytest.mark.parametrize("body", SETTLED_BY_ALL)
+def test_what_a_forward_pass_goes_by_is_the_mean_of_all_ranks(tmp_path: Path, body: str) -> None:
+    """Which columns it takes follows from the whole batch."""
+    code, said = converted(tmp_path, "loss = F.mse_loss(out, y)", GOING_BY.format(body=body))
+    assert SETTLED_BY_ALL[body] in code and "AD602" not in said
+
+
+@pytest.mark.parametrize("body", TOLD)
+def test_a_forward_pass_that_goes_by_its_batch_is_warned_of(tmp_path: Path, body: str) -> None:
+    code, said = converted(tmp_path, "loss = F.mse_loss(out, y)", GOING_BY.format(body=body))
+    assert "SumOverRanks" in code or "AD602 computes with a statistic of the batch" in said
+
+
+@pytest.mark.parametrize(
+    "body", ["h = h[:, :2] * 0.5", "h = h[:, : h.size(1) // 8]", "h = h[:, torch.randperm(16)[:2]]"]
+)
+def test_a_forward_pass_of_each_sample_by_itself_stays(tmp_path: Path, body: str) -> None:
+    code, said = converted(tmp_path, "loss = F.mse_loss(out, y)", GOING_BY.format(body=body))
+    assert "SumOverRanks" not in code and "AD602" not in said

@@ -526,3 +526,61 @@ def test_samples_that_are_counted_one_by_one(
     code, said = converted(tmp_path, script)
     assert expected in code and "gather_rows" not in code
     assert "computed from this rank's samples alone" not in said
+
+
+TABLE = """\
+import tabulate
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+class Meter:
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        self.value = self.total = 0
+
+    def update(self, value):
+        self.value = value
+        self.total += value
+
+
+def train():
+    meters = {meters}
+    total = 0.0
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+        {updates}
+    print("{{loss.value:.4f}} {{0}}".format(0, loss=meters[-1]))
+    return {{"loss": total / len(loader)}}
+
+
+for epoch in range(2):
+    values = [epoch, train()["loss"]]
+    table = tabulate.tabulate([values[:1] + [0.5] + values[1:]], ["epoch", "time", "loss"])
+    print(table.split("\\n")[2] if epoch else table)
+"""
+
+
+def test_a_table_that_a_library_makes_of_numbers(tmp_path: Path) -> None:
+    """What it is given is made global, whatever becomes of its text."""
+    code, said = converted(tmp_path, TABLE.format(meters="[Meter()]", updates="pass"))
+    assert 'reduce_mean(train()["loss"])' in code and "rank's samples alone" not in said
+
+
+def test_many_meters_are_all_followed(tmp_path: Path) -> None:
+    """A method that is called from many places is entered at each of them."""
+    many = 30
+    updates = "\n        ".join(f"meters[{number}].update(loss.item())" for number in range(many))
+    code, _ = converted(tmp_path, TABLE.format(meters=f"[{', '.join(['Meter()'] * many)}]", updates=updates))
+    assert f"meters[{many - 1}].update(reduce_mean(loss.item()))" in code

@@ -63,13 +63,22 @@ ALL = "return self.scale * self.body(self.norm(x))"
         ("self.out = nn.Linear(4, 4)", f"x = self.out(x) @ self.out.weight; {ALL}", False),
         ("self.bn = nn.BatchNorm1d(4)", f"x = self.bn(x) if not self.first and self.wide == True else x; {ALL}", True),
         ("self.bn = nn.BatchNorm1d(4)", f"x = self.bn(x); {ALL}", False),
+        (  # only copied from while the module is made
+            "self.old = nn.Linear(4, 4); self.copy()",
+            f"{ALL}; ; def copy(self):; self.body.weight.data = self.old.weight.data",
+            True,
+        ),
+        ("self.old = nn.Linear(4, 4); self.body.weight = self.old.weight; self.old.bias = None", ALL, False),
         ("self.gain = 2.0", f"x = x * self.gain if self.first else x; {ALL}", False),
     ],
 )
 def test_parts_that_settings_leave_out(tmp_path: Path, made: str, forward: str, unused: bool) -> None:
     code, _ = converted(
         tmp_path,
-        SCRIPT.format(made=made.replace("; ", "\n        ") or "pass", forward=forward.replace("; ", "\n        ")),
+        SCRIPT.format(
+            made=made.replace("; ", "\n        ") or "pass",
+            forward=forward.replace("; ; ", "\n\n    ").replace("; ", "\n        "),
+        ),
     )
     assert ("find_unused_parameters=True" in code) == unused
 

@@ -261,7 +261,9 @@ class Arithmetic(Evaluation):
         if {value.spread for value in values} == {ROWS, Spread.COLUMNS} and _sets_apart(node, values[0], values[-1]):
             return mixed.computed(CROSS)  # `labels[:, None] == labels[None]`
         contained = isinstance(node.ops[0], (ast.In, ast.NotIn)) and mixed.spread in (ROWS, Spread.COLUMNS)
-        return mixed.computed(LOCAL) if contained else mixed  # one answer, whatever it is of
+        if contained:
+            return mixed.computed(LOCAL)  # one answer, whatever it is of
+        return mixed.but(models=frozenset()) if mixed.spread in (MEAN, SUM, LOCAL) else mixed  # it has no gradient
 
     def _text(self, values: Sequence[Value]) -> Value:
         """A string made of values: what it says of the ranks can no longer be reduced."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from autodist import alternatives, picking, rowwise
@@ -31,6 +31,8 @@ from autodist.values import (
     union,
 )
 
+DEVIATIONS = frozenset("std var std_mean var_mean median quantile".split())
+"""What tells of samples how far apart they are, or which is in the middle."""
 NUMBERS = frozenset("item tolist float".split())
 
 
@@ -66,6 +68,8 @@ class Evaluation(WholeData):
             value = value.but(origins=frozenset(o for o in value.origins if not isinstance(o, Gathered)))
         elif isinstance(node, (ast.BinOp, ast.Compare, ast.Call, ast.Subscript)):
             self._note_pairs(node, value, scope)
+        if self._forward and value.spread in (ROWS, Spread.COLUMNS) and isinstance(node, (ast.Call, ast.Subscript)):
+            self._note_statistics(node.args if isinstance(node, ast.Call) else [node.slice], scope)
         if node in self.plan.divided:
             value = value.but(spread=COUNT, const=UNKNOWN)
         if value.spread is COUNT and value.origins and self.uneven(value) in (Rows.JOINED, Rows.FEWER):
@@ -102,6 +106,31 @@ class Evaluation(WholeData):
                 continue  # the other term is the reason, and a mean goes with what is the same everywhere
             if value.spread in (MEAN, SUM) and not value.things:
                 self.event("joinable", child, scope, value)
+
+    def _note_statistics(self, given: Iterable[ast.expr], scope: Scope) -> None:
+        """Note means over a batch that a forward pass goes by: `h[:, h.mean(0).argmax()]`, `if h.mean() > 0:`."""
+        for part in () if self._no_grad else given:
+            if isinstance(part, (ast.Tuple, ast.List, ast.Compare)):
+                self._note_statistics(children_of(part) if isinstance(part, ast.Compare) else part.elts, scope)
+                continue
+            held = self._lately(part)
+            if held.things or held.spread not in (MEAN, LOCAL) or not self._depends_on_mean(part):
+                continue
+            if held.spread is MEAN:
+                self.event("joinable", part, scope, held)
+            self.event("batch_statistic", part, scope)
+
+    def _depends_on_mean(self, node: ast.expr, depth: int = 4) -> bool:
+        """Whether something is computed from a mean over the samples."""
+        for each in ast.walk(node):
+            value = self._lately(each) if isinstance(each, ast.expr) else NOTHING
+            apart = isinstance(each, ast.Call) and last_name(each.func) in DEVIATIONS
+            if not value.things and (value.spread is MEAN or value.spread is LOCAL and apart):
+                return True
+            made = value.made if depth and isinstance(each, (ast.Name, ast.Attribute)) else ()
+            if value.spread is LOCAL and any(self._depends_on_mean(where, depth - 1) for _, where in made):
+                return True
+        return False
 
     def _note_pairs(self, node: ast.expr, value: Value, scope: Scope) -> None:
         """Note where this rank's rows are compared with each other, and where they meet those of all ranks."""

@@ -10,6 +10,7 @@ from autodist.interpreter.attributes import Attributes
 from autodist.interpreter.events import Call_
 from autodist.interpreter.questions import stable_order
 from autodist.interpreter.words import REST
+from autodist.spread import LOCAL
 from autodist.values import (
     NOTHING,
     External,
@@ -78,17 +79,14 @@ class Functions(Attributes):
         """Run a function of the project with these arguments."""
         definition = function.node
         active = sum(call.function.node is definition for call in self._calls)
-        self._repeats[definition] = self._repeats.get(definition, 0) + 1
-        if (
-            len(self._calls) >= MAX_DEPTH
-            or active >= 2
-            or self._repeats[definition] > MAX_REPEATS * (1 + 4 * (self._forward > 0))
-        ):
+        calls = self._repeats[definition, node] = self._repeats.get((definition, node), 0) + 1
+        if len(self._calls) >= MAX_DEPTH or active >= 2 or calls > MAX_REPEATS * (1 + 4 * (self._forward > 0)):
+            self._take_in(function, node, [*args, *keywords.values()], scope)
             return self._unfollowed(self._mixed([*args, *keywords.values()]), node, scope)
         self.executed.add(definition)
         self._entered.add(definition)
         key = self._signature(function, args, keywords)
-        if key is not None and key in self._results and self._repeats[definition] > 2:
+        if key is not None and key in self._results and calls > 2:
             return self._results[key]
         inner = Scope(function.source, function.scope)
         self._bind(function, args, keywords, inner)
@@ -135,6 +133,18 @@ class Functions(Attributes):
         if key is not None and self._forward:
             self._results[key] = result
         return result
+
+    def _take_in(self, function: Function, node: ast.Call | None, values: list[Value], scope: Scope) -> None:
+        """Let an object keep what a method of it is given that is not entered once more, wherever it may do so."""
+        owner = function.owner
+        local = union(value for value in values if value.spread.is_local and not value.things)
+        if self._forward or not local.spread.is_local or not isinstance(owner, Object) or "module" in owner.roles:
+            return
+        if node is not None:
+            self._brings_in(owner, node, scope)
+        for name, held in owner.attributes.items():
+            if not held.things and not isinstance(held.const, str):
+                owner.attributes[name] = held | Value(spread=LOCAL, origins=local.origins)
 
     def _unfollowed(self, value: Value, node: ast.Call | None, scope: Scope) -> Value:
         """The result of a function that is not entered once more."""

@@ -56,7 +56,7 @@ class Machine(ABC):
         """The libraries of which a file imports all names."""
         self._loading: set[str] = set()
         self._memory: dict[tuple[int, Path_], Any] = {}
-        self._repeats: dict[ast.AST, int] = {}
+        self._repeats: dict[tuple[ast.AST, ast.Call | None], int] = {}
         self._steps = 0
         self._loops: list[Loop] = []
         self._calls: list[Call_] = []

@@ -271,6 +271,8 @@ class Methods(Libraries, TorchModules):
         mixed = self._mixed([*values, *(held for key, held in inner.attributes.items() if key == KEPT)])
         if "dataset" in inner.roles:
             return of(inner)
+        if base.spread.is_local and not inner.roles and inner.cls is None:
+            return None  # what a library made of samples may be a tensor, or a text
         return mixed if mixed.spread.is_local else NOTHING
 
     def _note_default(self, parser: Object, args: list[Value], keywords: dict[str, Value]) -> None:

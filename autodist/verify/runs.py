@@ -107,7 +107,7 @@ def prepare(setting: Setting, script: Path, outer: Path) -> Scratch:
     scratch.fill(setting.workdir)
     scratch.surround(setting.workdir)
     if not script.is_relative_to(setting.workdir):
-        scratch.overlay(setting.base, overlaid(setting, script, root))
+        scratch.overlay(setting.base, overlaid(setting, script, root), script)
     scratch.seal()
     kept = str(outer), str(outer.parent / "records"), str(temporary_folder(outer))
     store = outer.with_name(f"{outer.name}-outside")

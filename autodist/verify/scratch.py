@@ -56,15 +56,16 @@ class Scratch:
                 if Path(entry.path) != self.excluded and not (here / entry.name).exists():
                     (here / entry.name).symlink_to(entry.path)
 
-    def overlay(self, source: Path, target: Path) -> None:
-        """Put the Python files around a converted script in the place of the original's."""
+    def overlay(self, source: Path, target: Path, script: Path) -> None:
+        """Put the Python files around a converted script in the place of the original's, and the script itself, which
+        may be called otherwise."""
         for path in sorted(source.iterdir()):
             goal = target / path.name
             if path.is_dir():
                 if path.name not in SKIPPED and (goal.is_dir() or (path / "__init__.py").exists()):
                     goal.mkdir(exist_ok=True)
-                    self.overlay(path, goal)
-            elif path.suffix == ".py":
+                    self.overlay(path, goal, script)
+            elif path.suffix == ".py" or path == script:
                 goal.unlink(missing_ok=True)
                 shutil.copy2(path, goal)
 

@@ -220,6 +220,18 @@ def test_scratch_copies_hold_links_to_large_files(tmp_path: Path) -> None:
     assert list(scratch.changed()) == ["out.txt"]
 
 
+def test_a_script_without_a_suffix_takes_the_place_of_the_original(tmp_path: Path) -> None:
+    for folder, text in (("source", "old"), ("converted", "new")):
+        (tmp_path / folder).mkdir()
+        for name in ("train", "utils.py", "notes"):
+            (tmp_path / folder / name).write_text(text)
+    scratch = Scratch(tmp_path / "copy")
+    scratch.fill(tmp_path / "source")
+    scratch.overlay(tmp_path / "converted", scratch.root, tmp_path / "converted" / "train")
+    found = {path.name: path.read_text() for path in scratch.root.iterdir()}
+    assert found == {"train": "new", "utils.py": "new", "notes": "old"}
+
+
 STACKS = """Thread 0x00007f (most recent call first):
   File "/usr/lib/python3.11/threading.py", line 1 in wait
 
