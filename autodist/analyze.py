@@ -483,6 +483,10 @@ def _unreached_norms(run: Interpreter, models: list[Model]) -> Iterator[Concern]
                 return
 
 
+def _is_of_apex(value: Value) -> bool:
+    return any(isinstance(t, External) and t.name == "apex.amp.initialize" for t in value.things)
+
+
 def _differentiated_norms(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
     """Gradients of gradients through batch statistics, of which nn.SyncBatchNorm has none."""
     if _is_distributed(run):
@@ -503,6 +507,31 @@ def _differentiated_norms(run: Interpreter, models: list[Model]) -> Iterator[Con
                 )
                 yield Concern("AD904", event.source, event.node, message, Severity.REFUSAL)
                 return
+
+
+def _penalties_alone(run: Interpreter) -> Iterator[Concern]:
+    """Losses that are computed from gradients of a model alone, on which the bias of its last layer has no say."""
+    passes = {event.node for event in run.of("forward")}
+    grads = {event.node for event in run.of("autograd_grad") if event.detail.const is True}
+    for event in run.of("backward") if grads else ():
+        loss = event.node.func.value if isinstance(event.node, ast.Call) else None  # type: ignore[attr-defined]
+        reached: set[ast.AST] = set()
+        pending: list[ast.AST] = [loss] if loss is not None else []
+        while pending:  # past the gradients, not into what they are taken of
+            node = pending.pop()
+            if node not in reached:
+                reached.add(node)
+                pending += ast.iter_child_nodes(node) if node not in grads else ()
+                value = run.values.get(node, NOTHING) if isinstance(node, ast.expr) else NOTHING
+                pending += [made for _, made in value.made] if node not in grads else []
+        if reached & grads and passes.isdisjoint(reached):
+            message = (
+                "trains on a gradient penalty alone, on which a last bias has no say, so that "
+                "DistributedDataParallel waits for its gradient: add the penalty to the other loss of the step, or "
+                "`0 * out.sum()` of what the model computed to it"
+            )
+            yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+            return
 
 
 def _kept_statistics(models: list[Model]) -> Iterator[Concern]:
@@ -632,7 +661,7 @@ def _refusals(
             "AD901",
             entry,
             top,
-            "trains nothing: no loss.backward() is reached from this script"
+            "cannot see that it trains: no loss.backward() is reached from this script"
             + (" (an environment loop draws no batches)" if _is_environment(run) else ""),
         )
         return
@@ -643,7 +672,9 @@ def _refusals(
             event.source,
             event.node,
             (
-                "gradients are computed but no optimizer steps: parameters that are updated by hand "
+                "trains by apex.amp, which is no longer maintained and hides model and optimizer: use torch.amp"
+                if any(_is_of_apex(value) for value in run.values.values())
+                else "gradients are computed but no optimizer steps: parameters that are updated by hand "
                 "cannot be converted; use a torch.optim optimizer"
             ),
         )
@@ -1422,7 +1453,7 @@ def _assemble(
     concerns += _loss_concerns(run)
     concerns += _sampler_concerns(run)
     previewed, missed = previews.previews(run, models)
-    concerns += missed
+    concerns += [*missed, *previews.unsynchronised(run, models)]
     concerns += _sample_after_sample(run)
     averaged, unaveraged = averaging.averaged(run, models)
     concerns += unaveraged if not run.plan.bare else ()
@@ -1430,6 +1461,8 @@ def _assemble(
     concerns += _unwrapped_uses(run, models)
     concerns += _unreached_norms(run, models)
     concerns += [*_differentiated_norms(run, models), *_kept_statistics(models)]
+    concerns += _penalties_alone(run) if not run.plan.bare else ()
+    concerns += hooks.reentrant(run) if not _is_distributed(run) else ()
     concerns += hooks.concerns(run, models) if run.plan.bare or not _is_distributed(run) else ()
     prefixed = list(_prefixed(run, models))
     concerns += _lost_prefixes(prefixed)

@@ -10,10 +10,11 @@ from autodist.models import unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model
 from autodist.sharding import keys, members
-from autodist.values import NOTHING, Function, Parameters, of
+from autodist.values import NOTHING, Class, External, Function, Parameters, of
 
 SCALING = frozenset("mul div true_divide neg negative multiply divide".split())
 SAME = frozenset("clone detach contiguous to float double half bfloat16".split())
+FUNCTIONS = ("torch.autograd.Function", "torch.autograd.function.Function")
 INSTEAD = "change `.grad` between backward() and step() instead"
 
 
@@ -44,6 +45,33 @@ def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
         )
         yield Concern("AD904", event.source, event.node, message, Severity.REFUSAL)
         return
+
+
+def reentrant(run: Interpreter) -> Iterator[Concern]:
+    """Functions with a backward pass of their own that runs another one, as of reversible layers: the wrapper is told
+    twice of the gradients of their parameters."""
+    for node in run.values:
+        if not isinstance(node, ast.Attribute) or node.attr != "apply":
+            continue
+        owners = run.values.get(node.value, NOTHING).things
+        for cls in (each for thing in owners if isinstance(thing, Class) for each in thing.line()):
+            based = any(isinstance(b, External) and b.name in FUNCTIONS for b in cls.bases)
+            inner = next((n for n in ast.walk(cls.source.tree) if _runs_backward(n, cls)), None) if based else None
+            if inner is not None:
+                message = (
+                    "runs a backward pass within a backward pass, which would tell the wrapper twice that a gradient "
+                    "is there: leave the gradients to autograd, as torch.utils.checkpoint does"
+                )
+                yield Concern("AD904", cls.source, inner, message, Severity.REFUSAL)
+                return
+
+
+def _runs_backward(node: ast.AST, cls: Class) -> bool:
+    """Whether a call computes gradients, in a function of its own or in a method that a backward pass calls."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "backward":
+        return False
+    around = [each.name for each in cls.source.ancestors(node) if isinstance(each, ast.FunctionDef)]
+    return any("backward" in name for name in around)
 
 
 def _functions(event: Event) -> list[Function]:

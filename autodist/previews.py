@@ -34,14 +34,37 @@ def previews(run: Interpreter, models: list[Model]) -> tuple[list[Site], list[Co
     return [Site(event.source, event.node) for event in shared], concerns
 
 
+def unsynchronised(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
+    """Training-mode passes of a rank's samples through BatchNorm in a model that does not train, as an average of
+    weights whose statistics are computed anew: nothing wraps it."""
+    if any(_sets_mode(node, run) for source in run.project.sources for node in ast.walk(source.tree)):
+        return
+    trained = members(models)
+    for event in run.of("training_forward"):
+        modules = [t for t in unwrapped(event.value) if isinstance(t, Object) and t.key not in trained]
+        known = [t for t in modules if not _tells_mode(run) or t.key in run.once_evaluated]
+        if event.loops and event.detail.spread.is_local and any(normalises(module, run) for module in known):
+            message = (
+                "runs this rank's samples through BatchNorm in training mode, in a model that does not train, so that "
+                "each rank keeps statistics of its own samples: where it is made, convert it by "
+                "nn.SyncBatchNorm.convert_sync_batchnorm"
+            )
+            yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+            return
+
+
+def _tells_mode(run: Interpreter) -> bool:
+    """Whether the script says somewhere that a model is to evaluate."""
+    return any(mode in source.text for source in run.project.sources for mode in (".eval()", ".train(False)"))
+
+
 def _counted_again(run: Interpreter, models: list[Model]) -> Iterator[Event]:
     """Training-mode passes of whole, shared data through BatchNorm."""
     if any(_sets_mode(node, run) for source in run.project.sources for node in ast.walk(source.tree)):
         return
-    told = any(mode in source.text for source in run.project.sources for mode in (".eval()", ".train(False)"))
     normalised = members(model for model in models if model.batch_norm)
     # of modules that are not seen to be put into evaluation mode one cannot say which mode they are in
-    followed = normalised.keys() & run.once_evaluated if told else normalised.keys()
+    followed = normalised.keys() & run.once_evaluated if _tells_mode(run) else normalised.keys()
     for event in run.of("training_forward"):
         run_through = [t for t in unwrapped(event.value) if isinstance(t, Object) and t.key in followed]
         if event.loops and event.detail.spread is SAME and any(normalises(module, run) for module in run_through):

@@ -16,6 +16,8 @@ LAYERS = frozenset(["module", "batch_norm"])
 MOST_SETTINGS = 6
 """Of more settings within one forward pass, not all combinations are looked at."""
 
+LAST = " in the last turn"
+
 Flow = dict[str, frozenset[str]]
 """What each local variable was computed by: names of parts."""
 
@@ -27,6 +29,8 @@ def is_sometimes(parts: Iterable[Object], run: Interpreter) -> bool:
     idle = (_is_idle(name, part, run) for part in parts if part.cls for name in _own_parameters(part))
     bare = (_gives_weight_only(name, part) for part in parts if part.cls for name in _own_parts(part))
     if any(unread) or any(idle) or any(bare) or any(_switched_off(part, run) for part in parts):
+        return True
+    if any(_ends_unread(part) for part in parts):
         return True
     return any(True for part in parts for _ in branches(part, run)) or _repeats_at_random(module, run)
 
@@ -56,6 +60,27 @@ def _switched_off(module: Object, run: Interpreter) -> bool:
     parts = {**{name: frozenset([name]) for name in layers}, **{name: reads[name] & layers for name in called}}
     used = [Forward(parts, dict(zip(settings, each, strict=True))).used(node) for each in product(*choices)]
     return any(layers - each for each in used)
+
+
+def _ends_unread(module: Object) -> bool:
+    """Whether a loop over layers computes something in its last turn that only another turn would read: with
+    `skip = skip + self.skips[i](x); x = self.residuals[i](x)`, and `skip` returned, the last residual layer."""
+    lists = {name for name, value in module.attributes.items() if any(map(_is_list_of_layers, value.things))}
+    methods = _methods(module.cls) if module.cls is not None else {}
+    if not lists or "forward" not in methods:
+        return False
+    called = (_reads_of("forward", methods) | {"forward"}) & methods.keys()
+    parts = {name: frozenset([name]) for name in lists} | {each: _reads_of(each, methods) & lists for each in called}
+    for name in called:
+        passed = Forward(parts, {})
+        used = passed.used(methods[name])
+        if any(f"{layers}{LAST}" in passed.last - used for layers in lists):
+            return True
+    return False
+
+
+def _is_list_of_layers(thing: object) -> bool:
+    return isinstance(thing, Object) and thing.name.endswith("nn.ModuleList")
 
 
 def _settings(forward: ast.FunctionDef) -> list[str]:
@@ -138,6 +163,9 @@ class Forward:
         self._own = parts
         self._settings = settings
         self._used: set[str] = set()
+        self._in_last_turn = False
+        self.last: set[str] = set()
+        """The parts of the last turns of loops, each marked as such."""
 
     def used(self, forward: ast.FunctionDef) -> set[str]:
         """The parts that have a say in what is returned, or kept in another way."""
@@ -154,18 +182,29 @@ class Forward:
         elif isinstance(node, ast.If):
             return self._if(node, flow)
         elif isinstance(node, (ast.For, ast.While)):
-            if isinstance(node, ast.For):
-                self._bind(node.target, self._parts(node.iter, flow), flow, adds=True)
             for _ in range(2):  # what a round computes may reach the next
                 round_ = dict(flow)
+                if isinstance(node, ast.For):
+                    self._bind(node.target, self._parts(node.iter, flow), round_, adds=True)
                 self._block(node.body, round_)
                 _join(flow, round_)
+            self._last_turn(node, flow)
             self._block(node.orelse, flow)
         elif isinstance(node, ast.With):
             return self._block(node.body, flow)
         else:  # a result, or a call whose effects are not followed
             self._used |= self._parts(node, flow)
         return not isinstance(node, (ast.Return, ast.Raise, ast.Continue, ast.Break))
+
+    def _last_turn(self, node: ast.For | ast.While, flow: Flow) -> None:
+        """What is read after the loop of what its last turn computes."""
+        outer, self._in_last_turn = self._in_last_turn, True
+        last = dict(flow)
+        if isinstance(node, ast.For):
+            self._bind(node.target, self._parts(node.iter, flow), last, adds=False)
+        self._block(node.body, last)
+        self._in_last_turn = outer
+        _join(flow, last)
 
     def _if(self, node: ast.If, flow: Flow) -> bool:
         decided = self._decided(node.test)
@@ -212,6 +251,9 @@ class Forward:
             arms = [node.body, node.orelse] if decided is None else [node.body if decided else node.orelse]
             return frozenset().union(*(self._parts(arm, flow) for arm in arms))
         own = self._own.get(node.attr, frozenset()) if _is_own(node) else frozenset()
+        if self._in_last_turn:
+            own = frozenset(f"{name}{LAST}" for name in own)
+            self.last |= own
         return own.union(*(self._parts(child, flow) for child in ast.iter_child_nodes(node)))
 
 

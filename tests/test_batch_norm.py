@@ -220,3 +220,118 @@ def test_a_preview_of_several_tensors(tmp_path: Path, result: str, given: str, s
     one = re.sub("model = .*\n", PAIRED.format(result=result), one).replace("model(probe)", f"model({given})")
     after, said = converted(tmp_path, one)
     assert (f"share_rows(model, {given})" in after) == shared == ("AD602" not in said), said
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("self.body = nn.Sequential(nn.Linear(4, 4), nn.InstanceNorm1d(4, track_running_stats=True))", True),
+        ("self.body = nn.Sequential(nn.Linear(4, 4), nn.InstanceNorm1d(4, affine=True))", False),
+    ],
+)
+def test_layers_that_keep_statistics_of_their_samples(tmp_path: Path, body: str, told: bool) -> None:
+    """InstanceNorm has no counterpart that keeps those of all ranks."""
+    _, said = converted(tmp_path, SCRIPT.format(body=body))
+    assert ("InstanceNorm1d keeps running statistics" in said) == told
+
+
+AVERAGE = """
+average = Net()
+for epoch in range(2):
+    {mode}
+    for x, _ in {loader}:
+        average(x)
+torch.save(average.state_dict(), "average.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "over", "told"),
+    [
+        ("average.train()", "loader", True),
+        ("average.eval()", "loader", False),
+        ("pass", "torch.randn(2, 9, 8, 4)", False),
+    ],
+)
+def test_a_model_that_does_not_train(tmp_path: Path, mode: str, over: str, told: bool) -> None:
+    """Statistics of averaged weights, as `bn_update(loader, swa_model)` computes them."""
+    text = SCRIPT.format(body="self.body = nn.Sequential(*block(4))") + AVERAGE.format(mode=mode, loader=over)
+    _, said = converted(tmp_path, text)
+    assert ("in a model that does not train" in said) == told
+
+
+PENALTY = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8, shuffle=True)
+critic = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(critic.parameters(), lr=0.1)
+for (x,) in loader:
+    out = critic(x.requires_grad_(True))
+    grad = torch.autograd.grad(out, x, torch.ones_like(out), create_graph=True)[0]
+    penalty = ((grad.norm(2, 1) - 1) ** 2).mean()
+    loss = {loss}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "told"), [("10 * penalty", True), ("10 * penalty - out.mean()", False), ("penalty + 0 * out.sum()", False)]
+)
+def test_a_gradient_penalty_alone(tmp_path: Path, loss: str, told: bool) -> None:
+    """The last bias has no gradient then, for which DistributedDataParallel waits."""
+    _, said = converted(tmp_path, PENALTY.format(loss=loss))
+    assert ("trains on a gradient penalty alone" in said) == told
+
+
+REVERSIBLE = """\
+import torch
+from torch import nn
+from torch.autograd.function import Function
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Reversible(Function):
+    @staticmethod
+    def forward(ctx, x, layer):
+        ctx.layer = layer
+        ctx.save_for_backward(x)
+        return layer(x).detach()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        {backward}
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return Reversible.apply(x, self.body)
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for (x,) in loader:
+    loss = model(x).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+AGAIN = "with torch.enable_grad():\n            torch.autograd.backward(ctx.layer(*ctx.saved_tensors), gradient)\n"
+
+
+@pytest.mark.parametrize(
+    ("backward", "refused"), [(AGAIN + "        return gradient, None", True), ("return gradient, None", False)]
+)
+def test_a_backward_pass_within_another(tmp_path: Path, backward: str, refused: bool) -> None:
+    """As reversible layers have: the wrapper would be told twice of each gradient."""
+    _, said = converted(tmp_path, REVERSIBLE.format(backward=backward))
+    assert ("runs a backward pass within a backward pass" in said) == refused

@@ -92,3 +92,41 @@ def test_an_early_return_that_a_caller_asks_for(tmp_path: Path) -> None:
         "        return self.scale", "        if hidden:\n            return self.norm(x)\n        return self.scale"
     )
     assert "find_unused_parameters=True" in converted(tmp_path, text)[0]
+
+
+SKIPS = """\
+skip = 0
+        for step, out in zip(self.steps, self.skips):
+            x = step(x)
+            skip = skip + out(x)
+            {}
+        return self.scale * self.body(self.norm({}))"""
+LISTS = ("steps", "skips", "ends")
+MADE = "\n        ".join(f"self.{name} = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])" for name in LISTS)
+
+
+@pytest.mark.parametrize(
+    ("after", "shown", "unused"),
+    [
+        ("pass", "skip", False),
+        ("x = x + out(x)", "skip", False),  # in another place in the same turn
+        ("x = self.ends[len(self.ends) - 1](x)", "skip + x", False),
+    ],
+)
+def test_what_the_last_turn_of_a_loop_computes(tmp_path: Path, after: str, shown: str, unused: bool) -> None:
+    """The last layer of a list has no gradient where only another turn would read what it computes."""
+    made = MADE if "ends" in after else MADE.rpartition("\n")[0]
+    code, _ = converted(tmp_path, SCRIPT.format(made=made, forward=SKIPS.format(after, shown)))
+    assert ("find_unused_parameters=True" in code) == unused
+
+
+@pytest.mark.parametrize(("shown", "unused"), [("skip", True), ("skip + x", False)])
+def test_the_last_residual_layer(tmp_path: Path, shown: str, unused: bool) -> None:
+    """As in WaveNet, in a method that forward calls."""
+    forward = "return self.scale * self.body(self.norm(self.stack(x)))\n\n    def stack(self, x):\n        " + (
+        "skip = 0\n        for i in range(3):\n            residual = x\n            x = self.steps[i](x).tanh()\n"
+        "            skip = skip + self.skips[i](x)\n            x = self.ends[i](x) + residual\n"
+        f"        return {shown}"
+    )
+    code, _ = converted(tmp_path, SCRIPT.format(made=MADE, forward=forward))
+    assert ("find_unused_parameters=True" in code) == unused

@@ -67,6 +67,8 @@ class Attributes(Evaluation, Names):
             found = found | self._tensor_attribute(node, base, scope)
         elif not base.things and (base.spread is RANK or any(map(is_clock, base.origins))):
             found = found | base
+        elif not base.things and node.attr == "data" and base.origins:
+            found = found | base.but(models=frozenset())
         return found
 
     def _shape(self, base: Value, node: ast.AST) -> Value:
