@@ -105,8 +105,14 @@ class Subscripts(Attributes):
             if picking.is_condition(axis, self._lately):
                 chosen = chosen.but(origins=chosen.origins | {Picked(axis, scope.source)})
             elif base.models and base.spread is ROWS and not self._no_grad and picking.mines(axis, self._lately):
-                self.event("mined", axis, scope, self._lately(axis))
+                if not self._counts_off(axis):
+                    self.event("mined", axis, scope, self._lately(axis))
         return found | collation.picked(chosen, key.const)
+
+    def _counts_off(self, axis: ast.expr) -> bool:
+        """Whether it takes the samples of one of several batches that were joined: `out[: len(x)]`."""
+        bounds = [each for each in (axis.lower, axis.upper) if each is not None] if isinstance(axis, ast.Slice) else []
+        return bool(bounds) and all(self._lately(each).spread in (COUNT, SAME) for each in bounds)
 
     def _inner(self, parts: Stream) -> Value:
         """One of the parts of a module: `list(model.children())[0]`."""

@@ -172,10 +172,9 @@ def run_processes(setting: Setting, plans: Sequence[ProcessPlan], scratch: Scrat
     mark = OUTPUT_MARK.decode()
     printed = [plan.record("stdout").read_text(encoding="utf-8", errors="replace") for plan in plans]
     run.captured = [text.count(mark) > 1 for text in printed]
-    run.printed = [
-        text.replace(mark, "").replace(plan.root, ".").replace(plan.outer, "...")
-        for text, plan in zip(printed, plans, strict=True)
-    ]
+    run.printed = [in_folder(text.replace(mark, ""), plan) for text, plan in zip(printed, plans, strict=True)]
+    for trace, plan in zip(run.traces, plans, strict=True):
+        trace.logs[:] = [in_folder(line, plan) for line in trace.logs]
     run.errors = [plan.record("stderr").read_text(encoding="utf-8", errors="replace") for plan in plans]
     for plan in plans:
         stacks = plan.record("stacks")
@@ -215,6 +214,11 @@ def run_conversion(setting: Setting, world: int, folder: Path, shared: Collectio
         for rank in range(world)
     ]
     return run_processes(setting, plans, scratch, f"{setting.after.name} on {world} ranks", setting.steps)
+
+
+def in_folder(text: str, plan: ProcessPlan) -> str:
+    """What a process says, without the folder of its scratch copy."""
+    return text.replace(plan.root, ".").replace(plan.outer, "...")
 
 
 def sources(script: Path) -> list[str]:

@@ -13,7 +13,8 @@ COMPACT = (
 )
 """A moment as in names of runs: 1122_213535, 20261122-2135."""
 MOMENT = re.compile(
-    rf"{COMPACT}|[A-Z][a-z]{{2}}\d\d_\d\d-\d\d-\d\d|"
+    rf"{COMPACT}|(?<!\d)(?:19|20)\d\d(?:([-_.])[0-3]?\d){{2}}(?:[-_. ][0-6]\d){{2,3}}(?!\d)|"
+    r"[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d|"
     r"\d{4}-\d\d-\d\d[T _]\d\d[:\-]\d\d([:\-]\d\d)?([.,]\d+)?|\b\d\d?:\d\d:\d\d([.,]\d+)?\b|\b\d{4}-\d\d-\d\d\b"
 )
 IDENTIFIER = re.compile(
@@ -29,6 +30,8 @@ BATCHNORM = re.compile(r"\b(?:Sync)?BatchNorm(?:[123]d)?\b")
 WRAPPER = re.compile(r"\bDistributedDataParallel\b")
 SHARDED = re.compile(r"\bFSDP(?=[A-Z]\w*\()")
 """The same for `DataParallel(` and for the classes that `fully_shard` makes."""
+DEVICE = re.compile(r"\bcuda:\d\b")
+"""A device by its number, which is each rank's own."""
 BAR = re.compile(r"[\r\x1b]|\d+%\|")
 
 SHAPE = re.compile(r"[\[(]\d+(?:, ?\d+)*,?[\])]")
@@ -74,9 +77,9 @@ def factor_between(found: str, wanted: str, world: int, tolerance: float) -> str
 
 
 def normal(line: str) -> str:
-    """Without what differs between two right runs: moments, durations, addresses, identifiers, names of normalisation
-    layers and wrappers."""
-    line = SHARDED.sub("", WRAPPER.sub("DataParallel", line))
+    """Without what differs between two right runs: moments, durations, addresses, identifiers, numbers of devices,
+    names of normalisation layers and wrappers."""
+    line = DEVICE.sub("cuda", SHARDED.sub("", WRAPPER.sub("DataParallel", line)))
     line = BATCHNORM.sub("BatchNorm", MOMENT.sub("#time", IDENTIFIER.sub("#id", ADDRESS.sub("#address", line))))
     return DURATION.sub(r"#\2\3", line).rstrip()
 

@@ -43,6 +43,8 @@ def test_layouts_put_rows_back_where_the_original_has_them() -> None:
         assert torch.equal(layout.join(parts, 0), whole)
     assert Layout([3, 3], [6]).positions == [[0, 2, 4], [1, 3, 5]]
     assert Layout([3, 2], []).positions == [[0, 2, 4], [1, 3]]
+    assert Layout([6, 6], [8, 4]).positions == [[0, 2, 4, 6, 8, 10], [1, 3, 5, 7, 9, 11]]  # of two loaders, joined
+    assert Layout([5, 4], [4, 5]).positions == [[0, 2, 4, 5, 7], [1, 3, 6, 8]]
     assert Layout([4, 4], [4]).positions == [[0, 1, 4, 5], [2, 3, 6, 7]], "two rows of one sample stay together"
     assert Layout([4, 4], [4], stacked=True).positions == [[0, 2, 4, 6], [1, 3, 5, 7]], "two batches, joined"
 

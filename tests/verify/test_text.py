@@ -86,8 +86,14 @@ def test_what_only_looks_like_a_number() -> None:
     assert lines_agree("loss 1e-400", "loss 0.0", 1e-9)
 
 
-@pytest.mark.parametrize("moment", ["1122_{:02}3535", "20261122-{:02}35", "2026-11-22 {:02}:35:35"])
+@pytest.mark.parametrize(
+    "moment", ["1122_{:02}3535", "2026_11_22_{:02}_35_35", "20261122-{:02}35", "2026-11-22 {:02}:35:35"]
+)
 def test_moments_in_names_of_runs(moment: str) -> None:
     first, second = (f"Saving saved/net/{moment.format(hour)}/epoch1.pth" for hour in (20, 21))
     assert lines_agree(first, second, 1e-9)
     assert not lines_agree(first, second.replace("net", "other"), 1e-9)
+
+
+def test_devices_have_numbers_of_their_own() -> None:
+    assert lines_agree("runs on cuda:0", "runs on cuda", 1e-9) and not lines_agree("cuda:0", "cpu:0", 1e-9)

@@ -105,9 +105,12 @@ class Layout:
         stacked: bool = False,
         pieces: Sequence[Sequence[int]] = (),
     ) -> None:
-        """``stacked`` where batches lie one after the other, as several views of it that are joined do; ``pieces`` are
+        """``batches`` are the sizes of those at hand, the latest first, which may have been joined in that order;
+        ``stacked`` where batches lie one after the other, as several views of it that are joined do; ``pieces`` are
         numbers of rows that each sample may have."""
-        total = sum(sizes)
+        total, world = sum(sizes), len(sizes)
+        of_loaders = [[len(range(rank, size, world)) for rank in range(world)] for size in reversed(batches)]
+        of_all = [sum(shares) for shares in zip(*of_loaders, strict=True)]
         group = next((total // batch for batch in batches if total % batch == 0), 1)
         if total in batches or any(size % group for size in sizes):
             group = 1
@@ -118,6 +121,12 @@ class Layout:
             starts = itertools.accumulate(joined, initial=0)
             for sample, (start, count) in enumerate(zip(starts, joined, strict=False)):
                 self.positions[sample % len(sizes)] += range(start, start + count)
+        elif len(batches) > 1 and sum(batches) == total and of_all == list(sizes):
+            start = 0
+            for size in reversed(batches):
+                for rank in range(world):
+                    self.positions[rank] += range(start + rank, start + size, world)
+                start += size
         elif stacked:
             for at, rank in enumerate(turns * group):
                 self.positions[rank].append(at)
