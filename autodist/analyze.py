@@ -1376,8 +1376,11 @@ def _is_refilled(use: ast.expr, source: Source) -> bool:
 
 
 def _shapes_tensors(use: ast.expr, source: Source, run: Interpreter, in_step: bool) -> bool:
-    """Whether a use builds a tensor in a training step, or reshapes one that holds this rank's samples."""
+    """Whether a use builds a tensor in a training step, or reshapes one that holds this rank's samples, or takes some
+    of these: `out[:batch_size]` of what was computed for two batches."""
     inner: ast.AST = use
+    if in_step and _cuts_rows(use, source, run):
+        return True
     for ancestor in source.ancestors(use):
         if isinstance(ancestor, ast.Call) and inner is not ancestor.func:
             called = last_name(ancestor.func) if isinstance(ancestor.func, (ast.Name, ast.Attribute)) else ""
@@ -1392,6 +1395,22 @@ def _shapes_tensors(use: ast.expr, source: Source, run: Interpreter, in_step: bo
             return False
         inner = ancestor
     return False
+
+
+def _cuts_rows(use: ast.expr, source: Source, run: Interpreter) -> bool:
+    """`out[batch_size : 2 * batch_size]`"""
+    inner, cut = use, source.parents[use]
+    if isinstance(cut, ast.BinOp) and isinstance(cut.op, ast.Mult):
+        inner, cut = cut, source.parents[cut]
+    if not isinstance(cut, ast.Slice) or inner is cut.step:
+        return False
+    outer = source.parents[cut]
+    first = cut if not isinstance(outer, ast.Tuple) else outer.elts[0]
+    taken = source.parents[outer] if isinstance(outer, ast.Tuple) else outer
+    if first is not cut or not isinstance(taken, ast.Subscript):
+        return False
+    value = run.values.get(taken.value, NOTHING)
+    return value.spread is ROWS and not value.things
 
 
 # -------------------------------------------------------------------- the whole

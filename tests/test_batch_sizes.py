@@ -103,3 +103,40 @@ def test_a_batch_of_several_parts(tmp_path: Path) -> None:
     assert "torch.zeros((SIZE // dist.get_world_size(), 1))" in code
     assert "torch.ones(SIZE // dist.get_world_size(), drawn.shape[1])" in code
     assert "(SIZE, 4))[dist.get_rank() :: dist.get_world_size()]" in code
+
+
+JOINED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+batch_size = 8
+labelled = DataLoader(TensorDataset(torch.randn(64, 4), torch.randint(3, (64,))), batch_size, shuffle=True)
+others = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size, shuffle=True)
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for (x, y), (u,) in zip(labelled, others):
+    out = model(torch.cat((x, u)))
+    loss = nn.functional.cross_entropy(out[{first}], y) + out[{second}].pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shares"),
+    [
+        (":batch_size", "batch_size:", 2),
+        ("0:batch_size", "batch_size : 2 * batch_size", 3),
+        (": len(x)", "len(x) :", 0),
+        (":batch_size, :", "batch_size:, :", 2),
+        (":, :batch_size", "len(x) :", 0),
+    ],
+)
+def test_batches_that_are_joined_are_cut_where_a_rank_joined_them(
+    tmp_path: Path, first: str, second: str, shares: int
+) -> None:
+    code, said = converted(tmp_path, JOINED.format(first=first, second=second))
+    loop = code.partition("    out = ")[2]
+    assert loop.count("batch_size // dist.get_world_size()") == shares and "AD602" not in said
