@@ -70,6 +70,11 @@ def _runs_backward(node: ast.AST, cls: Class) -> bool:
     """Whether a call computes gradients, in a function of its own or in a method that a backward pass calls."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "backward":
         return False
+    if ast.unparse(node.func) not in ("torch.autograd.backward", "autograd.backward"):
+        imports = (each for each in ast.walk(cls.source.tree) if isinstance(each, (ast.Import, ast.ImportFrom)))
+        modules = {(name.asname or name.name).partition(".")[0] for each in imports for name in each.names}
+        if not modules.isdisjoint(n.id for n in ast.walk(node.func) if isinstance(n, ast.Name)):
+            return False  # a function of a library, that computes one
     around = [each.name for each in cls.source.ancestors(node) if isinstance(each, ast.FunctionDef)]
     return any("backward" in name for name in around)
 

@@ -291,6 +291,7 @@ def test_a_gradient_penalty_alone(tmp_path: Path, loss: str, told: bool) -> None
 REVERSIBLE = """\
 import torch
 from torch import nn
+import kernels
 from torch.autograd.function import Function
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -329,7 +330,12 @@ AGAIN = "with torch.enable_grad():\n            torch.autograd.backward(ctx.laye
 
 
 @pytest.mark.parametrize(
-    ("backward", "refused"), [(AGAIN + "        return gradient, None", True), ("return gradient, None", False)]
+    ("backward", "refused"),
+    [
+        (AGAIN + "        return gradient, None", True),
+        ("return gradient, None", False),
+        ("return kernels.backward(gradient), None", False),
+    ],
 )
 def test_a_backward_pass_within_another(tmp_path: Path, backward: str, refused: bool) -> None:
     """As reversible layers have: the wrapper would be told twice of each gradient."""
