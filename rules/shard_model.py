@@ -178,6 +178,9 @@ def _sharded(
         mesh = first_free(names, "mesh", "device_mesh")
         extra, code = f", mesh={mesh}{extra}", f"{code}{mesh} = nodes_and_ranks()\n"
         edits = (*edits, *nodes_and_ranks(script, context, source))
+    if model.batch_norm and config.mixed_precision is not None:
+        line, needed = _in_full_precision(context, source, target, first_free(names, "norm", "layer"), extra)
+        code, edits = f"{code}{line}", (*edits, *needed)
     name = first_free(names, "block", "unit")
     blocks, needed = _blocks(model, context, source, target)
     edits = (*edits, *needed)
@@ -195,6 +198,19 @@ def _sharded(
         register, needed = member(context, source, "torch.distributed.fsdp", "register_fsdp_forward_method")
         code, edits = code + f'{register}({target}, "{method}")\n', (*edits, *needed)
     return code, edits
+
+
+def _in_full_precision(context: Context, source: Source, target: str, name: str, extra: str) -> tuple[str, Planned]:
+    """Lines that keep layers of batch normalisation in float32, as autocast does: their statistics are."""
+    shard, edits = member(context, source, "torch.distributed.fsdp", "fully_shard")
+    nn, nn_import = imported(context, source, "torch.nn", "nn")
+    policy, needed = member(context, source, "torch.distributed.fsdp", "MixedPrecisionPolicy")
+    mesh, options = extra.rpartition(", **")[::2]
+    if context.config.cpu_offload:
+        mesh += f', **{{**{options}, "mp_policy": {policy}()}}'
+    norms = f"[m for m in {target}.modules() if isinstance(m, {nn}.modules.batchnorm._BatchNorm)]"
+    code = f"for {name} in {norms}:\n    {shard}({name}{mesh})  # normalises in full precision\n"
+    return code, (*edits, *nn_import, *(needed if context.config.cpu_offload else ()))
 
 
 def _scales(script: TrainingScript) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -92,3 +95,59 @@ def test_options_of_fsdp_need_it(autodist: Autodist, script: Path) -> None:
     assert result.exit_code == 2
     assert "needs --strategy fsdp" in result.output
     assert autodist("convert", script, "--strategy", "fsdp", "--cpu-offload").exit_code == 0
+
+
+NORMALISING = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+        self.norm = nn.BatchNorm1d(8)
+
+    def forward(self, x):
+        return torch.relu(self.norm(self.layer(x)))
+
+
+torch.manual_seed(0)
+loader = DataLoader(TensorDataset(torch.randn(32, 8), torch.randn(32, 8)), batch_size=8, shuffle=True)
+model = nn.Sequential(*[Block() for _ in range(3)])
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x).float(), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+model.eval()
+print(f"{loss.item():.3f}", torch.isfinite(model(x)).all().item())
+torch.save(model.state_dict(), "model.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options"),
+    [
+        (Strategy.FSDP, {"mixed_precision": MixedPrecision.BF16, "activation_checkpointing": True}),
+        (Strategy.FSDP, {"mixed_precision": MixedPrecision.FP16, "cpu_offload": True}),
+        (Strategy.HSDP, {"mixed_precision": MixedPrecision.BF16, "reshard_after_forward": False}),
+        (Strategy.HSDP, {"cpu_offload": True}),
+    ],
+    ids=str,
+)
+def test_models_that_normalise_run_with_the_options(
+    tmp_path: Path, strategy: Strategy, options: dict[str, Any]
+) -> None:
+    """BatchNorm in half precision has no running statistics to go with: it stays in float32, as under autocast."""
+    torch = pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(converted(tmp_path, NORMALISING, strategy, **options).entry.after)
+    ranks = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"]
+    done = subprocess.run(
+        ranks, cwd=tmp_path, capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    assert done.returncode == 0 and done.stdout.split()[-1] == "True", done.stderr[-2000:]
+    state = torch.load(tmp_path / "model.pt")
+    assert {value.dtype for key, value in state.items() if "num" not in key} == {torch.float32}
