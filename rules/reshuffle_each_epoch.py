@@ -151,7 +151,7 @@ def reshuffle_each_epoch(script: TrainingScript, context: Context) -> Iterator[F
             number = epoch.number or f"{sampler}.epoch + 1"
             code = f"{sampler}.set_epoch({number})\n"
             imports: Planned = ()
-            if _may_shuffle_otherwise(loader, script) or _also_evaluates(script, epoch):
+            if _may_shuffle_otherwise(loader, script) or _passes_others(script, epoch):
                 name, imports = member(context, epoch.source, "torch.utils.data.distributed", "DistributedSampler")
                 code = f"if isinstance({sampler}, {name}):\n    {code}"
             if (epoch.statement, code) in told:
@@ -170,9 +170,16 @@ def _has_distributed_sampler(loader: Loader, script: TrainingScript) -> bool:
         keyword.arg is None for keyword in loader.node.keywords
     ):
         return False
+    return not _has_its_own(loader, script)
+
+
+def _has_its_own(loader: Loader, script: TrainingScript) -> bool:
+    """Whether the loader is given a sampler by the script, which knows of no epochs."""
+    if loader.sharded or loader.iterable:
+        return False
     given = given_sampler(script, loader.node)
     own = given is not None and (loader.switch is not None or not may_be_none(given, loader.node, loader.source))
-    return argument(loader.node, "batch_sampler") is None and not own
+    return own or argument(loader.node, "batch_sampler") is not None
 
 
 def _calls_set_epoch(source: Source) -> bool:
@@ -191,9 +198,9 @@ def _may_shuffle_otherwise(loader: Loader, script: TrainingScript) -> bool:
     )
 
 
-def _also_evaluates(script: TrainingScript, epoch: Epoch) -> bool:
-    """Whether other loaders pass here too."""
-    ours = frozenset(key for loader in script.loaders for key in loader.keys)
+def _passes_others(script: TrainingScript, epoch: Epoch) -> bool:
+    """Whether other loaders pass here too, which evaluate or are given samplers of the script's own."""
+    ours = frozenset(key for loader in script.loaders if not _has_its_own(loader, script) for key in loader.keys)
     source = epoch.source
     home = source.home(epoch.statement)
     for place in (epoch.statement, home):  # the loop may be over `bar = tqdm(loader)`

@@ -67,3 +67,18 @@ for epoch in range(2):
 
 def test_a_bar_over_one_loader_after_the_other(tmp_path: Path) -> None:
     assert "loaders[phase].sampler.set_epoch(epoch)\n        for x, y in bar:" in converted(tmp_path, PHASES)[0]
+
+
+def test_a_loader_that_may_have_a_sampler_of_its_own(tmp_path: Path) -> None:
+    """What an option gives the loader knows of no epochs."""
+    made = (
+        "if len(data) > 40:\n    train_loader = DataLoader(data, batch_size=8, shuffle=True)\nelse:\n"
+        "    train_loader = DataLoader(data, batch_size=8, sampler=SubsetRandomSampler(range(16)))\n"
+    )
+    text = SCRIPT.format(over="loader").replace("train_loader = DataLoader(data, batch_size=8, shuffle=True)\n", made)
+    text = text.replace("import DataLoader,", "import DataLoader, SubsetRandomSampler,")
+    code, _ = converted(tmp_path, text.replace("    run(test_loader, False)\n", ""))
+    assert (
+        "RankShare(" in code
+        and "if isinstance(bar.sampler, DistributedSampler):\n        bar.sampler.set_epoch(" in code
+    )
