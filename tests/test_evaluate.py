@@ -19,6 +19,7 @@ from autodist.evaluate.record import Comparison, Record, Remark, Status
 from autodist.evaluate.sequence import Results, evaluate
 from autodist.evaluate.tables import general, score, tables
 
+CORPUS = Path(__file__).parents[1] / "benchmarks" / "corpus"
 REFUSED = """\
 import torch
 
@@ -72,6 +73,11 @@ def test_a_manifest_names_scripts_and_how_to_run_them(projects: Path, tmp_path: 
     assert entries.scripts[0].args == ("--epochs", "1") and entries.scripts[0].steps == 5
     assert entries.scripts[0].folder(entries.root) == projects / "good"
     assert Entry.from_json(json.loads(json.dumps(entries.scripts[0].to_json()))) == entries.scripts[0]
+
+
+@pytest.mark.parametrize("manifest", sorted(CORPUS.glob("*.toml")), ids=lambda path: path.stem)
+def test_the_manifests_of_the_corpus_are_read(tmp_path: Path, manifest: Path) -> None:
+    assert load(manifest, tmp_path).scripts
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ PARTS = ("train", "val", "test")
 
 
 def write(folder: Path) -> None:
-    """``images/NAME.jpg`` (84 x 84) and ``train.csv``, ``val.csv``, ``test.csv`` with ``filename,label``; the parts
-    have no kind in common."""
+    """``images/NAME.jpg`` (84 x 84) and ``train.csv``, ``val.csv``, ``test.csv`` with ``filename,label``, kind after
+    kind; the parts have no kind in common."""
     for part, name in enumerate(PARTS):
-        kinds = part * KINDS + np.arange(KINDS * EACH) % KINDS
+        kinds = part * KINDS + np.arange(KINDS * EACH) // EACH
         rows = ["filename,label"]
         for number, pixels in enumerate(patterned(kinds, (84, 84, 3), seed=part)):
             kind = f"n{kinds[number]:08d}"

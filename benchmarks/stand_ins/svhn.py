@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 
+from ._matlab import write_mat
 from ._pictures import patterned
-
-io = import_module("scipy.io")
 
 
 def write(folder: Path) -> None:
@@ -17,4 +15,4 @@ def write(folder: Path) -> None:
     for seed, (split, count) in enumerate({"train": 128, "test": 64, "extra": 64}.items()):
         labels = np.random.default_rng(seed).integers(0, 10, count)
         pictures = patterned(labels, (32, 32, 3), seed).transpose(1, 2, 3, 0)
-        io.savemat(folder / f"{split}_32x32.mat", {"X": pictures, "y": np.where(labels == 0, 10, labels)[:, None]})
+        write_mat(folder / f"{split}_32x32.mat", {"X": pictures, "y": np.where(labels == 0, 10, labels)[:, None]})
