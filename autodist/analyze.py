@@ -890,13 +890,10 @@ def _origins(run: Interpreter) -> list[Object | Draw]:
     found: dict[Object | Draw, None] = {}
     for event in run.events:
         if event.kind == "backward":
-            for origin in sorted(event.value.origins, key=lambda o: (o.node.lineno, o.node.col_offset)):
-                if (
-                    isinstance(origin, Draw)
-                    and not origin.whole
-                    or (isinstance(origin, Object) and not is_clock(origin))
-                ):
-                    found.setdefault(origin)
+            given = [each for each in event.value.origins if isinstance(each, (Object, Draw))]
+            data = [each for each in given if not is_clock(each) and not (isinstance(each, Draw) and each.whole)]
+            for origin in sorted(data, key=lambda o: (o.node.lineno, o.node.col_offset)):
+                found.setdefault(origin)
     return list(found)
 
 

@@ -15,8 +15,8 @@ from autodist.escapes import learnt_from, roots
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.rowwise import PARTNERS, mixings
 from autodist.script import Reduction, Site
-from autodist.source import Source, last_name
-from autodist.spread import COUNT, MEAN, SAME, SUM, Spread
+from autodist.source import Source, last_name, operands
+from autodist.spread import COLUMNS, COUNT, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import MEANS, SUMS, TALLIES
 from autodist.values import NOTHING, External, Object
 from autodist.weighing import left_over, parts_ranks
@@ -102,11 +102,17 @@ def _reduces(call: ast.Call, run: Interpreter) -> bool:
     """Whether it is here that a sum or mean is taken."""
     name = last_name(call.func)
     losses = {"loss", "loss_function"}
+    if run.values.get(call, NOTHING).spread in (MEAN, SUM) and any(_has_rows(each, run) for each in operands(call)):
+        return True
     made = run.values.get(call.func, NOTHING).things
     return name in MEANS | SUMS | TALLIES or any(
         isinstance(t, Object) and t.roles & losses or isinstance(t, External) and run.catalog.roles(t.name) & losses
         for t in made
     )
+
+
+def _has_rows(node: ast.expr, run: Interpreter) -> bool:
+    return run.values.get(node, NOTHING).spread in (ROWS, COLUMNS)
 
 
 def _made(node: ast.expr, source: Source, run: Interpreter) -> ast.expr:

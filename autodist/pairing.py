@@ -19,11 +19,12 @@ from autodist.rowwise import PARTNERS, is_entered, mixings
 from autodist.script import Reduction
 from autodist.source import Source, last_name, operands
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM
-from autodist.values import NOTHING
+from autodist.values import NOTHING, Picked, Turn
 
 ROUNDS = 6
 """What meets gathered rows is found once those are gathered."""
 FILLED = frozenset("zeros ones full empty eye arange".split())
+JOINING = frozenset("cat concat concatenate stack vstack hstack".split())
 Found = dict[ast.expr, Reduction]
 
 
@@ -44,6 +45,8 @@ def gathered(
     current = before
     for _ in range(ROUNDS if losses else 0):
         fresh: Found = {}
+        if any(_meets_turn(event.node, current) for event in current.of("paired")):
+            return ()
         for event in (each for kind in kinds for each in current.of(kind)):
             fresh |= _given(event, list(losses.values()), current) or _compared(event, current)
         if unsettled is not None and not found and not fresh:
@@ -59,6 +62,13 @@ def gathered(
     if not whole or current.of("met") or unsettled is not None and current.of("mined"):
         return ()
     return in_training(found.values(), current)  # others were computed from those
+
+
+def _meets_turn(node: ast.AST, run: Interpreter) -> bool:
+    """Whether the sample that a loop over a rank's own has come to is compared with the others of the batch."""
+    given = [run.values.get(each, NOTHING) for each in operands(node)] if isinstance(node, ast.expr) else []
+    rows = [value for value in given if value.spread is ROWS and not value.things]
+    return len({any(isinstance(each, Turn) for each in value.origins) for value in rows}) > 1
 
 
 def in_training(reductions: Iterable[Reduction], run: Interpreter) -> tuple[Reduction, ...]:
@@ -206,9 +216,10 @@ def _rows(node: ast.expr, event: Event, run: Interpreter) -> Iterator[tuple[Sour
     if isinstance(node, ast.Subscript) and any(getattr(each, "value", "") is None for each in operands(node)):
         yield from _rows(node.value, event, run)
         return
-    cuts = [each for each in {*ast.walk(node), *roots(node, run, set())} if _cuts(each, run)]
-    if cuts:
-        yield from ((run.sources[each], each.value) for each in cuts if isinstance(each, ast.Subscript))
+    cuts = [_cut(each, run) for each in {*ast.walk(node), *roots(node, run, set())}]
+    if any(cuts):
+        for each in (each for each in cuts if each is not None):
+            yield from ((run.sources[part], part) for part in _added(each, run))
         return
     apart = [n for n in ast.walk(node) if isinstance(n, ast.expr) and run.values.get(n, NOTHING).spread in (MEAN, SUM)]
     if apart and not isinstance(node, ast.Name):  # `each > each.mean()`
@@ -236,18 +247,43 @@ def _rows(node: ast.expr, event: Event, run: Interpreter) -> Iterator[tuple[Sour
     yield event.source, node
 
 
-def _cuts(node: ast.AST, run: Interpreter) -> bool:
-    """`out[:4]`, `out[labels > 0]`: those of all ranks are other ones than the first of each, and ranks pick different
-    numbers."""
-    if not isinstance(node, ast.Subscript) or node not in run.sources:
-        return False
-    first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+def _cut(node: ast.AST, run: Interpreter) -> ast.expr | None:
+    """The rows of which some are taken: of `out[:4]`, `out[labels > 0]`, `out.narrow(0, 0, 4)`. Those of all ranks are
+    other ones than the first of each, and ranks pick different numbers."""
+    if not isinstance(node, (ast.Subscript, ast.Call)) or node not in run.sources:
+        return None
+    placed = {each.node for each in run.values[node].origins if isinstance(each, Picked) and each.place}
+    if isinstance(node, ast.Call):
+        held = operands(node)[0] if operands(node) and placed & {*node.args} else None
+    else:
+        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        held = node.value if first in placed or _is_part(node, first, run) else None
+    base = run.values.get(held, NOTHING) if held is not None else NOTHING
+    return held if base.spread is ROWS and not base.things and not takes_first(base) else None
+
+
+def _added(node: ast.expr, run: Interpreter) -> list[ast.expr]:
+    """What is put to the rows that a name holds already: `out` of `queue = torch.cat((queue, out))[-size:]`."""
+    statement = run.sources[node].statement(node)
+    targets = [ast.unparse(each) for each in statement.targets] if isinstance(statement, ast.Assign) else []
+    parts = operands(node) if isinstance(node, ast.Call) and last_name(node.func) in JOINING else []
+    others = [each for each in parts if ast.unparse(each) not in targets]
+    if len(others) in (0, len(parts)):
+        return [node]
+    return [each for each in others if run.values.get(each, NOTHING).spread is ROWS]
+
+
+def _is_part(node: ast.Subscript, first: ast.expr, run: Interpreter) -> bool:
+    """Whether an index names some of the rows, and no share of them."""
     bounds = [b for b in (first.lower, first.upper, first.step) if b] if isinstance(first, ast.Slice) else []
     given = run.values.get(node.slice, NOTHING)
     chosen = given.spread is ROWS and not given.things and not isinstance(node.slice, (ast.Slice, ast.Tuple))
-    part = chosen or bounds and all(run.values.get(each, NOTHING).spread is not COUNT for each in bounds)
-    base = run.values.get(node.value, NOTHING)
-    return bool(part) and base.spread is ROWS and not base.things and not takes_first(base)
+    told = [each for each in bounds if not (isinstance(each, ast.Constant) and each.value == 0)]
+    held = run.values.get(node.value, NOTHING)
+    field = not any(isinstance(made, ast.Call) for _, made in held.made)  # of a batch, no tuple of parts
+    one = isinstance(first, ast.Constant) and isinstance(first.value, int)
+    one = one and (field or run.gives_tensor(node.value, held))
+    return chosen or one or any(run.values.get(each, NOTHING).spread is not COUNT for each in told)
 
 
 def _outputs(node: ast.expr, run: Interpreter) -> Iterator[tuple[Source, ast.expr]]:

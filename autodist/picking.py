@@ -107,11 +107,11 @@ def takes_first(value: Value) -> bool:
     """Whether it is of the first samples of a rank, `out[:8]`, or others by their place, which are not those of the
     whole batch."""
     picked = picks(value)
-    return picked is not None and isinstance(picked.node, ast.Slice)
+    return picked is not None and picked.place
 
 
 def whole(value: Value) -> Value:
     """A value for which it is of no matter any more how many samples there were, a sum for instance. Which they were
     still is, where they are the first ones."""
-    gone = [each for each in value.origins if isinstance(each, Picked) and not isinstance(each.node, ast.Slice)]
+    gone = [each for each in value.origins if isinstance(each, Picked) and not each.place]
     return value.but(origins=value.origins - frozenset(gone)) if gone else value

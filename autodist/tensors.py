@@ -8,8 +8,12 @@ from collections.abc import Callable
 from autodist.source import last_name
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread, add, combine, divide, multiply
 
-RELATING = frozenset("softmax log_softmax softmin normalize cumsum cumprod logcumsumexp sort argsort msort".split())
+RELATING = frozenset(
+    "softmax log_softmax softmin normalize cumsum cumprod logcumsumexp sort argsort msort diff".split()
+)
 """What relates the numbers along an axis to each other."""
+TURNING = frozenset("t T transpose permute swapaxes movedim".split())
+"""What exchanges axes."""
 # Methods and functions after which a value says the same as before, in another form or place.
 KEEPING = frozenset(
     "item cpu cuda to detach detach_ float double half long int bool numpy tolist clone data type requires_grad_ "
@@ -189,7 +193,12 @@ def reduced(name: str, call: ast.Call, position: int, spread: Spread) -> Spread:
 
 def relates_rows(name: str, call: ast.Call, position: int, spread: Spread) -> bool:
     """Whether each sample's numbers come to depend on the other samples of the batch: `x.softmax(0)`."""
-    return name in RELATING and spread is ROWS and axis(call, position + (name == "normalize")) == 0
+    return name in RELATING and spread is ROWS and axis(call, position + (name in ("normalize", "diff"))) == 0
+
+
+def moves_along(name: str) -> bool:
+    """Whether a method or function relates the elements along an axis, or exchanges axes."""
+    return name in RELATING or name in TURNING or name in ("unsqueeze", "flip", "roll")
 
 
 def pairs_rows(name: str, call: ast.Call, position: int, spread: Spread) -> bool:
@@ -206,6 +215,10 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
     others = [each for each in spreads[1:] if each.is_local]
     if name == "new_tensor" and base is not None:  # of another's type and device, not of its samples
         return arguments[0] if arguments else SAME
+    if name in ("dot", "vdot") and spreads == [ROWS, ROWS]:
+        return SUM
+    if name == "einsum":
+        return _einsum(call, spreads[1:])
     if name in ARITHMETIC and len(spreads) == 2:
         return ARITHMETIC[name](first, spreads[1])
     if name in ("reshape", "view", "flatten", "ravel") and first is COLUMNS and axis(call, position) in (None, -1):
@@ -232,7 +245,7 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
         return COUNT if over == (0 if first is ROWS else 1) else (SAME if over is not None else LOCAL)
     if name in ("size", "dim", "ndimension", "is_floating_point", "get_device", "element_size"):
         return SAME
-    if name in ("t", "T", "transpose", "permute", "swapaxes", "movedim"):
+    if name in TURNING:
         return _turned(call, position, first, name)
     if name == "unsqueeze" and axis(call, position) == 0 and first is ROWS:
         return COLUMNS
@@ -247,6 +260,25 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
     if name in KEEPING and not others:
         return first
     return combine(spreads)
+
+
+def _einsum(call: ast.Call, spreads: list[Spread]) -> Spread:
+    """`torch.einsum("bi,bj->ij", x, y)`: a letter stands for the samples, which a sum is over if it is gone."""
+    written = call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else None
+    taken, arrow, left = written.replace(" ", "").partition("->") if isinstance(written, str) else ("", "", "")
+    letters = taken.split(",")
+    if not arrow or "." in taken or len(letters) != len(spreads):
+        return combine(spreads)
+    axes = {ROWS: 0, COLUMNS: 1}
+    rows = {names[axes[each] :][:1] for names, each in zip(letters, spreads, strict=True) if each in axes}
+    if not rows or not all(rows) or not {each for each in spreads if each.is_local} <= axes.keys():
+        return combine(spreads)
+    if len(rows) > 1:
+        return CROSS
+    (letter,) = rows
+    if letter not in left:
+        return SUM
+    return ROWS if left.startswith(letter) else COLUMNS
 
 
 def _turned(call: ast.Call, position: int, spread: Spread, name: str) -> Spread:

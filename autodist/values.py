@@ -270,6 +270,13 @@ class Evened:
 
 
 @dataclass(frozen=True)
+class Portion:
+    """A division by the number of a rank's samples, of something that each of them has: the sum is a mean."""
+
+    node: ast.expr
+
+
+@dataclass(frozen=True)
 class Gathered:
     """Rows of all ranks, put together at ``node``."""
 
@@ -278,10 +285,20 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Picked:
-    """A condition by which some of a rank's samples were picked: `labels >= 0` of `out[labels >= 0]`."""
+    """What some of a rank's samples were picked by: a condition, `labels >= 0` of `out[labels >= 0]`, or their
+    ``place``, `:8` of `out[:8]`, which those of the whole batch do not have."""
 
     node: ast.expr
     source: Source
+    place: bool = False
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The sample that a loop over those of a batch has come to, `out[i]`, or a ``batch`` of some: `out[i : i + 4]`."""
+
+    loop: ast.AST
+    batch: bool = False
 
 
 @dataclass(frozen=True)
@@ -324,7 +341,7 @@ class Value:
 
     things: frozenset[Thing] = frozenset()
     spread: Spread = SAME
-    origins: frozenset[Object | Draw | Mixing | Part | Picked | Gathered | Evened] = frozenset()
+    origins: frozenset[Object | Draw | Mixing | Part | Picked | Turn | Portion | Gathered | Evened] = frozenset()
     models: frozenset[Thing] = frozenset()
     const: Any = UNKNOWN
     firm: bool = False
@@ -379,6 +396,11 @@ class Value:
     def computed(self, spread: Spread) -> Value:
         """What a computation with that spread keeps of this value."""
         return Value(spread=spread, origins=self.origins, models=self.models, weights=self.weights)
+
+    def without(self, *kinds: type) -> Value:
+        """This value, of whose origins those of some kinds have been settled."""
+        kept = frozenset(each for each in self.origins if not isinstance(each, kinds))
+        return self.but(origins=kept) if kept != self.origins else self
 
     def objects(self, role: str) -> Iterator[Object]:
         """The objects among its things that play ``role``."""

@@ -51,14 +51,16 @@ def mean_over_ranks(values):
 ''',
     "gather_rows": '''\
 def gather_rows(rows):
-    """The rows of all ranks, a tensor or a list, in the order of the whole data."""
+    """The rows of all ranks, a tensor, an array or a list, in the order of the whole data."""
     parts = [None] * {d}.get_world_size()
-    if {torch}.is_tensor(rows):
-        parts = [{torch}.empty_like(rows) for _ in parts]
-        {d}.all_gather(parts, rows.detach().contiguous())
-        return {torch}.stack(parts, 1).flatten(0, 1)
-    {d}.all_gather_object(parts, rows)
-    return [row for group in zip(*parts) for row in group]
+    if not hasattr(rows, "shape"):
+        {d}.all_gather_object(parts, rows)
+        return [row for group in zip(*parts) for row in group]
+    own = {torch}.as_tensor(rows).detach().contiguous()
+    parts = [{torch}.empty_like(own) for _ in parts]
+    {d}.all_gather(parts, own)
+    whole = {torch}.stack(parts, 1).flatten(0, 1)
+    return whole if {torch}.is_tensor(rows) else whole.numpy()
 
 
 ''',

@@ -56,8 +56,10 @@ INTERPRETER = """
     libraries
     builtin_calls | classes | statements | torch_modules
     expressions | functions | loops | roles | subscripts
+    places
     arithmetic | attributes | branches | stores
     evaluation
+    single
     draws | losses | whole_data
     contents
     lasting | loaders | names

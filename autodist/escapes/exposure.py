@@ -15,7 +15,7 @@ from autodist.values import NOTHING, External, Index, Items, Object, Table, Valu
 def exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
     """The expressions that an event hands to the outside."""
     node = event.node
-    if event.kind in ("format", "test", "meets", "statistic"):
+    if event.kind in ("format", "test", "meets", "statistic", "scales_gradient"):
         assert isinstance(node, ast.expr)
         yield node
     elif event.kind == "store" and isinstance(node, ast.Call):

@@ -20,7 +20,7 @@ from autodist.values import NOTHING, Object
 
 SINKS = frozenset(
     "format print log tracker schedule test save write file_method step discarded store set_item meets "
-    "statistic".split()
+    "statistic scales_gradient".split()
 )
 
 

@@ -8,9 +8,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from autodist import rowwise, tensors
 from autodist.collation import Rows
 from autodist.interpreter.evaluation import Evaluation
-from autodist.interpreter.questions import is_new_axis, last_part, literal_int, truth
+from autodist.interpreter.questions import is_new_axis, last_part, literal_int, spine, truth
 from autodist.source import Source
-from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, Spread, add, combine, divide, multiply
+from autodist.spread import (
+    COUNT,
+    CROSS,
+    LOCAL,
+    MEAN,
+    RANK,
+    RATE,
+    ROWS,
+    SAME,
+    SUM,
+    Spread,
+    add,
+    combine,
+    divide,
+    multiply,
+)
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -20,6 +35,7 @@ from autodist.values import (
     Items,
     Mixing,
     Parameters,
+    Portion,
     Scope,
     Stream,
     Value,
@@ -60,10 +76,22 @@ class Arithmetic(Evaluation):
                 self.event("format", node.right, scope, right)
                 return right.computed(LOCAL)
             return self._text([left, right])
+        if isinstance(node.op, ast.Add) and right.const == 1 and self._is_last(left):
+            return Value(spread=COUNT, origins=left.origins)  # `i + 1`, after a loop over samples
+        self._note_scaling(node.left, node.op, node.right, right, scope)
         spread = self._binary(node.op, left, right, literal=isinstance(node.left, ast.Constant))
+        apart = self._divided_each(node, left, right)
+        if apart:
+            spread = left.spread if left.spread is not RATE else right.spread
+        elif spread is ROWS and isinstance(node.op, (ast.Add, ast.Sub)) and _is_portion(left) is not _is_portion(right):
+            spread = LOCAL if ROWS in (left.spread, right.spread) and left.spread is right.spread else spread
         if {left.spread, right.spread} == {ROWS, Spread.COLUMNS} and _sets_apart(node, left, right):
             spread = CROSS
             mixed: frozenset[Mixing] = frozenset()
+        elif self.pairs_turn((left, right)):
+            spread, mixed = CROSS, frozenset()
+        elif apart or self.is_by_turn(right) and node in spine(scope.source.statement(node)):
+            mixed = frozenset()
         else:
             mixed = self._with_statistic(node.op, left, right, node, scope, (node.left, node.right))
         if isinstance(node.op, ast.Div) and left.spread is right.spread and left.spread in (MEAN, SUM):
@@ -73,7 +101,40 @@ class Arithmetic(Evaluation):
         kept: list[type] = [Index] if isinstance(node.op, (ast.Add, ast.Sub, ast.Mult)) else []
         kept += [] if spread.is_local or isinstance(node.op, ast.MatMult) else [Parameters]
         things = frozenset(t for t in left.things | right.things if isinstance(t, tuple(kept)))
-        return Value(things, spread, left.origins | right.origins | mixed, left.models | right.models)
+        return Value(things, spread, left.origins | right.origins | mixed | apart, left.models | right.models)
+
+    def _is_last(self, number: Value) -> bool:
+        """Whether a loop over samples, one by one, has left a number as that of the last one."""
+        return any(isinstance(t, Index) and any(t.loop is each for each in self.counted_loops) for t in number.things)
+
+    def _note_scaling(self, held: ast.expr, op: ast.operator, by: ast.expr, number: Value, scope: Scope) -> None:
+        """Note by how many samples of a rank a gradient is divided, which is that of all ranks: `p.grad /= len(x)`."""
+        while isinstance(held, ast.Attribute) and held.attr == "data":
+            held = held.value
+        if not isinstance(held, ast.Attribute) or held.attr != "grad" or number.spread is not COUNT:
+            return
+        if isinstance(op, ast.Div) and any(isinstance(t, Parameters) for t in self._lately(held.value).things):
+            self.event("scales_gradient", by, scope, number)
+
+    def _divided_each(self, node: ast.BinOp, left: Value, right: Value) -> frozenset[Portion]:
+        """Whether it divides what each sample has by how many samples there are: `errors / len(x)`."""
+        if isinstance(node.op, ast.Div) and right.spread is COUNT:
+            each = left
+        elif isinstance(node.op, ast.Mult) and RATE in (left.spread, right.spread):
+            each = right if left.spread is RATE else left
+        else:
+            return frozenset()
+        one = each.spread is ROWS or each.spread is MEAN and self.is_by_turn(each)
+        return frozenset([Portion(node)]) if one and not _is_portion(each) and not each.things else frozenset()
+
+    def _divided_by_call(self, node: ast.Call, args: list[Value], result: Value) -> frozenset[Portion]:
+        """`errors.div(len(x))`, `torch.full((n,), 1 / n)`"""
+        if result.spread is not ROWS or result.things or _is_portion(result):
+            return frozenset()
+        divides = (
+            ARITHMETIC.get(last_part(node.func).rstrip("_")) is ast.Div and bool(args) and args[-1].spread is COUNT
+        )
+        return frozenset([Portion(node)]) if divides or any(each.spread is RATE for each in args) else frozenset()
 
     def _with_statistic(
         self,
@@ -260,6 +321,8 @@ class Arithmetic(Evaluation):
         mixed = self._mixed(values)
         if {value.spread for value in values} == {ROWS, Spread.COLUMNS} and _sets_apart(node, values[0], values[-1]):
             return mixed.computed(CROSS)  # `labels[:, None] == labels[None]`
+        if self.pairs_turn(values):
+            return mixed.computed(CROSS)
         contained = isinstance(node.ops[0], (ast.In, ast.NotIn)) and mixed.spread in (ROWS, Spread.COLUMNS)
         if contained:
             return mixed.computed(LOCAL)  # one answer, whatever it is of
@@ -282,7 +345,7 @@ class Arithmetic(Evaluation):
         op = ARITHMETIC.get(name.rstrip("_"))
         library = any(isinstance(t, External) for t in callee.things)
         operands = args[:2] if library or base is None else [base, *args[:1]]
-        if operands and self.plan.wholes is None:
+        if operands and self.plan.wholes is None and not self.is_one_row(operands[0]):
             position, spread = 1 if library or base is None else 0, operands[0].spread
             if tensors.relates_rows(name, node, position, spread) and not self._no_grad:
                 return frozenset([Mixing(node, scope.source, rowwise.STATISTIC)])
@@ -291,6 +354,8 @@ class Arithmetic(Evaluation):
         if op is None or len(operands) < 2:
             return frozenset()
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if receiver is not None and not library and node.args:
+            self._note_scaling(receiver, op(), node.args[0], args[0], scope)
         written = node.args if library else [receiver, *node.args] if receiver is not None else []
         sides = (written[0], written[1]) if len(written) > 1 else None
         mixed = self._with_statistic(op(), operands[0], operands[1], node, scope, sides)
@@ -336,3 +401,7 @@ def _puts_axis_first(node: ast.AST) -> bool:
         return is_new_axis(node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice)
     named = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unsqueeze"
     return named and isinstance(node, ast.Call) and bool(node.args) and literal_int(node.args[0]) == 0
+
+
+def _is_portion(value: Value) -> bool:
+    return any(isinstance(each, Portion) for each in value.origins)

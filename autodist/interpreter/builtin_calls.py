@@ -201,6 +201,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 (scope.source, k.value) for k in node.keywords if (scope.source, k.value) not in table.stores
             ]
             return of(table)
+        if short == "max" and {value.spread for value in args} == {SAME, COUNT} and any(v.const == 1 for v in args):
+            return next(value for value in args if value.spread is COUNT)  # `max(1, len(x))`
         if short in ("min", "max", "round", "pow", "divmod"):
             return self._mixed(args)
         if short in ("os.environ.get", "os.getenv"):

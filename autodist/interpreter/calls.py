@@ -10,7 +10,7 @@ from autodist.interpreter.methods import Methods
 from autodist.interpreter.questions import last_part, stable_order
 from autodist.interpreter.words import GROWS
 from autodist.source import operands
-from autodist.spread import CROSS, LOCAL, ROWS, SAME, SUM
+from autodist.spread import COLUMNS, CROSS, LOCAL, ROWS, SAME, SUM
 from autodist.values import (
     NOTHING,
     Class,
@@ -21,6 +21,7 @@ from autodist.values import (
     Mixing,
     Object,
     Picked,
+    Portion,
     Scope,
     Thing,
     Value,
@@ -69,9 +70,10 @@ class Calls(Methods, Classes):
             if picking.is_number_each(operands(node)[0 if base is not None and not base.things else 1], self._lately):
                 results = [union(results).computed(LOCAL)]  # the hardest samples
         self._tally(node, callee, args, scope)
-        mixed: frozenset[Mixing | Picked] = self._named_statistic(node, callee, base, args, scope)
-        if last_part(node.func) in picking.SELECTING and self.plan.wholes is None and union(results).spread is ROWS:
-            mixed = frozenset([Picked(node.args[-1], scope.source)]) if node.args else mixed
+        mixed: frozenset[Mixing | Picked | Portion] = self._named_statistic(node, callee, base, args, scope)
+        mixed |= self._picked_by_call(node, union(results), scope) | self._divided_by_call(node, args, union(results))
+        if self._with_rows_second(node, union(results)):
+            results = [union(results).but(spread=COLUMNS)]
         if isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_") and union(results).spread is CROSS:
             for names, name in self._holders(node.func.value, scope):  # `distances.addmm_(z, z.t())`
                 names[name] = names[name].but(spread=CROSS)

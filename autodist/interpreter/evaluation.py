@@ -10,8 +10,9 @@ from autodist import alternatives, picking, rowwise
 from autodist.collation import Rows
 from autodist.interpreter.events import Call_
 from autodist.interpreter.questions import children_of, counted_of, is_known, last_part, relates
-from autodist.interpreter.whole_data import WholeData
+from autodist.interpreter.single import Single
 from autodist.interpreter.words import CUTTING, REST, SIZES
+from autodist.picking import FORMS
 from autodist.source import last_name, operands
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.values import (
@@ -24,9 +25,11 @@ from autodist.values import (
     Object,
     OptimizerState,
     Parameters,
+    Portion,
     Scope,
     Table,
     Thing,
+    Turn,
     Value,
     union,
 )
@@ -34,9 +37,11 @@ from autodist.values import (
 DEVIATIONS = frozenset("std var std_mean var_mean median quantile".split())
 """What tells of samples how far apart they are, or which is in the middle."""
 NUMBERS = frozenset("item tolist float".split())
+LINEAR = FORMS | frozenset("sum mean neg float double half mul multiply div divide true_divide".split())
+"""What keeps a factor that all samples have."""
 
 
-class Evaluation(WholeData):
+class Evaluation(Single):
     """Expressions, of whatever kind."""
 
     def eval(self, node: ast.expr, scope: Scope) -> Value:
@@ -70,10 +75,14 @@ class Evaluation(WholeData):
             self._note_pairs(node, value, scope)
         if self._forward and value.spread in (ROWS, Spread.COLUMNS) and isinstance(node, (ast.Call, ast.Subscript)):
             self._note_statistics(node.args if isinstance(node, ast.Call) else [node.slice], scope)
+        if isinstance(node, (ast.Call, ast.Subscript, ast.BinOp)) and self.is_one_row(value):
+            value = self._of_one_row(node, value)
         if node in self.plan.divided:
             value = value.but(spread=COUNT, const=UNKNOWN)
         if value.spread is COUNT and value.origins and self.uneven(value) in (Rows.JOINED, Rows.FEWER):
             value = value.but(spread=SUM)
+        if any(isinstance(each, Portion) for each in value.origins):
+            value = self._portion(node, value)
         if value.spread is SUM:
             value = picking.whole(value)
         if value.models and (self._no_grad and isinstance(node, (ast.BinOp, ast.Call)) or _is_count(node)):
@@ -91,6 +100,47 @@ class Evaluation(WholeData):
         self.values[node] = value if old is None else old | value
         self.sources[node] = scope.source
         return value
+
+    def is_by_turn(self, value: Value) -> bool:
+        """Whether it is computed from the samples that a loop has come to that goes on."""
+        loops = {loop.node for loop in self._loops}
+        return any(isinstance(each, Turn) and each.loop in loops for each in value.origins)
+
+    def is_one_row(self, value: Value) -> bool:
+        """Whether it is one sample of a rank's, without the axis of the batch."""
+        turns = [each for each in value.origins if isinstance(each, Turn)]
+        return self.is_by_turn(value) and not any(each.batch for each in turns)
+
+    def _of_one_row(self, node: ast.expr, value: Value) -> Value:
+        """What is computed from one sample alone: each of them has it, whatever axes it is taken along."""
+        given = [each for each in map(self._lately, children_of(node)) if each.spread.is_local]
+        if value.things or not given or not all(map(self.is_one_row, given)):
+            return value
+        if value.spread is COUNT:
+            return NOTHING  # of its own elements
+        return value.but(spread=ROWS) if value.spread in (MEAN, SUM, LOCAL, Spread.COLUMNS) else value
+
+    def pairs_turn(self, given: Iterable[Value]) -> bool:
+        """Whether the sample that a loop has come to meets the others of the batch: `(out - out[i]).pow(2)`."""
+        rows = [value for value in given if value.spread is ROWS and not value.things]
+        return len({self.is_by_turn(value) for value in rows}) > 1
+
+    def added_up(self, value: Value) -> Value:
+        """What comes of a number that each sample has, when all of them have been added."""
+        portion = any(isinstance(each, Portion) for each in value.origins)
+        return value.but(spread=MEAN if portion else SUM).without(Portion, Turn)
+
+    def _portion(self, node: ast.expr, value: Value) -> Value:
+        """What has been divided by the number of samples, where it is added up: the sum is a mean."""
+        if value.spread is SUM:
+            return value.but(spread=MEAN).without(Portion)
+        if value.spread is MEAN and not self.is_by_turn(value):
+            return value.but(spread=LOCAL).without(Portion)
+        if not isinstance(node, ast.Call) or Portion(node) in value.origins:
+            return value
+        entered = any(isinstance(t, Function) for t in self._lately(node.func).things)
+        linear = entered or last_name(node.func) in LINEAR
+        return value if linear else value.without(Portion)
 
     def _note_joinable(self, node: ast.expr, scope: Scope) -> None:
         """Note sums and means over a batch from which something is computed that is neither."""
@@ -134,6 +184,8 @@ class Evaluation(WholeData):
 
     def _note_pairs(self, node: ast.expr, value: Value, scope: Scope) -> None:
         """Note where this rank's rows are compared with each other, and where they meet those of all ranks."""
+        if self.plan.reduced and isinstance(node, (ast.Compare, ast.BinOp)) and not self._forward:
+            self._note_meeting(node, scope)
         if self._no_grad or isinstance(node, ast.Call) and rowwise.is_entered(node, self._lately):
             return
         given = [self._lately(child) for child in operands(node)]
@@ -147,6 +199,18 @@ class Evaluation(WholeData):
         met = (ROWS, Spread.COLUMNS, COUNT, LOCAL)
         if any(map(self.is_gathered, given)) and any(each.spread in met and not each.things for each in given):
             self.event("met", node, scope, value)
+
+    def _note_meeting(self, node: ast.Compare | ast.BinOp, scope: Scope) -> None:
+        """Note which rows of this rank are compared with those of all ranks, which a metric has asked for."""
+        given = [(each, self._lately(each)) for each in operands(node)]
+        whole = any(value.spread is SAME and self._is_reported(value) for _, value in given)
+        for each, value in given if whole else ():
+            if value.spread is ROWS and not value.things:
+                self.event("meets", each, scope, value)
+
+    def _is_reported(self, value: Value) -> bool:
+        """Whether a value is computed from rows of all ranks that were gathered for a metric."""
+        return any(isinstance(each, Gathered) and each.node in self.plan.reduced for each in value.origins)
 
     def is_gathered(self, value: Value) -> bool:
         """Whether a value is computed from rows of all ranks that losses compare with each other."""

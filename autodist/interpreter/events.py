@@ -20,6 +20,8 @@ class Loop:
     function: Function | None
     by_row: bool = False
     """It takes the samples of a batch one by one."""
+    certain: bool = False
+    """It takes samples, and none of several outputs of a model or fields of a batch."""
 
 
 @dataclass(frozen=True)

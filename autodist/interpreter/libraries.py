@@ -7,7 +7,7 @@ import ast
 from autodist import rowwise, tensors
 from autodist.interpreter.builtin_calls import BuiltinCalls
 from autodist.interpreter.words import DRAWING
-from autodist.spread import COUNT, LOCAL, ROWS, SAME, combine
+from autodist.spread import COUNT, CROSS, LOCAL, ROWS, SAME, combine
 from autodist.values import NOTHING, Items, Object, Parameters, Scope, Stream, Value, of, union
 
 REMAKING = tuple(
@@ -118,6 +118,10 @@ class Libraries(BuiltinCalls):
             return mixed.computed(combine([v.spread for v in local_keywords]))
         if values and values[0].spread is ROWS and values[0].axes == 1 and name in rowwise.PICKING:
             return mixed.computed(LOCAL)
+        if self.pairs_turn(values):
+            return mixed.computed(CROSS)
+        if values and self.is_one_row(values[0]) and tensors.moves_along(name):
+            return mixed.computed(values[0].spread)
         return mixed.computed(tensors.operation(name, node, None, spreads))
 
     def _counts_rows(self, size: Value) -> bool:

@@ -14,14 +14,13 @@ from autodist.interpreter.questions import (
     counted_of,
     is_hashable,
     is_mixed,
-    is_of_one,
     is_set,
     joined,
     last_part,
 )
 from autodist.interpreter.stores import Stores
 from autodist.interpreter.words import SPLITTING
-from autodist.spread import MEAN, ROWS, SAME, Spread
+from autodist.spread import COUNT, MEAN, ROWS, SAME, Spread
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -33,6 +32,7 @@ from autodist.values import (
     Parameters,
     Scope,
     Table,
+    Turn,
     Value,
     of,
     union,
@@ -48,8 +48,10 @@ class Loops(Stores):
         if is_set(iterable):
             self.event("ordered", node.iter, scope, iterable)
         function = self._calls[-1].function if self._calls else None
-        loop = Loop(node, scope.source, scope, function, self._goes_row_by_row(node.iter))
+        by_row, certain = self._goes_row_by_row(node.iter), self._goes_along_tensors(node.iter)
+        loop = Loop(node, scope.source, scope, function, by_row, certain)
         parts = self._unrolled(iterable)
+        self.counted_loops.discard(node.iter)
         self._loops.append(loop)
         if parts is not None:
             for part in parts:
@@ -60,8 +62,16 @@ class Loops(Stores):
             element = self._element(iterable, node)
             if self.plan.wholes is not None:
                 self._note_batches(node, element, scope)
-            self._repeat(node.body, scope, lambda: self.assign(node.target, element, scope, node.iter))
+
+            def bind() -> None:
+                self.assign(node.target, element, scope, node.iter)
+                if certain:
+                    self._mark_turn(node, scope)
+
+            self._repeat(node.body, scope, bind)
         self._loops.pop()
+        if certain:
+            self.counted_loops.add(node.iter)
         self.block(node.orelse, scope)
         return False
 
@@ -72,10 +82,41 @@ class Loops(Stores):
         if isinstance(over, ast.Call) and last_part(over.func) in ("zip", "enumerate", "tqdm"):
             return any(map(self._goes_row_by_row, over.args))
         if isinstance(over, ast.Call) and last_part(over.func) == "range":
-            base = counted_of(over.args[0]) if len(over.args) == 1 else None
-            return base is not None and self._goes_row_by_row(base)
+            return bool(over.args) and self._counts_samples(over.args[min(1, len(over.args) - 1)])
         value = self._lately(over)
-        return value.spread is ROWS and not value.things and not value.models  # a model may give several outputs
+        if value.spread is not ROWS or value.things:
+            return self.splits_by_number(over)
+        return not value.models or self.gives_tensor(over, value)  # a model may give several outputs
+
+    def _counts_samples(self, node: ast.expr, depth: int = 4) -> bool:
+        """Whether it is the number of this rank's samples, or follows it: `x.size(0)`, `n // 4` with `n = len(x)`. Of
+        what a model gives, `len` may count outputs."""
+        base = counted_of(node)
+        if base is not None:
+            told = self._lately(node).spread is COUNT
+            return self._goes_row_by_row(base) if last_part(node) == "len" else told
+        if isinstance(node, ast.BinOp):
+            return self._counts_samples(node.left, depth)
+        made = [each for _, each in self._lately(node).made] if isinstance(node, ast.Name) and depth else []
+        return bool(made) and all(self._counts_samples(each, depth - 1) for each in made)
+
+    def _goes_along_tensors(self, over: ast.expr) -> bool:
+        """Whether it is certain that a loop takes one sample after the other, and not what a batch has several of."""
+        if isinstance(over, ast.Call) and last_part(over.func) in ("zip", "enumerate", "tqdm"):
+            return any(map(self._goes_along_tensors, over.args))
+        if isinstance(over, ast.Call) and last_part(over.func) == "range":
+            return self._goes_row_by_row(over)
+        value = self._lately(over)
+        one = value.spread is ROWS and not value.things and self.gives_tensor(over, value)
+        return one or self.splits_by_number(over)
+
+    def _mark_turn(self, loop: ast.For | ast.AsyncFor | ast.comprehension, scope: Scope) -> None:
+        """Keep of the names of a loop that they are those of one sample after the other."""
+        turn = Turn(loop, any(map(self.splits_by_number, ast.walk(loop.iter))))
+        for name in (each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)):
+            value = scope.names.get(name, NOTHING)
+            if value.spread is ROWS and not value.things:
+                scope.names[name] = value.but(origins=value.origins | {turn})
 
     def _counts_rows_of(self, target: ast.expr) -> bool:
         """Whether a loop over this rank's samples, one by one, adds to what was there before it."""
@@ -169,11 +210,15 @@ class Loops(Stores):
             if is_set(iterable) and isinstance(node, (ast.ListComp, ast.DictComp)):
                 self.event("ordered", first.iter, scope, iterable)
             self.event("iterate", first, scope, iterable)
-            self._loops.append(Loop(first, scope.source, scope, self._calls[-1].function if self._calls else None))
+            function = self._calls[-1].function if self._calls else None
+            by_row, certain = self._goes_row_by_row(first.iter), self._goes_along_tensors(first.iter)
+            self._loops.append(Loop(first, scope.source, scope, function, by_row, certain))
             parts = self._unrolled(iterable)
             result = NOTHING
             for number, element in enumerate(parts if parts is not None else [self._element(iterable, first)]):
                 self.assign(first.target, element.but(firm=True) if parts is not None else element, inner, first.iter)
+                if parts is None and certain:
+                    self._mark_turn(first, inner)
                 for test in first.ifs:
                     self.event("test", test, inner, self.eval(test, inner))
                 path = self._path
@@ -197,8 +242,8 @@ class Loops(Stores):
             value = self.eval(node.elt, inner)
             for test in tests:
                 value = self._of_class(value, node.elt, test)
-            if value.spread is MEAN and is_of_one(node.elt) and self._goes_row_by_row(node.generators[0].iter):
-                value = value.but(spread=ROWS)  # `[criterion(o, t) for o, t in zip(out, targets)]`
+            if value.spread is MEAN and self._is_each(value, node.elt):
+                value = value.but(spread=ROWS).without(Turn)  # `[criterion(o, t) for o, t in zip(out, targets)]`
             items.element = items.element | value
             return value
 

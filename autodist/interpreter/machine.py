@@ -59,6 +59,8 @@ class Machine(ABC):
         self._repeats: dict[tuple[ast.AST, ast.Call | None], int] = {}
         self._steps = 0
         self._loops: list[Loop] = []
+        self.counted_loops: set[ast.expr] = set()
+        """What loops that have ended went over, sample by sample."""
         self._calls: list[Call_] = []
         self._path: Path_ = ()
         self._one_rank = 0

@@ -11,7 +11,7 @@ from autodist.interpreter.libraries import Libraries
 from autodist.interpreter.questions import any_entry, is_hashable, is_hidden, stable_order, under_samples
 from autodist.interpreter.torch_modules import TorchModules
 from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, RETURNS_SELF, SIZES
-from autodist.spread import LOCAL, MEAN, ROWS, SAME, Spread
+from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, Spread
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -130,6 +130,10 @@ class Methods(Libraries, TorchModules):
             and base.spread.is_local
         ):
             spread = tensors.operation(name, node, base.spread, [v.spread for v in operands])
+            if self.is_one_row(base) and tensors.moves_along(name):
+                spread = base.spread
+            if self.pairs_turn((base, *operands)):
+                spread = CROSS
             if base.spread is ROWS and base.axes == 1 and name in rowwise.PICKING and self.plan.wholes is None:
                 spread = LOCAL  # one number for each sample, of which some are picked
             mixed = union([base, *operands])
@@ -161,6 +165,8 @@ class Methods(Libraries, TorchModules):
 
     def _note_backward(self, node: ast.Call, loss: Value, scope: Scope) -> None:
         """What is differentiated is a number; one that cannot be told apart is taken for a mean, with a warning."""
+        if loss.spread is MEAN and self.is_by_turn(loss):
+            loss = self.added_up(loss)  # gradients are, of one sample after the other
         self.event("backward", node, scope, loss)
         target = node.func.value if isinstance(node.func, ast.Attribute) else node
         if isinstance(target, ast.Call) and len(target.args) == 1:

@@ -189,9 +189,19 @@ def is_of_one(node: ast.expr) -> bool:
 
 
 def adds_to(node: ast.Assign) -> bool:
-    """`total = total + number`"""
-    adds = isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Add) and len(node.targets) == 1
-    return adds and ast.unparse(node.targets[0]) == ast.unparse(node.value.left)  # type: ignore[attr-defined]
+    """`total = total + number`, `total = total - number + other`"""
+    return bool(spine(node))
+
+
+def spine(node: ast.stmt) -> list[ast.BinOp]:
+    """The sums and differences by which a statement adds to what its target holds."""
+    found: list[ast.BinOp] = []
+    first = node.value if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+    while isinstance(first, ast.BinOp) and isinstance(first.op, (ast.Add, ast.Sub)):
+        found.append(first)
+        first = first.left
+    added = isinstance(node, ast.Assign) and first is not None and ast.unparse(node.targets[0]) == ast.unparse(first)
+    return found if added else []
 
 
 def stable_order(thing: Thing) -> tuple[str, int, int]:

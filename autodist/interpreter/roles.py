@@ -6,8 +6,8 @@ import ast
 
 from autodist.interpreter.questions import constants_in, stable_order, wrapped
 from autodist.interpreter.stores import Stores
-from autodist.spread import RANK, ROWS, SAME, WORLD
-from autodist.values import NOTHING, Function, Index, Items, Object, Scope, Value, constant, of, union
+from autodist.spread import MEAN, RANK, ROWS, SAME, SUM, WORLD
+from autodist.values import NOTHING, Function, Index, Items, Object, Parameters, Scope, Value, constant, of, union
 
 
 class Roles(Stores):
@@ -165,7 +165,13 @@ class Roles(Stores):
     ) -> Value:
         value = union([*args, *keywords.values()])
         self.event("autograd_grad", node, scope, value, keywords.get("create_graph", NOTHING))
-        element = Value(spread=ROWS if value.spread.is_local else SAME, origins=value.origins, models=value.models)
+        inputs = keywords["inputs"] if "inputs" in keywords else args[1] if len(args) > 1 else NOTHING
+        parameters = any(isinstance(t, Parameters) for v in (inputs, *self._contents(inputs)) for t in v.things)
+        of_each = ROWS if value.spread.is_local else SAME
+        outputs = keywords["outputs"] if "outputs" in keywords else args[0] if args else NOTHING
+        if parameters and outputs.spread in (MEAN, SUM):
+            of_each = outputs.spread  # the gradient of a mean is one, too
+        element = Value(spread=of_each, origins=value.origins, models=value.models)
         return of(self._remember(node, lambda: Items(node, [], element))).but(origins=value.origins)
 
     def call_autograd_backward(

@@ -13,7 +13,7 @@ from autodist.interpreter.lasting import Lasting
 from autodist.interpreter.loops import Loops
 from autodist.interpreter.questions import adds_to, constants_in, is_of_one, wrapped
 from autodist.interpreter.stores import Stores
-from autodist.spread import LOCAL, MEAN, ROWS, SAME, SUM
+from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, SUM
 from autodist.values import NOTHING, External, Items, Object, Scope, Table, Value, constant, of, union
 
 
@@ -57,9 +57,10 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
     def do_Assign(self, node: ast.Assign, scope: Scope) -> None:
         value = self._made(self.eval(node.value, scope), node.value, scope)
         value = self._loaded(node, value, scope)
-        one = value.spread is not MEAN or is_of_one(node.value)
+        one = value.spread is not MEAN or is_of_one(node.value) or self.is_by_turn(value)
+        one = one and value.spread is not CROSS  # it meets the others of the batch
         if value.spread.is_local and one and adds_to(node) and self._counts_rows_of(node.targets[0]):
-            value = value.but(spread=SUM)  # `loss = loss + criterion(out[i], labels[i])`
+            value = self.added_up(value)  # `loss = loss + criterion(out[i], labels[i])`
         counted = carried.counted_up(node)
         if counted is not None and value.made:
             changes = [each for each in counted[1] if self._lately(each).spread.is_local]
@@ -113,6 +114,7 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
     def do_AugAssign(self, node: ast.AugAssign, scope: Scope) -> None:
         before = self.eval(node.target, scope)
         change = self.eval(node.value, scope)
+        self._note_scaling(node.target, node.op, node.value, change, scope)
         if isinstance(node.op, ast.Add) and any(isinstance(t, Items) for t in before.things):
             self._note_refill(node.target, scope)
             self._grow(before, [(change, node.value)], scope, "extend")
@@ -125,10 +127,11 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
             return
         if any(isinstance(t, Items) for t in change.things):  # `sums += [loss.item(), error.item()]`, an array
             change = self._one_inside(change).but(things=frozenset())
-        number = change.spread in (SAME, ROWS, LOCAL) or change.spread is MEAN and is_of_one(node.value)
+        number = change.spread in (SAME, ROWS, LOCAL)
+        number = number or change.spread is MEAN and (is_of_one(node.value) or self.is_by_turn(change))
         number = number and not change.things
         if isinstance(node.op, (ast.Add, ast.Sub)) and number and self._counts_rows_of(node.target):
-            change = change.computed(SUM)
+            change = self.added_up(change.computed(change.spread))
             if isinstance(node.target, ast.Subscript) and before.spread in (SAME, ROWS):
                 before = constant(0)  # `counts[label]`, which is this rank's by its label only
         elif deciding := self._decided_by_rows(node, change):

@@ -24,6 +24,7 @@ from autodist.values import (
     Scope,
     Stream,
     Table,
+    Turn,
     Value,
     Wrapped,
     constant,
@@ -237,14 +238,18 @@ class Stores(Evaluation):
                     thing.attributes[KEPT] = thing.attributes.get(KEPT, NOTHING) | kept
             target = target.value
 
+    def _is_each(self, value: Value, node: ast.expr) -> bool:
+        """Whether a mean is that of one of a rank's samples, in a loop over all of them."""
+        return self.is_by_turn(value) or is_of_one(node) and any(loop.by_row for loop in self._loops)
+
     def _grow(self, base: Value, pairs: Sequence[tuple[Value, ast.expr]], scope: Scope, name: str) -> None:
         for thing in base.things:
             if isinstance(thing, Items):
                 for value, expression in pairs:
                     if name in ("extend", "update"):
                         value = self._element(value, expression) if value.things else value
-                    elif value.spread is MEAN and is_of_one(expression) and any(loop.by_row for loop in self._loops):
-                        value = value.but(spread=ROWS)  # a number for each sample
+                    elif value.spread is MEAN and self._is_each(value, expression):
+                        value = value.but(spread=ROWS).without(Turn)  # a number for each sample
                     thing.element = thing.element | value
                     if (scope.source, expression) not in thing.stores:
                         thing.stores.append((scope.source, expression))

@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 
 from autodist import collation, picking, rowwise
-from autodist.interpreter.attributes import Attributes
+from autodist.interpreter.places import Places
 from autodist.interpreter.questions import (
     any_entry,
     given_to,
@@ -17,7 +17,6 @@ from autodist.interpreter.questions import (
     literal_int,
     under_samples,
 )
-from autodist.interpreter.words import MOVES
 from autodist.spread import COUNT, LOCAL, RANK, ROWS, SAME, WORLD, Spread
 from autodist.values import (
     NOTHING,
@@ -49,7 +48,7 @@ MOMENTS = frozenset(
 """Under which names the optimizers of torch keep tensors that are shaped like a parameter."""
 
 
-class Subscripts(Attributes):
+class Subscripts(Places):
     """Expressions with an index."""
 
     def of_Subscript(self, node: ast.Subscript, scope: Scope) -> Value:
@@ -108,11 +107,6 @@ class Subscripts(Attributes):
                 if not self._counts_off(axis):
                     self.event("mined", axis, scope, self._lately(axis))
         return found | collation.picked(chosen, key.const)
-
-    def _counts_off(self, axis: ast.expr) -> bool:
-        """Whether it takes the samples of one of several batches that were joined: `out[: len(x)]`."""
-        bounds = [each for each in (axis.lower, axis.upper) if each is not None] if isinstance(axis, ast.Slice) else []
-        return bool(bounds) and all(self._lately(each).spread in (COUNT, SAME) for each in bounds)
 
     def _inner(self, parts: Stream) -> Value:
         """One of the parts of a module: `list(model.children())[0]`."""
@@ -185,9 +179,7 @@ class Subscripts(Attributes):
                     else LOCAL if base.spread.is_local else SAME
                 )
                 return base.computed(spread)
-            some = _is_head(first) or _is_part(first) and (base.models or self._is_tensor(node.value, base))
-            if base.spread is ROWS and some and not base.things:
-                origins |= {Picked(first, scope.source)}  # those of the whole batch are of rank 0, or of several
+            origins |= self._placed(first, node.value, base, scope)
             if (
                 base.spread is Spread.COLUMNS
                 and literal_int(first) is not None
@@ -204,12 +196,6 @@ class Subscripts(Attributes):
                 spread = ROWS  # a part of it for each sample: `centres[labels]`
             return Value(spread=spread, origins=origins, models=models, weights=base.weights)
         return Value(spread=key.spread, origins=origins, models=models)
-
-    def _is_tensor(self, node: ast.expr, value: Value) -> bool:
-        """Whether samples are in a tensor, as after `images.cpu()`: a batch may still be a list of fields."""
-        made = [each for _, each in value.made] if isinstance(node, ast.Name) else [node]
-        names = {each.func.attr for each in made if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute)}
-        return not value.models and bool(made) and len(names) == len(made) and names <= MOVES | {"detach", "clone"}
 
     def _strided(self, slice_: ast.Slice, scope: Scope) -> bool:
         return slice_.lower is not None and self._lately(slice_.lower).spread is RANK
@@ -297,22 +283,6 @@ def _moving(home: ast.AST) -> set[str]:
 
 def _is_permuting(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and last_part(node) in ("randperm", "permutation")
-
-
-def _is_part(index: ast.expr) -> bool:
-    """`images[2:5]`, `images[:-1]`, `images[::2]`: a part of a batch, or of the fields of one"""
-    if not isinstance(index, ast.Slice):
-        return False
-    bounds = [each for each in (index.lower, index.upper, index.step) if each is not None]
-    plain = (each.operand if isinstance(each, ast.UnaryOp) else each for each in bounds)
-    return any(literal_int(each) != 0 for each in bounds) and all(literal_int(each) is not None for each in plain)
-
-
-def _is_head(index: ast.expr) -> bool:
-    """`images[:8]`"""
-    if not isinstance(index, ast.Slice) or index.step is not None or index.lower is not None:
-        return False
-    return literal_int(index.upper) is not None if index.upper is not None else False
 
 
 def _is_size(node: ast.expr) -> bool:

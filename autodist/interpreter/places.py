@@ -1,0 +1,129 @@
+"""Samples that are taken by their place in the batch, which a rank's share has others at."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from autodist import picking
+from autodist.interpreter.attributes import Attributes
+from autodist.interpreter.questions import last_part, literal_int
+from autodist.rowwise import CONVERTING
+from autodist.source import operands
+from autodist.spread import COUNT, ROWS
+from autodist.values import Index, Mixing, Picked, Scope, Turn, Value
+
+TAKING = frozenset(["narrow", "select", "index_select"])
+"""What takes some of an axis, which is told first."""
+
+
+class Places(Attributes):
+    """Which places of the first axis an index names."""
+
+    def _placed(self, axis: ast.expr, holder: ast.expr, base: Value, scope: Scope) -> frozenset[Picked | Turn]:
+        """What an index on the first axis takes of a rank's samples: those that a loop has come to, or some by their
+        place. A share of them, `out[: len(x) // 2]`, is that share of the whole batch."""
+        if base.spread is not ROWS or base.things or self.is_by_turn(base):
+            return frozenset()
+        turns = self._turns(axis)
+        if turns:
+            return turns
+        computed = bool(base.models) and self.plan.wholes is None
+        some = _is_head(axis) or _is_part(axis) and (computed or self._is_tensor(holder, base))
+        some = some or computed and (self._stays_fixed(axis) or self._is_one(axis) and self._is_held(holder, base))
+        some = some or computed and _are_numbers(axis, self._lately)
+        return frozenset([Picked(axis, scope.source, place=True)]) if some else frozenset()
+
+    def _picked_by_call(self, node: ast.Call, result: Value, scope: Scope) -> frozenset[Mixing | Picked]:
+        """What a call takes of a rank's samples: `out.narrow(0, 0, 4)`, `torch.masked_select(errors, keep)`."""
+        name = last_part(node.func)
+        if self.plan.wholes is not None or result.spread is not ROWS or not node.args:
+            return frozenset()
+        if name in picking.SELECTING:
+            return frozenset([Picked(node.args[-1], scope.source)])
+        given = [each for each in operands(node) if each not in node.args or each is node.args[0]]
+        held = next((each for each in given if self._lately(each).spread is ROWS), None)
+        rest = node.args[1:] if held is node.args[0] else node.args
+        if (
+            name not in ("narrow", "select", "index_select")
+            or held is None
+            or len(rest) < 2
+            or literal_int(rest[0]) != 0
+        ):
+            return frozenset()
+        fixed = any(self._lately(each).spread is not COUNT and literal_int(each) != 0 for each in rest[1:])
+        fixed = _are_numbers(rest[1], self._lately) if name == "index_select" else fixed or name == "select"
+        return frozenset([Picked(rest[1], scope.source, place=True)]) if fixed else frozenset()
+
+    def _with_rows_second(self, node: ast.Call, result: Value) -> bool:
+        """`out.view(2, -1, 3)`: as many parts as the number says, each of which has its share of the samples."""
+        if last_part(node.func) not in ("view", "reshape") or result.spread is not ROWS or self.plan.wholes is not None:
+            return False
+        sizes = node.args[isinstance(node.func, ast.Attribute) and self._lately(node.func.value).spread is not ROWS :]
+        sizes = list(sizes[0].elts) if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)) else sizes
+        first = literal_int(sizes[0]) if len(sizes) > 1 else None
+        turns = any(isinstance(each, Turn) for each in result.origins)
+        return first is not None and first > 1 and not turns and not self.is_batch_size(sizes[0])
+
+    def _turns(self, axis: ast.expr) -> frozenset[Picked | Turn]:
+        """The loops over a batch, sample by sample, whose running number an index is, or a slice is computed from."""
+        if not isinstance(axis, (ast.Name, ast.Slice)):
+            return frozenset()  # `out[i - 1]` is another one
+        parts = (each for each in ast.walk(axis) if isinstance(each, ast.expr))
+        numbers = {t.loop for part in parts for t in self._lately(part).things if isinstance(t, Index)}
+        loops = (loop.node for loop in self._loops if numbers and loop.certain and not isinstance(loop.node, ast.While))
+        cut = isinstance(axis, ast.Slice)
+        return frozenset(Turn(loop, cut) for loop in loops if numbers & set(ast.walk(loop.iter)))
+
+    def _counts_off(self, axis: ast.expr) -> bool:
+        """Whether it takes a share of the samples, or those of one of several batches that were joined:
+        `out[: len(x)]`."""
+        bounds = _bounds(axis)
+        return bool(bounds) and all(self._lately(each).spread is COUNT for each in bounds)
+
+    def _stays_fixed(self, axis: ast.expr) -> bool:
+        """Whether a slice has a bound that does not follow the number of a rank's samples: `out[1 : len(x)]`, `out[:k]`
+        with `k = 2`. A batch size does, since ranks share it out."""
+        return any(self._lately(each).spread is not COUNT and not self.is_batch_size(each) for each in _bounds(axis))
+
+    def _is_held(self, holder: ast.expr, base: Value) -> bool:
+        """Whether an index of ``holder`` is one on the first axis of a tensor, or of its parts of so many samples."""
+        return self.gives_tensor(holder, base) or self.splits_by_number(holder)
+
+    def _is_one(self, axis: ast.expr) -> bool:
+        """`out[0]`, `out[i]` of `for i in range(3)`"""
+        value = self._lately(axis)
+        counted = any(isinstance(thing, Index) for thing in value.things)
+        return literal_int(axis) is not None or isinstance(value.const, int) or counted
+
+
+def _are_numbers(node: ast.expr, lately: Callable[[ast.expr], Value]) -> bool:
+    """`[0, 3]`, `torch.tensor([0, 3])`, or a name of one"""
+    if isinstance(node, ast.Call) and last_part(node.func) in CONVERTING and node.args:
+        node = node.args[0]
+    if isinstance(node, ast.Name):
+        made = [each for _, each in lately(node).made if each is not node]
+        return bool(made) and all(not isinstance(each, ast.Name) and _are_numbers(each, lately) for each in made)
+    return isinstance(node, ast.List) and bool(node.elts) and all(literal_int(each) is not None for each in node.elts)
+
+
+def _bounds(axis: ast.expr) -> list[ast.expr]:
+    """Those of a slice, but for its beginning at 0."""
+    bounds = [axis.lower, axis.upper, axis.step] if isinstance(axis, ast.Slice) else []
+    return [each for each in bounds if each is not None and literal_int(each) != 0]
+
+
+def _is_part(index: ast.expr) -> bool:
+    """`images[2:5]`, `images[:-1]`, `images[::2]`: a part of a batch, or of the fields of one"""
+    if not isinstance(index, ast.Slice):
+        return False
+    bounds = [each for each in (index.lower, index.upper, index.step) if each is not None]
+    plain = (each.operand if isinstance(each, ast.UnaryOp) else each for each in bounds)
+    return any(literal_int(each) != 0 for each in bounds) and all(literal_int(each) is not None for each in plain)
+
+
+def _is_head(index: ast.expr) -> bool:
+    """`images[:8]`"""
+    if not isinstance(index, ast.Slice) or index.step is not None or index.lower is not None:
+        return False
+    return literal_int(index.upper) is not None if index.upper is not None else False

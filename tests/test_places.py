@@ -1,0 +1,228 @@
+"""Samples that a loss takes by their place, one after the other, or divides by how many there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import converted
+
+from autodist.config import Config
+from autodist.convert import convert
+from autodist.project import Project
+from autodist.rule import Severity
+
+SCRIPT = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randint(0, 3, (64,))), batch_size=8, shuffle=True)
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        out = model(x)
+        {step}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(loss.item())
+"""
+PLAIN = "F.cross_entropy(out, y)"
+APART = 'F.cross_entropy(out, y, reduction="none")'
+
+
+def loss_of(folder: Path, step: str) -> tuple[str, str]:
+    """What a training step is converted to, and what is said of it."""
+    return converted(folder, SCRIPT.replace("{step}", step.replace("\n", "\n        ")))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        f"loss = {PLAIN} + out[0].abs().sum()",
+        f"loss = {PLAIN} + out[-1].abs().sum()",
+        f"loss = {PLAIN} + (out[0] - out[1]).pow(2).mean()",
+        f"loss = {PLAIN} + out[[0, 3]].abs().mean()",
+        f"loss = {PLAIN} + out.index_select(0, torch.tensor([0, 3])).abs().mean()",
+        f"loss = {PLAIN} + out.narrow(0, 0, 4).abs().mean()",
+        f"k = 2\nloss = {PLAIN} + out[:k].abs().mean()",
+        f"k = out.shape[1]\nloss = {PLAIN} + out[:k].abs().mean()",
+        f"k = min(4, len(x))\nloss = {PLAIN} + out[:k].abs().mean()",
+        f"loss = {PLAIN}\nfor i in range(2):\n    loss = loss + out[i].abs().mean()",
+        f"loss = {PLAIN} + out.diff(dim=0).pow(2).mean()",
+        "loss = F.cross_entropy(out[1 : len(x)], y[1 : len(x)])",
+        "loss = F.cross_entropy(out[2:], y[2:])",
+    ],
+)
+def test_samples_by_their_place_are_those_of_all_ranks(tmp_path: Path, step: str) -> None:
+    code, said = loss_of(tmp_path, step)
+    assert "RowsOfAllRanks.apply(" in code or "reduce_" in code.split("loss = ")[1].splitlines()[0], code
+    assert "AD606" in said and "AD602" not in said
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "n = x.size(0) // 2\nloss = F.cross_entropy(out[:n], y[:n])",
+        f"half = len(x) // 2\nloss = {PLAIN} + (out[:half] - out[half:]).pow(2).mean()",
+        f"both = model(torch.cat((x, x + 0.1)))\nloss = {PLAIN} + (both[: len(x)] - both[len(x) :]).pow(2).mean()",
+        f"a, b = out.chunk(2)\nloss = {PLAIN} + (a - b).pow(2).mean()",
+        f"a, b = out.view(2, -1, 3)\nloss = {PLAIN} + (a - b).pow(2).mean()",
+        f"loss = {PLAIN} + out.max(1)[0].mean()",
+        f"both = torch.stack([out, model(x + 0.1)])\nloss = {PLAIN} + both[1].pow(2).mean()",
+        f"loss = {PLAIN} + out.unsqueeze(0)[0].pow(2).mean()",
+        f"loss = {PLAIN} + out.t()[0].pow(2).mean()",
+        f"loss = {PLAIN} + out[:, :2].pow(2).mean()",
+        f"for j in range(3):\n    loss = {PLAIN} + out[:, j].pow(2).mean()",
+        f"loss = {PLAIN} + torch.einsum('bi,bi->b', out, out).mean()",
+    ],
+)
+def test_a_share_of_the_samples_is_that_of_the_batch(tmp_path: Path, step: str) -> None:
+    """Halves, and what is told from other axes. A DistributedSampler deals every N-th sample to a rank, so that the
+    first half of its samples are of the first half of the batch."""
+    code, said = loss_of(tmp_path, step)
+    assert "RowsOfAllRanks" not in code and "AD602" not in said and "    loss.backward()" in code
+
+
+@pytest.mark.parametrize(
+    "total",
+    [
+        "total = 0\nfor i in range(len(x)):\n    total = total + (out[i] - y[i]).abs().mean()",
+        "n = x.size(0)\ntotal = 0\nfor i in range(n):\n    o, t = out[i], y[i]\n    total += (o - t).abs().mean()",
+        "total = 0\nfor o, t in zip(out, y):\n    total += (o - t).abs().mean()",
+        "total = 0\nfor o in out:\n    total = total + o.abs().mean()",
+        "total = sum((out[i] - y[i]).abs().mean() for i in range(len(x)))",
+        "total = []\nfor i in range(len(x)):\n    total.append(out[i].abs().mean())\ntotal = torch.stack(total).sum()",
+        "total = 0\nfor i in range(0, len(x), 2):\n    total += F.cross_entropy(out[i : i + 2], y[i : i + 2])",
+        "total = 0\nfor i in range(len(x) // 2):\n    total += out[2 * i : 2 * i + 2].abs().mean()",
+        "total = 0\nfor o, t in zip(out.split(2), y.split(2)):\n    total += F.cross_entropy(o, t)",
+    ],
+)
+def test_means_of_one_sample_after_the_other_are_added_up(tmp_path: Path, total: str) -> None:
+    code, said = loss_of(tmp_path, total + "\nloss = total")
+    assert "(loss * dist.get_world_size()).backward()" in code and "reduce_sum(loss.item())" in code
+    assert "RowsOfAllRanks" not in code and "AD602" not in said
+    code, said = loss_of(tmp_path, total + "\nloss = total / len(x)")
+    assert "    loss.backward()" in code and "reduce_mean(loss.item())" in code
+    assert "RowsOfAllRanks" not in code and "AD602" not in said
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        f"loss = ({APART} / len(x)).sum()",
+        f"each = {APART} / x.size(0)\nloss = each.sum()",
+        f"loss = torch.sum({APART}.div(x.shape[0]))",
+        f"loss = ({APART} * (1 / len(x))).sum()",
+        f"w = torch.full((len(x),), 1.0 / len(x))\nloss = (w * {APART}).sum()",
+        f"w = torch.ones(len(x)) / len(x)\nloss = torch.dot({APART}, w)",
+        f"loss = {APART}.sum() / max(1, len(x))",
+        "loss = 0\nfor i in range(len(x)):\n    loss += (out[i] - y[i]).abs().mean() / len(x)",
+        "loss = 0\nfor i in range(len(x)):\n    loss += F.cross_entropy(out[i : i + 1], y[i : i + 1]) / len(x)",
+    ],
+)
+def test_what_is_divided_before_it_is_added_up_is_a_mean(tmp_path: Path, step: str) -> None:
+    code, said = loss_of(tmp_path, step)
+    assert "    loss.backward()" in code and "reduce_mean(loss.item())" in code
+    assert "* dist.get_world_size()" not in code and "AD602" not in said
+
+
+def test_a_mean_that_is_divided_once_more_is_not_one(tmp_path: Path) -> None:
+    code, said = loss_of(tmp_path, f"loss = ({APART} / len(x)).mean()")
+    assert "AD602" in said or "dist.get_world_size()" in code.split("loss = ")[1].splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("equation", "kept"), [("bi,bj->ij", False), ("bi,bj->bij", True), ("bi,ij->bj", True), ("bi,ij->jb", True)]
+)
+def test_sums_of_products_over_the_samples(tmp_path: Path, equation: str, kept: bool) -> None:
+    other = "torch.eye(3)" if "ij->" in equation else "out"
+    code, said = loss_of(tmp_path, f"g = torch.einsum('{equation}', out, {other})\nloss = {PLAIN} + g.pow(2).mean()")
+    assert ("SumOverRanks" in code.split("g = ")[1].splitlines()[0]) is not kept and "AD602" not in said
+
+
+def test_a_queue_takes_the_rows_of_all_ranks(tmp_path: Path) -> None:
+    """What it holds already is whole."""
+    step = f"loss = {PLAIN} + (out @ queue.t()).logsumexp(1).mean()\nqueue = torch.cat((queue, out.detach()))[-32:]"
+    text = SCRIPT.replace("for epoch", "queue = torch.zeros(32, 3)\nfor epoch")
+    code, said = converted(tmp_path, text.replace("{step}", step.replace("\n", "\n        ")))
+    assert "torch.cat((queue, RowsOfAllRanks.apply(out.detach())))[-32:]" in code and "AD602" not in said
+
+
+def test_a_model_that_gives_several_outputs(tmp_path: Path) -> None:
+    """`out[0]` is the first output of a model of a library, and none of its samples."""
+    text = SCRIPT.replace("nn.Linear(4, 3)", "timm.create_model('tiny')").replace(
+        "import torch\n", "import timm\nimport torch\n"
+    )
+    code, _ = converted(tmp_path, text.replace("{step}", "loss = F.cross_entropy(out[0], y) + out[1].mean()"))
+    assert "RowsOfAllRanks" not in code
+
+
+@pytest.mark.parametrize(
+    "total",
+    [
+        "total = 0\nfor o, t in zip(out, y):\n    total = total - o.log_softmax(0)[t]",
+        "total = 0\nfor o in out:\n    total = total + (o[1] - o[0]) * 0.1 + o[:2].sum() - o.max() + o.sort()[0][0]",
+        "total = 0\nfor o in out:\n    total += (o - o.mean()).norm() / o.size(0)",
+    ],
+)
+def test_what_is_computed_from_one_sample_alone(tmp_path: Path, total: str) -> None:
+    """Whatever axis it is taken along, it is none of the batch."""
+    code, said = loss_of(tmp_path, total + "\nloss = total / len(x)")
+    assert "    loss.backward()" in code and "RowsOfAllRanks" not in code and "AD602" not in said
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        f"loss = {PLAIN}\nfor i in range(len(x)):\n    loss = loss + (out - out[i]).pow(2).sum(1).mean()",
+        "loss = 0\nfor i in range(len(x)):\n    loss = loss + F.cosine_similarity(out[i : i + 1], out).logsumexp(0)",
+        f"loss = {PLAIN}\nfor i in range(1, len(x)):\n    loss = loss + (out[i] - out[i - 1]).pow(2).mean()",
+        f"loss = {PLAIN}\nfor i in range(len(x)):\n    for j in range(i):\n        loss += (out[i] - out[j]).norm()",
+    ],
+)
+def test_a_sample_that_meets_the_others_in_a_loop(tmp_path: Path, step: str) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT.replace("{step}", step.replace("\n", "\n        ")))
+    result = convert(Project.load(tmp_path / "train.py"), Config())
+    codes = {finding.code for finding in result.diagnostics if finding.severity is not Severity.NOTE}
+    assert codes & {"AD602", "AD906"}
+
+
+def test_the_last_number_of_a_loop_counts_its_samples(tmp_path: Path) -> None:
+    step = "loss = 0\nfor i, o in enumerate(out):\n    loss += (o - y[i]).abs().mean()\nloss /= i + 1"
+    code, said = loss_of(tmp_path, step)
+    assert "    loss.backward()" in code and "AD602" not in said
+
+
+@pytest.mark.parametrize("division", ["p.grad /= len(x)", "p.grad.div_(len(x))", "p.grad.data = p.grad.data / len(x)"])
+def test_gradients_are_divided_by_the_samples_of_all_ranks(tmp_path: Path, division: str) -> None:
+    text = SCRIPT.replace(
+        "        optimizer.step()",
+        f"        for p in model.parameters():\n            {division}\n        optimizer.step()",
+    )
+    code, _ = converted(tmp_path, text.replace("{step}", 'loss = F.cross_entropy(out, y, reduction="sum")'))
+    assert "len(x) * dist.get_world_size()" in code and "(loss * dist.get_world_size()).backward()" in code
+
+
+def test_gradients_of_one_part_after_the_other(tmp_path: Path) -> None:
+    text = SCRIPT.replace("        loss.backward()\n", "").replace("        optimizer.zero_grad()\n", "")
+    step = "optimizer.zero_grad()\nfor xs, ys in zip(x.split(4), y.split(4)):\n    F.cross_entropy(model(xs), ys)"
+    step += ".backward()"
+    code, _ = converted(tmp_path, text.replace("{step}", step.replace("\n", "\n        ")))
+    assert "(F.cross_entropy(model(xs), ys) * dist.get_world_size()).backward()" in code
+
+
+def test_what_is_compared_with_gathered_rows_is_gathered(tmp_path: Path) -> None:
+    """One metric needs the rows, another one would have been a mean."""
+    text = SCRIPT.replace(
+        "    print(loss.item())",
+        "    o, t = torch.cat(outs), torch.cat(ys)\n    print((o.argmax(1) == t).float().mean(), o.std())",
+    )
+    text = text.replace("    for x, y", "    outs, ys = [], []\n    for x, y")
+    code, _ = converted(
+        tmp_path, text.replace("{step}", f"loss = {PLAIN}\n        outs.append(out.detach())\n        ys.append(y)")
+    )
+    assert "outs.append(gather_rows(out.detach()))" in code and "ys.append(gather_rows(y))" in code
