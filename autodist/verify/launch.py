@@ -207,6 +207,7 @@ class Zygote:
         if "ready" in said:
             self._ready = True
         elif "started" in said:
+            self.ended.pop(said["started"], None)  # numbers of processes come around again
             self._started.append(said["started"])
         elif "ended" in said:
             self.ended[said["ended"]] = said["code"]
@@ -260,20 +261,46 @@ def kill_group(pid: int) -> None:
             continue
 
 
+class OwnGroups:
+    """The process groups of a run. One that has gone is neither asked after nor signalled again: its number may be
+    that of a stranger's by then."""
+
+    def __init__(self, processes: Sequence[Process]) -> None:
+        self._processes = processes
+        self._ours = set(range(len(processes)))
+
+    def poll(self) -> list[int | None]:
+        """The exit codes of the processes that lead the groups."""
+        codes = [process.poll() for process in self._processes]
+        ended = {index for index in self._ours if codes[index] is not None}
+        self._ours -= {index for index in ended if not group_lives(self._processes[index].pid)}
+        return codes
+
+    def left(self) -> list[int]:
+        """Those in which something runs."""
+        return sorted(self._ours)
+
+    def kill(self) -> None:
+        """End what runs."""
+        self.poll()
+        for index in self.left():
+            kill_group(self._processes[index].pid)
+
+
 def watch(processes: Sequence[Process], plans: Sequence[ProcessPlan], timeout: float, tick: Tick) -> RunResult:
     """Wait for all processes, at most ``timeout`` seconds, and not long after the first failure or a deadlock."""
     started = time.monotonic()
     failed_at: float | None = None
     result = RunResult([None] * len(processes))
-    stall = StallWatch(plans)
+    stall, groups = StallWatch(plans), OwnGroups(processes)
     try:
         while True:
             tick()
-            result.codes = [process.poll() for process in processes]
+            result.codes = groups.poll()
             now = time.monotonic()
             live = {index: processes[index].pid for index, code in enumerate(result.codes) if code is None}
             if not live:
-                result.left = [index for index, process in enumerate(processes) if group_lives(process.pid)]
+                result.left = groups.left()
                 break
             if failed_at is None and any(code not in (None, 0) for code in result.codes):
                 failed_at = now
@@ -289,7 +316,6 @@ def watch(processes: Sequence[Process], plans: Sequence[ProcessPlan], timeout: f
                 break
             time.sleep(POLL_SECONDS)
     finally:
-        for process in processes:
-            kill_group(process.pid)
+        groups.kill()
         result.seconds = time.monotonic() - started
     return result

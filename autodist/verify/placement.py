@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from autodist.errors import AutodistError
-from autodist.verify.launch import environment, free_port, kill_group, rank_environment
+from autodist.verify.launch import OwnGroups, environment, free_port, rank_environment
 from autodist.verify.plan import Device
 
 Wanted = Literal["auto", "cpu", "cuda"]
@@ -97,8 +97,8 @@ def sharing_refusal(
                     break
                 time.sleep(0.05)
         finally:
+            OwnGroups(processes).kill()
             for process in processes:
-                kill_group(process.pid)
                 process.wait()
         failed = [log for process, log in zip(processes, logs, strict=True) if process.returncode]
         if not failed:
