@@ -42,7 +42,7 @@ from autodist.borrowed import borrowed, departed, imported_names
 from autodist.collation import Rows
 from autodist.config import Config, Strategy
 from autodist.frameworks import owned
-from autodist.imports import below_imports
+from autodist.imports import below_imports, is_preface
 from autodist.interpreter import Event, Interpreter, Loop, Plan
 from autodist.launchers import launcher, without
 from autodist.models import (
@@ -2119,14 +2119,14 @@ def _setup(script: TrainingScript, run: Interpreter) -> Setup | None:
     if not body:
         return None
     guard = next((s for s in body if isinstance(s, ast.If) and _is_main_guard(s.test)), None)
-    start = next((s for s in body if not _is_preface(s)), body[-1])
+    start = next((s for s in body if not is_preface(s)), body[-1])
     named = {node for site in script.named_apart for node in ast.walk(site.node)}
     needed = [
         e
         for e in run.events
         if e.kind in NEEDS_GROUP and not (e.kind == "make" and not _matters(e)) or e.kind == "clock" and e.node in named
     ]
-    found = [top for event in needed if (top := _top_statement(event, entry)) is not None and not _is_preface(top)]
+    found = [top for event in needed if (top := _top_statement(event, entry)) is not None and not is_preface(top)]
     first = next((top for top in found if not isinstance(top, (ast.FunctionDef, ast.ClassDef))), None)
     if first is None and guard is None and found and isinstance(found[0], ast.FunctionDef):
         return Setup(entry, _without_docstring(found[0].body), found[0])  # what a launcher or an entry point calls
@@ -2164,15 +2164,6 @@ def _top_statement(event: Event, entry: Source) -> ast.stmt | None:
                     return top if isinstance(top, ast.stmt) else None
                 top = ancestor
     return None
-
-
-def _is_preface(statement: ast.stmt) -> bool:
-    """Imports, docstrings and definitions."""
-    if isinstance(statement, (ast.Import, ast.ImportFrom)):
-        return True
-    if isinstance(statement, ast.Try):
-        return all(_is_preface(s) for s in statement.body)
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _is_main_guard(test: ast.expr) -> bool:

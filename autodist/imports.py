@@ -24,6 +24,11 @@ def below_imports(source: Source) -> ast.stmt:
     return prelude.below(source.tree)
 
 
+def is_preface(statement: ast.stmt) -> bool:
+    """Whether a statement is an import, with what stands in where there is no such library, or a docstring."""
+    return prelude.is_preface(statement)
+
+
 class Importer:
     """Gives names in one file. A name means one thing in all of the file, or it is not given.
 

@@ -19,8 +19,7 @@ class Branches(Evaluation):
     def do_If(self, node: ast.If, scope: Scope) -> bool:
         test = self.eval(node.test, scope)
         self.event("test", node.test, scope, test)
-        if self._forward:
-            self._note_statistics([node.test], scope)
+        self._note_statistics([node.test], scope)
         decided, outcomes = self._decided(node.test, test, scope)
         if decided is not None:
             return self.block(node.body if decided else node.orelse, scope)
@@ -116,8 +115,7 @@ class Branches(Evaluation):
     def of_IfExp(self, node: ast.IfExp, scope: Scope) -> Value:
         test = self.eval(node.test, scope)
         self.event("test", node.test, scope, test)
-        if self._forward:
-            self._note_statistics([node.test], scope)
+        self._note_statistics([node.test], scope)
         decided, outcomes = self._decided(node.test, test, scope)
         if decided is not None:
             return self.eval(node.body if decided else node.orelse, scope)

@@ -73,7 +73,7 @@ class Evaluation(Single):
             value = value.but(origins=frozenset(o for o in value.origins if not isinstance(o, Gathered)))
         elif isinstance(node, (ast.BinOp, ast.Compare, ast.Call, ast.Subscript)):
             self._note_pairs(node, value, scope)
-        if self._forward and value.spread in (ROWS, Spread.COLUMNS) and isinstance(node, (ast.Call, ast.Subscript)):
+        if value.spread in (ROWS, Spread.COLUMNS) and isinstance(node, (ast.Call, ast.Subscript)):
             self._note_statistics(node.args if isinstance(node, ast.Call) else [node.slice], scope)
         if isinstance(node, (ast.Call, ast.Subscript, ast.BinOp)) and self.is_one_row(value):
             value = self._of_one_row(node, value)
@@ -159,7 +159,7 @@ class Evaluation(Single):
 
     def _note_statistics(self, given: Iterable[ast.expr], scope: Scope) -> None:
         """Note means over a batch that a forward pass goes by: `h[:, h.mean(0).argmax()]`, `if h.mean() > 0:`."""
-        for part in () if self._no_grad else given:
+        for part in given if self._forward and not self._no_grad else ():
             if isinstance(part, (ast.Tuple, ast.List, ast.Compare)):
                 self._note_statistics(children_of(part) if isinstance(part, ast.Compare) else part.elts, scope)
                 continue

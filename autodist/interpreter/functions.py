@@ -81,8 +81,9 @@ class Functions(Attributes):
         active = sum(call.function.node is definition for call in self._calls)
         calls = self._repeats[definition, node] = self._repeats.get((definition, node), 0) + 1
         if len(self._calls) >= MAX_DEPTH or active >= 2 or calls > MAX_REPEATS * (1 + 4 * (self._forward > 0)):
-            self._take_in(function, node, [*args, *keywords.values()], scope)
-            return self._unfollowed(self._mixed([*args, *keywords.values()]), node, scope)
+            given = [*args, *keywords.values()]
+            self._take_in(function, node, given, scope)
+            return self._unfollowed(self._mixed(given), node, scope)
         self.executed.add(definition)
         self._entered.add(definition)
         key = self._signature(function, args, keywords)

@@ -291,12 +291,13 @@ class Methods(Libraries, TorchModules):
         long = next((flag for flag in names if flag.startswith("--")), names[0] if names else "")
         parser.attributes[long.lstrip("-").replace("-", "_")] = Value(origins=default.origins)
 
-    def _note_kept_by_sample(self, node: ast.Call, scope: Scope) -> None:
+    def _note_kept_by_sample(self, node: ast.Call) -> None:
         """`found[label].append(1)`"""
-        holder = node.func.value if isinstance(node.func, ast.Attribute) else node
-        for thing in self._lately(holder.value).things if isinstance(holder, ast.Subscript) else ():
-            if isinstance(thing, Table) and isinstance(holder, ast.Subscript):
-                self._is_keyed(thing, self._lately(holder.slice))
+        holder = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if isinstance(holder, ast.Subscript):
+            for thing in self._lately(holder.value).things:
+                if isinstance(thing, Table):
+                    self._note_keys(thing, self._lately(holder.slice))
 
     def _container_method(
         self,
@@ -315,7 +316,7 @@ class Methods(Libraries, TorchModules):
         if isinstance(container, Items):
             if name in GROWS:
                 self.event("store", node, scope, union(args))
-                self._note_kept_by_sample(node, scope)
+                self._note_kept_by_sample(node)
                 pairs = list(zip(args[-1:], node.args[-1:], strict=False))
                 self._grow(of(container), pairs, scope, name)
                 return NOTHING
@@ -339,7 +340,7 @@ class Methods(Libraries, TorchModules):
             return of(whole)
         if name == "setdefault" and len(args) > 1:
             container.element = container.element | args[1]
-            self._is_keyed(container, first)
+            self._note_keys(container, first)
         if name in ("get", "pop", "setdefault"):
             if first.const is not UNKNOWN and is_hashable(first.const) and first.const in container.entries:
                 return container.entries[first.const]

@@ -9,7 +9,7 @@ from autodist import picking, rowwise
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.questions import has_keys, is_hashable, is_of_one
 from autodist.interpreter.words import KEPT
-from autodist.source import last_name
+from autodist.source import Source, last_name
 from autodist.spread import LOCAL, MEAN, ROWS, SAME, SUM
 from autodist.values import (
     NOTHING,
@@ -38,22 +38,21 @@ class Stores(Evaluation):
     def _count_up(self, item: ast.Subscript, changes: Iterable[ast.expr], scope: Scope) -> None:
         """Note what an item of a container is changed by."""
         for thing in self._lately(item.value).things:
-            if isinstance(thing, Table) and self._is_keyed(thing, self._lately(item.slice)):
+            if isinstance(thing, Table) and self._note_keys(thing, self._lately(item.slice)):
                 continue
             if isinstance(thing, (Items, Table)):
                 found = [(scope.source, each) for each in changes]
                 thing.changes += [each for each in found if each not in thing.changes]
 
-    def _is_keyed(self, table: Table, key: Value) -> bool:
-        """Whether samples say under which key a dict keeps something. Each rank has other keys then, and what can be
-        made global are the samples that a loop goes over."""
+    def _note_keys(self, table: Table, key: Value) -> bool:
+        """Whether samples say under which key a dict keeps something, which is noted. Each rank has other keys then, and
+        what can be made global are the samples that a loop goes over."""
         if not key.spread.is_local or has_keys(table):
             return False
         loops = ((each.source, each.node) for each in self._loops if each.by_row)
         over = [(source, node.iter) for source, node in loops if not isinstance(node, ast.While)]
-        table.keyed = table.keyed or []
-        if over and not any(isinstance(n, ast.Name) and n.id == "range" for n in ast.walk(over[-1][1])):
-            table.keyed += [each for each in over[-1:] if each not in table.keyed]
+        counted = bool(over) and any(isinstance(n, ast.Name) and n.id == "range" for n in ast.walk(over[-1][1]))
+        _add_keys(table, [] if counted else over[-1:])
         return True
 
     def _merge(self, table: Table, other: Table) -> None:
@@ -64,8 +63,7 @@ class Stores(Evaluation):
         table.element = table.element | other.element
         table.stores += [store for store in other.stores if store not in table.stores]
         if other.keyed is not None:
-            table.keyed = table.keyed or []
-            table.keyed += [each for each in other.keyed if each not in table.keyed]
+            _add_keys(table, other.keyed)
 
     def _holds_samples(self, value: Value) -> bool:
         """Whether it is a tensor or a list of this rank's samples, or of what is computed from them."""
@@ -75,9 +73,7 @@ class Stores(Evaluation):
     def _count_samples(self, table: Table, samples: Value, node: ast.expr, scope: Scope) -> None:
         """`counts.update(labels)`, `Counter(labels)`: the keys are samples."""
         table.element = table.element | Value(spread=SUM, origins=samples.origins)
-        table.keyed = table.keyed or []
-        if (scope.source, node) not in table.keyed:
-            table.keyed.append((scope.source, node))
+        _add_keys(table, [(scope.source, node)])
 
     def assign(self, target: ast.expr, value: Value, scope: Scope, made: ast.expr | None) -> None:
         """Bind ``value`` to a name, attribute, item or pattern."""
@@ -253,3 +249,9 @@ class Stores(Evaluation):
                     thing.element = thing.element | value
                     if (scope.source, expression) not in thing.stores:
                         thing.stores.append((scope.source, expression))
+
+
+def _add_keys(table: Table, over: Iterable[tuple[Source, ast.expr]]) -> None:
+    """Note what the keys of a dict come from."""
+    known = table.keyed or []
+    table.keyed = [*known, *(each for each in over if each not in known)]

@@ -63,13 +63,13 @@ def prelude(tree: ast.Module) -> list[ast.stmt]:
 def below(tree: ast.Module) -> ast.stmt:
     """The first statement below the prelude, the last of a file that has nothing else."""
     rest = tree.body[len(prelude(tree)) :]
-    return next((each for each in rest if not _is_preface(each)), tree.body[-1])
+    return next((each for each in rest if not is_preface(each)), tree.body[-1])
 
 
-def _is_preface(statement: ast.stmt) -> bool:
+def is_preface(statement: ast.stmt) -> bool:
     """An import, with what stands in where there is no such library, or a docstring."""
     if isinstance(statement, ast.Try):
-        return all(map(_is_preface, statement.body))
+        return all(map(is_preface, statement.body))
     return isinstance(statement, ast.Import | ast.ImportFrom) or _is_docstring(statement)
 
 
