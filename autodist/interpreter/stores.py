@@ -45,8 +45,8 @@ class Stores(Evaluation):
                 thing.changes += [each for each in found if each not in thing.changes]
 
     def _note_keys(self, table: Table, key: Value) -> bool:
-        """Whether samples say under which key a dict keeps something, which is noted. Each rank has other keys then, and
-        what can be made global are the samples that a loop goes over."""
+        """Whether samples say under which key a dict keeps something, which is noted. Each rank has other keys then,
+        and what can be made global are the samples that a loop goes over."""
         if not key.spread.is_local or has_keys(table):
             return False
         loops = ((each.source, each.node) for each in self._loops if each.by_row)
