@@ -314,3 +314,13 @@ def test_a_dict_that_is_made_with_its_keys_is_added_up(tmp_path: Path, start: st
     text = SCRIPT.format(helper="", start=start, step=step, shown="sorted(counts.items())")
     code, _ = converted(tmp_path, text)
     assert "print(sorted({key: reduce_sum(value) for key, value in counts.items()}.items()))" in code
+
+
+def test_how_many_different_samples_there_are(tmp_path: Path) -> None:
+    """Ranks may hold the same ones, so that numbers of them do not add up."""
+    text = LOSSES.replace("{losses}", "seen.update(y.tolist())").replace("{loss}", "F.cross_entropy(out, y)")
+    text = text.replace("    for x, y", "    seen = set()\n    for x, y").replace(
+        "print(loss.item())", "print(len(seen))"
+    )
+    code, said = converted(tmp_path, text)
+    assert "seen.update(gather_rows(y).tolist())" in code and "print(len(seen))" in code and "AD601" in said

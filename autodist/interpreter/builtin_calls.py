@@ -11,7 +11,7 @@ from autodist.chosen import among, matching, pattern_of
 from autodist.interpreter.arithmetic import Arithmetic
 from autodist.interpreter.attributes import Attributes, class_of
 from autodist.interpreter.contents import UNROLLED
-from autodist.interpreter.questions import is_hashable, is_set, under_samples
+from autodist.interpreter.questions import is_hashable, is_set, makes_set, under_samples
 from autodist.interpreter.roles import Roles
 from autodist.interpreter.words import KEPT
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
@@ -396,7 +396,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             if isinstance(thing, Items):
                 inner = union([*thing.parts, thing.element])
                 if inner.spread is ROWS:
-                    return inner.computed(COUNT)
+                    return inner.computed(LOCAL if makes_set(thing.node) else COUNT)  # ranks may hold the same ones
             if isinstance(thing, Object) and "distributed_sampler" in thing.roles:
                 return Value(spread=COUNT)
         if value.spread is COUNT:

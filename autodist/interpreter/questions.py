@@ -19,13 +19,13 @@ MODULE_METHODS = frozenset(
 def is_set(value: Value) -> bool:
     """Whether a value is a set of what may be strings."""
     for thing in value.things:
-        if isinstance(thing, Items) and _makes_set(thing.node):
+        if isinstance(thing, Items) and makes_set(thing.node):
             inside = [*thing.parts, thing.element]
             return not any(part.things or part.spread.is_local or isinstance(part.const, int) for part in inside)
     return False
 
 
-def _makes_set(node: ast.AST) -> bool:
+def makes_set(node: ast.AST) -> bool:
     called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("set", "frozenset")
     return called or isinstance(node, (ast.Set, ast.SetComp))
 
