@@ -97,8 +97,10 @@ class Loops(Stores):
             return self._goes_row_by_row(base) if last_part(node) == "len" else told
         if isinstance(node, ast.BinOp):
             return self._counts_samples(node.left, depth)
-        made = [each for _, each in self._lately(node).made] if isinstance(node, ast.Name) and depth else []
-        return bool(made) and all(self._counts_samples(each, depth - 1) for each in made)
+        value = self._lately(node)
+        made = [each for _, each in value.made] if isinstance(node, ast.Name) and depth else []
+        shaped = value.spread is COUNT and all(last_part(each) in ("shape", "size") for each in made)
+        return bool(made) and (shaped or all(self._counts_samples(each, depth - 1) for each in made))
 
     def _goes_along_tensors(self, over: ast.expr) -> bool:
         """Whether it is certain that a loop takes one sample after the other, and not what a batch has several of."""

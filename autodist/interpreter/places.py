@@ -93,7 +93,9 @@ class Places(Attributes):
     def _is_one(self, axis: ast.expr) -> bool:
         """`out[0]`, `out[i]` of `for i in range(3)`"""
         value = self._lately(axis)
-        counted = any(isinstance(thing, Index) for thing in value.things)
+        loops = [thing.loop for thing in value.things if isinstance(thing, Index)]
+        stops = [each for loop in loops if isinstance(loop, ast.Call) for each in loop.args]
+        counted = bool(loops) and not any(self._lately(each).spread is COUNT for each in stops)
         return literal_int(axis) is not None or isinstance(value.const, int) or counted
 
 
