@@ -286,17 +286,21 @@ def gradient_ratio(step: Step, converted: Sequence[Step]) -> float | None:
 def compare_loss(
     number: int, step: Step, converted: Sequence[Step], tolerance: Tolerance, scale: float, result: StepComparison
 ) -> tuple[float, float, float]:
-    """The mean of the ranks' losses against the original's, for every backward pass before the step."""
+    """The mean of the ranks' losses against the original's, for every backward pass before the step; their sums, where
+    the ranks share out the passes, as they do in a loop over the samples of a batch."""
     first = converted[0]
     counts = [len(each.losses) for each in converted]
-    original_loss = sum(step.losses)
-    if any(count != len(step.losses) for count in counts):
-        message = f"backward runs {counts} times on the ranks before the step, {len(step.losses)} times in the original"
-        result.add(number, "backward-count", message, first.site)
-        return original_loss, math.nan, math.inf
-    means = [sum(each.losses[at] for each in converted) / len(converted) for at in range(len(step.losses))]
+    original_loss, shares = sum(step.losses), [each.losses for each in converted]
+    losses = step.losses
+    if any(count != len(losses) for count in counts):
+        if sum(counts) != len(losses) or 0 in counts:
+            message = f"backward runs {counts} times on the ranks before the step, {len(losses)} times in the original"
+            result.add(number, "backward-count", message, first.site)
+            return original_loss, math.nan, math.inf
+        shares, losses = [[sum(share)] for share in shares], [original_loss]
+    means = [sum(share[at] for share in shares) / len(shares) for at in range(len(losses))]
     away = 0.0
-    for at, (mean, expected) in enumerate(zip(means, step.losses, strict=True)):
+    for at, (mean, expected) in enumerate(zip(means, losses, strict=True)):
         relative = abs(mean - expected) / max(abs(expected), 1e-3 * scale, 1e-12)
         if mean == expected or (math.isnan(mean) and math.isnan(expected)):
             relative = 0.0

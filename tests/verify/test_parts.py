@@ -14,7 +14,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from autodist.verify.compare import TOLERANCES, StepComparison, assembled, distance, gradient_ratio, spread
+from autodist.verify.compare import (
+    TOLERANCES,
+    StepComparison,
+    assembled,
+    compare_loss,
+    distance,
+    gradient_ratio,
+    spread,
+)
 from autodist.verify.contents import content_difference, understood
 from autodist.verify.explain import CAUSES, KINDS, guarded
 from autodist.verify.outputs import stable
@@ -22,7 +30,7 @@ from autodist.verify.plan import ProcessPlan
 from autodist.verify.replay import Replay, batch_dimension, build_replay, in_turns, union
 from autodist.verify.scratch import Scratch
 from autodist.verify.stall import Sample, cpu_seconds, is_runnable, position_in, ready_seconds
-from autodist.verify.trace import Pass, RunTrace, TraceWriter, read_trace
+from autodist.verify.trace import Pass, RunTrace, Step, TraceWriter, read_trace
 from autodist.verify.verdict import Outcome, Verdict
 
 torch = pytest.importorskip("torch")
@@ -308,6 +316,25 @@ def test_findings_keep_the_first_step() -> None:
     assert result.first == 2
     assert [finding.kind for finding in result.findings] == ["loss", "gradient"]
     assert gradient_ratio.__doc__
+
+
+@pytest.mark.parametrize(
+    ("ranks", "kinds"),
+    [
+        ([[2.0, 6.0], [4.0, 8.0]], []),  # shared out, each pass counted twice since gradients are averaged over two
+        ([[2.0, 6.0, 4.0], [8.0]], []),
+        ([[1.0, 3.0], [2.0, 4.0]], ["loss"]),
+        ([[10.0], [10.0]], ["backward-count"]),
+        ([[2.0, 6.0, 4.0, 8.0], []], ["backward-count"]),
+    ],
+)
+def test_passes_that_ranks_share_out(ranks: list[list[float]], kinds: list[str]) -> None:
+    def step(losses: list[float]) -> Step:
+        return Step(0, "a.py:1", [], losses, ["a.py:1"] * len(losses), [], [], [], None, 0)
+
+    result = StepComparison()
+    compare_loss(0, step([1.0, 2.0, 3.0, 4.0]), [step(each) for each in ranks], TOLERANCES["float64"], 4.0, result)
+    assert [finding.kind for finding in result.findings] == kinds
 
 
 def test_nothing_compared_is_not_equal() -> None:
