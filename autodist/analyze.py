@@ -1468,8 +1468,9 @@ def _assemble(
     ]
     concerns += _loss_concerns(run)
     concerns += _sampler_concerns(run)
-    previewed, missed = previews.previews(run, models)
-    concerns += [*missed, *previews.unsynchronised(run, models)]
+    in_training = previews.passes_in_training(run)
+    previewed, missed = previews.previews(in_training, run, models)
+    concerns += [*missed, *previews.unsynchronised(in_training, run, models)]
     concerns += _sample_after_sample(run)
     averaged, unaveraged = averaging.averaged(run, models)
     concerns += unaveraged if not run.plan.bare else ()

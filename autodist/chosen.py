@@ -21,6 +21,42 @@ def patterns(tree: ast.Module) -> Iterator[tuple[str, int]]:
                 yield pattern, node.lineno
 
 
+def any_named(tree: ast.Module, folders: Iterable[Path]) -> list[tuple[str, int]]:
+    """The modules that `import_module(args.model)` may mean, with its line: one that the file names, as the default of
+    an option, and those beside it that define what the file reads of it."""
+    lines = [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and last_name(node.func) == "import_module" and is_any_name(node)
+    ]
+    if not lines:
+        return []
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    read = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    for folder in folders:
+        defined = {path.stem: _defined(path) & read for path in folder.glob("*.py") if path.stem.isidentifier()}
+        for default in sorted(texts & defined.keys()):
+            alike = sorted(name for name, names in defined.items() if defined[default] and names >= defined[default])
+            if 0 < len(alike) <= MOST:
+                return [(name, lines[0]) for name in alike]
+    return []
+
+
+def is_any_name(call: ast.Call) -> bool:
+    """Whether nothing is written of the name of the module that is imported."""
+    given = call.args[:1]
+    return len(call.args) == 1 and not call.keywords and isinstance(given[0], (ast.Name, ast.Attribute, ast.Subscript))
+
+
+def _defined(path: Path) -> set[str]:
+    """The classes and functions of a module."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return set()
+    return {node.name for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+
+
 def pattern_of(call: ast.Call) -> str | None:
     """The name of the module that is imported, as far as it is written in the call."""
     given = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "name")]

@@ -677,12 +677,16 @@ def after_conditions(
 ) -> ast.stmt:
     """A model moved `if use_cuda:` is wrapped after that, unless it is also used in there, or None `else`."""
     parent = source.parents.get(statement)
-    while isinstance(parent, (ast.If, ast.Try)) and not is_main_guard(parent):
+    while isinstance(parent, (ast.If, ast.Try, ast.ExceptHandler, ast.Match, ast.match_case)) and not is_main_guard(
+        parent
+    ):
         if isinstance(parent, ast.If) and target is not None and _is_none_in(parent, ast.unparse(target)):
             break
         if use is not None and within(use, frozenset([parent])):
             break
-        statement, parent = parent, source.parents.get(parent)
+        if isinstance(parent, ast.stmt):
+            statement = parent
+        parent = source.parents.get(parent)
     return statement
 
 

@@ -7,7 +7,6 @@ can run its share of them.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from autodist.escapes import learnt_from
 from autodist.interpreter import Event, Interpreter
@@ -20,9 +19,22 @@ from autodist.spread import ROWS, SAME
 from autodist.values import NOTHING, UNKNOWN, Object
 
 
-def previews(run: Interpreter, models: list[Model]) -> tuple[list[Site], list[Concern]]:
+def passes_in_training(run: Interpreter) -> list[Event]:
+    """Calls of models within loops, outside of what trains them, that run in training mode; none where a script sets a
+    mode that is known only as it runs."""
+    if any(_sets_mode(node, run) for source in run.project.sources for node in ast.walk(source.tree)):
+        return []
+    return [event for event in run.of("training_forward") if event.loops]
+
+
+def previews(passes: list[Event], run: Interpreter, models: list[Model]) -> tuple[list[Site], list[Concern]]:
     """The passes of which each rank can run its share, and what is said of one that stays as it is."""
-    found = {event.node: event for event in _counted_again(run, models)}
+    normalised = members(model for model in models if model.batch_norm)
+    found = {
+        event.node: event
+        for event in passes
+        if event.detail.spread is SAME and any(each.key in normalised for each in _normalising(event, run))
+    }
     mixed = run.plan.joined or run.of("batch_statistic") or any(mixings(event.value) for event in run.of("backward"))
     shared = [event for event in found.values() if not mixed and _is_rows_to_rows(event, run)]
     rest = [event for event in found.values() if event not in shared]
@@ -34,41 +46,34 @@ def previews(run: Interpreter, models: list[Model]) -> tuple[list[Site], list[Co
     return [Site(event.source, event.node) for event in shared], concerns
 
 
-def unsynchronised(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
-    """Training-mode passes of a rank's samples through BatchNorm in a model that does not train, as an average of
-    weights whose statistics are computed anew: nothing wraps it."""
-    if any(_sets_mode(node, run) for source in run.project.sources for node in ast.walk(source.tree)):
-        return
+def unsynchronised(passes: list[Event], run: Interpreter, models: list[Model]) -> list[Concern]:
+    """Passes of a rank's samples through BatchNorm in a model that does not train, as an average of weights whose
+    statistics are computed anew: nothing wraps it."""
     trained = members(models)
-    for event in run.of("training_forward"):
-        modules = [t for t in unwrapped(event.value) if isinstance(t, Object) and t.key not in trained]
-        known = [t for t in modules if not _tells_mode(run) or t.key in run.once_evaluated]
-        if event.loops and event.detail.spread.is_local and any(normalises(module, run) for module in known):
-            message = (
-                "runs this rank's samples through BatchNorm in training mode, in a model that does not train, so that "
-                "each rank keeps statistics of its own samples: where it is made, convert it by "
-                "nn.SyncBatchNorm.convert_sync_batchnorm"
-            )
-            yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
-            return
+    message = (
+        "runs this rank's samples through BatchNorm in training mode, in a model that does not train, so that "
+        "each rank keeps statistics of its own samples: where it is made, convert it by "
+        "nn.SyncBatchNorm.convert_sync_batchnorm"
+    )
+    found = [
+        event
+        for event in passes
+        if event.detail.spread.is_local and any(each.key not in trained for each in _normalising(event, run))
+    ]
+    return [Concern("AD602", event.source, event.node, message, Severity.WARNING) for event in found[:1]]
+
+
+def _normalising(event: Event, run: Interpreter) -> list[Object]:
+    """The models of a pass that have BatchNorm and run in training mode. Where a script sets modes, one that is not
+    seen to be put into evaluation mode may be in either."""
+    modules = [each for each in unwrapped(event.value) if isinstance(each, Object)]
+    known = [each for each in modules if not _tells_mode(run) or each.key in run.once_evaluated]
+    return [each for each in known if normalises(each, run)]
 
 
 def _tells_mode(run: Interpreter) -> bool:
     """Whether the script says somewhere that a model is to evaluate."""
     return any(mode in source.text for source in run.project.sources for mode in (".eval()", ".train(False)"))
-
-
-def _counted_again(run: Interpreter, models: list[Model]) -> Iterator[Event]:
-    """Training-mode passes of whole, shared data through BatchNorm."""
-    if any(_sets_mode(node, run) for source in run.project.sources for node in ast.walk(source.tree)):
-        return
-    normalised = members(model for model in models if model.batch_norm)
-    # of modules that are not seen to be put into evaluation mode one cannot say which mode they are in
-    followed = normalised.keys() & run.once_evaluated if _tells_mode(run) else normalised.keys()
-    for event in run.of("training_forward"):
-        run_through = [t for t in unwrapped(event.value) if isinstance(t, Object) and t.key in followed]
-        if event.loops and event.detail.spread is SAME and any(normalises(module, run) for module in run_through):
-            yield event
 
 
 def _sets_mode(node: ast.AST, run: Interpreter) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from autodist.chosen import files, patterns
+from autodist.chosen import any_named, files, patterns
 from autodist.errors import AutodistError
 from autodist.search_path import added_folders
 from autodist.source import Source
@@ -26,6 +26,8 @@ class Project:
     entry: Source
     modules: Mapping[str, Source]
     root: Path
+    chosen: frozenset[str] = frozenset()
+    """Modules that an import by a name of which nothing is known may mean."""
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -56,13 +58,16 @@ class Project:
         modules: dict[str, Source] = {}
         pending: list[tuple[Source, str]] = [(source, _package(root, entry))]
         read: list[tuple[Source, str]] = []
+        chosen: set[str] = set()
         while pending:
             importer, package = pending.pop()
             read.append((importer, package))
             by_name = [
                 (name, line, False) for pattern, line in patterns(importer.tree) for name in _named(pattern, roots)
             ]
-            for name, line, required in (*_imported(importer, package), *by_name):
+            any_name = [(name, line, False) for name, line in any_named(importer.tree, roots[1:])]
+            chosen.update(name for name, *_ in any_name)
+            for name, line, required in (*_imported(importer, package), *by_name, *any_name):
                 found = None if name in modules else next(filter(None, (_find(each, name) for each in roots)), None)
                 if found is None and name not in modules and repository is not None:
                     found = _find_package(repository, name)
@@ -76,7 +81,7 @@ class Project:
                         pending += read
                 elif required and found is None and name not in modules and not _is_opaque(root, name):
                     raise AutodistError(f"imports local module {name}, which cannot be found", importer.path, line)
-        return cls(source, dict(sorted(modules.items())), root)
+        return cls(source, dict(sorted(modules.items())), root, frozenset(chosen))
 
 
 @lru_cache(maxsize=1000)

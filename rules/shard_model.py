@@ -172,15 +172,16 @@ def _sharded(
     if model.batch_norm:
         lines, needed = synchronised(context, source, target)
         code, edits = lines + code, (*edits, *needed)
-    extra, lines, needed = _options(context, source, first_free(names, "options", "sharding"))
-    code, edits = code + lines, (*edits, *needed)
+    options, lines, needed = _options(context, source, first_free(names, "options", "sharding"))
+    code, edits, mesh = code + lines, (*edits, *needed), ""
     if config.strategy is Strategy.HSDP:
-        mesh = first_free(names, "mesh", "device_mesh")
-        extra, code = f", mesh={mesh}{extra}", f"{code}{mesh} = nodes_and_ranks()\n"
+        name = first_free(names, "mesh", "device_mesh")
+        mesh, code = f", mesh={name}", f"{code}{name} = nodes_and_ranks()\n"
         edits = (*edits, *nodes_and_ranks(script, context, source))
     if model.batch_norm and config.mixed_precision is not None:
-        line, needed = _in_full_precision(context, source, target, first_free(names, "norm", "layer"), extra)
+        line, needed = _in_full_precision(context, source, target, first_free(names, "norm", "layer"), mesh, options)
         code, edits = f"{code}{line}", (*edits, *needed)
+    extra = mesh + (f", **{options}" if options else "")
     name = first_free(names, "block", "unit")
     blocks, needed = _blocks(model, context, source, target)
     edits = (*edits, *needed)
@@ -200,12 +201,13 @@ def _sharded(
     return code, edits
 
 
-def _in_full_precision(context: Context, source: Source, target: str, name: str, extra: str) -> tuple[str, Planned]:
+def _in_full_precision(
+    context: Context, source: Source, target: str, name: str, mesh: str, options: str
+) -> tuple[str, Planned]:
     """Lines that keep layers of batch normalisation in float32, as autocast does: their statistics are."""
     shard, edits = member(context, source, "torch.distributed.fsdp", "fully_shard")
     nn, nn_import = imported(context, source, "torch.nn", "nn")
     policy, needed = member(context, source, "torch.distributed.fsdp", "MixedPrecisionPolicy")
-    mesh, options = extra.rpartition(", **")[::2]
     if context.config.cpu_offload:
         mesh += f', **{{**{options}, "mp_policy": {policy}()}}'
     norms = f"[m for m in {target}.modules() if isinstance(m, {nn}.modules.batchnorm._BatchNorm)]"
@@ -235,7 +237,7 @@ def _blocks(model: Model, context: Context, source: Source, target: str) -> tupl
 
 
 def _options(context: Context, source: Source, name: str) -> tuple[str, str, Planned]:
-    """More arguments for `fully_shard`, the lines that make them, and what they import."""
+    """The name of a dictionary of arguments for `fully_shard`, if it needs more, its lines, and what they import."""
     config = context.config
     entries: list[str] = []
     offload = ""
@@ -256,7 +258,7 @@ def _options(context: Context, source: Source, name: str) -> tuple[str, str, Pla
         edits = (*edits, *needed, *torch_import)
     if not entries and not offload:
         return "", "", ()
-    return f", **{name}", f"{name} = {{{', '.join(entries)}}}\n{offload}", edits
+    return name, f"{name} = {{{', '.join(entries)}}}\n{offload}", edits
 
 
 def _attribute(target: str, name: str) -> str:

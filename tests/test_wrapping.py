@@ -37,6 +37,11 @@ GROW = "model = nn.Sequential(nn.Linear(4, 4))\nmodel.add_module('last', nn.Line
             "model = nn.Sequential(nn.Linear(4, 4))\nprint(model(torch.ones(1, 4)))\nmodel.append(nn.Linear(4, 1))",
             "model.append(nn.Linear(4, 1))\nmodel = DDP(model)\n",
         ),
+        (
+            "model = nn.Linear(4, 1)\ntry:\n    model.load_state_dict(torch.load('best.pt'))\n"
+            "except FileNotFoundError:\n    model = model.apply(print)",
+            "    model = model.apply(print)\nmodel = DDP(model)\n",
+        ),
     ],
 )
 def test_a_model_is_wrapped_when_it_is_complete(tmp_path: Path, make: str, expected: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from autodist import collation, rowwise, tensors
-from autodist.chosen import among, matching, pattern_of
+from autodist.chosen import among, is_any_name, matching, pattern_of
 from autodist.interpreter.arithmetic import Arithmetic
 from autodist.interpreter.attributes import Attributes, class_of
 from autodist.interpreter.contents import UNROLLED
@@ -166,6 +166,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short in ("importlib.import_module", "__import__"):
             pattern = pattern_of(node) if not isinstance(first.const, str) else first.const
             found = matching(pattern, self.project.modules) if pattern is not None else []
+            if pattern is None and is_any_name(node):
+                found = sorted(self.project.chosen)
             library = isinstance(first.const, str) and not first.const.startswith(".")
             found = found or ([first.const] if library else [])
             return union(self._module(each, node) for each in found) if found else None
