@@ -15,7 +15,7 @@ from autodist.escapes import learnt_from, roots
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.rowwise import PARTNERS, mixings
 from autodist.script import Reduction, Site
-from autodist.source import Source, last_name, operands
+from autodist.source import Source, counted_of, last_name, operands
 from autodist.spread import COLUMNS, COUNT, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import MEANS, SUMS, TALLIES
 from autodist.values import NOTHING, External, Object
@@ -87,7 +87,7 @@ def _joinable(run: Interpreter, guarded: frozenset[ast.AST]) -> dict[ast.expr, R
             continue
         if event.inside_forward or not learnt.isdisjoint(ast.walk(node)):
             made = _made(node, event.source, run)
-            if not any(isinstance(each, ast.Call) and _reduces(each, run) for each in ast.walk(made)):
+            if not any(_reduces(each, run) for each in ast.walk(made)):
                 continue
             found.setdefault(made, Reduction(event.source, made, event.value.spread))
 
@@ -98,8 +98,10 @@ def _joinable(run: Interpreter, guarded: frozenset[ast.AST]) -> dict[ast.expr, R
     return {node: each for node, each in found.items() if is_first(node)}
 
 
-def _reduces(call: ast.Call, run: Interpreter) -> bool:
-    """Whether it is here that a sum or mean is taken."""
+def _reduces(call: ast.AST, run: Interpreter) -> bool:
+    """Whether it is here that a sum or mean is taken, or rows are counted."""
+    if not isinstance(call, ast.Call):
+        return isinstance(call, ast.Subscript) and counted_of(call) is not None
     name = last_name(call.func)
     losses = {"loss", "loss_function"}
     if run.values.get(call, NOTHING).spread in (MEAN, SUM) and any(_has_rows(each, run) for each in operands(call)):

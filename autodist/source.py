@@ -192,6 +192,17 @@ def operands(node: ast.expr) -> list[ast.expr]:
     return []
 
 
+def counted_of(node: ast.expr) -> ast.expr | None:
+    """The tensor of `len(x)`, `x.size(0)` and `x.shape[0]`."""
+    if isinstance(node, ast.Call) and last_name(node.func) == "len" and len(node.args) == 1:
+        return node.args[0]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "size":
+        return node.func.value
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+        return node.value.value
+    return None
+
+
 def last_name(node: ast.AST | None) -> str:
     """`size` of `size` and of `self.options.size`; of anything else, nothing."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

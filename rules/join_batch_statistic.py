@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from autodist.edits import WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
+from autodist.source import counted_of
 from autodist.spread import Spread
 
 from ._collectives import IN_TRAINING, JOIN
@@ -55,7 +56,8 @@ def join_batch_statistic(script: TrainingScript, context: Context) -> Iterator[F
             name, more = "sum_in_training", IN_TRAINING.replace("{torch}", torch)
             helper = (*helper, *defined(script, each.source, more))
         mean = f" / {d}.get_world_size()" if each.spread is Spread.MEAN else ""
-        wrap = WrapExpr(each.node, f"{name}({{}}){mean}")
+        given = "{}" if counted_of(each.node) is None else f"{torch}.tensor({{}})"
+        wrap = WrapExpr(each.node, f"{name}({given}){mean}")
         message = f"the loss is computed from this {each.spread.name.lower()} over a rank's samples"
         yield Finding(
             each.source, each.node, message, Fix((*imports, *torch_import, *helper, *planned(each.source, wrap)))

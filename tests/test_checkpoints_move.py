@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, launched
 from test_goldens import converted
 
 from autodist.config import Strategy
@@ -32,13 +29,7 @@ def train(folder: Path, kind: str, epochs: int, still: bool = False) -> None:
         f"train.session(Namespace(bs=48, lr=0.05, seed=1, out='.', resume=True), {epochs})",
     ]
     (folder / "go.py").write_text("\n".join(lines))
-    launch = [] if kind == "original" else ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(folder)}
-    command = [sys.executable, *launch, "go.py"]
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    launched(folder, "go.py", None if kind == "original" else 2, PYTHONPATH=str(folder))
 
 
 def script(folder: Path, kind: str) -> Path:

@@ -5,15 +5,12 @@ from __future__ import annotations
 
 import ast
 import copy
-import os
 import shutil
-import subprocess
-import sys
 from collections import Counter, OrderedDict, defaultdict
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, SCRIPT
+from conftest import ROOT, SCRIPT, launched
 from conftest import converted as conversion
 from test_goldens import converted
 
@@ -30,14 +27,7 @@ torch.save(train.unpacked(torch.load("last.pt", weights_only=False)), "last.pt")
 def run(folder: Path, code: str, nproc: int | None = None) -> str:
     """Run code beside the script, on some ranks or in one process."""
     (folder / "go.py").write_text(f"import torch, train\n{code}\n")
-    launch = [] if nproc is None else ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(nproc)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(folder)}
-    command = [sys.executable, *launch, "go.py"]
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return launched(folder, "go.py", nproc, PYTHONPATH=str(folder))
 
 
 @pytest.mark.slow

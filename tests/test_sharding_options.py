@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Autodist
+from conftest import Autodist, launched
 
 from autodist import registry
 from autodist.config import Config, MixedPrecision, Strategy
@@ -144,10 +141,6 @@ def test_models_that_normalise_run_with_the_options(
     """BatchNorm in half precision has no running statistics to go with: it stays in float32, as under autocast."""
     torch = pytest.importorskip("torch")
     (tmp_path / "train.py").write_text(converted(tmp_path, NORMALISING, strategy, **options).entry.after)
-    ranks = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"]
-    done = subprocess.run(
-        ranks, cwd=tmp_path, capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    )
-    assert done.returncode == 0 and done.stdout.split()[-1] == "True", done.stderr[-2000:]
+    assert launched(tmp_path, "train.py", 2).split()[-1] == "True"
     state = torch.load(tmp_path / "model.pt")
     assert {value.dtype for key, value in state.items() if "num" not in key} == {torch.float32}

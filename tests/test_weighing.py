@@ -380,3 +380,24 @@ def test_a_loss_divided_by_the_batch_in_training_alone(tmp_path: Path) -> None:
     """It needs no test of whether it trains."""
     after, _ = conftest.converted(tmp_path, CHOSEN.partition("for x, y in test_loader")[0])
     assert "loss /= n * dist.get_world_size()\n" in after and "requires_grad" not in after
+
+
+BOXES = """\
+class BoxLoss(nn.Module):
+    def forward(self, out, y):
+        positive = y > 0
+        found = out[positive, :].reshape(-1, 3)
+        number = {number}
+        return nn.functional.smooth_l1_loss(found, torch.zeros_like(found), reduction="sum") / number, out.pow(2).sum() / number
+
+
+"""
+
+
+@pytest.mark.parametrize("number", ["found.size(0)", "found.shape[0]", "len(found)"])
+def test_a_criterion_that_counts_what_it_picked(tmp_path: Path, number: str) -> None:
+    step, before = (
+        "found, size = criterion(out, y)\nloss = found + size",
+        f"{BOXES.format(number=number)}criterion = BoxLoss()",
+    )
+    assert f"number = SumOverRanks.apply(torch.tensor({number}))" in converted(tmp_path, step, before)[0]

@@ -9,11 +9,11 @@ from typing import Any
 from autodist import alternatives, picking, rowwise
 from autodist.collation import Rows
 from autodist.interpreter.events import Call_
-from autodist.interpreter.questions import children_of, counted_of, is_known, last_part, relates
+from autodist.interpreter.questions import children_of, is_known, last_part, relates
 from autodist.interpreter.single import Single
 from autodist.interpreter.words import CUTTING, REST, SIZES
 from autodist.picking import FORMS
-from autodist.source import last_name, operands
+from autodist.source import counted_of, last_name, operands
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.values import (
     NOTHING,
@@ -58,6 +58,8 @@ class Evaluation(Single):
             rows = frozenset([Gathered(node)]) if value.spread is ROWS and self.plan.wholes is None else frozenset()
             value = Value(kept if not value.spread.is_local else frozenset(), models=value.models, origins=rows)
         if node in self.plan.joined:
+            if self._counts_some(value):
+                value = value.but(spread=SUM)
             self.event("joined", node, scope, value)
             if value.spread is MEAN or value.spread is SUM and not self._no_grad:
                 value = value.but(spread=SAME)
@@ -79,7 +81,7 @@ class Evaluation(Single):
             value = self._of_one_row(node, value)
         if node in self.plan.divided:
             value = value.but(spread=COUNT, const=UNKNOWN)
-        if value.spread is COUNT and value.origins and self.uneven(value) in (Rows.JOINED, Rows.FEWER):
+        if self._counts_some(value):
             value = value.but(spread=SUM)
         if any(isinstance(each, Portion) for each in value.origins):
             value = self._portion(node, value)
@@ -100,6 +102,10 @@ class Evaluation(Single):
         self.values[node] = value if old is None else old | value
         self.sources[node] = scope.source
         return value
+
+    def _counts_some(self, value: Value) -> bool:
+        """Whether it is a number of rows of which ranks have more or fewer: `out[mask].size(0)`."""
+        return value.spread is COUNT and bool(value.origins) and self.uneven(value) in (Rows.JOINED, Rows.FEWER)
 
     def is_by_turn(self, value: Value) -> bool:
         """Whether it is computed from the samples that a loop has come to that goes on."""

@@ -11,7 +11,6 @@ from autodist.interpreter.contents import UNROLLED
 from autodist.interpreter.events import Loop
 from autodist.interpreter.questions import (
     adds_to,
-    counted_of,
     is_hashable,
     is_mixed,
     is_set,
@@ -20,6 +19,7 @@ from autodist.interpreter.questions import (
 )
 from autodist.interpreter.stores import Stores
 from autodist.interpreter.words import SPLITTING
+from autodist.source import counted_of
 from autodist.spread import COUNT, MEAN, ROWS, SAME, Spread
 from autodist.values import (
     NOTHING,

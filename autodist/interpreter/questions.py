@@ -157,17 +157,6 @@ def is_known(thing: Thing) -> bool:
     return isinstance(thing, Table) and (bool(thing.entries) or not copied and thing.element is NOTHING)
 
 
-def counted_of(node: ast.expr) -> ast.expr | None:
-    """The tensor of `len(x)`, `x.size(0)` and `x.shape[0]`."""
-    if isinstance(node, ast.Call) and last_part(node.func) == "len" and len(node.args) == 1:
-        return node.args[0]
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "size":
-        return node.func.value
-    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
-        return node.value.value
-    return None
-
-
 def is_of_one(node: ast.expr) -> bool:
     """Whether something is computed from a batch of one sample: `x[None]`, `x[i : i + 1]`, `x.unsqueeze(0)`."""
     for each in ast.walk(node):
