@@ -449,6 +449,7 @@ def _unwrapped_uses(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
         return
     training = {loop.node for event in run.of("backward") for loop in event.loops}
     steps = [e for e in run.of("forward") if e.grad and any(loop.node in training for loop in e.loops)]
+    steps = [e for e in steps if not _only_attacks(e, run)]
     for model in models:
         if model.wrapping is None or model.bypassed is not None or model.data_parallel:
             continue
@@ -459,6 +460,30 @@ def _unwrapped_uses(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
             uses = [event for event in bare if event not in around]
             message = "cannot see where to wrap this model so that its training steps go through the wrapper"
             yield Concern("AD904", uses[0].source, uses[0].node, message, Severity.REFUSAL)
+
+
+def _only_attacks(event: Event, run: Interpreter) -> bool:
+    """Whether a function asks a model for gradients of what it is given, as an attack on it does, and keeps nothing of
+    what the model says: no gradient of a parameter comes from there."""
+    asks = any(each.function is event.function for each in run.of("autograd_grad"))
+    if event.function is None or not asks or not event.calls or event.calls[-1].function is not event.function:
+        return False
+    call, body = event.calls[-1].node, event.function.node
+    kept = any(isinstance(n, (ast.Attribute, ast.Subscript)) and isinstance(n.ctx, ast.Store) for n in _changed(body))
+    learns = any(isinstance(n, ast.Call) and last_name(n.func) == "backward" for n in ast.walk(body))
+    result = run.values.get(call, NOTHING) if isinstance(call, ast.expr) else NOTHING
+    return call is not None and not (kept or learns or result.models or result.things)
+
+
+def _changed(body: ast.AST) -> Iterator[ast.expr]:
+    """What a function assigns to, numbers of a tensor aside: `x.data += step`."""
+    for node in ast.walk(body):
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        yield from (
+            each
+            for each in targets
+            if each is not None and not (isinstance(each, ast.Attribute) and each.attr in ("data", "requires_grad"))
+        )
 
 
 def _unreached_norms(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
@@ -1069,6 +1094,20 @@ def _evaluation_loaders(run: Interpreter, loaders: list[Loader]) -> Iterator[Sit
     yield from (Site(source, node) for node, source in made.items() if node not in training)
 
 
+def _evaluation_samplers(run: Interpreter, loaders: list[Loader]) -> Iterator[Site]:
+    """The calls that make random samplers for such loaders, which draw from the global generator."""
+    training = {loader.node for loader in loaders}
+    used = {sampler.node for loader in loaders for sampler in randomness.unseeded_samplers(loader.object)}
+    found = {
+        sampler.node: Site(sampler.source, sampler.node)
+        for event in run.of("loader")
+        if event.node not in training
+        for loader in event.value.objects("loader")
+        for sampler in randomness.unseeded_samplers(loader)
+    }
+    yield from (site for node, site in found.items() if node not in used)
+
+
 def _has_distributed_sampler(loader: Object) -> bool:
     sampler = loader.argument("sampler", 3) or NOTHING
     return any(
@@ -1147,8 +1186,10 @@ def _loader_name(event: Event, loaders: list[Object], run: Interpreter) -> str |
             if _is_loader(value, loaders):
                 return event.source.code(node)
             for bar in value.objects("progress"):
-                if name := _read_by(bar, event, loaders, run):
+                if (name := _read_by(bar, event, loaders, run)) and name != event.source.code(node):
                     return name
+                if name and bar.name.startswith("tqdm.") and _is_path(bar.node.args[0]):  # type: ignore[attr-defined]
+                    return f"{name}.iterable"  # `loader = tqdm(loader)`
     scope: Scope | None = event.scope
     while scope is not None:
         for name, value in scope.names.items():
@@ -1449,7 +1490,7 @@ def _assemble(
         (p.event.on_one_rank, _reduction(p, _hoist(p, guarded))) for p in (placed if not _is_distributed(run) else ())
     ]
     reductions = [each for alone, each in reported if not alone and not _stays_below(each)]
-    concerns += _import_time_concerns(run, loaders, [*guards, *opens], models)
+    concerns += _import_time_concerns(run, loaders, [*guards, *opens, *prepared], models)
     concerns += _leftover_concerns(leftover, run)
     concerns += unshardable.concerns(run, models) if run.plan.bare else ()
     concerns += [
@@ -1506,6 +1547,7 @@ def _assemble(
         models=tuple(models),
         loaders=tuple(loaders),
         evaluation_loaders=tuple(_evaluation_loaders(run, loaders)),
+        evaluation_samplers=tuple(_evaluation_samplers(run, loaders)),
         draws=(*_draw_sites(run, draws), *wholes.draws(run, "dealt_out")),
         batch_sizes=tuple(batch_sizes),
         wholes=tuple(wholes.draws(run)),
@@ -1579,12 +1621,19 @@ def _stays_below(reduction: Reduction) -> bool:
     return reduction.hoist is not None and shards.made_inside(reduction.node, reduction.hoist)
 
 
+def _names_file(call: ast.AST) -> bool:
+    """`logging.basicConfig(filename="train.log")`"""
+    return isinstance(call, ast.Call) and any(keyword.arg == "filename" for keyword in call.keywords)
+
+
 def _import_time_concerns(
     run: Interpreter, loaders: list[Loader], sites: list[Site], models: list[Model]
 ) -> Iterator[Concern]:
     """What needs the process group but happens while a module is imported, before the script can join it."""
     changed = {loader.node for loader in loaders if not loader.sharded} | {site.node for site in sites}
     changed |= {model.wrapping.statement for model in models if model.wrapping is not None and not model.wrapped}
+    changed |= {event.node for event in run.of("file_handler") if models}
+    changed |= {event.node for event in run.of("log_config") if models and _names_file(event.node)}
     for event in run.events:
         if event.calls or event.source is run.project.entry or _is_distributed(run):
             continue

@@ -16,6 +16,19 @@ else:
     import tomli as tomllib
 
 NOTHING: frozenset[str] = frozenset()
+HOMES = (
+    (re.compile(r"torch\.nn\.(?:modules\.(?:\w+\.)?|parameter\.)([A-Z]\w*)"), r"torch.nn.\1"),
+    (re.compile(r"torch\.optim\.(?!lr_scheduler|swa_utils)[a-z_]\w*\.([A-Z]\w*)"), r"torch.optim.\1"),
+)
+"""The modules that classes are defined in, and where torch offers them."""
+
+
+def public(name: str) -> str:
+    """The name that a class of torch is known by: `torch.nn.Module` of `torch.nn.modules.module.Module`."""
+    for pattern, short in HOMES if name.startswith("torch.") else ():
+        if pattern.fullmatch(name):
+            return pattern.sub(short, name)
+    return name
 
 
 class Catalog:

@@ -565,7 +565,7 @@ def _wrapping(module: Object, run: Interpreter, history: History) -> Wrapping | 
     placed = chosen or alias
     if placed is None:
         return _in_list(module, history, use, first)
-    found = at(placed, use)
+    found = _after_initialisation(at(placed, use), use, run)
     later = sorted((*_freezes(module, history), *_grows(module, history)), key=lambda event: event.order)
     later = [e for e in later if placed.order < e.order < first and e.function == placed.function]
     if later and later[-1].source is found.source:  # what is frozen by then, the wrapper leaves alone
@@ -575,6 +575,30 @@ def _wrapping(module: Object, run: Interpreter, history: History) -> Wrapping | 
         if use is None or not within(use, frozenset([statement])):
             return Wrapping(found.source, statement, found.target, None)
     return found
+
+
+def _after_initialisation(found: Wrapping, use: Event | None, run: Interpreter) -> Wrapping:
+    """After `init_weights(model)`, which may ask for the classes of layers or fills them, below where it is made."""
+    around = found.source.parents.get(found.statement)
+    blocks = (getattr(around, name, None) for name in ("body", "orelse", "finalbody"))
+    block = next((body for body in blocks if isinstance(body, list) and found.statement in body), [])
+    target = ast.unparse(found.target)
+    for statement in block[block.index(found.statement) + 1 :] if block else ():
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if use is not None and within(use, frozenset([statement])):
+            break
+        if isinstance(call, ast.Call) and any(ast.unparse(each) == target for each in call.args):
+            if any(isinstance(t, Function) and _initialises(t) for t in run.values.get(call.func, Value()).things):
+                return Wrapping(found.source, statement, found.target, None)
+        elif any(isinstance(n, (ast.Name, ast.Attribute)) and ast.unparse(n) == target for n in ast.walk(statement)):
+            break
+    return found
+
+
+def _initialises(function: Function) -> bool:
+    """Whether a function fills parameters by layer."""
+    calls = [node for node in ast.walk(function.node) if isinstance(node, ast.Call)]
+    return any("init." in ast.unparse(each.func) for each in calls)
 
 
 def _in_list(module: Object, history: History, use: Event | None, first: int) -> Wrapping | None:

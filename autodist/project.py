@@ -54,6 +54,8 @@ class Project:
         source = Source.read(entry) if stdin is None else Source.parse(stdin, entry)
         root = _root(entry, source)
         roots = [root, *added_folders(source, entry.parent)]
+        if (entry.parent / "src").is_dir():  # what is imported from there stands on the path when it is run
+            roots.append(entry.parent / "src")
         repository = repository or _repository(entry)
         modules: dict[str, Source] = {}
         pending: list[tuple[Source, str]] = [(source, _package(root, entry))]

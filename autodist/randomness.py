@@ -137,11 +137,7 @@ def with_shared_order(loader: Loader, run: Interpreter, models: list[Model]) -> 
     Each rank draws as much as its own samples ask for, so that the ranks' generators go apart: then one rank should
     draw the order for all of them.
     """
-    samplers = [
-        sampler
-        for given in (loader.object.argument("sampler", 3), loader.object.argument("batch_sampler", 4))
-        for sampler in _samplers(given or NOTHING)
-    ]
+    samplers = _samplers_of(loader.object)
     ordering = [e for e in _draws(run) if any(call.function.owner in samplers for call in e.calls)]
     libraries = {library for event in ordering for library in _libraries(event, run)}
     unseeded = [sampler for sampler in samplers if _draws_globally(sampler)]
@@ -161,6 +157,11 @@ def with_shared_order(loader: Loader, run: Interpreter, models: list[Model]) -> 
         endless=any(map(_is_endless, samplers)),
         unseeded_samplers=tuple(unseeded),
     )
+
+
+def unseeded_samplers(loader: Object) -> list[Object]:
+    """Torch's samplers that a loader has been given and that draw from the global generator."""
+    return [sampler for sampler in _samplers_of(loader) if _draws_globally(sampler)]
 
 
 def parted_orders(run: Interpreter) -> Iterator[tuple[Event, str]]:
@@ -202,6 +203,11 @@ def _name(node: ast.expr, function: Function) -> str:
     scope = function.scope.find(node.id) if isinstance(node, ast.Name) else None
     held = scope.names[node.id].things if scope is not None and isinstance(node, ast.Name) else ()
     return next((thing.name for thing in held if isinstance(thing, External)), "")
+
+
+def _samplers_of(loader: Object) -> list[Object]:
+    given = (loader.argument("sampler", 3), loader.argument("batch_sampler", 4))
+    return [sampler for value in given for sampler in _samplers(value or NOTHING)]
 
 
 def _samplers(value: Value) -> Iterator[Object]:

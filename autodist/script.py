@@ -334,6 +334,8 @@ class TrainingScript:
     loaders: tuple[Loader, ...] = ()
     evaluation_loaders: tuple[Site, ...] = ()
     """Calls that make loaders of which none trains: every rank reads all of their samples."""
+    evaluation_samplers: tuple[Site, ...] = ()
+    """Calls that make random samplers for them, without a generator of their own."""
     draws: tuple[Draw, ...] = ()
     batch_sizes: tuple[Site, ...] = ()
     wholes: tuple[Draw, ...] = ()

@@ -184,6 +184,8 @@ def reduced(name: str, call: ast.Call, position: int, spread: Spread) -> Spread:
     over = axis(call, position)
     if over is False:
         return LOCAL  # an axis that cannot be read
+    if spread is COLUMNS and over == 0 and not any(keyword.arg == "keepdim" for keyword in call.keywords):
+        return ROWS  # what came before the samples is gone
     if spread is COLUMNS:
         return COLUMNS if over is not None and over != 1 else (MEAN if name in MEANS else SUM)
     if over is None or over == 0:

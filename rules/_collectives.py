@@ -66,6 +66,11 @@ def gather_rows(rows):
 ''',
 }
 
+OF_NUMPY = {
+    "reduce_mean": REDUCTIONS["reduce_mean"].replace("mean.item()\n", "type(value + 0.0)(mean.item())\n"),
+}
+"""The same for scripts that use NumPy, of whose numbers lists and tuples print the type."""
+
 OF_MANY = {
     "reduce_mean": '''\
 def reduce_mean(value):

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from autodist.edits import WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
-from autodist.script import TrainingScript
-from autodist.source import shortened
+from autodist.script import Reduction, TrainingScript
+from autodist.source import last_name, shortened
 from autodist.spread import Spread
 
 from ._collectives import GATHER, GATHER_IN_TRAINING
@@ -69,7 +70,18 @@ def gather_compared_rows(script: TrainingScript, context: Context) -> Iterator[F
             continue
         text = GATHER if each.switch is None else GATHER + GATHER_IN_TRAINING
         helper = defined(script, each.source, text.replace("{d}", d).replace("{torch}", torch))
-        wrap = WrapExpr(each.node, "RowsOfAllRanks.apply({})" if each.switch is None else "gather_in_training({})")
+        whole = "RowsOfAllRanks.apply({})" if each.switch is None else "gather_in_training({})"
+        if _is_of_numpy(each, script):
+            whole = whole.replace("{}", f"{torch}.as_tensor({{}})") + ".numpy()"
+        wrap = WrapExpr(each.node, whole)
         message = f"the loss compares {code} with those of the other samples"
         edits = (*imports, *torch_import, *helper, *planned(each.source, wrap))
         yield Finding(each.source, each.node, message, Fix(edits))
+
+
+def _is_of_numpy(reduction: Reduction, script: TrainingScript) -> bool:
+    """Whether rows are those of an array, `labels.cpu().numpy()`, or of a name that is bound to one."""
+    value = script.values.get(reduction.node)
+    made = [reduction.node, *(node for _, node in value.made if value is not None)] if value is not None else []
+    chained = (each for node in made for each in ast.walk(node) if isinstance(each, ast.Call))
+    return any(last_name(each.func) == "numpy" and not each.args for each in chained)

@@ -11,7 +11,7 @@ from autodist.source import Source, last_name, shortened
 from autodist.spread import Spread
 from autodist.values import External, Function, Items, Table, Thing
 
-from ._collectives import OF_MANY, REDUCTIONS, UNEVEN
+from ._collectives import OF_MANY, OF_NUMPY, REDUCTIONS, UNEVEN
 from ._preamble import Planned, defined, dist, imported, member, planned
 
 EXAMPLES = [
@@ -234,7 +234,7 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
         if concern.code == "AD601":
             yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
     variables: dict[tuple[Source, str], str] = {}
-    reductions = REDUCTIONS
+    reductions = {**REDUCTIONS, **OF_NUMPY} if any(map(_uses_numpy, script.project.sources)) else REDUCTIONS
     if any(_is_of_many(reduction, script) for reduction in script.reductions):
         reductions = {**REDUCTIONS, **OF_MANY}
     for reduction in script.reductions:
@@ -280,6 +280,10 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
 
 
 ARRAYS = frozenset("array asarray zeros ones empty full zeros_like ones_like stack concatenate vstack hstack".split())
+
+
+def _uses_numpy(source: Source) -> bool:
+    return re.search(r"^\s*(import|from) numpy\b", source.text, re.MULTILINE) is not None
 
 
 def _is_of_many(reduction: Reduction, script: TrainingScript) -> bool:

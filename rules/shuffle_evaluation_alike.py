@@ -9,6 +9,28 @@ from autodist.script import TrainingScript
 
 from ._preamble import argument, imported, planned
 
+RANDOM_SAMPLER = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, SubsetRandomSampler, TensorDataset
+
+data = TensorDataset(torch.randn(94, 4), torch.randn(94, 1))
+train_loader = DataLoader(data, batch_size=8, shuffle=True)
+chosen = range(64, 94)
+tests = DataLoader(data, batch_size=8, sampler=SubsetRandomSampler(chosen))
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+for epoch in range(2):
+    for x, y in train_loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        print(epoch, sum(nn.functional.mse_loss(model(x), y).item() for x, y in tests))
+"""
+
 EXAMPLES = [
     Example(
         before="""\
@@ -55,6 +77,12 @@ EXAMPLES = [
         """,
     ),
     Example(
+        before=RANDOM_SAMPLER,
+        after=RANDOM_SAMPLER.replace(
+            "SubsetRandomSampler(chosen)", "SubsetRandomSampler(chosen, generator=torch.Generator().manual_seed(0))"
+        ),
+    ),
+    Example(
         before="""\
         import torch
         from torch import nn
@@ -86,18 +114,23 @@ def shuffle_evaluation_alike(script: TrainingScript, context: Context) -> Iterat
     """Let all ranks evaluate in the same random order.
 
     The ranks' random streams part once they draw noise or augment different samples. A loader that shuffles for an
-    evaluation would then give each rank another order, with `drop_last` other samples, and what follows from the
-    result, such as stopping early, would differ by rank. A generator of its own keeps the order the same.
+    evaluation, or has a random sampler, would then give each rank another order, with `drop_last` other samples, and
+    what follows from the result, such as stopping early, would differ by rank. A generator of its own keeps the order
+    the same.
     """
     if not script.trains or script.distributed:
         return
-    for site in script.evaluation_loaders:
-        call = site.node
-        assert isinstance(call, ast.Call)
-        shuffle = argument(call, "shuffle", 2)
-        if shuffle is None or isinstance(shuffle, ast.Constant) and not shuffle.value or argument(call, "generator"):
-            continue
+    shuffling = [site for site in script.evaluation_loaders if _shuffles(site.node)]
+    for site in (*shuffling, *script.evaluation_samplers):
+        assert isinstance(site.node, ast.Call)
         torch, imports = imported(context, site.source, "torch")
-        alike = SetArgument(call, "generator", f"{torch}.Generator().manual_seed(0)")
+        alike = SetArgument(site.node, "generator", f"{torch}.Generator().manual_seed(0)")
         fix = Fix((*imports, *planned(site.source, alike)))
-        yield Finding(site.source, call, "the ranks would evaluate in different orders", fix)
+        yield Finding(site.source, site.node, "the ranks would evaluate in different orders", fix)
+
+
+def _shuffles(call: ast.AST) -> bool:
+    assert isinstance(call, ast.Call)
+    shuffle = argument(call, "shuffle", 2)
+    fixed = isinstance(shuffle, ast.Constant) and not shuffle.value
+    return shuffle is not None and not fixed and argument(call, "generator") is None

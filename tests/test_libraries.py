@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import conftest
 import pytest
 
 from autodist.config import Config
@@ -117,3 +118,34 @@ def test_one_label_for_each_sample(tmp_path: Path) -> None:
     after, said = converted(tmp_path, "transformers", "Bert(BertConfig()).cuda()", "loss = model(**batch).loss", before)
     assert "weigh_by_count" not in after
     assert "AD602" not in said and "AD904" not in said
+
+
+def test_modules_by_the_names_of_where_torch_keeps_them(tmp_path: Path) -> None:
+    text = """\
+import torch
+from torch.nn.modules.linear import Linear
+from torch.nn.modules.module import Module
+from torch.optim.adam import Adam
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = Linear(4, 1)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4)), batch_size=8, shuffle=True)
+net = Net()
+optimizer = Adam(net.parameters())
+for (x,) in loader:
+    loss = net(x).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    code, said = conftest.converted(tmp_path, text)
+    assert "net = DDP(Net())" in code and "AD9" not in said

@@ -388,7 +388,8 @@ class BoxLoss(nn.Module):
         positive = y > 0
         found = out[positive, :].reshape(-1, 3)
         number = {number}
-        return nn.functional.smooth_l1_loss(found, torch.zeros_like(found), reduction="sum") / number, out.pow(2).sum() / number
+        loss = nn.functional.smooth_l1_loss(found, torch.zeros_like(found), reduction="sum")
+        return loss / number, out.pow(2).sum() / number
 
 
 """
@@ -401,3 +402,22 @@ def test_a_criterion_that_counts_what_it_picked(tmp_path: Path, number: str) -> 
         f"{BOXES.format(number=number)}criterion = BoxLoss()",
     )
     assert f"number = SumOverRanks.apply(torch.tensor({number}))" in converted(tmp_path, step, before)[0]
+
+
+STACKED = "both = torch.stack([out, 2 * out])\n"
+
+
+@pytest.mark.parametrize(
+    ("loss", "named"),
+    [
+        ("both.norm(2, dim=1).mean()", True),
+        ("torch.autograd.grad(both.sum(), both, create_graph=True)[0].norm(2, dim=1).mean()", True),
+        ("both.norm(2, dim=2).mean()", False),
+        ("both.sum(0).pow(2).mean()", False),
+        ("F.cross_entropy(both.transpose(0, 1).mean(1), y)", False),
+        ("torch.stack([each.pow(2) for each in out]).sum(1).mean()", False),
+    ],
+)
+def test_samples_of_stacked_batches_lie_along_the_second_axis(tmp_path: Path, loss: str, named: bool) -> None:
+    _, said = converted(tmp_path, f"{STACKED}loss = {loss}")
+    assert ("AD602" in said) == named

@@ -88,3 +88,18 @@ def test_an_import_in_a_function(tmp_path: Path) -> None:
     (tmp_path / "check.py").write_text(PRINTING)
     code, findings = converted(tmp_path, SCRIPT.format(top="", inside="import check"))
     assert SILENCE not in code and "AD905" in findings
+
+
+@pytest.mark.parametrize(
+    ("line", "refused"),
+    [
+        ("import torchvision\n\nDATA = torchvision.datasets.MNIST('data', download=True)\n", True),
+        ("import torchvision\n\nDATA = torchvision.datasets.MNIST('data')\n", False),
+        ("import logging\n\nlogging.basicConfig(filename='train.log')\n", True),
+        ("import logging\n\nlogging.basicConfig(level=logging.INFO)\n", False),
+    ],
+)
+def test_what_takes_turns_cannot_do_so_before_there_is_a_group(tmp_path: Path, line: str, refused: bool) -> None:
+    (tmp_path / "prepare.py").write_text(line)
+    _, said = converted(tmp_path, SCRIPT.format(top="import prepare\n", inside="pass"))
+    assert ("AD905 runs while this module is imported" in said) == refused

@@ -141,3 +141,28 @@ for x, y in loader:
 """,
     )
     assert "model = DDP(model)" in code and "DataParallel(model.encoder)" not in code
+
+
+INITIALISE = """\
+def init_weights(net):
+    for module in net.modules():
+        if isinstance(module, (nn.Linear, nn.BatchNorm1d)):
+            nn.init.normal_(module.weight.data, 0.0, 0.02)
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (
+            "model = nn.Linear(4, 1)\ninit_weights(model)",
+            "model = nn.Linear(4, 1)\ninit_weights(model)\nmodel = DDP(model)",
+        ),
+        ("model = nn.Linear(4, 1)\nother = 3\ninit_weights(model)", "init_weights(model)\nmodel = DDP(model)\n"),
+    ],
+)
+def test_a_model_is_wrapped_when_it_is_initialised(tmp_path: Path, make: str, expected: str) -> None:
+    """Layers of batch normalisation are of another class once they are synchronised, and would be left out."""
+    assert expected in converted(tmp_path, SCRIPT.format(make=INITIALISE + make))[0]

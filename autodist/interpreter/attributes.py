@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 
 from autodist import collation, rowwise, tensors
+from autodist.catalog import public
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.names import Names
 from autodist.interpreter.questions import MODULE_METHODS, given_to, is_hidden, last_part
@@ -107,7 +108,7 @@ class Attributes(Evaluation, Names):
         if isinstance(thing, Wrapped):
             return of(thing.module) if name == "module" else self._attribute(thing.module, node, base, scope)
         if isinstance(thing, External):
-            return of(External(f"{thing.name}.{name}"))
+            return of(External(public(f"{thing.name}.{name}")))
         if isinstance(thing, LocalModule):
             if name == "__dict__":
                 return of(Table(node, dict(thing.scope.names), NOTHING))

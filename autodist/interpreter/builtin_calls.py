@@ -31,6 +31,7 @@ from autodist.values import (
     Stream,
     Table,
     Thing,
+    Turn,
     Value,
     Wrapped,
     constant,
@@ -235,8 +236,16 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             )
             if first.spread is ROWS and tensors.puts_second(short.rpartition(".")[2], node):
                 spread = Spread.COLUMNS
+            if short.endswith(".stack") and tensors.axis(node, 1) in (None, 0) and self._are_batches(first):
+                spread = Spread.COLUMNS
             return mixed.computed(spread)
         return None
+
+    def _are_batches(self, value: Value) -> bool:
+        """Whether each thing in a list is a tensor of this rank's samples, and not a single one of them."""
+        held = [each for each in self._contents(value) if each is not NOTHING]
+        whole = any(each.spread is ROWS and not each.things for each in held)
+        return whole and not any(isinstance(o, Turn) for each in held for o in each.origins)
 
     def _put_pairs(self, table: Table, pairs: Items) -> None:
         """`dict(zip(names, values))`, `dict([("loss", loss)])`"""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 
+from autodist.catalog import public
 from autodist.interpreter.machine import Machine
 from autodist.project import absolute
 from autodist.values import NOTHING, External, LocalModule, Scope, Value, constant, of
@@ -60,7 +61,7 @@ class Names(Machine):
             return self._module(f"{base}.{name}" if base else name, node)
         if base in self.project.modules:
             return NOTHING
-        return of(External(f"{base}.{name}"))
+        return of(External(public(f"{base}.{name}")))
 
     def _module(self, name: str, node: ast.AST) -> Value:
         if name not in self.project.modules:

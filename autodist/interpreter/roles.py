@@ -6,7 +6,7 @@ import ast
 
 from autodist.interpreter.questions import constants_in, stable_order, wrapped
 from autodist.interpreter.stores import Stores
-from autodist.spread import MEAN, RANK, ROWS, SAME, SUM, WORLD
+from autodist.spread import COLUMNS, MEAN, RANK, ROWS, SAME, SUM, WORLD
 from autodist.values import NOTHING, Function, Index, Items, Object, Parameters, Scope, Value, constant, of, union
 
 
@@ -171,6 +171,8 @@ class Roles(Stores):
         outputs = keywords["outputs"] if "outputs" in keywords else args[0] if args else NOTHING
         if parameters and outputs.spread in (MEAN, SUM):
             of_each = outputs.spread  # the gradient of a mean is one, too
+        elif not inputs.things and inputs.spread is COLUMNS:
+            of_each = COLUMNS  # a gradient lies as what it is the gradient of
         element = Value(spread=of_each, origins=value.origins, models=value.models)
         return of(self._remember(node, lambda: Items(node, [], element))).but(origins=value.origins)
 

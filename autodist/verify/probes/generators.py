@@ -5,18 +5,23 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 import torch
 
+APART = (ModuleType, FunctionType, BuiltinFunctionType, type)
+"""What a name may stand for that draws nothing by itself."""
 DEPTH = 4
 """How far below a data set generators are looked for: that of a transform in a list of transforms."""
 
 
 def kept_by(dataset: Any) -> list[Any]:
-    """The generators of Python, NumPy and torch that a data set, or what it is made of, holds."""
+    """The generators of Python, NumPy and torch that a data set, or what it is made of, holds, or that transforms
+    hold which it calls by a global name."""
     seen: dict[int, Any] = {}
-    return list(dict.fromkeys(_below(dataset, DEPTH, seen)))
+    found = [each for held in (dataset, *_named_by(dataset)) for each in _below(held, DEPTH, seen)]
+    return list(dict.fromkeys(found))
 
 
 def reseed(generator: Any, seed: int) -> None:
@@ -29,6 +34,20 @@ def reseed(generator: Any, seed: int) -> None:
         generator.bit_generator.state = type(generator.bit_generator)(seed).state
     else:
         generator.seed(seed & 0xFFFFFFFF)
+
+
+def _named_by(dataset: Any) -> Iterator[Any]:
+    """The objects that the methods of a data set name: `transform(image=x)`, `config.transform(image=x)`."""
+    for method in ("__getitem__", "__iter__"):
+        function = getattr(type(dataset), method, None)
+        code = getattr(function, "__code__", None)
+        for name in code.co_names if code is not None else ():
+            value = function.__globals__.get(name)  # type: ignore[union-attr]
+            if isinstance(value, ModuleType):
+                inside = (vars(value).get(each) for each in code.co_names)  # type: ignore[union-attr]
+                yield from (each for each in inside if not isinstance(each, APART))
+            elif not isinstance(value, APART):
+                yield value
 
 
 def _below(value: Any, depth: int, seen: dict[int, Any]) -> Iterator[Any]:
