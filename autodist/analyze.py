@@ -1188,7 +1188,7 @@ def _loader_name(event: Event, loaders: list[Object], run: Interpreter) -> str |
             for bar in value.objects("progress"):
                 if (name := _read_by(bar, event, loaders, run)) and name != event.source.code(node):
                     return name
-                if name and bar.name.startswith("tqdm.") and _is_path(bar.node.args[0]):  # type: ignore[attr-defined]
+                if name and bar.name.startswith("tqdm.") and _is_path(bar.node.args[0]):
                     return f"{name}.iterable"  # `loader = tqdm(loader)`
     scope: Scope | None = event.scope
     while scope is not None:

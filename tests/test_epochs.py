@@ -69,6 +69,13 @@ def test_a_bar_over_one_loader_after_the_other(tmp_path: Path) -> None:
     assert "loaders[phase].sampler.set_epoch(epoch)\n        for x, y in bar:" in converted(tmp_path, PHASES)[0]
 
 
+def test_a_bar_that_takes_its_loader_s_name(tmp_path: Path) -> None:
+    """`loader = tqdm(loader)`: the bar has no sampler, what it iterates over has."""
+    text = PHASES.replace("bar = tqdm(loaders[phase])", "loader = loaders[phase]\n        loader = tqdm(loader)")
+    code, _ = converted(tmp_path, text.replace("in bar", "in loader"))
+    assert "loader.iterable.sampler.set_epoch(epoch)\n        for x, y in loader:" in code
+
+
 def test_a_loader_that_may_have_a_sampler_of_its_own(tmp_path: Path) -> None:
     """What an option gives the loader knows of no epochs."""
     made = (

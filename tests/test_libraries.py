@@ -149,3 +149,13 @@ for (x,) in loader:
 """
     code, said = conftest.converted(tmp_path, text)
     assert "net = DDP(Net())" in code and "AD9" not in said
+
+
+def test_modules_in_a_folder_src_beside_the_script(tmp_path: Path) -> None:
+    """They stand on the path where the script runs, with `PYTHONPATH=src`."""
+    (tmp_path / "src" / "parts").mkdir(parents=True)
+    (tmp_path / "src" / "parts" / "__init__.py").write_text("")
+    (tmp_path / "src" / "parts" / "net.py").write_text("from torch import nn\n\nclass Net(nn.Linear):\n    pass\n")
+    path = tmp_path / "train.py"
+    path.write_text("from parts.net import Net\n\nnet = Net(4, 1)\n")
+    assert {source.path.name for source in Project.load(path).sources} == {"train.py", "net.py", "__init__.py"}

@@ -231,3 +231,43 @@ def prototypes(out, target):
     script = SCRIPT.format(helper=helper, model="nn.Linear(6, 4)", step="loss, _ = prototypes(model(x), target=labels)")
     code, said = converted(tmp_path, script)
     assert f"prototypes({ROWS}(model(x)), target={ROWS}(labels))" in code and "AD602" not in said
+
+
+OF_NUMPY = """\
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+noisy = np.arange(32) % 3 == 0
+data = TensorDataset(torch.randn(32, 5), torch.randint(0, 3, (32,)), torch.arange(32))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+net = nn.Linear(5, 3)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+
+def easiest(out, y, ind):
+    losses = F.cross_entropy(out, y, reduction="none")
+    order = np.argsort(losses.detach().numpy())
+    keep = order[:6]
+    return losses[keep].mean(), np.sum(noisy[ind[keep]]) / 6.0
+
+
+for epoch in range(2):
+    pure = []
+    for x, y, ind in loader:
+        ind = ind.cpu().numpy()
+        loss, ratio = easiest(net(x), y, ind)
+        pure.append(100 * ratio)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(epoch, sum(pure) / len(pure))
+torch.save(net.state_dict(), "m.pt")
+"""
+
+
+def test_an_array_s_rows_are_gathered_as_a_tensor(tmp_path: Path) -> None:
+    code, _ = converted(tmp_path, OF_NUMPY)
+    assert f"{ROWS}(y), {ROWS}(torch.as_tensor(ind)).numpy())" in code

@@ -160,6 +160,21 @@ def test_generators_that_a_data_set_keeps() -> None:
     assert drawn() == drawn()
 
 
+DRAWS = SimpleNamespace(rng=random.Random(4))
+"""A transform as a module of a script keeps it, with a generator of its own."""
+
+
+class Augmented:
+    """A data set whose samples are drawn by what its method names."""
+
+    def __getitem__(self, index: int) -> float:
+        return index + float(DRAWS.rng.random())
+
+
+def test_generators_that_a_method_of_a_data_set_names() -> None:
+    assert kept_by(Augmented()) == [DRAWS.rng]
+
+
 def test_samples_keep_their_identity_through_subsets() -> None:
     dataset = torch.utils.data.TensorDataset(torch.arange(10))
     half = torch.utils.data.Subset(dataset, [9, 7, 5, 3])
