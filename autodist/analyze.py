@@ -99,7 +99,7 @@ SEQUENCES_FIRST = ("LSTM", "GRU", "RNN", "Transformer", "MultiheadAttention")
 KEYS = frozenset(["init_hidden", "initHidden", "init_state", "size", "Size"])
 SHAPES = frozenset(
     "view reshape randn zeros ones rand full empty expand repeat randint normal init_hidden new_zeros new_ones "
-    "new_full Tensor FloatTensor LongTensor fill_ eye resize_ uniform split chunk new_empty randperm "
+    "new_full Tensor FloatTensor LongTensor fill_ eye resize resize_ uniform split chunk new_empty randperm "
     "permutation multinomial binomial standard_normal".split()
 )
 
@@ -1147,9 +1147,27 @@ def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: In
         seen.add(statement)
         name = _loader_name(event, loaders, run)
         kept = [loop for loop in outer if not all(loop.node in made[each] for each in loaders)]
-        number = None if restarts or len(phases) > 1 or _is_repeated(kept) else _number(outer, event)
+        number = _number(outer, event)
+        anew = number is not None and any(loop.node in made[loader] for loader in loaders for loop in outer)
+        again = restarts or number is not None and _passes_again(statement, events.values(), loaders)
+        if len(phases) > 1 or _is_repeated(kept):
+            number = None
+        elif again:
+            number = f"{name}.sampler.epoch + {number} + 1" if anew and name else None
         fresh = any(_made_for(loader, event) for loader in loaders) and number is None
         yield Epoch(event.source, statement, None if fresh else name, number)
+
+
+def _passes_again(statement: ast.stmt, events: Iterable[Event], loaders: list[Object]) -> bool:
+    """Whether a round of the loops around calls a function twice that passes over a loader it is given: once for each
+    of two models that train."""
+    ways: dict[tuple[Object, tuple[ast.AST, ...]], set[tuple[int, ...]]] = {}
+    for event in events:
+        if event.grad and event.node is statement:
+            loops = tuple(loop.node for loop in event.loops)
+            for loader in set(drawn_from(event.value)) & set(loaders):
+                ways.setdefault((loader, loops), set()).add(tuple(id(call.node) for call in event.calls))
+    return any(len(each) > 1 for each in ways.values())
 
 
 def _is_repeated(loops: list[Loop]) -> bool:
@@ -1293,16 +1311,36 @@ def _batch_sizes(run: Interpreter, plan: Plan) -> list[Site]:
         and not run.is_gathered(run.values.get(use, NOTHING))
         and shared.isdisjoint(source.ancestors(use))
         and not any(_is_in(steps, bound, run) for bound in _bound(use, source, names))
-        and any(
-            _shapes_tensors(
-                each,
-                source,
-                run,
-                _is_in(steps, use, run) or _is_refilled(use, source) or _fills_for_steps(use, source, run, steps),
+        and (
+            _is_in(steps, use, run)
+            and _is_given_to_shape(use, source, run, names)
+            or any(
+                _shapes_tensors(
+                    each,
+                    source,
+                    run,
+                    _is_in(steps, use, run) or _is_refilled(use, source) or _fills_for_steps(use, source, run, steps),
+                )
+                for each in (use, *(_used_as(use, source) if _is_in(steps, use, run) else ()))
             )
-            for each in (use, *(_used_as(use, source) if _is_in(steps, use, run) else ()))
         )
     ]
+
+
+def _is_given_to_shape(use: ast.expr, source: Source, run: Interpreter, names: set[str]) -> bool:
+    """`noise(batch_size)`, of a function that draws so many: the size is a rank's share where it is given. Where the
+    function calls it by a name of the batch size, it becomes one inside."""
+    call = source.parents[use]
+    if not isinstance(call, ast.Call) or use not in call.args:
+        return False
+    for thing in run.values.get(call.func, NOTHING).things:
+        if isinstance(thing, Function) and isinstance(thing.node, ast.FunctionDef) and thing.owner is None:
+            given = thing.node.args.args[call.args.index(use) : call.args.index(use) + 1]
+            uses = (n for n in ast.walk(thing.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+            named = [n for n in uses if given and n.id == given[0].arg and n.id not in names]
+            if any(_shapes_tensors(n, thing.source, run, True) for n in named):
+                return True
+    return False
 
 
 def _is_in(steps: frozenset[ast.AST], node: ast.expr, run: Interpreter) -> bool:
@@ -1475,6 +1513,7 @@ def _assemble(
     loaders = [randomness.with_shared_order(loader, run, models) for loader in loaders]
     prepared, alone = regions.preparations(run)
     outside = frozenset(site.node for site in (*prepared, *alone))
+    waits = tuple(_waits(run, outside))
     guards, opens = regions.writes(run, outside, naming.folders_apart(run))
     sharded = shards.shards(run, models) if run.plan.bare else Shards()
     needed = {p.node: p.source for p in placed} | {s.node: s.source for s in (*sharded.saves, *sharded.reads)}
@@ -1571,7 +1610,8 @@ def _assemble(
             else ()
         ),
         downloads=tuple(_downloads(prepared, run)),
-        waits=tuple(_waits(run, outside)),
+        waits=waits,
+        first_writes=tuple(_first_writes(waits, [*guards, *opens])),
         turned_buffers=tuple(_turned_buffers(run)),
         data_parallel_calls=sites("data_parallel_call"),
         prepared_alone=tuple(alone),
@@ -1976,6 +2016,17 @@ def _waits(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Site]:
         if statement not in seen:
             seen.add(statement)
             yield Site(source, statement)
+
+
+def _first_writes(waits: Iterable[Site], guarded: Iterable[Site]) -> Iterator[Site]:
+    """Where rank 0 writes a file that ranks read if they find it: one that looks later than the others would find it
+    half written, and go another way."""
+    tests = [site.node for site in waits if isinstance(site.node, ast.If) and regions.tests_files(site.node.test)]
+    for site in guarded:
+        statement = site.source.statement(site.node)
+        around = [test for test in tests if test in site.source.ancestors(statement)]
+        if around and regions.stands_where_missing(site.source, statement):
+            yield Site(site.source, statement)
 
 
 def _turned_buffers(run: Interpreter) -> Iterator[Site]:

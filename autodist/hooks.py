@@ -6,15 +6,15 @@ import ast
 from collections.abc import Iterator
 
 from autodist.interpreter import Event, Interpreter
+from autodist.interpreter.autograd_functions import is_autograd_function
 from autodist.models import unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model
 from autodist.sharding import keys, members
-from autodist.values import NOTHING, Class, External, Function, Parameters, of
+from autodist.values import NOTHING, Class, Function, Parameters, of
 
 SCALING = frozenset("mul div true_divide neg negative multiply divide".split())
 SAME = frozenset("clone detach contiguous to float double half bfloat16".split())
-FUNCTIONS = ("torch.autograd.Function", "torch.autograd.function.Function")
 INSTEAD = "change `.grad` between backward() and step() instead"
 
 
@@ -54,9 +54,8 @@ def reentrant(run: Interpreter) -> Iterator[Concern]:
         if not isinstance(node, ast.Attribute) or node.attr != "apply":
             continue
         owners = run.values.get(node.value, NOTHING).things
-        for cls in (each for thing in owners if isinstance(thing, Class) for each in thing.line()):
-            based = any(isinstance(b, External) and b.name in FUNCTIONS for b in cls.bases)
-            inner = next((n for n in ast.walk(cls.source.tree) if _runs_backward(n, cls)), None) if based else None
+        for cls in (thing for thing in owners if isinstance(thing, Class) and is_autograd_function(thing)):
+            inner = next((n for n in ast.walk(cls.source.tree) if _runs_backward(n, cls)), None)
             if inner is not None:
                 message = (
                     "runs a backward pass within a backward pass, which would tell the wrapper twice that a gradient "

@@ -206,7 +206,7 @@ def _is_spared(event: Event, depth: int) -> bool:
     """Whether what writes a file asks first whether it is there: ranks that come later then leave it alone."""
     places = [(call.node, call.source) for call in event.calls[depth + 1 :]] + [(event.node, event.source)]
     for node, source in places:
-        if node is not None and _stands_where_missing(source, source.statement(node)):
+        if node is not None and stands_where_missing(source, source.statement(node)):
             return True
     for call in event.calls[depth:]:
         tests = [n for n in ast.walk(call.function.node) if isinstance(n, ast.If) and tests_files(n.test)]
@@ -217,7 +217,7 @@ def _is_spared(event: Event, depth: int) -> bool:
     return False
 
 
-def _stands_where_missing(source: Source, statement: ast.stmt) -> bool:
+def stands_where_missing(source: Source, statement: ast.stmt) -> bool:
     """Whether a statement runs only where a test finds a file missing, within its function."""
     inner: ast.AST = statement
     for ancestor in source.ancestors(statement):
@@ -255,7 +255,7 @@ def _stores(event: Event, run: Interpreter) -> bool:
 
 def _is_left_out(source: Source, statement: ast.stmt) -> bool:
     """Whether a statement runs only where a file is not there yet: after an early return, too."""
-    if _stands_where_missing(source, statement):
+    if stands_where_missing(source, statement):
         return True
     home = source.function(statement)
     before = (each for each in home.body if each.lineno < statement.lineno) if home is not None else ()

@@ -33,7 +33,7 @@ Latest = Callable[[ast.expr], Value]
 
 ELEMENTWISE = frozenset(
     "relu relu_ relu6 leaky_relu elu selu celu gelu silu mish softplus softsign tanh sigmoid logsigmoid hardtanh "
-    "hardsigmoid tanhshrink exp expm1 log log1p log2 log10 sqrt rsqrt pow square abs clamp clip clamp_min clamp_max "
+    "hardsigmoid tanhshrink acos asin atan acosh asinh atanh sinh cosh erf erfc exp expm1 log log1p log2 log10 sqrt rsqrt pow square abs clamp clip clamp_min clamp_max "
     "sin cos tan atan sinh cosh erf sign floor ceil round reciprocal neg add add_ sub sub_ mul mul_ div div_ eq ne lt "
     "gt le ge where maximum minimum masked_fill dropout dropout1d dropout2d dropout3d alpha_dropout float double half "
     "bfloat16 long int bool byte type type_as to cuda cpu detach detach_ clone data contiguous requires_grad_ numpy "
@@ -207,17 +207,38 @@ def shaped(node: ast.expr, value: Value, latest: Latest, called: bool) -> Value:
 
 
 def _least(node: ast.expr, latest: Latest) -> int:
-    """How many axes a tensor has at least whose axes are exchanged: `x.transpose(1, 3)`, also once it is padded."""
+    """How many axes a tensor has at least whose axes are exchanged, `x.transpose(1, 3)`, and what is computed from
+    it number by number."""
+    if isinstance(node, ast.BinOp):
+        sides = [_surely(latest(each)) for each in (node.left, node.right)]
+        return max(sides) if not isinstance(node.op, ast.MatMult) or min(sides) > 1 else 0
     if not isinstance(node, ast.Call) or is_entered(node, latest):
         return 0
+    layers = _layers(node, latest)
+    if layers:
+        if node.args and all(layer.name.endswith(".Embedding") for layer in layers):
+            return max(_surely(latest(node.args[0])), 1) + 1
+        keep = all(layer.cls is None and layer_axes(layer, 0) == 0 for layer in layers)
+        return _surely(latest(node.args[0])) if keep and node.args else 0
     method = isinstance(node.func, ast.Attribute) and library(node, latest) is None
     if _called(node) == "pad" and not method and node.args:
-        return max(latest(node.args[0]).least, latest(node.args[0]).axes or 0)
+        return _surely(latest(node.args[0]))
+    given = [node.func.value, *node.args] if method else node.args  # type: ignore[attr-defined]
+    if _called(node) in ELEMENTWISE | {"softmax", "log_softmax"} and given:
+        return _surely(latest(given[0]))
+    if _called(node) in PRODUCTS and len(given) > 1:
+        sides = [_surely(latest(each)) for each in given[:2]]
+        return max(sides) if min(sides) > 1 else 0
     if _called(node) not in ("transpose", "swapaxes", "permute"):
         return 0
     rest = node.args if method else node.args[1:]
     named = [_number(each) for each in (rest[0].elts if _is_list(rest) else rest)]  # type: ignore[attr-defined]
     return max((at + 1 if at >= 0 else -at for at in named if at is not None), default=0)
+
+
+def _surely(value: Value) -> int:
+    """How many axes a tensor has at least."""
+    return max(value.axes or 0, value.least)
 
 
 def told_axes(test: ast.expr) -> dict[str, int]:
@@ -373,6 +394,9 @@ def _computed_axes(short: str, base: Value, node: ast.Call, rest: Sequence[ast.e
         return len(shape) if shape and not any(isinstance(each, ast.Starred) for each in shape) else None
     if short == "ravel":
         return 1
+    if short == "permute":
+        turned = rest[0].elts if len(rest) == 1 and isinstance(rest[0], (ast.Tuple, ast.List)) else rest
+        return len(turned) if turned and not any(isinstance(each, ast.Starred) for each in turned) else base.axes
     if short == "flatten":
         start = _axis(node, rest, ("start_dim",))
         return 1 if start is None else 2 if start == 1 and len(rest) < 2 else None
@@ -540,7 +564,7 @@ def _product(left: Value, right: Value) -> Spread | str:
     if is_whole(left) and not is_whole(right):
         return left.spread if left.spread in (ROWS, COLUMNS) else LOCAL
     if is_whole(left) and is_whole(right) and left.spread is ROWS and right.spread is ROWS:
-        if min(left.axes or 0, right.axes or 0) > 2:
+        if min(_surely(left), _surely(right)) > 2:
             return ROWS
     return GRAPH
 
@@ -755,6 +779,8 @@ def _of_method(
         return COLUMNS if at == 0 else "adds an axis that may come before that of the rows"
     if short == "gather" and _axis(node, rest) not in (None, 0) and len(others) == len(given) - 1:
         return ROWS
+    if short in ("chunk", "split", "tensor_split"):
+        return _along(short, node, rest[1:], base, value) if _axis(node, rest[1:]) is not None else f"cuts the rows ({short})"
     if short in PRODUCTS:
         return _product(base, given[0]) if given else LOCAL
     if short in ("expand", "repeat"):
@@ -771,7 +797,7 @@ def _padded(node: ast.Call, rest: Sequence[ast.expr], base: Value) -> Spread | s
     given = [*rest[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "pad")]
     numbers = [_number(each) for each in given[0].elts] if given and isinstance(given[0], (ast.Tuple, ast.List)) else []
     changed = [at // 2 + 1 for at, number in enumerate(numbers) if number != 0]
-    behind = max(base.axes or 0, base.least) - (1 if base.spread is ROWS else 2)
+    behind = _surely(base) - (1 if base.spread is ROWS else 2)
     if numbers and max(changed, default=0) <= behind:
         return base.spread
     return "adds to an axis that may be that of the rows (pad)"
@@ -788,7 +814,7 @@ def _along(short: str, node: ast.Call, rest: Sequence[ast.expr], base: Value, va
         if written and short not in ("max", "min"):
             return f"works along an axis that cannot be read ({short})"
         return value.spread if short in ("mean", "sum", "nansum", "nanmean") and not written else LOCAL
-    if over > 0 or over < 0 and base.axes is not None and base.axes + over > 0:
+    if over > 0 or over < 0 and _surely(base) + over > 0:
         return ROWS
     if over == 0:
         return value.spread if short in ("mean", "sum") else f"works along the rows ({short})"

@@ -363,12 +363,15 @@ class TrainingScript:
     opens: tuple[Site, ...] = ()
     writers: tuple[Site, ...] = ()
     lone_writers: frozenset[ast.AST] = frozenset()
+    """Those that ranks other than 0 do without."""
     places_of_writers: tuple[Site, ...] = ()
     """What all ranks ask of writers that rank 0 alone has."""
-    """Those that ranks other than 0 do without."""
     downloads: tuple[tuple[Site, Site], ...] = ()
     prepared_alone: tuple[Site, ...] = ()
     waits: tuple[Site, ...] = ()
+    """Where files are read that rank 0 has written before."""
+    first_writes: tuple[Site, ...] = ()
+    """Where rank 0 writes a file that all ranks have looked for and not found."""
     turned_buffers: tuple[Site, ...] = ()
     data_parallel_calls: tuple[Site, ...] = ()
     loads: tuple[tuple[Site, str], ...] = ()

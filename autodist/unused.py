@@ -8,7 +8,7 @@ from itertools import product
 from typing import TypeGuard
 
 from autodist.interpreter import Interpreter
-from autodist.source import Source
+from autodist.source import Source, last_name
 from autodist.values import NOTHING, Class, External, Function, Object, Value
 
 NO_PARAMETERS = ("Dropout", "Identity", "Flatten", "MaxPool", "AvgPool", "Upsample", "ReLU", "LeakyReLU", "Softmax")
@@ -20,6 +20,8 @@ LAST = " in the last turn"
 
 Flow = dict[str, frozenset[str]]
 """What each local variable was computed by: names of parts."""
+COPYING = frozenset("deepcopy TransformerEncoder TransformerDecoder".split())
+"""What copies a module that it is given, and is told of by no gradient of it."""
 
 
 def is_sometimes(parts: Iterable[Object], run: Interpreter) -> bool:
@@ -353,7 +355,7 @@ def _never_read(name: str, cls: Class) -> bool:
     """Whether a part is made and never mentioned again, but to be copied: `copy.deepcopy(self.encoder)`, or while the
     module is made, `self.first.weight.data = self.vgg.features[0].weight.data`."""
     nodes = [node for each in cls.line() for node in ast.walk(each.node)]
-    copies = [n for n in nodes if isinstance(n, ast.Call) and ast.unparse(n.func) in ("copy.deepcopy", "deepcopy")]
+    copies = [n for n in nodes if isinstance(n, ast.Call) and last_name(n.func) in COPYING]
     copied = {id(argument) for call in copies for argument in call.args}
     methods = _methods(cls)
     begin = methods.get("__init__")

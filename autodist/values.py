@@ -334,7 +334,8 @@ class Value:
     ``origins`` are the loaders and draws that its samples come from, which part of them, and what mixed them,
     ``models`` the modules in its graph, ``made`` the expressions that computed it, ``array`` if it is known to be a
     tensor or an array, with ``axes`` as many as are known and ``least`` at least, ``zero`` if it is known to be full
-    of zeros, ``optional`` if it may be None. ``weights`` are modules outside of which it is computed from their
+    of zeros, ``optional`` if it may be None, ``lasting`` if it is a tensor that a module keeps from one forward pass to
+    the next, by whatever name. ``weights`` are modules outside of which it is computed from their
     parameters, so that gradients flow to these past any forward pass. A constant is ``firm`` if it is bound by a call
     or a loop over literals, so that a branch on it is decided; a module's settings are not.
     """
@@ -352,6 +353,7 @@ class Value:
     zero: bool = False
     least: int = 0
     optional: bool = False
+    lasting: bool = False
 
     def __or__(self, other: Value) -> Value:
         if self is other or other is NOTHING:
@@ -370,6 +372,7 @@ class Value:
                 and self.zero == other.zero
                 and self.least <= other.least
                 and self.optional >= other.optional
+                and self.lasting >= other.lasting
             ):
                 return self
         same = type(self.const) is type(other.const) and self.const == other.const
@@ -387,6 +390,7 @@ class Value:
             self.zero and other.zero,
             min(self.least, other.least),
             self.optional or other.optional,
+            self.lasting or other.lasting,
         )
 
     def but(self, **changes: Any) -> Value:

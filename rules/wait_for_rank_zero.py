@@ -94,3 +94,8 @@ def wait_for_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
             (*imports, *planned(site.source, InsertBefore(site.node, f"{d}.barrier()  # rank 0 has written it\n")))
         )
         yield Finding(site.source, site.node, "rank 0 may still be writing what is read here", fix)
+    for site in script.first_writes:
+        d, imports = dist(context, site.source)
+        insert = InsertBefore(site.node, f"{d}.barrier()  # all ranks have looked for it\n")
+        fix = Fix((*imports, *planned(site.source, insert)))
+        yield Finding(site.source, site.node, "a rank that looks for the file later would find what rank 0 writes", fix)

@@ -123,7 +123,9 @@ class Attributes(Evaluation, Names):
             found = thing.find(name)
             return self._bound_to_class(found[1], thing) if found else NOTHING
         if isinstance(thing, Object):
-            return self._object_attribute(thing, name, node, scope)
+            held = self._object_attribute(thing, name, node, scope)
+            lasts = self._forward > 0 and thing.cls is not None and "module" in thing.roles
+            return held.but(lasting=True) if lasts and not held.things and not held.spread.is_local else held
         if isinstance(thing, Items) and base.spread.is_local:
             return base.but(things=frozenset())
         if isinstance(thing, Parameters) and name in ("data", "grad"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from autodist import picking
-from autodist.interpreter.classes import Classes
+from autodist.interpreter.autograd_functions import CONTEXT, AutogradFunctions
 from autodist.interpreter.methods import Methods
 from autodist.interpreter.questions import last_part, stable_order
 from autodist.interpreter.words import GROWS
@@ -32,7 +32,7 @@ from autodist.values import (
 RESIZING = GROWS | frozenset("pop popleft remove clear".split())
 
 
-class Calls(Methods, Classes):
+class Calls(Methods, AutogradFunctions):
     """Call expressions."""
 
     def of_Call(self, node: ast.Call, scope: Scope) -> Value:
@@ -50,7 +50,9 @@ class Calls(Methods, Classes):
         args, keywords = self._arguments(node, scope)
         results = [self._call(thing, node, args, keywords, scope) for thing in sorted(callee.things, key=stable_order)]
         if isinstance(node.func, ast.Attribute) and base is not None:
-            method = self._method(node, node.func.attr, base, args, keywords, scope)
+            method = self._applied(node, node.func.attr, base, args, keywords, scope)
+            if method is None:
+                method = self._method(node, node.func.attr, base, args, keywords, scope)
             if method is not None:
                 results.append(method)
         if len(results) > 1 and self._loops and self.plan.draws and not self._no_grad:
@@ -78,6 +80,17 @@ class Calls(Methods, Classes):
             for names, name in self._holders(node.func.value, scope):  # `distances.addmm_(z, z.t())`
                 names[name] = names[name].but(spread=CROSS)
         return union(results).but(origins=union(results).origins | mixed) if mixed else union(results)
+
+    def _applied(
+        self, node: ast.Call, name: str, base: Value, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        """`Scale.apply(x)`, and what its passes tell each other."""
+        for thing in base.things:
+            if name == "apply" and isinstance(thing, Class):
+                return self._apply_function(thing, node, args, keywords, scope)
+            if name == "save_for_backward" and isinstance(thing, Object) and CONTEXT in thing.roles:
+                return self._keep_for_backward(thing, node, args)
+        return None
 
     def _tally(self, node: ast.Call, callee: Value, args: list[Value], scope: Scope) -> None:
         """`np.add.at(counts, labels, 1)`, `counts.index_add_(0, labels, ones)`: a sum of what is added for each row."""

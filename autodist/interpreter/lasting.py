@@ -6,7 +6,7 @@ import ast
 
 from autodist import carried
 from autodist.interpreter.machine import Machine
-from autodist.values import Parameters, Scope, Thing, Value, constant
+from autodist.values import NOTHING, Parameters, Scope, Thing, Value, constant
 
 
 class Lasting(Machine):
@@ -41,6 +41,8 @@ class Lasting(Machine):
     def _is_made_anew(self, name: str, node: ast.stmt, scope: Scope) -> bool:
         """Whether a variable that a statement changes is bound in every round of the loop, or in every call."""
         rebinds = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        if not rebinds and scope.names.get(name, NOTHING).lasting:
+            return False  # `memory = self.memory`
         if not self._is_within(node, scope):
             given = self._calls[-1].given() if self._calls else {}
             return rebinds or scope.find(name) is scope and scope.parent is not None and name not in given
@@ -72,7 +74,7 @@ class Lasting(Machine):
     def _is_buffer(self, node: ast.expr) -> bool:
         """Whether a name or attribute holds what a module keeps from one forward pass to the next."""
         if isinstance(node, ast.Name):
-            return self._calls[-1].stands_for(node.id, self._is_buffer) if self._calls else False
+            return self._lately(node).lasting or bool(self._calls and self._calls[-1].stands_for(node.id, self._is_buffer))
         if not isinstance(node, ast.Attribute):
             return False
         if node.attr in ("weight", "bias"):

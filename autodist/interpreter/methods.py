@@ -57,6 +57,9 @@ GRADIENT_HOOKS = frozenset(
 """What has a function called with gradients in the midst of a backward pass."""
 FORMATTING = frozenset("format join".split())
 
+SPELLING = frozenset("lower upper strip title".split())
+"""Methods of a text that is known, which give another one."""
+
 
 class Methods(Libraries, TorchModules):
     """Calls of methods that the project does not define."""
@@ -113,6 +116,8 @@ class Methods(Libraries, TorchModules):
         if name == "mkdir" and not local and not any(isinstance(t, External) for t in base.things):
             self.event("mkdir", node, scope)
             return NOTHING
+        if isinstance(base.const, str) and name in SPELLING and not values:
+            return base.but(const=getattr(base.const, name)())
         literal = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.JoinedStr)
         if name in FORMATTING and (isinstance(base.const, str) or literal):
             for expression, value in zip([*node.args, *(k.value for k in node.keywords)], values, strict=False):

@@ -87,6 +87,7 @@ class Stores(Evaluation):
             self.values[target] = self.values.get(target, NOTHING) | value
             self.sources[target] = scope.source
         elif isinstance(target, (ast.Tuple, ast.List)):
+            value = _that_unpacks(value, target.elts)
             for index, part in enumerate(target.elts):
                 if isinstance(part, ast.Starred):
                     self.assign(part.value, self._element(value, part), scope, made)
@@ -249,6 +250,12 @@ class Stores(Evaluation):
                     thing.element = thing.element | value
                     if (scope.source, expression) not in thing.stores:
                         thing.stores.append((scope.source, expression))
+
+
+def _that_unpacks(value: Value, targets: list[ast.expr]) -> Value:
+    """A value that is bound to several names: of a function that returns a loader or a tuple, the tuple of as many."""
+    fits = any(isinstance(thing, Items) and len(thing.parts) == len(targets) for thing in value.things)
+    return value.but(things=value.things - frozenset(value.objects("loader"))) if fits else value
 
 
 def _add_keys(table: Table, over: Iterable[tuple[Source, ast.expr]]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from difflib import SequenceMatcher
 from io import StringIO
 
@@ -10,20 +12,37 @@ import libcst as cst
 from autodist.errors import AutodistError
 from autodist.source import Source
 
+SPACES_AND_TABS = re.compile(r"[ \t]*")
+SPACES_BEFORE_TAB = re.compile(r" {1,7}\t")
+
 
 def parse(source: Source) -> cst.Module:
     """The lossless tree of ``source``. Raises AutodistError where the parser knows less syntax than Python."""
-    try:
-        return cst.parse_module(source.text)
-    except cst.ParserSyntaxError as error:
-        message = "cannot be edited because of this line: write it in a simpler way"
-        raise AutodistError(message, source.path, error.raw_line) from None
+    texts = [source.text, _evenly_indented(source)]
+    for text in dict.fromkeys(texts):
+        try:
+            return cst.parse_module(text)
+        except cst.ParserSyntaxError as error:
+            line = error.raw_line
+    message = "cannot be edited because of this line: write it in a simpler way"
+    raise AutodistError(message, source.path, line)
+
+
+def _evenly_indented(source: Source) -> str:
+    """The text without spaces that a tab makes up for, where a statement starts: for Python, who counts columns, a
+    block may go by such lines or by those with the tab alone, for LibCST it may not."""
+    lines = StringIO(source.text, newline="").readlines()
+    for number in {node.lineno - 1 for node in ast.walk(source.tree) if isinstance(node, ast.stmt)}:
+        indent = SPACES_AND_TABS.match(lines[number])
+        if indent is not None:
+            lines[number] = SPACES_BEFORE_TAB.sub("\t", indent[0]) + lines[number][indent.end() :]
+    return "".join(lines)
 
 
 def with_lost_spaces(text: str, original: str, parsed: str) -> str:
     """``text``, made from ``parsed``, with its unchanged lines as they were in ``original``.
 
-    LibCST drops the space of ``except Error :`` and the form feed that starts a file.
+    LibCST drops the space of ``except Error :`` and the form feed that starts a file, and is not given spaces before tabs.
     """
     if original == parsed:
         return text

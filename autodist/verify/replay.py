@@ -38,7 +38,7 @@ class Replay:
     training: set[PassKey] = field(default_factory=set)
     """Passes that train; others are only replayed where their batches correspond one to one."""
     begun: set[PassKey] = field(default_factory=set)
-    """Passes that every rank breaks off after the same batches."""
+    """Passes that every rank breaks off."""
     draws: dict[str, list[RankDraws]] = field(default_factory=dict)
     """For the seed of a draw what the ranks drew, as often as it occurred with different shapes."""
     forwards: dict[str, list[list[int]]] = field(default_factory=dict)
@@ -123,7 +123,7 @@ def build_replay(ranks: Sequence[RunTrace]) -> Replay:
             replay.passes[key] = together
         if trains:
             replay.training.add(key)
-        elif replicated(found) and not any(each.exhausted for each in found):
+        elif not any(each.exhausted for each in found):
             replay.begun.add(key)
     replay.draws = merged_draws(ranks)
     firsts = [first_forwards(rank) for rank in ranks]

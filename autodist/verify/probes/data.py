@@ -298,9 +298,10 @@ class DataProbe:
             record.replay = context.replay.passes.get(record.key)
             if record.replay is not None and record.key not in context.replay.training:
                 batches = size_of(getattr(loader, "_index_sampler", None)) or 0
+                ordered = isinstance(samplers[0], torch_data.SequentialSampler)
                 fits = (
                     batches >= len(record.replay)
-                    if record.key in context.replay.begun
+                    if record.key in context.replay.begun and not ordered
                     else batches == len(record.replay)
                 )
                 record.replay = record.replay if fits else None
