@@ -2047,6 +2047,8 @@ def _turned_buffers(run: Interpreter) -> Iterator[Site]:
 
 def _adds_and_turns(node: ast.expr) -> bool:
     """Whether a chain of methods adds an axis and turns axes after that, with the memory as it is."""
+    if isinstance(node, ast.BinOp):  # `scale * pe.unsqueeze(0).transpose(0, 1)` lies in memory like its operand
+        return _adds_and_turns(node.left) or _adds_and_turns(node.right)
     names: list[str] = []
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         names.append(node.func.attr)

@@ -553,6 +553,8 @@ def _wrapping(module: Object, run: Interpreter, history: History) -> Wrapping | 
             break
         if any(loop.node not in made_in for loop in event.loops if not isinstance(loop.node, ast.comprehension)):
             continue  # a model is wrapped once, not in each round of a loop
+        if event is not places[0] and _sets_mode(event.node):
+            continue
         if event.kind == "alias":
             alias = alias or event
         elif event.kind != "move" or isinstance(event.source.statement(event.node), ast.Expr):
@@ -575,6 +577,15 @@ def _wrapping(module: Object, run: Interpreter, history: History) -> Wrapping | 
         if use is None or not within(use, frozenset([statement])):
             return Wrapping(found.source, statement, found.target, None)
     return found
+
+
+def _sets_mode(node: ast.AST) -> bool:
+    """`self.model = self.model.train()`"""
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+        return False
+    func = node.value.func
+    own = isinstance(func, ast.Attribute) and ast.unparse(func.value) in map(ast.unparse, node.targets)
+    return own and isinstance(func, ast.Attribute) and func.attr in ("train", "eval")
 
 
 def _after_initialisation(found: Wrapping, use: Event | None, run: Interpreter) -> Wrapping:
@@ -681,7 +692,8 @@ def at(event: Event, use: Event | None) -> Wrapping:
     source = event.source
     if event.kind == "bind_part":
         assert isinstance(event.node, ast.expr)
-        return Wrapping(source, source.statement(event.node), event.node, None)
+        statement = after_conditions(source, source.statement(event.node), use, event.node)
+        return Wrapping(source, statement, event.node, None)
     if event.kind == "move":
         assert isinstance(event.node, ast.Call) and isinstance(event.node.func, ast.Attribute)
         target = event.node.func.value

@@ -33,8 +33,9 @@ Latest = Callable[[ast.expr], Value]
 
 ELEMENTWISE = frozenset(
     "relu relu_ relu6 leaky_relu elu selu celu gelu silu mish softplus softsign tanh sigmoid logsigmoid hardtanh "
-    "hardsigmoid tanhshrink acos asin atan acosh asinh atanh sinh cosh erf erfc exp expm1 log log1p log2 log10 sqrt rsqrt pow square abs clamp clip clamp_min clamp_max "
-    "sin cos tan atan sinh cosh erf sign floor ceil round reciprocal neg add add_ sub sub_ mul mul_ div div_ eq ne lt "
+    "hardsigmoid tanhshrink acos asin atan acosh asinh atanh sinh cosh erf erfc exp expm1 log log1p log2 log10 sqrt "
+    "rsqrt pow square abs clamp clip clamp_min clamp_max sin cos tan atan sinh cosh erf sign floor ceil round "
+    "reciprocal neg add add_ sub sub_ mul mul_ div div_ eq ne lt "
     "gt le ge where maximum minimum masked_fill dropout dropout1d dropout2d dropout3d alpha_dropout float double half "
     "bfloat16 long int bool byte type type_as to cuda cpu detach detach_ clone data contiguous requires_grad_ numpy "
     "zeros_like ones_like rand_like randn_like Variable tensor as_tensor from_numpy asarray array astype FloatTensor "
@@ -780,7 +781,11 @@ def _of_method(
     if short == "gather" and _axis(node, rest) not in (None, 0) and len(others) == len(given) - 1:
         return ROWS
     if short in ("chunk", "split", "tensor_split"):
-        return _along(short, node, rest[1:], base, value) if _axis(node, rest[1:]) is not None else f"cuts the rows ({short})"
+        return (
+            _along(short, node, rest[1:], base, value)
+            if _axis(node, rest[1:]) is not None
+            else f"cuts the rows ({short})"
+        )
     if short in PRODUCTS:
         return _product(base, given[0]) if given else LOCAL
     if short in ("expand", "repeat"):

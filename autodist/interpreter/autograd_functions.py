@@ -44,9 +44,7 @@ class AutogradFunctions(Classes):
             self._no_grad -= 1
         return result
 
-    def _pass(
-        self, value: Value, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
-    ) -> Value:
+    def _pass(self, value: Value, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope) -> Value:
         found = [thing for thing in value.things if isinstance(thing, Function)]
         return self.call_function(found[0], node, args, keywords, scope) if len(found) == 1 else self._mixed(args)
 

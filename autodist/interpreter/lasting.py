@@ -74,7 +74,9 @@ class Lasting(Machine):
     def _is_buffer(self, node: ast.expr) -> bool:
         """Whether a name or attribute holds what a module keeps from one forward pass to the next."""
         if isinstance(node, ast.Name):
-            return self._lately(node).lasting or bool(self._calls and self._calls[-1].stands_for(node.id, self._is_buffer))
+            return self._lately(node).lasting or bool(
+                self._calls and self._calls[-1].stands_for(node.id, self._is_buffer)
+            )
         if not isinstance(node, ast.Attribute):
             return False
         if node.attr in ("weight", "bias"):

@@ -198,11 +198,23 @@ class Roles(Stores):
         made = self._remember(node, lambda: Object(name, frozenset(["loader"]), node, scope.source, self._path), name)
         made.args, made.keywords = args, keywords
         self.event("loader", node, scope, of(made), constants_in(scope))
+        for thing in keywords["collate_fn"].things if "collate_fn" in keywords else ():
+            if isinstance(thing, Function):
+                self._named_around(thing)
         for sampler in (made.argument("sampler", 3), made.argument("batch_sampler", 4)):
             for thing in sampler.things if sampler is not None else ():
                 if isinstance(thing, Object) and thing.cls is not None:  # what it draws, all ranks must draw alike
                     self._element(self.method(thing, "__iter__", None, [], {}, Scope(thing.source)), None)
         return of(made)
+
+    def _named_around(self, function: Function) -> None:
+        """Look up what a function that a library will call names of the scope around it."""
+        inside = set(ast.walk(function.node))
+        own = {each.arg for each in inside if isinstance(each, ast.arg)}
+        own |= {each.id for each in inside if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+        for name in inside:
+            if isinstance(name, ast.Name) and name.id not in own and function.scope.find(name.id) is not None:
+                self.eval(name, Scope(function.source, function.scope))
 
     def call_file_handler(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope

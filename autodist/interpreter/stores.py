@@ -253,9 +253,9 @@ class Stores(Evaluation):
 
 
 def _that_unpacks(value: Value, targets: list[ast.expr]) -> Value:
-    """A value that is bound to several names: of a function that returns a loader or a tuple, the tuple of as many."""
+    """A value that is bound to several names: of a function that returns a model or a tuple, the tuple of as many."""
     fits = any(isinstance(thing, Items) and len(thing.parts) == len(targets) for thing in value.things)
-    return value.but(things=value.things - frozenset(value.objects("loader"))) if fits else value
+    return value.but(things=frozenset(t for t in value.things if isinstance(t, Items))) if fits else value
 
 
 def _add_keys(table: Table, over: Iterable[tuple[Source, ast.expr]]) -> None:

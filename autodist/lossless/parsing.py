@@ -42,7 +42,8 @@ def _evenly_indented(source: Source) -> str:
 def with_lost_spaces(text: str, original: str, parsed: str) -> str:
     """``text``, made from ``parsed``, with its unchanged lines as they were in ``original``.
 
-    LibCST drops the space of ``except Error :`` and the form feed that starts a file, and is not given spaces before tabs.
+    LibCST drops the space of ``except Error :`` and the form feed that starts a file, and is not given spaces that
+    stand before tabs.
     """
     if original == parsed:
         return text

@@ -121,7 +121,8 @@ class Bootstrap:
         self._trace.emit("start", role=plan.role, rank=plan.rank, world=plan.world, torch=torch.__version__)
         # an unseeded script starts differently on every rank, as in real life; the original starts as rank 0 does
         streams.reseed("start", plan.rank)
-        streams.start_from(replay.seeds if replay is not None else {})
+        seeds = replay.seeds.items() if replay is not None else ()
+        streams.start_from({library: seed for library, (seed, drawn) in seeds if not drawn})
         if plan.device == "cpu":
             DeviceProbe(context).install()
         RandomnessProbe(context).install()

@@ -22,7 +22,9 @@ def shortened(line: str | None) -> str:
 
 def understood(path: Path) -> bool:
     """The content of such files is compared; others may differ by a time stamp alone."""
-    return path.suffix.lower() in TEXT_SUFFIXES | ARRAY_SUFFIXES | {""}
+    if path.suffix.lower() in ARRAY_SUFFIXES:
+        return arrays(path) is not None
+    return path.suffix.lower() in TEXT_SUFFIXES | {""}
 
 
 def content_difference(
@@ -59,20 +61,28 @@ def lines_difference(expected: list[str], found: list[str], tolerance: Tolerance
     return f"line {at + 1} is {shortened(got)}, the original's {shortened(wanted)}"
 
 
-def array_difference(expected: Path, found: Path, tolerance: Tolerance) -> str | None:
-    """The first array of NumPy files that differs."""
+def arrays(path: Path) -> dict[str, Any] | None:
+    """The arrays in a file of NumPy's, or None where it cannot be read: arrays of objects are pickled."""
     try:
         import numpy
 
-        left, right = (numpy.load(path, allow_pickle=False) for path in (expected, found))
+        found = numpy.load(path, allow_pickle=False)
+        return {"array": found} if path.suffix.lower() == ".npy" else {name: found[name] for name in found.files}
     except (ImportError, ValueError, OSError):
         return None
-    pairs = {"array": (left, right)} if expected.suffix.lower() == ".npy" else {}
-    if not pairs:
-        if set(left.files) != set(right.files):
-            return f"holds the arrays {sorted(right.files)} instead of {sorted(left.files)}"
-        pairs = {name: (left[name], right[name]) for name in left.files}
-    for name, (one, other) in pairs.items():
+
+
+def array_difference(expected: Path, found: Path, tolerance: Tolerance) -> str | None:
+    """The first array of NumPy files that differs."""
+    import numpy
+
+    left, right = arrays(expected), arrays(found)
+    if left is None or right is None:
+        return None if left is right else "is in a format that cannot be read"
+    if left.keys() != right.keys():
+        return f"holds the arrays {sorted(right)} instead of {sorted(left)}"
+    for name, one in left.items():
+        other = right[name]
         if one.shape != other.shape:
             return f"{name} has shape {other.shape} instead of {one.shape}"
         exact = one.dtype.kind not in "fc"

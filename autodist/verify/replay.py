@@ -33,8 +33,9 @@ class Replay:
     datasets: list[str] = field(default_factory=list)
     """The dataset class of each loader of the conversion, to find the loader that corresponds."""
     passes: dict[PassKey, list[list[Any]]] = field(default_factory=dict)
-    seeds: dict[str, int] = field(default_factory=dict)
-    """What the conversion seeds, by library: the original begins with the same, as if it were seeded."""
+    seeds: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """What the conversion seeds, by library, and how often it has drawn before: the original goes on with the same
+    from there, as if it were seeded."""
     training: set[PassKey] = field(default_factory=set)
     """Passes that train; others are only replayed where their batches correspond one to one."""
     begun: set[PassKey] = field(default_factory=set)
@@ -66,7 +67,8 @@ class Replay:
         training = {(loader, number) for loader, number in content["training"]}
         begun = {(loader, number) for loader, number in content["begun"]}
         draws = {seed: [RankDraws(**drawn) for drawn in several] for seed, several in content["draws"].items()}
-        seeds, forwards = content["seeds"], content["forwards"]
+        seeds = {library: (seed, drawn) for library, (seed, drawn) in content["seeds"].items()}
+        forwards = content["forwards"]
         return cls(content["world"], content["datasets"], passes, seeds, training, begun, draws, forwards)
 
 

@@ -211,8 +211,8 @@ class RunTrace:
     writes: list[Write] = field(default_factory=list)
     saves: list[Save] = field(default_factory=list)
     draws: list[Draw] = field(default_factory=list)
-    seeds: dict[str, int] = field(default_factory=dict)
-    """By library the first seed that the script set itself, before it drew anything."""
+    seeds: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By library the first seed that the script set itself, and how often it had drawn before."""
     wraps: list[dict[str, Any]] = field(default_factory=list)
     logs: list[str] = field(default_factory=list)
     """Messages that the script logs to the terminal."""
@@ -314,7 +314,7 @@ def read_trace(path: Path) -> RunTrace:
         elif kind == "draw":
             run.draws.append(Draw(**event))
         elif kind == "seed":
-            run.seeds.setdefault(event["library"], event["value"])
+            run.seeds.setdefault(event["library"], (event["value"], event["drawn"]))
         elif kind == "wrap":
             run.wraps.append(event)
         elif kind == "note":

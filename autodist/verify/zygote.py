@@ -28,11 +28,13 @@ PRELOADED = (
     "torch.utils.data.distributed",
 )
 POLL_SECONDS = 0.02
+ANSWERS = 200
+"""The descriptor for answers: what libraries print while they are imported is none."""
 
 
 def answer(**fields: Any) -> None:
     """One line to the launching process."""
-    os.write(1, (json.dumps(fields) + "\n").encode())
+    os.write(ANSWERS, (json.dumps(fields) + "\n").encode())
 
 
 def preload(names: tuple[str, ...]) -> None:
@@ -64,6 +66,7 @@ def become_child(request: dict[str, Any]) -> NoReturn:
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
             os.dup2(file, descriptor)
             os.close(file)
+        os.close(ANSWERS)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         os.environ.clear()
@@ -109,6 +112,8 @@ def main() -> None:
     from autodist.verify.bootstrap import die_with_parent
 
     die_with_parent()
+    os.dup2(1, ANSWERS)
+    os.dup2(2, 1)
     preload(PRELOADED)
     from autodist.verify.probes.compilers import compile_nothing
     from autodist.verify.probes.redirect import kept_elsewhere

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -59,3 +60,10 @@ def test_a_number_that_comes_around_is_that_of_a_new_process(zygote: Zygote | No
     assert ForkedProcess(number, zygote).poll() == -9
     zygote._take({"started": number})
     assert zygote._started.pop() == number and ForkedProcess(number, zygote).poll() is None
+
+
+def test_what_libraries_print_while_they_are_imported_is_no_answer(tmp_path: Path) -> None:
+    (tmp_path / "loud.py").write_text("import os\n\nprint('imported', flush=True)\nos.system('echo echo by a shell')\n")
+    with Zygote(["loud"], {"PYTHONPATH": str(tmp_path)}, tmp_path / "log") as started:
+        started._until(lambda: started._ready)
+    assert (tmp_path / "log").read_text().split("\n")[:2] == ["imported", "echo by a shell"]

@@ -201,8 +201,8 @@ class RandomnessProbe:
     def __init__(self, context: ProbeContext) -> None:
         self._context = context
         self._busy = False
-        self._drawn: set[str] = set()
-        """The libraries of whose generators the script has drawn."""
+        self._drawn: dict[str, int] = {}
+        """How often the script has drawn from the generators of the libraries."""
         self._counted_step = -1
         self._calls = 0
         self._draw_seed = torch.Tensor.random_
@@ -246,7 +246,8 @@ class RandomnessProbe:
                 return plain(*args, **kwargs)
             self._busy = True
             if kwargs.get("generator") is None:
-                self._drawn.add(library)
+                self._begin_as_seeded(library)
+                self._drawn[library] = self._drawn.get(library, 0) + 1
             try:
                 return handler(name, plain, args, kwargs)
             finally:
@@ -542,10 +543,17 @@ class RandomnessProbe:
             setattr(owner, name, functools.wraps(plain)(seeded))
 
     def _report_seed(self, library: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        """The first seeds of a conversion, set before anything was drawn, may be those that its original lacks."""
+        """The first seeds of a conversion may be those that its original lacks."""
         value = next(iter((*args, *kwargs.values())), None)
-        if self._context.distributed and library not in self._drawn and isinstance(value, int):
-            self._context.trace.emit("seed", library=library, value=value)
+        if self._context.distributed and not self._context.steps and isinstance(value, int):
+            self._context.trace.emit("seed", library=library, value=value, drawn=self._drawn.get(library, 0))
+
+    def _begin_as_seeded(self, library: str) -> None:
+        """Where the conversion sets its seed once something was drawn, while modules are imported, so does the
+        original."""
+        seed = self._context.replay.seeds.get(library) if self._context.replay is not None else None
+        if seed is not None and seed[1] and seed[1] == self._drawn.get(library, 0):
+            self._context.streams.start_from({library: seed[0]})
 
     def _patch_numpy(self) -> None:
         numpy_random: Any = sys.modules["numpy"].random
