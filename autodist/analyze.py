@@ -1719,6 +1719,23 @@ def _decides(place: escapes.Placed) -> bool:
     return bool(inner) or bool(calls & {"backward", "step", "save"})
 
 
+def _weighs_padding(event: Event, run: Interpreter) -> bool:
+    """Whether a function that pads its rows takes a softmax along them afterwards, `softmax(scores, dim=1)`, and
+    masks nothing."""
+    home = event.source.function(event.node)
+    if not event.inside_forward or home is None or "mask" in event.source.code(home):
+        return False
+    for call in (each for each in ast.walk(home) if isinstance(each, ast.Call) and each.lineno > event.node.lineno):  # type: ignore[attr-defined]
+        layers = [t for t in run.values.get(call.func, NOTHING).things if isinstance(t, Object)]
+        axes = [t.argument("dim", 0) for t in layers if t.name == "torch.nn.Softmax"]
+        if last_name(call.func) == "softmax" and not layers:
+            given = argument(call, "dim", 1 if not isinstance(call.func, ast.Attribute) else None)
+            axes.append(run.values.get(given or (call.args[-1] if call.args else call), NOTHING))
+        if any(axis is not None and axis.const == 1 for axis in axes):
+            return True
+    return False
+
+
 def _sample_after_sample(run: Interpreter) -> Iterator[Concern]:
     """Layers that take the batch of a loader for a sequence, since nobody has said `batch_first=True`."""
     for event in run.of("along_rows"):
@@ -1777,6 +1794,18 @@ def _loss_concerns(run: Interpreter) -> Iterator[Concern]:
             "its own share, so that results differ from those of one process"
         )
         yield Concern("AD602", source, node, message, Severity.WARNING)
+    for event in [each for each in run.of("adaptive") if each.value.spread.is_local][:1]:
+        message = (
+            "chooses its steps by the errors of a whole batch, a rank by those of its own samples: results differ from "
+            "those of one process within the solver's tolerance"
+        )
+        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+    for event in [each for each in run.of("pads_to_longest") if _weighs_padding(each, run)][:1]:
+        message = (
+            "pads to the longest of a rank's own samples, and a softmax over them gives the padding its share: results "
+            "differ from those of one process; mask the padding, or pad to a fixed length (total_length)"
+        )
+        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
     for event in run.of("mined")[:1]:
         assert isinstance(event.node, ast.expr)
         message = (

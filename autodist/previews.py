@@ -20,11 +20,13 @@ from autodist.values import NOTHING, UNKNOWN, Object
 
 
 def passes_in_training(run: Interpreter) -> list[Event]:
-    """Calls of models within loops, outside of what trains them, that run in training mode; none where a script sets a
-    mode that is known only as it runs."""
+    """Calls of models in training mode, outside of what trains them: within loops, or between training and a
+    checkpoint. None where a script sets a mode that is known only as it runs."""
     if any(_sets_mode(node, run) for source in run.project.sources for node in ast.walk(source.tree)):
         return []
-    return [event for event in run.of("training_forward") if event.loops]
+    trained = min((event.order for event in run.of("backward")), default=len(run.events))
+    saved = max((event.order for event in run.of("save")), default=-1)
+    return [event for event in run.of("training_forward") if event.loops or trained < event.order < saved]
 
 
 def previews(passes: list[Event], run: Interpreter, models: list[Model]) -> tuple[list[Site], list[Concern]]:

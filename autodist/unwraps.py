@@ -29,7 +29,7 @@ def found(run: Interpreter) -> tuple[list[Site], frozenset[ast.AST]]:
             continue
         source = run.sources[node]
         parent = source.parents.get(node)
-        meant = _reaches_in(node, parent) or _takes_module(node, parent, run) or _is_shown(node, run)
+        meant = _reaches_in(node, parent) or _is_named_in_print(parent, source) or _takes_module(node, parent, run) or _is_shown(node, run)
         if meant or node in saved or _is_written_out(node, source, logs):
             sites[node] = Site(source, node)
             if any(t not in ours and not isinstance(t, External) for t in value.things):
@@ -104,6 +104,12 @@ def _is_written_out(node: ast.expr, source: Source, logs: frozenset[ast.AST]) ->
 
 def _is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.JoinedStr) or isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _is_named_in_print(parent: ast.AST | None, source: Source) -> bool:
+    """`print(model.parameters)`, a method of the model with its layers, as text."""
+    call = source.parents.get(parent) if isinstance(parent, ast.Attribute) else None
+    return isinstance(call, ast.Call) and parent in call.args and ast.unparse(call.func) == "print"
 
 
 def _reaches_in(node: ast.AST, parent: ast.AST | None) -> bool:

@@ -301,6 +301,8 @@ def _is_of_many(reduction: Reduction, script: TrainingScript) -> bool:
     spoken = {reduction.source.code(n) for n in ast.walk(reduction.node) if isinstance(n, (ast.Name, ast.Attribute))}
     calls = [value for target, value in bound if isinstance(value, ast.Call) and target in spoken]
     calls += [n for n in ast.walk(reduction.node) if isinstance(n, ast.Call)]
+    reduced = (call for call in calls if isinstance(call.func, ast.Attribute) and (call.args or call.keywords))
+    calls += [call.func.value for call in reduced if isinstance(call.func.value, ast.Call)]  # type: ignore[attr-defined]
     entered = [thing.node for thing in _called(reduction.node, script) if isinstance(thing, Function)]
     calls += [made for function in entered for made in _returned(function)]
     names = (thing.name for call in calls for thing in _called(call, script) if isinstance(thing, External))

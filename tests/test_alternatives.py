@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from conftest import converted
 
 from autodist import catalog
 from autodist.interpreter import Interpreter, Plan
@@ -72,3 +73,36 @@ def test_the_same_option_is_the_same_choice(tmp_path: Path, test: str, expected:
 )
 def test_an_option_that_is_set_is_no_choice(tmp_path: Path, later: str) -> None:
     assert seen(tmp_path, "args.net == 'a'", later) == {"A", "B"}
+
+
+RETURNED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def load(split, whole):
+    loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+    if split.lower() == "test" or not whole:
+        return loader
+    words = {"a": 0}
+    return loader, words
+
+
+loader, words = load("Train", 1 > 0)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i, (x, y) in enumerate(loader):
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(f"{i}/{len(loader)}")
+torch.save({"words": words, "model": model.state_dict()}, "model.pt")
+"""
+
+
+def test_a_function_that_returns_a_loader_or_a_pair(tmp_path: Path) -> None:
+    """What is unpacked is the pair, not the first batches of the loader."""
+    code, _ = converted(tmp_path, RETURNED)
+    assert '{"words": words, ' in code and "{len(loader)}" in code

@@ -140,3 +140,32 @@ def test_batches_that_are_joined_are_cut_where_a_rank_joined_them(
     code, said = converted(tmp_path, JOINED.format(first=first, second=second))
     loop = code.partition("    out = ")[2]
     assert loop.count("batch_size // dist.get_world_size()") == shares and "AD602" not in said
+
+
+NOISE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+size = 8
+
+
+def noise(number, width=4):
+    return torch.randn(number, width)
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 2, 2), torch.randn(64, 1)), batch_size=size, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x.resize(size, 4) + noise(size)), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_size_that_a_function_draws_by(tmp_path: Path) -> None:
+    code, _ = converted(tmp_path, NOISE)
+    assert "x.resize(size // dist.get_world_size(), 4) + noise(size // dist.get_world_size())" in code
+    assert "torch.randn(number, width)" in code

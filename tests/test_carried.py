@@ -55,6 +55,9 @@ print(smooth)
 """
 
 GATHERED = {
+    ("forward", "index = batch[2]; rows = self.rows; rows[index] = out.detach()"): {
+        "pass": "rows[gather_rows(index)] = gather_rows(out.detach())"
+    },
     ("forward", "self.keep(out.detach())"): {
         "self.state.mul_(0.9).add_(new.sum(0), alpha=0.1)": "add_(reduce_sum(new.sum(0)), alpha=0.1)",
         "self.state.copy_(0.9 * self.state + 0.1 * new.mean(0))": "copy_(reduce_mean(0.9 * self.state",

@@ -253,3 +253,45 @@ def test_graphs(tmp_path: Path, pooled: bool) -> None:
     converted = convert(Project.load(path), Config())
     assert pooled != ("weigh_by_count(F.cross_entropy(model(data), data.y), data.y.numel())" in converted.entry.after)
     assert "reduce_sum(total" in converted.entry.after or not pooled
+
+
+PADDED = """\
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.score, self.out = nn.GRU(4, 3, batch_first=True), nn.Linear(3, 1), nn.Linear(3, 2)
+        self.softmax = nn.Softmax(dim=1)
+
+    def forward(self, x, lengths):
+        packed, _ = self.rnn(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))
+        states, _ = pad_packed_sequence(packed, batch_first=True{fixed})
+        weights = self.softmax(self.score(states).squeeze(2){mask})
+        return self.out((states * weights.unsqueeze(2)).sum(1))
+
+
+data = TensorDataset(torch.randn(32, 5, 4), torch.randint(1, 6, (32,)), torch.randint(0, 2, (32,)))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, lengths, y in loader:
+    loss = nn.functional.cross_entropy(model(x, lengths), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("fixed", "mask", "told"), [("", "", True), (", total_length=5", "", False), ("", " + mask(lengths)", False)]
+)
+def test_padding_that_has_a_share_in_a_softmax(tmp_path: Path, fixed: str, mask: str, told: bool) -> None:
+    """How long it is, the longest of a rank's own samples says."""
+    (tmp_path / "train.py").write_text(PADDED.format(fixed=fixed, mask=mask))
+    said = " ".join(d.message for d in convert(Project.load(tmp_path / "train.py"), Config()).diagnostics)
+    assert ("gives the padding its share" in said) == told

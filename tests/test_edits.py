@@ -149,6 +149,12 @@ def test_form_feeds_and_odd_spaces_stay() -> None:
     assert edited(text, at("a = 1", InsertAfter, "new()")) == text.replace("a = 1 ;", "a = 1 ;\nnew()")
 
 
+def test_spaces_that_a_tab_makes_up_for() -> None:
+    """Python counts columns; LibCST asks for the same characters."""
+    text = "def f():\n\tif a:\n  \t\tb()\n  \t\tc()\n\td()\n"
+    assert edited(text, at("d()", InsertAfter, "new()")) == text + "\tnew()\n"
+
+
 def test_prepend_and_append() -> None:
     """A docstring stays first; comments at the end of a block stay last."""
     check(

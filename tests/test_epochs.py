@@ -89,3 +89,40 @@ def test_a_loader_that_may_have_a_sampler_of_its_own(tmp_path: Path) -> None:
         "RankShare(" in code
         and "if isinstance(bar.sampler, DistributedSampler):\n        bar.sampler.set_epoch(" in code
     )
+
+
+TWICE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def train(epoch, net, optimizer, loader):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(net(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+data = TensorDataset(torch.randn(32, 4), torch.randn(32, 1))
+nets = nn.Linear(4, 1), nn.Linear(4, 1)
+first, second = nets
+optimizers = [torch.optim.SGD(net.parameters(), lr=0.1) for net in nets]
+{before}
+for epoch in range(2):
+    {inside}
+    train(epoch, first, optimizers[0], loader)
+    train(epoch, second, optimizers[1], loader)
+"""
+MADE = "loader = DataLoader(data, batch_size=8, shuffle=True)"
+
+
+@pytest.mark.parametrize(
+    ("before", "inside", "number"),
+    [(MADE, "pass", "loader.sampler.epoch + 1"), ("", MADE, "loader.sampler.epoch + epoch + 1")],
+)
+def test_two_passes_in_one_epoch(tmp_path: Path, before: str, inside: str, number: str) -> None:
+    """Each has an order of its own, also where the loader and its sampler are made anew."""
+    code, _ = converted(tmp_path, TWICE.format(before=before, inside=inside))
+    assert f"    loader.sampler.set_epoch({number})\n    for x, y in loader:" in code

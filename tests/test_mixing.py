@@ -73,3 +73,12 @@ def test_losses_of_timm_are_means_over_samples(tmp_path: Path, loss: str) -> Non
     text = SCRIPT.format(before=f"criterion = timm.loss.{loss}", step="", options="")
     code, said = converted(tmp_path, text.replace("nn.functional.cross_entropy(", "criterion("))
     assert "AD602" not in said and "DDP(nn.Linear" in code
+
+
+@pytest.mark.parametrize(("method", "told"), [("", True), (", method='dopri5'", True), (", method='rk4'", False)])
+def test_a_solver_whose_steps_go_by_the_whole_batch(tmp_path: Path, method: str, told: bool) -> None:
+    before = "from torchdiffeq import odeint\n"
+    step = f"x = odeint(lambda t, z: -z, x, torch.tensor([0.0, 1.0]){method})[1]"
+    assert (
+        "AD602 chooses its steps" in converted(tmp_path, SCRIPT.format(before=before, step=step, options=""))[1]
+    ) == told

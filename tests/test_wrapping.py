@@ -42,10 +42,19 @@ GROW = "model = nn.Sequential(nn.Linear(4, 4))\nmodel.add_module('last', nn.Line
             "except FileNotFoundError:\n    model = model.apply(print)",
             "    model = model.apply(print)\nmodel = DDP(model)\n",
         ),
+        (
+            "model = nn.Linear(4, 1)\nif len(loader) > 9:\n    model, first = load(model)",
+            "    model, first = load(model)\nmodel = DDP(model)\n",
+        ),
+        (
+            "model = nn.Linear(4, 1)\nif len(loader) > 9:\n    model = model.train()",
+            "model = DDP(nn.Linear(4, 1))\n",
+        ),
     ],
 )
 def test_a_model_is_wrapped_when_it_is_complete(tmp_path: Path, make: str, expected: str) -> None:
-    assert expected in converted(tmp_path, SCRIPT.format(make=make))[0]
+    load = "def load(model):\n    return model, 0\n\n\n"
+    assert expected in converted(tmp_path, SCRIPT.format(make=load + make))[0]
 
 
 @pytest.mark.parametrize(
@@ -95,6 +104,7 @@ def test_code_that_is_not_at_hand_looks_at_the_model_itself(tmp_path: Path, then
         "print('model:\\n%s' % {model})",
         "print('%d: %s' % (3, {model}))",
         "text = repr({model})",
+        "print({model}.parameters)",
     ],
 )
 def test_the_layers_as_text_are_those_of_the_model(tmp_path: Path, then: str) -> None:
@@ -166,3 +176,20 @@ def init_weights(net):
 def test_a_model_is_wrapped_when_it_is_initialised(tmp_path: Path, make: str, expected: str) -> None:
     """Layers of batch normalisation are of another class once they are synchronised, and would be left out."""
     assert expected in converted(tmp_path, SCRIPT.format(make=INITIALISE + make))[0]
+
+
+COLLATED = """\
+from torch.utils.data import default_collate
+
+
+class Net(nn.Linear):
+    longest = 4
+
+
+model = Net(4, 1)
+loader = DataLoader(loader.dataset, 8, True, collate_fn=lambda rows: cut(rows, model.longest))"""
+
+
+def test_a_model_that_a_function_for_a_library_asks(tmp_path: Path) -> None:
+    """It is called later, when the model is wrapped."""
+    assert "cut(rows, model.module.longest)" in converted(tmp_path, SCRIPT.format(make=COLLATED))[0]

@@ -38,7 +38,7 @@ def _is_made_each_time(event: Event, run: Interpreter) -> bool:
     """Whether what is written to is made by the function that writes it, in a step: `t = torch.zeros(4)`."""
     base = event.node.value if isinstance(event.node, ast.Subscript) else None
     home = event.source.function(event.node)
-    if not isinstance(base, ast.Name) or home is None:
+    if not isinstance(base, ast.Name) or home is None or run.values.get(base, NOTHING).lasting:
         return False
     inside = set(ast.walk(home))
     bound = any(isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id == base.id for n in inside)

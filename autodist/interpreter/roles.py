@@ -9,6 +9,9 @@ from autodist.interpreter.stores import Stores
 from autodist.spread import COLUMNS, MEAN, RANK, ROWS, SAME, SUM, WORLD
 from autodist.values import NOTHING, Function, Index, Items, Object, Parameters, Scope, Value, constant, of, union
 
+FIXED_STEPS = frozenset("euler midpoint heun2 heun3 rk4 explicit_adams implicit_adams".split())
+"""Methods of torchdiffeq whose steps go by no error."""
+
 
 class Roles(Stores):
     """Calls of libraries, by their role."""
@@ -142,6 +145,22 @@ class Roles(Stores):
         value = args[0] if args else NOTHING
         self.event("compile", node, scope, value)
         return value
+
+    def call_adaptive_solver(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        """`odeint(func, x, t)`, whose steps are of the size that the errors of all samples allow."""
+        method = keywords["method"] if "method" in keywords else args[5] if len(args) > 5 else NOTHING
+        if not isinstance(method.const, str) or method.const not in FIXED_STEPS:
+            self.event("adaptive", node, scope, union(args))
+        return None
+
+    def call_pads_to_longest(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        if "total_length" not in keywords and len(node.args) < 4:
+            self.event("pads_to_longest", node, scope, union(args))
+        return None
 
     def call_export(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope

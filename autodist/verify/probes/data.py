@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import io
 import pickle
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -183,6 +185,21 @@ class KeyedRows(list[Any]):
         return list, (list(super().__iter__()),)
 
 
+class Unheard(io.TextIOBase):
+    """Takes what is printed while a sample is made, and notes it once."""
+
+    def __init__(self, context: ProbeContext) -> None:
+        self._context, self._noted = context, False
+
+    def write(self, text: str) -> int:
+        """Drop the text."""
+        if not self._noted:
+            self._noted = True
+            message = "what the data set prints while it makes a sample is not compared"
+            self._context.trace.emit("note", topic="printed-by-sample", message=message, site=self._context.trace.site())
+        return len(text)
+
+
 class DataProbe:
     """Patches torch's DataLoader: records what is read, seeds each sample, and steers the original."""
 
@@ -192,6 +209,7 @@ class DataProbe:
         self._passes: dict[int, int] = {}
         self._unmatched = list(enumerate(context.replay.datasets)) if context.replay else []
         self._kept: list[Any] = []
+        self._unheard = Unheard(context)
 
     def install(self) -> None:
         """Patch the construction of loaders and their iteration in the process."""
@@ -406,12 +424,8 @@ class DataProbe:
     def _samples(self, dataset: Any, record: OpenPass, indices: list[Any]) -> list[Any]:
         if record.draws:
             return [self._sample(dataset, record, index) for index in indices]
-        context = self._context
-        context.inside_sample = True
-        try:
+        with self._inside_sample():
             return [dataset[index] for index in indices]
-        finally:
-            context.inside_sample = False
 
     def _sample(self, dataset: Any, record: OpenPass, index: Any) -> Any:
         context = self._context
@@ -420,11 +434,19 @@ class DataProbe:
             context.streams.reseed(*key, counts=not record.in_workers)
             for generator in record.generators:
                 generators.reseed(generator, key_seed(*key))
-        context.inside_sample = True
-        try:
+        with self._inside_sample():
             return dataset[index]
+
+    @contextmanager
+    def _inside_sample(self) -> Iterator[None]:
+        """While a data set makes a sample. What it prints is left out: each rank would print that of its own samples,
+        and workers do so in any order."""
+        self._context.inside_sample = True
+        try:
+            with redirect_stdout(self._unheard):
+                yield
         finally:
-            context.inside_sample = False
+            self._context.inside_sample = False
 
     def _emit_batch(self, record: OpenPass, indices: list[Any], natural: list[Any], steered: bool) -> None:
         context = self._context
@@ -489,14 +511,12 @@ class DataProbe:
         return all(available.count(key) >= wanted.count(key) for key in set(wanted))
 
     def _pull(self, fetcher: Any, record: OpenPass, pulled: list[str]) -> None:
-        self._context.inside_sample = True
         try:
-            item = next(fetcher.dataset_iter)
+            with self._inside_sample():
+                item = next(fetcher.dataset_iter)
         except StopIteration:
             record.ended = True
             return
-        finally:
-            self._context.inside_sample = False
         key = content_key(item)
         pulled.append(key)
         record.buffer.append((key, item))
