@@ -258,3 +258,51 @@ def test_a_model_that_does_not_train(tmp_path: Path, mode: str, over: str, told:
     text = SCRIPT.format(body="self.body = nn.Sequential(*block(4))") + AVERAGE.format(mode=mode, loader=over)
     _, said = converted(tmp_path, text)
     assert ("in a model that does not train" in said) == told
+
+
+@pytest.mark.parametrize(("last", "shared"), [("torch.save(model.state_dict(), 'model.pt')", True), ("pass", False)])
+def test_a_preview_between_training_and_a_checkpoint(tmp_path: Path, last: str, shared: bool) -> None:
+    """What is saved has counted it."""
+    text = PREVIEW.replace("    with torch.no_grad():\n    ", "with torch.no_grad():\n").replace("    {first}\n", "")
+    assert ("share_rows(model, probe)" in converted(tmp_path, text.replace("    model.eval()\n", last))[0]) == shared
+
+
+BUFFER = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+        places = {places}
+        self.register_buffer("places", places)
+
+    def forward(self, x):
+        return self.layer(x + self.places[0])
+
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("places", "turned"),
+    [
+        ("torch.rand(5, 4).unsqueeze(0).transpose(0, 1)", True),
+        ("0.5 * torch.rand(5, 4).unsqueeze(0).transpose(0, 1)", True),
+        ("0.5 * torch.rand(5, 4).unsqueeze(1)", False),
+    ],
+)
+def test_a_buffer_with_turned_axes(tmp_path: Path, places: str, turned: bool) -> None:
+    code, _ = converted(tmp_path, BUFFER.format(places=places))
+    assert ("memory_format=torch.contiguous_format" in code) == turned

@@ -12,7 +12,7 @@ from conftest import SCRIPT, Autodist
 
 from autodist.errors import AutodistError
 from autodist.evaluate import page, sequence
-from autodist.evaluate.attempt import Setting, attempt, judged
+from autodist.evaluate.attempt import Setting, _put, attempt, judged
 from autodist.evaluate.entries import Entry, load
 from autodist.evaluate.idioms import idioms
 from autodist.evaluate.record import Comparison, Record, Remark, Status
@@ -220,3 +220,17 @@ def test_bad_usage_is_one_line(autodist: Autodist, projects: Path) -> None:
     for arguments in (["--only", "nothing"], ["--python", "nowhere"]):
         result = autodist("evaluate", projects, *arguments)
         assert result.exit_code == 2 and result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
+
+
+def test_data_lie_beside_what_a_repository_has_there(tmp_path: Path) -> None:
+    data, stage = tmp_path / "data", tmp_path / "stage"
+    for folder in (data / "rows", stage / "rows"):
+        folder.mkdir(parents=True)
+    (data / "rows" / "train.csv").write_text("1")
+    (stage / "rows" / "make.py").write_text("")
+    (stage / "settings.json").write_text("{}")
+    (data / "small.json").write_text('{"small": 1}')
+    _put(data / "rows", stage / "rows")
+    _put(data / "small.json", stage / "settings.json")
+    assert sorted(path.name for path in (stage / "rows").iterdir()) == ["make.py", "train.csv"]
+    assert "small" in (stage / "settings.json").read_text()

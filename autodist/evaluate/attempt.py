@@ -226,10 +226,20 @@ def _link(entry: Entry, setting: Setting, stage: Path) -> None:
         source = Path(setting.data) / target
         if not source.exists():
             raise AutodistError("no such data", source)
-        link = stage / place
-        link.parent.mkdir(parents=True, exist_ok=True)
-        if not link.exists():
-            link.symlink_to(source.resolve())
+        _put(source.resolve(), stage / place)
+
+
+def _put(source: Path, place: Path) -> None:
+    """Link data to a place, in a copy of the repository; into a folder that the repository has there, part by part."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir() and place.is_dir() and not place.is_symlink():
+        for part in source.iterdir():
+            _put(part, place / part.name)
+        return
+    if place.is_symlink() or place.is_file():
+        place.unlink()
+    if not place.exists():
+        place.symlink_to(source)
 
 
 def _comparison(verdict: Verdict) -> Comparison:

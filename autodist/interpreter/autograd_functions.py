@@ -42,7 +42,9 @@ class AutogradFunctions(Classes):
             self._no_grad += 1
             self._pass(backward[1], node, [of(context), *gradients], {}, scope)
             self._no_grad -= 1
-        return result
+        given = self._mixed(args)
+        followed = any(value.models for value in (result, *self._contents(result))) or not given.models
+        return result if followed else given
 
     def _pass(self, value: Value, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope) -> Value:
         found = [thing for thing in value.things if isinstance(thing, Function)]
