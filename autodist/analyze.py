@@ -1601,6 +1601,7 @@ def _assemble(
         prefixed_loads=tuple(dict.fromkeys(filter(None, map(_checkpoint, prefixed)))),
         maybe_wrapped=maybe,
         guards=tuple(sorted(guards, key=lambda s: _at(run, s))),
+        before_group=frozenset(_before_group(run, guards)),
         opens=tuple(opens),
         writers=sites("writer"),
         lone_writers=lone,
@@ -2045,6 +2046,17 @@ def _waits(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Site]:
         if statement not in seen:
             seen.add(statement)
             yield Site(source, statement)
+
+
+def _before_group(run: Interpreter, guarded: Iterable[Site]) -> Iterator[ast.AST]:
+    """What comes before the process group is made: no rank can be asked for."""
+    joined = next((event.order for event in run.of("init_process_group")), -1)
+    early = {event.node for event in run.events if event.order < joined}
+    late = {event.node for event in run.events if event.order > joined}
+    for site in guarded:
+        inside = set(ast.walk(site.node))
+        if not inside.isdisjoint(early) and inside.isdisjoint(late):
+            yield site.node
 
 
 def _first_writes(waits: Iterable[Site], guarded: Iterable[Site]) -> Iterator[Site]:

@@ -127,7 +127,7 @@ def _is_own(node: ast.AST) -> TypeGuard[ast.Attribute]:
 
 
 def _always_made(name: str, module: Object) -> bool:
-    """Whether `__init__` gives a module this part with parameters in any case."""
+    """Whether `__init__` gives a module this part with parameters in any case: makes it, or is given it."""
     value = module.attributes.get(name, NOTHING)
     things = [t for t in value.things if isinstance(t, Object) and t.roles & {*LAYERS, "parameter"}]
     if not things or _is_without_parameters(value) or module.cls is None:
@@ -136,7 +136,8 @@ def _always_made(name: str, module: Object) -> bool:
     node = next((t.node for t in made[1].things if isinstance(t, Function)), None) if made is not None else None
     for statement in getattr(node, "body", ()):
         if isinstance(statement, ast.Assign) and any(_is_own(t) and t.attr == name for t in statement.targets):
-            return isinstance(statement.value, ast.Call)
+            given = isinstance(statement.value, ast.Name) and value.const is not None and not value.optional
+            return isinstance(statement.value, ast.Call) or given and set(things) == set(value.things)
     return False
 
 

@@ -29,7 +29,12 @@ def found(run: Interpreter) -> tuple[list[Site], frozenset[ast.AST]]:
             continue
         source = run.sources[node]
         parent = source.parents.get(node)
-        meant = _reaches_in(node, parent) or _is_named_in_print(parent, source) or _takes_module(node, parent, run) or _is_shown(node, run)
+        meant = (
+            _reaches_in(node, parent)
+            or _is_named_in_print(parent, source)
+            or _takes_module(node, parent, run)
+            or _is_shown(node, run)
+        )
         if meant or node in saved or _is_written_out(node, source, logs):
             sites[node] = Site(source, node)
             if any(t not in ours and not isinstance(t, External) for t in value.things):

@@ -139,7 +139,11 @@ def write_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         return
     for site in script.guards:
         d, imports = dist(context, site.source)
-        fix = Fix((*imports, *planned(site.source, Guard(site.node, f"{d}.get_rank() == 0"))))
+        test = f"{d}.get_rank() == 0"
+        if site.node in script.before_group:
+            os, imports = imported(context, site.source, "os")
+            test = f'{os}.environ.get("RANK", "0") == "0"'
+        fix = Fix((*imports, *planned(site.source, Guard(site.node, test))))
         if (window := _window(site.node, script)) is not None:
             helper = defined(script, site.source, AS_ON_RANK_ZERO.replace("{d}", d))
             shared = WrapExpr(window, f"as_on_rank_zero({{}} if {d}.get_rank() == 0 else None)")

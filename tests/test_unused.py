@@ -71,6 +71,12 @@ ALL = "return self.scale * self.body(self.norm(x))"
         ("self.old = nn.Linear(4, 4); self.body.weight = self.old.weight; self.old.bias = None", ALL, False),
         ("self.gain = 2.0", f"x = x * self.gain if self.first else x; {ALL}", False),
         (
+            "part = nn.Linear(4, 4); self.part = part",
+            f"x = self.part(x) if self.first and self.part is not None else x; {ALL}",
+            True,
+        ),
+        ("part = nn.Linear(4, 4); self.part = part", f"x = self.part(x) if self.part is not None else x; {ALL}", False),
+        (
             "self.one = nn.TransformerEncoderLayer(size, 2); self.stack = nn.TransformerEncoder(self.one, 2)",
             "return self.scale * self.stack(self.body(self.norm(x)))",
             True,
