@@ -1309,6 +1309,7 @@ def _batch_sizes(run: Interpreter, plan: Plan) -> list[Site]:
         )
         and run.values.get(use, NOTHING).spread is not COUNT  # `batch_size = x.shape[0]` is this rank's already
         and not run.is_gathered(run.values.get(use, NOTHING))
+        and not _is_read_off(use, source)
         and shared.isdisjoint(source.ancestors(use))
         and not any(_is_in(steps, bound, run) for bound in _bound(use, source, names))
         and (
@@ -1325,6 +1326,16 @@ def _batch_sizes(run: Interpreter, plan: Plan) -> list[Site]:
             )
         )
     ]
+
+
+def _is_read_off(use: ast.expr, source: Source) -> bool:
+    """Whether a variable is bound to the size of a tensor: `batch_size, channels = x.shape`."""
+    home = source.function(use) if isinstance(use, ast.Name) else None
+    bound = [each for each in ast.walk(home) if isinstance(each, ast.Assign)] if home is not None else []
+    names = [(n, each.value) for each in bound for t in each.targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+    values = [value for name, value in names if name.id == getattr(use, "id", None)]
+    sizes = (n for value in values for n in ast.walk(value) if isinstance(n, ast.Attribute))
+    return any(size.attr in ("size", "shape") for size in sizes)
 
 
 def _is_given_to_shape(use: ast.expr, source: Source, run: Interpreter, names: set[str]) -> bool:

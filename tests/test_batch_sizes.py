@@ -169,3 +169,38 @@ def test_a_size_that_a_function_draws_by(tmp_path: Path) -> None:
     code, _ = converted(tmp_path, NOISE)
     assert "x.resize(size // dist.get_world_size(), 4) + noise(size // dist.get_world_size())" in code
     assert "torch.randn(number, width)" in code
+
+
+MODEL = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+batch_size = 8
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def forward(self, x):
+        batch_size, size = x.data.size()
+        return self.layer(x.view(batch_size, 1, size)).squeeze(1)
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=batch_size, shuffle=True)
+model = Net()
+print(model(torch.rand(batch_size, 4)).shape)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_size_that_is_read_off_a_tensor(tmp_path: Path) -> None:
+    """It is a rank's own already, also where the model was tried before."""
+    assert "x.view(batch_size, 1, size)" in converted(tmp_path, MODEL)[0]

@@ -584,3 +584,44 @@ def test_many_meters_are_all_followed(tmp_path: Path) -> None:
     updates = "\n        ".join(f"meters[{number}].update(loss.item())" for number in range(many))
     code, _ = converted(tmp_path, TABLE.format(meters=f"[{', '.join(['Meter()'] * many)}]", updates=updates))
     assert f"meters[{many - 1}].update(reduce_mean(loss.item()))" in code
+
+
+FRESH = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Criterion(nn.Module):
+    def forward(self, out, y):
+        self.loss = nn.functional.mse_loss(out, y)
+        return self.loss, out.size(0)
+
+
+torch.manual_seed(0)
+train = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+test = DataLoader(TensorDataset(torch.randn(16, 4), torch.randn(16, 1)), batch_size=8)
+net, criterion = nn.Linear(4, 1), Criterion()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for epoch in range(3):
+    for x, y in train:
+        loss, _ = criterion(net(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    if epoch % 2 == 0:
+        losses = []
+        for x, y in test:
+            with torch.no_grad():
+                loss, n = criterion(net(x), y)
+            losses.append(loss * n)
+        total = sum(losses) / 16
+        print(epoch, total.item())
+"""
+
+
+def test_what_an_object_has_kept_just_now(tmp_path: Path) -> None:
+    """It is of the data of this call, not of another one's: what evaluates has the whole data on each rank."""
+    code, said = converted(tmp_path, FRESH)
+    assert "    total = sum(losses) / 16\n        print(epoch, total.item())" in code and "reduce_" not in code
+    assert "AD60" not in said

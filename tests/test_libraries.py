@@ -159,3 +159,36 @@ def test_modules_in_a_folder_src_beside_the_script(tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text("from parts.net import Net\n\nnet = Net(4, 1)\n")
     assert {source.path.name for source in Project.load(path).sources} == {"train.py", "net.py", "__init__.py"}
+
+
+DIFFERENTIATED = """\
+import torch
+from torch import nn
+from torch.autograd import Variable
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in loader:
+    {step}
+    loss = (net(x) - y).pow(2).sum() / net(x).size(0)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "x = Variable(x, requires_grad=True)",
+        "x = torch.tensor(x, requires_grad=True)",
+        "x = x + torch.zeros(x.size(0), 4, requires_grad=True)",
+        "x = torch.rand(x.size(0), 4, requires_grad=True)",
+    ],
+)
+def test_samples_that_gradients_are_asked_for(tmp_path: Path, step: str) -> None:
+    """They are a rank's own, and no parameter."""
+    code, said = conftest.converted(tmp_path, DIFFERENTIATED.format(step=step))
+    assert "    loss.backward()" in code and "AD60" not in said

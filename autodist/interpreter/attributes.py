@@ -148,9 +148,17 @@ class Attributes(Evaluation, Names):
             return NOTHING
         return of(Inside(module))
 
+    def _just_stored(self, thing: Object, name: str) -> Value | None:
+        """What the function that now runs has stored before, wherever else something may be stored there:
+        `self.loss = ...; return self.loss`."""
+        found = self._stored.get((thing, name))
+        if found is None or not self._calls or found.call is not self._calls[-1]:
+            return None
+        return found.value if self._branches[: len(found.branches)] == found.branches else None
+
     def _object_attribute(self, thing: Object, name: str, node: ast.AST, scope: Scope) -> Value:
         if name in thing.attributes and not is_hidden(thing, name):
-            held = thing.attributes[name]
+            held = self._just_stored(thing, name) or thing.attributes[name]
             if "module" in thing.roles and any(True for _ in held.objects("parameter")):
                 if not self._forward:
                     return held | of(Parameters(thing, one=True))

@@ -77,15 +77,15 @@ class Draws(Contents):
     ) -> Value:
         if "generator" not in keywords:
             self.event("random", node, scope, self._mixed(args))
+        sized = [*args, *keywords.values(), *(c for a in args for c in self._contents(a))]
+        if any(v.spread in (COUNT, ROWS) for v in sized):
+            return Value(spread=ROWS, origins=frozenset().union(*(v.origins for v in sized)))
         if keywords.get("requires_grad", NOTHING).const is True:
             return of(
                 self._remember(
                     node, lambda: Object(name, frozenset(["parameter"]), node, scope.source, self._path), "loose"
                 )
             )
-        sized = [*args, *keywords.values(), *(c for a in args for c in self._contents(a))]
-        if any(v.spread in (COUNT, ROWS) for v in sized):
-            return Value(spread=ROWS, origins=frozenset().union(*(v.origins for v in sized)))
         size = tensors.drawn(name, node)
         if self._no_grad and "generator" not in keywords:
             noise = Draw(node, scope.source, self._path, noise=True, evaluates=True)

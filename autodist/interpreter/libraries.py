@@ -61,7 +61,8 @@ class Libraries(BuiltinCalls):
         if builtin is not None:
             return builtin
         roots = name.partition(".")[0]
-        if keywords.get("requires_grad", NOTHING).const is True and "module" not in roles:
+        of_samples = any(v.spread.is_local for v in values)  # `Variable(x, requires_grad=True)`
+        if keywords.get("requires_grad", NOTHING).const is True and "module" not in roles and not of_samples:
             return of(
                 self._remember(
                     node, lambda: Object(name, frozenset(["parameter"]), node, scope.source, self._path), "loose"

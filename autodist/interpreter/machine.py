@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -23,6 +24,15 @@ MAX_STEPS = 150_000
 
 class Interrupted(Exception):
     """The script is too large to be followed to the end."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a function has bound an attribute to, in which blocks."""
+
+    call: Call_
+    branches: Path_
+    value: Value
 
 
 class Machine(ABC):
@@ -76,6 +86,8 @@ class Machine(ABC):
         """The blocks being run that may not run at all, or several times."""
         self._born: WeakKeyDictionary[Object, Path_] = WeakKeyDictionary()
         """In which of them each object was made last."""
+        self._stored: dict[tuple[Object, str], Stored] = {}
+        """Where an attribute that keeps older values, too, was bound last."""
         self._outcomes: alternatives.Outcomes = {}
         """How the tests came out that always come out alike, in what is being run."""
         self._made_where: WeakKeyDictionary[Object, alternatives.Outcomes] = WeakKeyDictionary()

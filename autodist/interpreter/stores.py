@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from autodist import picking, rowwise
 from autodist.interpreter.evaluation import Evaluation
+from autodist.interpreter.machine import Stored
 from autodist.interpreter.questions import has_keys, is_hashable, is_of_one
 from autodist.interpreter.words import KEPT
 from autodist.source import Source, last_name
@@ -134,6 +135,8 @@ class Stores(Evaluation):
                 keep = len(base.things) > 1 or name == KEPT or not self._always_runs_for(thing)
                 old = thing.attributes.get(name, NOTHING) if keep else NOTHING
                 thing.attributes[name] = old | value
+                if keep and len(base.things) == 1 and name != KEPT and self._calls:
+                    self._stored[thing, name] = Stored(self._calls[-1], self._branches, value)
             elif isinstance(thing, (LocalModule, Class)):
                 thing.scope.names[name] = value
 
