@@ -149,6 +149,8 @@ class Items:
     element: Value
     stores: list[tuple[Source, ast.expr]] = field(default_factory=list)
     changes: list[tuple[Source, ast.expr]] = field(default_factory=list)
+    by_layer: bool = False
+    """Whether a forward pass has put whole batches into it, as many on all ranks."""
     """What items of it are counted up by: `losses[0] += loss.item()`."""
 
 

@@ -324,3 +324,53 @@ def test_how_many_different_samples_there_are(tmp_path: Path) -> None:
     )
     code, said = converted(tmp_path, text)
     assert "seen.update(gather_rows(y).tolist())" in code and "print(len(seen))" in code and "AD601" in said
+
+
+LISTED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
+        self.all = True
+
+    def forward(self, x):
+        outs = []
+        for {each} in {over}:
+            outs.append({item})
+        if self.all:
+            return x, outs
+        return x
+
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4)), batch_size=8, shuffle=True)
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for (x,) in loader:
+    _, outs = net(x)
+    loss = 0.0
+    for u in range(len(outs)):
+        loss = loss + outs[u].pow(2).mean()
+    loss = loss / len(outs)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+"""
+
+
+@pytest.mark.parametrize(
+    ("each", "over", "item"),
+    [
+        ("layer", "self.layers", "layer(x)"),
+        ("i", "range(len(self.layers))", "self.layers[i](x)"),
+    ],
+)
+def test_a_list_of_what_a_forward_pass_gave(tmp_path: Path, each: str, over: str, item: str) -> None:
+    """It is as long as there are layers, on all ranks: a mean over them is one."""
+    code, said = converted(tmp_path, LISTED.format(each=each, over=over, item=item))
+    assert "    loss = loss / len(outs)" in code and "    loss.backward()" in code and "AD602" not in said

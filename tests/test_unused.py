@@ -141,3 +141,11 @@ def test_the_last_residual_layer(tmp_path: Path, shown: str, unused: bool) -> No
     )
     code, _ = converted(tmp_path, SCRIPT.format(made=MADE, forward=forward))
     assert ("find_unused_parameters=True" in code) == unused
+
+
+@pytest.mark.parametrize(("call", "unused"), [("x", True), ("self.smooth(x)", False)])
+def test_a_part_of_a_method_that_nobody_calls(tmp_path: Path, call: str, unused: bool) -> None:
+    made = "self.bn = nn.BatchNorm1d(4)\n        self.start()\n\n    def start(self):\n        "
+    made += "[m.eval() for m in self.modules()]\n\n    def smooth(self, x):\n        return self.bn(x)"
+    code, _ = converted(tmp_path, SCRIPT.format(made=made, forward=f"x = {call}; {ALL}".replace("; ", "\n        ")))
+    assert ("find_unused_parameters=True" in code) == unused

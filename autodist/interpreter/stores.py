@@ -251,8 +251,18 @@ class Stores(Evaluation):
                     elif value.spread is MEAN and self._is_each(value, expression):
                         value = value.but(spread=ROWS).without(Turn)  # a number for each sample
                     thing.element = thing.element | value
+                    thing.by_layer = name == "append" and self._is_by_layer(thing, expression, scope)
                     if (scope.source, expression) not in thing.stores:
                         thing.stores.append((scope.source, expression))
+
+    def _is_by_layer(self, items: Items, expression: ast.expr, scope: Scope) -> bool:
+        """Whether a list is filled where it is made, in a forward pass, by loops that go over no samples."""
+        home = scope.source.home(expression)
+        if not self._forward or not any(node is items.node for node in ast.walk(home)):
+            return False
+        around = [a for a in scope.source.ancestors(expression) if isinstance(a, ast.For)]
+        over = [n for loop in around if loop in ast.walk(home) for n in ast.walk(loop.iter) if isinstance(n, ast.expr)]
+        return not any(self._lately(node).spread.is_local or self.holds_local(self._lately(node)) for node in over)
 
 
 def _that_unpacks(value: Value, targets: list[ast.expr]) -> Value:
