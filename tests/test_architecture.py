@@ -52,7 +52,7 @@ LAYERS = """
 INTERPRETER = """
     run
     calls
-    methods
+    autograd_functions | methods
     libraries
     builtin_calls | classes | statements | torch_modules
     expressions | functions | loops | roles | subscripts

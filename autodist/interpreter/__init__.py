@@ -14,8 +14,8 @@ of the run. A layer calls what is in its bases, and the few methods that `Machin
 - `call_loader`, `call_seed` call what has that role in the catalogue: `roles.py`, `draws.py`, `losses.py`.
 
 A call goes from `calls.py` to `functions.py` and `classes.py`, if the project defines what is called, or to
-`torch_modules.py`, `libraries.py`, `builtin_calls.py` and `methods.py`. Methods that begin with an underscore are the
-package's own.
+`torch_modules.py`, `libraries.py`, `builtin_calls.py` and `methods.py`; `Scale.apply(x)`, of a function with a backward
+pass of its own, to `autograd_functions.py`. Methods that begin with an underscore are the package's own.
 """
 
 from __future__ import annotations
