@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from autodist import notebook
 from autodist.config import Strategy
 from autodist.errors import AutodistError
 from autodist.result import Converted, Result
@@ -59,7 +60,14 @@ def _folder(result: Result, base: Path, folder: Path) -> tuple[Output, ...]:
     top = os.path.abspath(base)
     places = (os.path.relpath(os.path.abspath(file.source.path), top) for file in result.files)
     pairs = zip(result.files, map(Path, places), strict=True)
-    return tuple(_output(file, folder / place.with_suffix(_suffix(file.source))) for file, place in pairs)
+    return tuple(_output(file, folder / place.with_name(script_name(file.source.path))) for file, place in pairs)
+
+
+def script_name(path: Path) -> str:
+    """How the script is called that a file holds: for `net.ipynb` `net.py`, unless a module beside it has that name."""
+    if path.suffix != notebook.SUFFIX:
+        return path.name
+    return f"{path.stem}_notebook.py" if path.with_suffix(".py").exists() else f"{path.stem}.py"
 
 
 def _suffix(source: Source) -> str:

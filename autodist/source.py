@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 
 from autodist import notebook
@@ -130,6 +131,21 @@ class Source:
         """Whether an expression is a part of what is printed or logged, as in `print("%.3f" % (total / count))`."""
         calls = (each for each in self.ancestors(node) if isinstance(each, ast.Call))
         return any(last_name(call.func) in REPORTING for call in calls)
+
+    def is_bound_within(self, node: ast.expr, place: ast.AST) -> bool:
+        """Whether ``node`` names what exists only inside the statement around ``place``, as `n` in `lambda n: rand(n)`."""
+        names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+        for outer in takewhile(lambda each: not isinstance(each, ast.stmt), self.ancestors(place)):
+            if isinstance(outer, ast.Lambda):
+                bound = {each.arg for each in ast.walk(outer.args) if isinstance(each, ast.arg)}
+            elif isinstance(outer, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+                targets = (each for loop in outer.generators for each in ast.walk(loop.target))
+                bound = {each.id for each in targets if isinstance(each, ast.Name)}
+            else:
+                continue
+            if names & bound:
+                return True
+        return False
 
     def line(self, number: int) -> str:
         """A line of the text, counted from 1, without its end."""

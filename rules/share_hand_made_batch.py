@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 from autodist.edits import Edit, InsertBefore, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
@@ -67,6 +66,44 @@ EXAMPLES = [
             assert 8 % dist.get_world_size() == 0, "the batch must divide by the number of ranks"
             rows = torch.randint(len(inputs), (8,))[dist.get_rank() :: dist.get_world_size()]
             loss = nn.functional.mse_loss(model(inputs[rows]), targets[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+    ),
+    Example(  # the number of rows exists only inside the lambda
+        before="""\
+        import torch
+        from torch import nn
+
+        draw = lambda count: torch.rand(count, 1)
+        model = nn.Linear(1, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for step in range(100):
+            loss = model(draw(8)).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+        after="""\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+
+
+        def local_rows(batch):
+            \"\"\"This rank's rows of a batch that all ranks hold.\"\"\"
+            assert len(batch) % dist.get_world_size() == 0, "the batch must divide by the number of ranks"
+            return batch[dist.get_rank() :: dist.get_world_size()]
+
+
+        draw = lambda count: local_rows(torch.rand(count, 1))
+        model = nn.Linear(1, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for step in range(100):
+            loss = model(draw(8)).pow(2).mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -280,7 +317,7 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
     """
     if not script.trains:
         return
-    checked: set[tuple[Path, str]] = set()
+    checked: set[tuple[ast.AST, str]] = set()
     helper: Planned
     for draw in script.draws:
         d, imports = dist(context, draw.source)
@@ -300,8 +337,8 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
         size = draw.source.code(known) if known is not None else None
         if size is None:
             helper = defined(script, draw.source, LOCAL_ROWS.replace("{d}", d))
-        elif (draw.source.path, size) not in checked:
-            checked.add((draw.source.path, size))
+        elif (home := draw.source.home(draw.node), size) not in checked:
+            checked.add((home, size))
             edits.append(InsertBefore(draw.source.statement(draw.node), divisible(size, d)))
         fix = Fix((*imports, *helper, *planned(draw.source, *edits)))
         yield Finding(draw.source, draw.node, "each rank takes its share of the batch", fix)
@@ -314,7 +351,9 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
 def _known_size(draw: Draw) -> ast.expr | None:
     """How many samples are in every batch; the last slice of the data may hold fewer."""
     walks = isinstance(draw.node, ast.Subscript) and isinstance(draw.node.slice, ast.Slice) and draw.node.slice.lower
-    return draw.size if draw.size is not None and simple(draw.size) and not walks else None
+    if draw.size is None or walks or not simple(draw.size) or draw.source.is_bound_within(draw.size, draw.node):
+        return None
+    return draw.size
 
 
 def _is_viewed_tensor(draw: Draw) -> bool:

@@ -77,6 +77,17 @@ def test_a_notebook_is_converted_to_a_script(autodist: Autodist, tmp_path: Path)
     assert "`%matplotlib inline` belongs to the notebook, and is left out" in result.output
 
 
+def test_the_module_of_a_notebooks_name_stays(autodist: Autodist, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text("from torch import nn\n\n\ndef build():\n    return nn.Linear(4, 1)\n")
+    training = SCRIPT.replace("model = nn.Linear(4, 1)", "model = net.build()")
+    assert "net.build()" in training
+    (tmp_path / "net.ipynb").write_bytes(notebook(f"import net\n{training}"))
+    result = autodist("convert", "net.ipynb", "--output", "out/")
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"net.py", "net_notebook.py"}, result.output
+    assert "DDP(" in (tmp_path / "out" / "net_notebook.py").read_text()
+
+
 def test_a_notebook_is_neither_rewritten_nor_run(autodist: Autodist, tmp_path: Path) -> None:
     (tmp_path / "train.ipynb").write_bytes(notebook(SCRIPT))
     for option in ("--in-place", "--verify"):

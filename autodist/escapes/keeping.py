@@ -50,8 +50,9 @@ def handed_on(event: Event, run: Interpreter, by_sample: frozenset[ast.stmt]) ->
     rows, which are gathered where a function is given them, so that it counts those of all ranks."""
     node, source, (target, is_buffer) = event.node, event.source, event.detail.const
     assert isinstance(node, ast.expr)
-    used = is_buffer or any(_is_same(each, target) and not _is_called(each, run) for each in fed_to_losses(run))
-    if not used:
+    fed = fed_to_losses(run)
+    read = (each for each in fed if _is_same(each, target) and not _is_called(each, run))
+    if not is_buffer and all(_is_only_handed_down(each, event, fed) for each in read):
         return  # a report
     if isinstance(target, ast.Name) and not is_buffer and not any(_learns(loop, run) for loop in event.loops[-1:]):
         return  # from layer to layer
@@ -124,6 +125,16 @@ def _is_same(node: ast.expr, target: ast.expr) -> bool:
     if isinstance(node, ast.Name) and isinstance(target, ast.Name):
         return node.id == target.id
     return isinstance(node, ast.Attribute) and isinstance(target, ast.Attribute) and node.attr == target.attr
+
+
+def _is_only_handed_down(node: ast.expr, event: Event, fed: frozenset[ast.expr]) -> bool:
+    """Whether a function is given it that computes a loss, but not of it: `metrics` in `loss_of(out, y, metrics)`."""
+    for call in event.calls:
+        names = [name for name, given in call.given().items() if given is node]
+        if names:
+            inside = (each for each in ast.walk(call.function.node) if isinstance(each, ast.Name))
+            return not any(each.id in names and each in fed for each in inside)
+    return False
 
 
 def _is_called(node: ast.expr, run: Interpreter) -> bool:

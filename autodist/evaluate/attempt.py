@@ -196,7 +196,7 @@ def run_both(entry: Entry, setting: Setting, write: Callable[[Path], Path], note
         _link(entry, setting, start)
         before = stage / entry.script
         if notebook is not None:
-            before = before.with_suffix(".py")
+            before = before.with_name(output.script_name(before))
             before.write_text(notebook, encoding="utf-8")
         after = Path(folder).resolve() / "converted"
         return verify(

@@ -197,7 +197,9 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 table.element = table.element | first
             if short.endswith("defaultdict"):
                 path, self._path = self._path, (*self._path, 0)
-                table.element = table.element | union(self._call(t, node, [], {}, scope) for t in first.things)
+                produced = union(self._call(t, node, [], {}, scope) for t in first.things)
+                table.element = table.element | produced
+                table.entries.update(dict.fromkeys(table.entries, produced))  # made anew, as in each round of a loop
                 self._path = path
             table.entries.update(keywords)
             table.stores += [
