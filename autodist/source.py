@@ -133,7 +133,7 @@ class Source:
         return any(last_name(call.func) in REPORTING for call in calls)
 
     def is_bound_within(self, node: ast.expr, place: ast.AST) -> bool:
-        """Whether ``node`` names what exists only inside the statement around ``place``, as `n` in `lambda n: rand(n)`."""
+        """Whether it names what exists only inside the statement around ``place``: `n` in `lambda n: rand(n)`."""
         names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
         for outer in takewhile(lambda each: not isinstance(each, ast.stmt), self.ancestors(place)):
             if isinstance(outer, ast.Lambda):
