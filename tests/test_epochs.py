@@ -126,3 +126,34 @@ def test_two_passes_in_one_epoch(tmp_path: Path, before: str, inside: str, numbe
     """Each has an order of its own, also where the loader and its sampler are made anew."""
     code, _ = converted(tmp_path, TWICE.format(before=before, inside=inside))
     assert f"    loader.sampler.set_epoch({number})\n    for x, y in loader:" in code
+
+
+LOOKS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+for x, y in loader:
+    print(x.dtype)
+    break
+x, y = next(iter(loader))
+print(y.dtype)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_two_looks_at_the_data_show_different_samples(tmp_path: Path) -> None:
+    """As each pass over a shuffled loader does; the first has the order of epoch 0."""
+    code, _ = converted(tmp_path, LOOKS)
+    following = "loader.sampler.set_epoch(loader.sampler.epoch + 1)\n"
+    assert f"{following}x, y = next(iter(loader))" in code
+    assert f"    {following}    for x, y in loader:" in code
+    assert code.count("set_epoch(") == 2
