@@ -238,12 +238,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         def once(case: Case, fresh: Tally) -> None:
             zygote = zygotes.get()
+            begun = time.monotonic()
             try:
                 result = compared(case, fresh.nproc, fresh.dtype, zygote)  # type: ignore[arg-type]
             finally:
                 zygotes.put(zygote)
             record.add(record.tally(fresh).with_(result))
-            print(line(fresh, result), flush=True)
+            print(f"{time.monotonic() - begun:5.1f} s  {line(fresh, result)}", flush=True)
 
         for run in range(options.runs):
             with ThreadPoolExecutor(options.jobs) as pool:
