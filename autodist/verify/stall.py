@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 from autodist.verify.plan import ProcessPlan
 
+SAMPLE_SECONDS = 0.25
+"""How often a process is asked what it has used."""
 QUIET_SECONDS = 2.0
 """All ranks must have been idle for so long before they are asked where they are."""
 IDLE_SHARE = 0.05
@@ -166,13 +168,14 @@ class StallWatch:
     def _all_idle(self, live: dict[int, int], now: float) -> bool:
         idle = True
         for index, pid in live.items():
+            before = self._samples.get(index)
+            if before is not None and now - before.time < SAMPLE_SECONDS:
+                continue
             used = cpu_seconds(pid)
             if used is None:
                 return False
-            before = self._samples.get(index)
-            if before is None or now - before.time >= 0.25:
-                self._samples[index] = sample = Sample(now, used, ready_seconds(pid), is_runnable(pid))
-                idle = idle and before is not None and sample.idle_since(before)
+            self._samples[index] = sample = Sample(now, used, ready_seconds(pid), is_runnable(pid))
+            idle = idle and before is not None and sample.idle_since(before)
         return idle
 
     def positions(self, live: dict[int, int]) -> dict[int, Position | None]:

@@ -7,6 +7,7 @@ one that is keyed to the sample, and the script's own stream (samplers, splits, 
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import random
 import sys
@@ -21,6 +22,14 @@ BLOCK = 624
 def key_seed(*key: object) -> int:
     """A seed that depends on the key alone, not on the process or its hash seed."""
     return int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=7).digest(), "big")
+
+
+def position_of_numpy(state: Any) -> int:
+    """Where a NumPy ``RandomState`` stands in its block, read where it lies: its whole state takes 20 µs to copy."""
+    bits = state._bit_generator
+    if type(bits).__name__ == "MT19937":
+        return ctypes.c_int.from_address(bits.ctypes.state_address + 4 * BLOCK).value
+    return int(state.get_state(legacy=False)["state"].get("pos", 0))
 
 
 class RandomStreams:
@@ -79,7 +88,7 @@ class RandomStreams:
         }
         numpy_random = self._numpy()
         if numpy_random is not None:
-            drawn["numpy"] = numpy_random.mtrand._rand.get_state(legacy=False)["state"]["pos"]
+            drawn["numpy"] = position_of_numpy(numpy_random.mtrand._rand)
         for library, position in drawn.items():
             self._spent[library] = self._spent.get(library, 0) + position % BLOCK
 
