@@ -121,19 +121,39 @@ def analyze(project: Project, config: Config) -> TrainingScript:
 
     paired = () if _is_distributed(first) else pairing.gathered(first, gathering)
     script, run = _modelled(project, config, facts, gathering(_nodes(paired)) if paired else first, paired)
-    named = {concern.node for concern in script.concerns if concern.code == "AD602"}
+    named = _warned(script)
     unsettled = frozenset(
         event.node for event in run.of("backward") if not _is_settled(event, run) or event.node in named
     )
-    if run is first or not unsettled or _is_distributed(first):
+    if run is first or _is_distributed(first) or not (unsettled or named):
         return script
-    if not paired:  # whatever else relates the samples of a batch, also of one that is made by hand
-        planned = partial(gathering, draws=run.plan.draws)
-        paired = pairing.gathered(planned(frozenset()), planned, unsettled)
-        if paired:
-            return _modelled(project, config, facts, gathering(_nodes(paired)), paired)[0]
+    planned = partial(gathering, draws=run.plan.draws)
+    related: tuple[Reduction, ...] = ()
+    if not paired and unsettled:  # whatever else relates the samples of a batch, also of one that is made by hand
+        related = pairing.gathered(planned(frozenset()), planned, unsettled)
+        if related:
+            script = _modelled(project, config, facts, gathering(_nodes(related)), related)[0]
+    if named and _warned(script):
+        concerned = unsettled | {event.node for event in run.of("backward") if named & _computed_from(event, run)}
+        outputs = pairing.outputs_gathered(planned(frozenset()), planned, concerned)
+        other = _modelled(project, config, facts, gathering(_nodes(outputs)), outputs)[0] if outputs else script
+        if other.trains and len(_warned(other)) < len(_warned(script)):
+            return other
+    if related:
+        return script
     refused = next((_pairs(event) for event in run.of("backward") if event.value.spread is CROSS), None)
     return TrainingScript(project, first.values, concerns=(refused,)) if refused is not None else script
+
+
+def _warned(script: TrainingScript) -> set[ast.AST]:
+    """What makes losses others than those of one process."""
+    return {concern.node for concern in script.concerns if concern.code == "AD602"}
+
+
+def _computed_from(event: Event, run: Interpreter) -> set[ast.AST]:
+    """What a loss is made of, and what mixed the rows that it is computed from."""
+    made = escapes.roots(event.node, run, set()) if isinstance(event.node, ast.expr) else set()
+    return {*ast.walk(event.node), *made, *(each.node for each in rowwise.mixings(event.value))}
 
 
 def _is_settled(event: Event, run: Interpreter) -> bool:

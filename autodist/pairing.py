@@ -19,11 +19,12 @@ from autodist.rowwise import PARTNERS, is_entered, mixings
 from autodist.script import Reduction
 from autodist.source import Source, last_name, operands
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM
-from autodist.values import NOTHING, Picked, Turn
+from autodist.values import NOTHING, Object, Picked, Turn
 
 ROUNDS = 6
 """What meets gathered rows is found once those are gathered."""
 FILLED = frozenset("zeros ones full empty eye arange".split())
+COMPUTED = (ast.Call, ast.Compare, ast.BinOp)
 JOINING = frozenset("cat concat concatenate stack vstack hstack".split())
 Found = dict[ast.expr, Reduction]
 
@@ -62,6 +63,58 @@ def gathered(
     if not whole or current.of("met") or unsettled is not None and current.of("mined"):
         return ()
     return in_training(found.values(), current)  # others were computed from those
+
+
+def outputs_gathered(
+    before: Interpreter, run: Callable[[frozenset[ast.expr]], Interpreter], unsettled: frozenset[ast.AST]
+) -> tuple[Reduction, ...]:
+    """What models give in a training step, and all that meets it, where losses are ``unsettled`` whatever they compute
+    from it: every rank then computes the loss of the whole batch."""
+    losses = [event for event in before.of("backward") if event.node in unsettled]
+    found = {node: each for loss in losses for node, each in _given_by_models(loss, before).items()}
+    current = before
+    fresh: Found = found
+    for _ in range(ROUNDS if found else 0):
+        current = run(frozenset(found))
+        fresh = {n: each for event in current.of("met") for n, each in _meeting(event, current, named=True).items()}
+        fresh = {node: each for node, each in fresh.items() if node not in found}
+        if not fresh:
+            break
+        found |= fresh
+    whole = all(_is_whole(event) for event in current.of("backward") if event.node in unsettled)
+    again = any(event.grad and current.is_gathered(event.detail) for event in current.of("forward"))
+    if not found or fresh or not whole or again or current.of("met") or current.of("mined"):
+        return ()
+    return in_training(found.values(), current)
+
+
+def _given_by_models(loss: Event, run: Interpreter) -> Found:
+    """The last models' calls that a loss is computed from, or those of layers where a model computes the loss itself;
+    of several outputs, where they are read."""
+    made = {*ast.walk(loss.node), *(roots(loss.node, run, set()) if isinstance(loss.node, ast.expr) else ())}
+    outer = {event.node for event in run.of("forward") if event.grad} & made
+    whole = {call for call in outer if not run.values[call].things and run.values[call].spread is not ROWS}  # type: ignore[index]
+    layers = {each for each in made if isinstance(each, ast.Call) and _is_layer(each, run)} if whole else set()
+    calls = {call for call in {*(outer - whole), *layers} if isinstance(call, ast.Call)}
+    read = {call: {n for each in operands(call) for n in (*ast.walk(each), *roots(each, run, set()))} for call in calls}
+    last = {call for call in calls if not any(call in nodes for other, nodes in read.items() if other is not call)}
+    found: Found = {}
+    for node in (each for each in made if isinstance(each, ast.expr)):
+        value = run.values.get(node, NOTHING)
+        if value.spread is not ROWS or value.things:
+            continue
+        parts = isinstance(node, ast.Name) and value.models and any(each in last for _, each in value.made)
+        if node in last or parts and not any(run.values[each].spread is ROWS for _, each in value.made):
+            found[node] = Reduction(run.sources[node], node, ROWS)
+    return found
+
+
+def _is_layer(call: ast.Call, run: Interpreter) -> bool:
+    """`self.head(x)`"""
+    things = run.values.get(call.func, NOTHING).things
+    return run.values.get(call, NOTHING).spread is ROWS and any(
+        isinstance(each, Object) and "module" in each.roles for each in things
+    )
 
 
 def _meets_turn(node: ast.AST, run: Interpreter) -> bool:
@@ -154,19 +207,24 @@ def _compared(event: Event, run: Interpreter) -> Found:
     }
 
 
-def _meeting(event: Event, run: Interpreter) -> Found:
-    """The rows, or the numbers of rows, of this rank that meet those of all ranks."""
+def _meeting(event: Event, run: Interpreter, named: bool = False) -> Found:
+    """The rows, or the numbers of rows, of this rank that meet those of all ranks; rather by their names, if they have
+    any: what is computed from them is then computed from those of all ranks."""
     assert isinstance(event.node, ast.expr)
     found: Found = {}
     for operand in operands(event.node):
         spread = run.values.get(operand, NOTHING).spread
         made = {each for each in {*ast.walk(operand), *roots(operand, run, set())} if isinstance(each, ast.expr)}
         if spread in (ROWS, COLUMNS) and not any(_is_filled(each) for each in made if _is_made(operand, each, run)):
-            found |= {node: Reduction(source, node, ROWS) for source, node in _rows(operand, event, run)}
+            leaves = list(_unmixed(operand, event, run)) if named and not isinstance(operand, ast.Name) else []
+            rows = leaves or _rows(operand, event, run)
+            found |= {node: Reduction(source, node, ROWS) for source, node in rows}
         elif spread.is_local and spread is not CROSS:
-            named = [e for e in made if isinstance(e, ast.Name) and run.values.get(e, NOTHING).spread is COUNT]
-            counts = [each for each in made if _counts(each, run)] or named
+            counting = [e for e in made if isinstance(e, ast.Name) and run.values.get(e, NOTHING).spread is COUNT]
+            counts = [each for each in made if _counts(each, run)] or counting
             found |= {each: Reduction(run.sources[each], each, COUNT) for each in counts}
+            inner = () if counts else _unmixed(operand, event, run)
+            found |= {node: Reduction(source, node, ROWS) for source, node in inner}
     return found
 
 
@@ -227,7 +285,8 @@ def _rows(node: ast.expr, event: Event, run: Interpreter) -> Iterator[tuple[Sour
             yield from _rows(inner, event, run)
         return
     if mixings(value):  # by a mean over the batch, which is that of all ranks if the model's outputs are theirs
-        yield from _outputs(node, run)
+        outputs = list(_outputs(node, run))
+        yield from outputs or _unmixed(node, event, run)
         return
     given = event.calls[-1].given() if event.calls else {}
     if isinstance(node, ast.Name) and len(value.made) == 1:
@@ -295,6 +354,18 @@ def _outputs(node: ast.expr, run: Interpreter) -> Iterator[tuple[Source, ast.exp
                 yield run.sources[each], each
 
 
+def _unmixed(node: ast.expr, event: Event, run: Interpreter, depth: int = 8) -> Iterator[tuple[Source, ast.expr]]:
+    """The rows that something is computed from, which no model gives: the `t` of `t - t.mean()` and `weights(t)`."""
+    value = run.values.get(node, NOTHING)
+    for source, made in value.made if isinstance(node, ast.Name) else [(event.source, node)]:
+        for each in operands(made) if source is event.source and depth else ():
+            found = run.values.get(each, NOTHING)
+            if found.spread is ROWS and not mixings(found) and not isinstance(each, COMPUTED):
+                yield from _rows(each, event, run)
+            elif found.spread.is_local or isinstance(each, ast.Call):  # of an object that holds samples
+                yield from _unmixed(each, event, run, depth - 1)
+
+
 def _reads(node: ast.Name, made: ast.expr, home: ast.AST, run: Interpreter) -> Iterator[ast.Name]:
     """The other places that read what a name is bound to."""
     for each in ast.walk(home):
@@ -306,5 +377,9 @@ def _reads(node: ast.Name, made: ast.expr, home: ast.AST, run: Interpreter) -> I
 def _is_compared(read: ast.Name, source: Source, run: Interpreter) -> bool:
     """Whether a place that reads rows is part of a statement in which those of all ranks are wanted."""
     statement = source.statement(read)
+    if any(
+        run.is_gathered(run.values.get(each, NOTHING)) for each in ast.walk(statement) if isinstance(each, ast.expr)
+    ):
+        return True
     events = [event for kind in ("paired", "related", "met") for event in run.of(kind) if event.source is source]
     return any(source.statement(event.node) is statement for event in events)

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from autodist.edits import WrapExpr
+from autodist.edits import InsertBefore, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import Reduction, TrainingScript
-from autodist.source import last_name, shortened
+from autodist.source import Source, last_name, shortened
 from autodist.spread import Spread
 
 from ._collectives import GATHER, GATHER_IN_TRAINING
@@ -23,7 +23,10 @@ SCRIPT = PLAIN.replace(
 
 
 def _gathered(out: str, rows: str, columns: str, labels: str) -> str:
-    code = SCRIPT.format(out=out, rows=rows, columns=columns, labels=labels)
+    return _with_helper(SCRIPT.format(out=out, rows=rows, columns=columns, labels=labels))
+
+
+def _with_helper(code: str) -> str:
     code = code.replace("import torch\n", "import torch\nimport torch.distributed as dist\n", 1)
     return code.replace("\n\n", "\n\n\n" + GATHER.format(torch="torch", d="dist"), 1)
 
@@ -43,20 +46,34 @@ EXAMPLES = [
         ),
     ),
     Example(before=SCRIPT.format(out="model(x)", rows="out", columns="model.weight", labels="y.long()"), after=None),
+    Example(  # of which ranks have different numbers
+        before=PLAIN.replace("mse_loss(model(x), y)", "poisson_nll_loss(model(x)[y > 0], y[y > 0])"),
+        after=_with_helper(
+            PLAIN.replace(
+                "    loss = nn.functional.mse_loss(model(x), y)",
+                "    y = RowsOfAllRanks.apply(y)\n"
+                "        loss = nn.functional.poisson_nll_loss(RowsOfAllRanks.apply(model(x))[y > 0], y[y > 0])",
+            )
+        ),
+    ),
 ]
 
 
 @rule("AD606")
 def gather_compared_rows(script: TrainingScript, context: Context) -> Iterator[Finding]:
-    """Gather the rows of all ranks where a loss compares the samples of a batch with each other.
+    """Gather the rows of all ranks where a loss of a rank's share says nothing of the loss of the batch.
 
-    A contrastive loss, a triplet loss that mines in the batch: of a rank's share, most of the pairs are missing. The
-    rows of all ranks, in the order of the batch, make the loss that one process computes. Gradients flow back to
-    each rank's own rows.
+    A contrastive loss, a triplet loss that mines in the batch: of a rank's share, most of the pairs are missing. A loss
+    of a library, of samples that are picked by what the others are, or over numbers of which ranks have more or fewer:
+    no mean over the ranks is that of the batch. The rows of all ranks, in the order of the batch, make the loss that
+    one process computes. Gradients flow back to each rank's own rows.
     """
     if not script.trains:
         return
+    hoisted = {read: reads for reads in _read_again(script.gathered) for read in reads}
     for each in script.gathered:
+        if each.node in hoisted and each.node is not hoisted[each.node][0]:
+            continue
         code = shortened(each.source.code(each.node))
         d, imports = dist(context, each.source)
         torch, torch_import = imported(context, each.source, "torch")
@@ -64,7 +81,7 @@ def gather_compared_rows(script: TrainingScript, context: Context) -> Iterator[F
             ranks = f"{d}.get_world_size()"
             if each.switch is not None:
                 ranks, imports = f"({ranks} if {each.switch} else 1)", (*imports, *torch_import)
-            message = f"the loss compares the samples of all ranks; {code} counts those of one"
+            message = f"the loss is computed from the samples of all ranks; {code} counts those of one"
             fix = Fix((*imports, *planned(each.source, WrapExpr(each.node, f"{{}} * {ranks}"))))
             yield Finding(each.source, each.node, message, fix)
             continue
@@ -73,10 +90,54 @@ def gather_compared_rows(script: TrainingScript, context: Context) -> Iterator[F
         whole = "RowsOfAllRanks.apply({})" if each.switch is None else "gather_in_training({})"
         if _is_of_numpy(each, script):
             whole = whole.replace("{}", f"{torch}.as_tensor({{}})") + ".numpy()"
-        wrap = WrapExpr(each.node, whole)
-        message = f"the loss compares {code} with those of the other samples"
+        wrap: InsertBefore | WrapExpr = WrapExpr(each.node, whole)
+        if each.node in hoisted:
+            wrap = InsertBefore(each.source.statement(each.node), f"{code} = {whole.format(code)}\n")
+        message = f"the loss is computed from the {code} of all ranks"
         edits = (*imports, *torch_import, *helper, *planned(each.source, wrap))
         yield Finding(each.source, each.node, message, Fix(edits))
+
+
+def _read_again(reductions: Sequence[Reduction]) -> Iterator[list[ast.Name]]:
+    """The reads of one name that are better gathered once, before the first: no later one wants this rank's rows."""
+    named = [each for each in reductions if isinstance(each.node, ast.Name) and each.spread is Spread.ROWS]
+    groups: dict[tuple[ast.AST, str], list[Reduction]] = {}
+    for each in named:
+        assert isinstance(each.node, ast.Name)
+        groups.setdefault((each.source.home(each.node), each.node.id), []).append(each)
+    for (home, name), group in groups.items():
+        reads = sorted((each.node for each in group if isinstance(each.node, ast.Name)), key=place)
+        if len(reads) < 2 or len({each.switch for each in group}) > 1:
+            continue
+        source, start = group[0].source, group[0].source.statement(reads[0])
+        uses = [n for n in ast.walk(home) if isinstance(n, ast.Name) and n.id == name]
+        later = [each for each in uses if place(each) >= place(start)]
+        below = all(source.parents[start] in source.ancestors(each) for each in reads)
+        if below and {*later} == {*reads} and _is_bound_in_turn(name, start, source):
+            yield reads
+
+
+def place(node: ast.expr | ast.stmt) -> tuple[int, int]:
+    """Where a node begins."""
+    return node.lineno, node.col_offset
+
+
+def _is_bound_in_turn(name: str, start: ast.stmt, source: Source) -> bool:
+    """Whether each turn of the loop around a statement binds a name anew before it comes there."""
+    for outer in source.ancestors(start):
+        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return True
+        if isinstance(outer, (ast.For, ast.While, ast.AsyncFor)):
+            target = [] if isinstance(outer, ast.While) else [*ast.walk(outer.target)]
+            made = [
+                t
+                for each in outer.body
+                if isinstance(each, ast.Assign) and place(each) < place(start)
+                for t in ast.walk(each)
+            ]
+            bound = [each for each in (*target, *made) if isinstance(each, ast.Name) and each.id == name]
+            return any(isinstance(each.ctx, ast.Store) for each in bound)
+    return True
 
 
 def _is_of_numpy(reduction: Reduction, script: TrainingScript) -> bool:

@@ -121,11 +121,12 @@ def test_plain_losses_stay_as_they_are(tmp_path: Path, step: str) -> None:
         "loss = F.mse_loss(out, y)\nif out.mean() > 0:\n    loss = loss + torch.log(out.exp().sum())",
     ],
 )
-def test_what_no_sum_tells_is_warned_of(tmp_path: Path, step: str) -> None:
+def test_what_no_sum_tells_is_computed_from_the_rows_of_all_ranks(tmp_path: Path, step: str) -> None:
     """What ranks would not come to alike."""
     after, said = converted(tmp_path, step)
     assert "SumOverRanks" not in after
-    assert "AD602" in said
+    assert "RowsOfAllRanks.apply(" in after
+    assert "AD602" not in said
 
 
 @pytest.mark.parametrize(
