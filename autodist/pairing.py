@@ -19,11 +19,13 @@ from autodist.rowwise import PARTNERS, is_entered, mixings
 from autodist.script import Reduction
 from autodist.source import Source, last_name, operands
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM
-from autodist.values import NOTHING, Object, Picked, Turn
+from autodist.values import NOTHING, Class, Function, Object, Picked, Turn, Value, Wrapped
 
 ROUNDS = 6
 """What meets gathered rows is found once those are gathered."""
 FILLED = frozenset("zeros ones full empty eye arange".split())
+TENSOR_FACTORIES = ("torchvision.models.resnet", "torchvision.models.vgg", "torchvision.models.mobilenet", "timm.")
+"""Where models of libraries come from that give one tensor."""
 COMPUTED = (ast.Call, ast.Compare, ast.BinOp)
 JOINING = frozenset("cat concat concatenate stack vstack hstack".split())
 Found = dict[ast.expr, Reduction]
@@ -85,7 +87,14 @@ def outputs_gathered(
     again = any(event.grad and current.is_gathered(event.detail) for event in current.of("forward"))
     if not found or fresh or not whole or again or current.of("met") or current.of("mined"):
         return ()
+    if any(_differs_in_length(before.values.get(node, NOTHING), before) for node in found):
+        return ()
     return in_training(found.values(), current)
+
+
+def _differs_in_length(value: Value, run: Interpreter) -> bool:
+    """Whether ranks may have more or fewer rows, or longer ones."""
+    return value.spread is ROWS and (run.uneven(value) is not None or picks(value) is not None)
 
 
 def _given_by_models(loss: Event, run: Interpreter) -> Found:
@@ -104,9 +113,32 @@ def _given_by_models(loss: Event, run: Interpreter) -> Found:
         if value.spread is not ROWS or value.things:
             continue
         parts = isinstance(node, ast.Name) and value.models and any(each in last for _, each in value.made)
-        if node in last or parts and not any(run.values[each].spread is ROWS for _, each in value.made):
+        if (
+            node in last
+            and _gives_tensor(node, run)
+            or parts
+            and not any(run.values[each].spread is ROWS for _, each in value.made)
+        ):
             found[node] = Reduction(run.sources[node], node, ROWS)
     return found
+
+
+def _gives_tensor(node: ast.expr, run: Interpreter, depth: int = 6) -> bool:
+    """Whether nothing else than a tensor is given, as far as models of libraries are concerned: others are followed."""
+    if not isinstance(node, ast.Call) or not depth:
+        return not isinstance(node, (ast.Tuple, ast.List, ast.Dict))
+    called = (t.module if isinstance(t, Wrapped) else t for t in run.values.get(node.func, NOTHING).things)
+    modules = [each for each in called if isinstance(each, Object) and "module" in each.roles]
+    if any(each.cls is None for each in modules) and not run.gives_tensor(node, run.values.get(node, NOTHING)):
+        return all(each.name.startswith(TENSOR_FACTORIES) for each in modules)
+    bodies = [t.node for each in modules if each.cls for t in _forward(each.cls).things if isinstance(t, Function)]
+    given = [each.value for body in bodies for each in ast.walk(body) if isinstance(each, ast.Return) and each.value]
+    return all(_gives_tensor(each, run, depth - 1) for each in given)
+
+
+def _forward(cls: Class) -> Value:
+    found = cls.find("forward")
+    return found[1] if found is not None else NOTHING
 
 
 def _is_layer(call: ast.Call, run: Interpreter) -> bool:

@@ -62,10 +62,11 @@ def converted(folder: Path, step: str, before: str = "", after: str = "", option
     ],
 )
 def test_means_are_weighed_by_what_they_are_divided_by(tmp_path: Path, loss: str, count: str | None) -> None:
-    """Where it can be written down again; a picked loss that has no name is warned of."""
+    """Where it can be written down again; another loss is computed from the rows of all ranks."""
     after, said = converted(tmp_path, f"loss = {loss}", after="    print(loss.item())")
     assert (f"loss = weigh_by_count({loss}, {count})" in after) == (count is not None)
-    assert ("AD602" in said) == (count is None)
+    assert ("RowsOfAllRanks.apply(model(x))" in after) == (count is None)
+    assert "AD602" not in said
     assert "reduce_mean(loss.item())" in after or count is None
 
 
@@ -123,12 +124,13 @@ UNWEIGHED = {
 
 
 @pytest.mark.parametrize("name", UNWEIGHED)
-def test_what_cannot_be_weighed_is_warned_of(tmp_path: Path, name: str) -> None:
-    """Weighing takes all ranks, as often as each other, and is exact for what losses are sums of."""
+def test_what_cannot_be_weighed_is_computed_from_all_rows(tmp_path: Path, name: str) -> None:
+    """Weighing takes all ranks, as often as each other, and is exact for what losses are sums of. Rows whose length
+    differs by rank cannot be gathered."""
     step, options = UNWEIGHED[name]
     after, said = converted(tmp_path, step, options=options)
     assert "weigh_by_count" not in after
-    assert "AD602" in said
+    assert ("AD602" in said) == bool(options) == ("RowsOfAllRanks" not in after)
 
 
 @pytest.mark.parametrize("label", ["-100", "0"])
@@ -408,7 +410,7 @@ STACKED = "both = torch.stack([out, 2 * out])\n"
 
 
 @pytest.mark.parametrize(
-    ("loss", "named"),
+    ("loss", "gathered"),
     [
         ("both.norm(2, dim=1).mean()", True),
         ("torch.autograd.grad(both.sum(), both, create_graph=True)[0].norm(2, dim=1).mean()", True),
@@ -418,6 +420,6 @@ STACKED = "both = torch.stack([out, 2 * out])\n"
         ("torch.stack([each.pow(2) for each in out]).sum(1).mean()", False),
     ],
 )
-def test_samples_of_stacked_batches_lie_along_the_second_axis(tmp_path: Path, loss: str, named: bool) -> None:
-    _, said = converted(tmp_path, f"{STACKED}loss = {loss}")
-    assert ("AD602" in said) == named
+def test_samples_of_stacked_batches_lie_along_the_second_axis(tmp_path: Path, loss: str, gathered: bool) -> None:
+    after, said = converted(tmp_path, f"{STACKED}loss = {loss}")
+    assert ("RowsOfAllRanks.apply(model(x))" in after) == gathered and "AD602" not in said

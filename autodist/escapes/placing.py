@@ -15,6 +15,8 @@ from autodist.source import Source
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.values import NOTHING, Function, Items, Object, drawn_from
 
+SUMMING = (ast.For, ast.While, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
 
 @dataclass(frozen=True)
 class Placed:
@@ -144,7 +146,8 @@ def _switched(place: Placed, run: Interpreter) -> Iterator[Placed]:
         loop = _outermost_loop(event.source, node, uses)
         if switch is None and isinstance(loop, ast.For):
             switch = _sampler_test(loop, event.source, run)
-        if switch is None or loop is None:
+        name = node.target.id if isinstance(node.target, ast.Name) else None
+        if switch is None or loop is None or name and not _starts_anew(name, loop, event.source):
             yield Placed(place.source, place.node, Spread.LOCAL, None, place.event)
         else:
             yield Placed(event.source, node.target, SUM, loop, place.event, switch)
@@ -218,7 +221,9 @@ def _shared_place(key: frozenset[tuple[Source, ast.expr]], group: list[Escape], 
     spread = run.values.get(made, NOTHING).spread
     if isinstance(statement, ast.AugAssign) and statement.value is made:
         loop = _outermost_loop(source, statement, group)
-        if loop is not None and isinstance(statement.target, ast.Name) and first.spread.is_reducible:
+        if loop is None or not isinstance(statement.target, ast.Name) or not first.spread.is_reducible:
+            return None
+        if _starts_anew(statement.target.id, loop, source):
             return Placed(source, statement.target, first.spread, loop, first.event)
         return None
     if not isinstance(statement, ast.Assign) or statement.value is not made or not spread.is_reducible:
@@ -233,6 +238,18 @@ def _shared_place(key: frozenset[tuple[Source, ast.expr]], group: list[Escape], 
     if len(conditional) == len(uses) and _in_loop(source, statement):
         return None
     return Placed(source, made, spread, None, first.event)
+
+
+def _starts_anew(name: str, loop: ast.stmt, source: Source) -> bool:
+    """Whether a sum begins again before a loop that it is made global after: one that goes on from epoch to epoch would
+    hold what all ranks have, and add this rank's to it."""
+    outer = next((each for each in source.ancestors(loop) if isinstance(each, SUMMING)), None)
+    if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        return not any(isinstance(each, ast.Global) and name in each.names for each in ast.walk(outer))
+    bound = [each for each in ast.walk(outer) if isinstance(each, (ast.Assign, ast.AnnAssign))] if outer else []
+    targets = [n for each in bound for n in ast.walk(each) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    inside = set(ast.walk(loop))
+    return outer is None or any(each.id == name and each not in inside for each in targets)
 
 
 def _within(source: Source, use: ast.stmt, statement: ast.stmt) -> bool:

@@ -22,7 +22,7 @@ from autodist.escapes.origins import (
     roots,
     sorted_sites,
 )
-from autodist.escapes.rows import holds_rows
+from autodist.escapes.rows import holds_rows, rows_beside
 from autodist.interpreter import Event, Interpreter
 from autodist.picking import picks, takes_first
 from autodist.source import Source, last_name
@@ -66,6 +66,11 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
         if put_in:
             yield from put_in
             return
+    beside = rows_beside(node, source, run) if value.spread is ROWS and event.kind != "test" else []
+    if beside:
+        for each in beside:
+            yield from resolve(each, source, event, run, seen)
+        return
     origins = origins_of(node, value, source, run)
     if origins:
         for where, made in origins:

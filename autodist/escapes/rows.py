@@ -6,6 +6,7 @@ import ast
 
 from autodist import tensors
 from autodist.interpreter import Interpreter
+from autodist.source import Source, last_name
 from autodist.spread import COUNT, ROWS
 from autodist.values import NOTHING, External, Function, Object, Table, Wrapped
 
@@ -107,6 +108,20 @@ def _is_one_row(node: ast.Name, run: Interpreter) -> bool:
             if over.spread is ROWS and not over.things and _binds(head.target, node.id):
                 return True
     return False
+
+
+def rows_beside(node: ast.expr, source: Source, run: Interpreter) -> list[ast.expr]:
+    """The rows that a comprehension goes over side by side, where it binds a name to one of them after the other:
+    `losses` and `labels` of `for loss, label in zip(losses, labels)`."""
+    if not isinstance(node, ast.Name):
+        return []
+    comprehensions = (each for each in source.ancestors(node) if isinstance(each, COMPREHENSIONS))
+    heads = [head for each in comprehensions for head in each.generators if _binds(head.target, node.id)]
+    over = heads[0].iter if heads else None
+    if not isinstance(over, ast.Call) or last_name(over.func) not in ("zip", "enumerate"):
+        return []
+    given = {each: run.values.get(each, NOTHING) for each in over.args}
+    return [each for each, value in given.items() if value.spread is ROWS and not value.things]
 
 
 def _binds(target: ast.expr, name: str) -> bool:
