@@ -122,10 +122,10 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     paired = () if _is_distributed(first) else pairing.gathered(first, gathering)
     script, run = _modelled(project, config, facts, gathering(_nodes(paired)) if paired else first, paired)
     named = _warned(script)
-    unsettled = frozenset(
-        event.node for event in run.of("backward") if not _is_settled(event, run) or event.node in named
-    )
-    if run is first or _is_distributed(first) or not (unsettled or named):
+    backward = run.of("backward")
+    unsettled = frozenset(event.node for event in backward if not _is_settled(event, run) or event.node in named)
+    opaque = [each for event in backward for each in _opaque(event, run)]
+    if run is first or _is_distributed(first) or not (unsettled or named or opaque):
         return script
     planned = partial(gathering, draws=run.plan.draws)
     related: tuple[Reduction, ...] = ()
@@ -133,13 +133,16 @@ def analyze(project: Project, config: Config) -> TrainingScript:
         related = pairing.gathered(planned(frozenset()), planned, unsettled)
         if related:
             script = _modelled(project, config, facts, gathering(_nodes(related)), related)[0]
-    if named and _warned(script):
-        concerned = unsettled | {event.node for event in run.of("backward") if named & _computed_from(event, run)}
+            opaque = []
+    if script.trains and (_warned(script) or opaque):
+        causes = named | {event.node for event in opaque}
+        concerned = unsettled | {event.node for event in backward if causes & _computed_from(event, run)}
         outputs = pairing.outputs_gathered(planned(frozenset()), planned, concerned)
         other = _modelled(project, config, facts, gathering(_nodes(outputs)), outputs)[0] if outputs else script
-        if other.trains and len(_warned(other)) < len(_warned(script)):
+        if outputs and other.trains and len(_warned(other)) < len(_warned(script)) + len(opaque):
             return other
-    if related:
+        script = replace(script, concerns=(*script.concerns, *map(_unfollowed, opaque[:1])))
+    if related or not unsettled:
         return script
     refused = next((_pairs(event) for event in run.of("backward") if event.value.spread is CROSS), None)
     return TrainingScript(project, first.values, concerns=(refused,)) if refused is not None else script
@@ -148,6 +151,21 @@ def analyze(project: Project, config: Config) -> TrainingScript:
 def _warned(script: TrainingScript) -> set[ast.AST]:
     """What makes losses others than those of one process."""
     return {concern.node for concern in script.concerns if concern.code == "AD602"}
+
+
+def _opaque(loss: Event, run: Interpreter) -> list[Event]:
+    """What a loss is computed by that may relate the samples of a batch, for all that is known of it."""
+    calls = {event.node: event for event in run.of("unfollowed") if event.node not in run.plan.gathered}
+    return [calls[node] for node in _computed_from(loss, run) & calls.keys()] if calls else []
+
+
+def _unfollowed(event: Event) -> Concern:
+    code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else ""
+    message = (
+        f"cannot tell whether {code} computes each sample of a batch apart from the others: where it does not, results "
+        "differ from those of one process"
+    )
+    return Concern("AD602", event.source, event.node, message, Severity.WARNING)
 
 
 def _computed_from(event: Event, run: Interpreter) -> set[ast.AST]:

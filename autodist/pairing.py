@@ -73,6 +73,8 @@ def outputs_gathered(
     """What models give in a training step, and all that meets it, where losses are ``unsettled`` whatever they compute
     from it: every rank then computes the loss of the whole batch."""
     losses = [event for event in before.of("backward") if event.node in unsettled]
+    if any(_differentiates(loss, before) for loss in losses):
+        return ()
     found = {node: each for loss in losses for node, each in _given_by_models(loss, before).items()}
     current = before
     fresh: Found = found
@@ -92,6 +94,12 @@ def outputs_gathered(
     return in_training(found.values(), current)
 
 
+def _differentiates(loss: Event, run: Interpreter) -> bool:
+    """Whether a loss is computed from gradients with regard to a rank's own rows: they do not reach gathered ones."""
+    made = roots(loss.node, run, set()) if isinstance(loss.node, ast.expr) else set()
+    return any(isinstance(each, ast.Call) and ast.unparse(each.func).endswith("autograd.grad") for each in made)
+
+
 def _differs_in_length(value: Value, run: Interpreter) -> bool:
     """Whether ranks may have more or fewer rows, or longer ones."""
     return value.spread is ROWS and (run.uneven(value) is not None or picks(value) is not None)
@@ -107,20 +115,27 @@ def _given_by_models(loss: Event, run: Interpreter) -> Found:
     calls = {call for call in {*(outer - whole), *layers} if isinstance(call, ast.Call)}
     read = {call: {n for each in operands(call) for n in (*ast.walk(each), *roots(each, run, set()))} for call in calls}
     last = {call for call in calls if not any(call in nodes for other, nodes in read.items() if other is not call)}
+    forward = [event.node for event in run.of("forward") if event.grad and isinstance(event.node, ast.Call)]
+    several = {call for call in forward if run.values[call].things}
     found: Found = {}
     for node in (each for each in made if isinstance(each, ast.expr)):
         value = run.values.get(node, NOTHING)
         if value.spread is not ROWS or value.things:
             continue
-        parts = isinstance(node, ast.Name) and value.models and any(each in last for _, each in value.made)
-        if (
-            node in last
-            and _gives_tensor(node, run)
-            or parts
-            and not any(run.values[each].spread is ROWS for _, each in value.made)
-        ):
+        if node in last and _gives_tensor(node, run) or value.models and _is_output(node, value, several, run):
             found[node] = Reduction(run.sources[node], node, ROWS)
     return found
+
+
+def _is_output(node: ast.expr, value: Value, several: set[ast.Call], run: Interpreter) -> bool:
+    """Whether it reads one of several outputs of a model where that is called: `z` after `out, z = model(x)`,
+    `out["z"]`."""
+    if not isinstance(node, (ast.Name, ast.Subscript, ast.Attribute)) or isinstance(node.ctx, ast.Store):
+        return False
+    home = run.sources[node].home(node)
+    if not value.made or not any(run.sources[call].home(call) is home for call in several):
+        return False
+    return all(source.home(made) is not home for source, made in value.made)
 
 
 def _gives_tensor(node: ast.expr, run: Interpreter, depth: int = 6) -> bool:

@@ -75,6 +75,53 @@ SHAPES = {
     "random.sample": 1,
 }
 # What finds some of the samples: how many, and which, says nothing in the order of the others.
+FOLLOWED = (
+    RELATING
+    | TURNING
+    | KEEPING
+    | RESHAPING
+    | MEANS
+    | SUMS
+    | TALLIES
+    | COUNTS
+    | EXTREMES
+    | ELEMENTWISE
+    | ARITHMETIC.keys()
+) | frozenset(
+    "dot vdot einsum size dim ndimension shape len min max abs sum float int bool str repr print format round "
+    "pow list tuple zip enumerate range isinstance hasattr getattr set sorted map filter reversed dict norm "
+    "vector_norm split chunk unbind cat concat concatenate stack vstack hstack column_stack gather scatter "
+    "scatter_ scatter_add_ scatter_add index_select take_along_dim masked_select masked_fill masked_fill_ "
+    "one_hot expand expand_as repeat repeat_interleave tile broadcast_to flip flipud roll narrow select view_as "
+    "reshape_as squeeze unsqueeze_ unflatten swapaxes resize_ resize new_zeros new_ones new_full new_empty "
+    "new_tensor zeros_like ones_like full_like empty_like rand_like randn_like randint_like zeros ones full "
+    "empty rand randn randint arange eye linspace dropout pad interpolate upsample conv1d conv2d conv3d "
+    "conv_transpose2d avg_pool1d avg_pool2d avg_pool3d max_pool1d max_pool2d max_pool3d adaptive_avg_pool2d "
+    "adaptive_max_pool2d unfold fold grid_sample affine_grid linear bilinear embedding layer_norm group_norm "
+    "instance_norm batch_norm pixel_shuffle leaky_relu elu selu hardtanh softsign logsigmoid tanhshrink "
+    "softshrink gumbel_softmax log_sigmoid sigmoid_ relu_ tanh_ relu6 hardswish mish expm1 log2 log10 exp2 sinh "
+    "cosh tan asin acos atan atan2 acosh asinh atanh erfc erfinv lgamma digamma sgn signbit square_ xlogy "
+    "logaddexp hypot heaviside bernoulli multinomial normal normal_ uniform_ random_ exponential_ bernoulli_ "
+    "fill_ zero_ copy_ clamp_ clamp_min_ clamp_max_ add sub rsub sub_ add_ true_divide floor_divide divide "
+    "multiply subtract pow_ sqrt_ exp_ abs_ neg_ masked_scatter bmm baddbmm mm matmul mv addmm cdist "
+    "pairwise_distance cosine_similarity cross triu tril diagonal rot90 rearrange reduce pack unpack "
+    "retain_grad register_hook backward grad fft rfft irfft ifft fft2 ifft2 rfft2 irfft2 stft istft real imag "
+    "angle conj view_as_real view_as_complex complex polar quantize fake_quantize checkpoint get append extend "
+    "items values keys astype copy numpy_ where_ cpu_ nan_to_num_ isclose allclose equal any all argmax argmin "
+    "logical_xor bitwise_and bitwise_or bitwise_not sequence_mask pad_sequence pack_padded_sequence "
+    "pad_packed_sequence rnn lstm gru log_softmax softmax2d threshold l1_loss mse_loss cross_entropy nll_loss "
+    "poisson_nll_loss gaussian_nll_loss kl_div binary_cross_entropy binary_cross_entropy_with_logits "
+    "margin_ranking_loss hinge_embedding_loss huber_loss smooth_l1_loss soft_margin_loss multi_margin_loss "
+    "multilabel_margin_loss multilabel_soft_margin_loss triplet_margin_loss triplet_margin_with_distance_loss "
+    "cosine_embedding_loss ctc_loss scaled_dot_product_attention item_ sample rsample log_prob entropy Normal "
+    "Categorical Bernoulli kl_divergence Independent Variable FloatTensor apply pin_memory".split()
+)
+"""What is known of how it treats the samples of a batch: nothing is said of other functions of torch."""
+GATHERING = frozenset(
+    "unique unique_consecutive quantile nanquantile corrcoef cov svd svdvals qr eigh eigvalsh pca_lowrank kthvalue "
+    "cummax cummin searchsorted mode".split()
+)
+"""What relates the samples that it is given, be they labels."""
 FINDING = frozenset("nonzero argwhere unique flatnonzero".split())
 PRODUCTS = frozenset("mm matmul cdist addmm addmm_ cosine_similarity pairwise_distance".split())
 
@@ -89,6 +136,16 @@ def reduces(name: str, call: ast.Call, start: int) -> bool:
 def reduces_axis(name: str) -> bool:
     """Whether a method or function makes fewer elements of a tensor; see `reduces` for all of them."""
     return name in MEANS | SUMS | EXTREMES - {"topk", "sort", "argsort", "mode"} | NORMS
+
+
+def is_followed(name: str) -> bool:
+    """Whether it is known how a function or method treats the samples that it is given; classes only hold them."""
+    return name in FOLLOWED or name[:1].isupper()
+
+
+def gathers(name: str) -> bool:
+    """Whether a function or method relates the samples of a batch, whatever axis it names."""
+    return name in GATHERING
 
 
 def takes_apart(name: str) -> bool:

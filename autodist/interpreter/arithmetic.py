@@ -228,7 +228,7 @@ class Arithmetic(Evaluation):
 
     def _is_centred(self, op: ast.operator, left: Value, right: Value) -> bool:
         """`x - x.mean(0)`, `x.std() * noise`: whether samples are changed by what the others of the batch are."""
-        if not isinstance(op, (ast.Sub, ast.Div, ast.Mult)) or self._no_grad:
+        if not isinstance(op, (ast.Sub, ast.Div, ast.Mult)):
             return False
         if isinstance(op, ast.Mult) and right.spread in self._samples():
             left, right = right, left  # `x.std() * noise`
@@ -347,7 +347,7 @@ class Arithmetic(Evaluation):
         operands = args[:2] if library or base is None else [base, *args[:1]]
         if operands and self.plan.wholes is None and not self.is_one_row(operands[0]):
             position, spread = 1 if library or base is None else 0, operands[0].spread
-            if tensors.relates_rows(name, node, position, spread) and not self._no_grad:
+            if tensors.relates_rows(name, node, position, spread):
                 return frozenset([Mixing(node, scope.source, rowwise.STATISTIC)])
             if tensors.pairs_rows(name, node, position, spread):
                 return frozenset([Mixing(node, scope.source, rowwise.PARTNERS)])

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from autodist import alternatives, picking, rowwise
+from autodist import alternatives, picking, rowwise, tensors
 from autodist.collation import Rows
 from autodist.interpreter.events import Call_
 from autodist.interpreter.questions import children_of, is_known, last_part, relates
@@ -31,6 +31,7 @@ from autodist.values import (
     Thing,
     Turn,
     Value,
+    Wrapped,
     union,
 )
 
@@ -75,6 +76,8 @@ class Evaluation(Single):
             value = value.but(origins=frozenset(o for o in value.origins if not isinstance(o, Gathered)))
         elif isinstance(node, (ast.BinOp, ast.Compare, ast.Call, ast.Subscript)):
             self._note_pairs(node, value, scope)
+        if isinstance(node, ast.Call) and (not self._forward or self._criterion):
+            self._note_unfollowed(node, value, scope)
         if value.spread in (ROWS, Spread.COLUMNS) and isinstance(node, (ast.Call, ast.Subscript)):
             self._note_statistics(node.args if isinstance(node, ast.Call) else [node.slice], scope)
         if isinstance(node, (ast.Call, ast.Subscript, ast.BinOp)) and self.is_one_row(value):
@@ -205,6 +208,18 @@ class Evaluation(Single):
         met = (ROWS, Spread.COLUMNS, COUNT, LOCAL)
         if any(map(self.is_gathered, given)) and any(each.spread in met and not each.things for each in given):
             self.event("met", node, scope, value)
+
+    def _note_unfollowed(self, node: ast.Call, value: Value, scope: Scope) -> None:
+        """Note what functions of libraries make of what models computed, of which nothing else is known."""
+        callee, name = self._lately(node.func), last_name(node.func)
+        if tensors.is_followed(name) or rowwise.is_entered(node, self._lately):
+            return
+        if any(isinstance(thing, (Object, Wrapped)) for thing in callee.things):
+            return
+        given = [self._lately(child) for child in operands(node)]
+        rows = [each for each in given if each.spread in (ROWS, Spread.COLUMNS) and not each.things]
+        if any(each.models for each in rows) or rows and tensors.gathers(name):
+            self.event("unfollowed", node, scope, value)
 
     def _note_meeting(self, node: ast.Compare | ast.BinOp, scope: Scope) -> None:
         """Note which rows of this rank are compared with those of all ranks, which a metric has asked for."""

@@ -80,6 +80,8 @@ class Machine(ABC):
         self.once_evaluated: set[tuple[int, Path_]] = set()
         """Modules that the script puts into evaluation mode somewhere."""
         self._forward = 0
+        self._criterion = False
+        """It is the forward pass of a loss: of a module without parameters that is given what models computed."""
         self._row_tests: list[Value] = []
         """What decides whether the statement that is being run is run."""
         self._branches: Path_ = ()

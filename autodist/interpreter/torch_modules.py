@@ -62,6 +62,7 @@ class TorchModules(Subscripts, Stores, Losses):
                 self.event("training_forward", node, scope, of(thing), given)
             if self._no_grad == 0 and self.uneven(given) is Rows.PADDED:
                 self.event("padded", node, scope, given)
+        kept, self._criterion = self._criterion, outermost and self._is_criterion(inner, values) or self._criterion
         self._forward += 1
         if inner.cls is not None and inner.cls.find("forward"):
             result = self.method(inner, "forward", node, args, keywords, scope)
@@ -80,9 +81,16 @@ class TorchModules(Subscripts, Stores, Losses):
                 whole = result  # a pair of outputs, not the steps of one
                 result = of(self._remember(node, lambda: Items(node, [whole, whole], NOTHING), "pair"))
         self._forward -= 1
+        self._criterion = kept
         if outermost and self._no_grad == 0:
             result = self._with_model(result, inner)
         return result
+
+    def _is_criterion(self, module: Object, given: list[Value]) -> bool:
+        """Whether a module of the project computes a loss: it has no layers, and is given what a model computed."""
+        held = [thing for value in module.attributes.values() for thing in value.things]
+        layers = any(isinstance(t, Parameters) or isinstance(t, Object) and "module" in t.roles for t in held)
+        return module.cls is not None and not layers and any(value.models for value in given)
 
     def _recurrent(self, layer: Object, node: ast.Call, values: list[Value]) -> Value:
         """The output and the state of a recurrent layer: the batch is the second axis of the state."""

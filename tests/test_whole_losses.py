@@ -1,0 +1,123 @@
+"""Losses that no mean over the ranks gives, computed from the rows of all ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import indent
+
+import conftest
+import pytest
+
+SCRIPT = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+import kornia
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(8, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        z = self.body(x)
+        return self.head(z)
+
+
+class Pair(Net):
+    def forward(self, x):
+        z = self.body(x)
+        return self.head(z), z
+
+
+def weights(labels):
+    return 1 / (torch.bincount(labels, minlength=3) + 1)
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 8), torch.randint(0, 3, (64,))), batch_size=8, shuffle=True)
+model = {model}()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+{step}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(loss.item())
+"""
+
+
+def converted(folder: Path, step: str, model: str = "Net") -> tuple[str, str]:
+    """The conversion and what is said of it."""
+    return conftest.converted(folder, SCRIPT.format(step=indent(step, " " * 8), model=model))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "out = model(x)\nloss = F.cross_entropy(out, y) + F.cosine_similarity(out, out.flip(0)).mean()",
+        "out = model(x)\nloss = F.cross_entropy(out, y, weight=weights(y))",
+        "out = model(x)[:, 0]\nt = y.float()\nu, v = out - out.mean(), t - t.mean()\n"
+        "loss = 1 - (u * v).sum() / (u.norm() * v.norm())",
+        "out = model(x)\nloss = torch.linalg.svdvals(out).sum()",
+        "each = F.cross_entropy(model(x), y, reduction='none')\n"
+        "loss = each[each > torch.quantile(each.detach(), 0.5)].mean()",
+        "out = model(x)\nkinds = torch.unique(y)\ncentres = torch.stack([out[y == k].mean(0) for k in kinds])\n"
+        "loss = F.cross_entropy(-torch.cdist(out, centres), torch.searchsorted(kinds, y))",
+        "out = model(x)\nloss = kornia.losses.focal_loss(out, y)",
+    ],
+)
+def test_outputs_and_labels_are_gathered(tmp_path: Path, step: str) -> None:
+    """Every rank computes the loss of the batch, so that what is printed of it needs no reduction."""
+    after, said = converted(tmp_path, step)
+    assert "RowsOfAllRanks.apply(" in after and "AD602" not in said
+    assert "print(loss.item())" in after
+
+
+def test_a_name_that_is_read_again_is_gathered_once(tmp_path: Path) -> None:
+    after, _ = converted(tmp_path, "loss = F.cross_entropy(model(x), y, weight=weights(y))")
+    assert (
+        "        y = RowsOfAllRanks.apply(y)\n        loss = F.cross_entropy(RowsOfAllRanks.apply(model(x)), y,"
+        in after
+    )
+
+
+def test_outputs_that_come_in_a_tuple(tmp_path: Path) -> None:
+    after, said = converted(
+        tmp_path, "out, z = model(x)\nloss = F.cross_entropy(out, y) + torch.corrcoef(z.t()).pow(2).sum()", "Pair"
+    )
+    assert "torch.corrcoef(RowsOfAllRanks.apply(z).t())" in after and "AD602" not in said
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "loss = F.cross_entropy(model(x), y)",
+        "loss = F.cross_entropy(model(x).clamp(-5, 5).view(8, -1), y)",
+        "loss = (model(x).softmax(1) * F.one_hot(y, 3)).sum(1).log().neg().mean()",
+        "x = kornia.augmentation.RandomHorizontalFlip()(x)\nloss = F.cross_entropy(model(kornia.filters.blur(x)), y)",
+    ],
+)
+def test_means_over_samples_stay_as_they_are(tmp_path: Path, step: str) -> None:
+    after, said = converted(tmp_path, step)
+    assert "RowsOfAllRanks" not in after and "AD602" not in said
+
+
+def test_what_cannot_be_gathered_is_named(tmp_path: Path) -> None:
+    """Gradients with regard to a rank's own rows do not reach those of all ranks."""
+    step = (
+        "x.requires_grad_()\nout = model(x)\ngrad = torch.autograd.grad(out.sum(), x, create_graph=True)[0]\n"
+        "loss = F.cross_entropy(out, y) + torch.linalg.svdvals(grad).sum()"
+    )
+    after, said = converted(tmp_path, step)
+    assert "RowsOfAllRanks" not in after and "AD602 cannot tell whether torch.linalg.svdvals(grad)" in said
+
+
+def test_a_sum_that_goes_on_from_epoch_to_epoch(tmp_path: Path) -> None:
+    """Made global after an epoch, it would hold what all ranks have, to which each adds its own again."""
+    text = SCRIPT.format(step="        loss = F.cross_entropy(model(x), y)\n        seen += loss.item()", model="Net")
+    text = text.replace("for epoch in range(2):", "seen = 0.0\nfor epoch in range(2):")
+    after, _ = conftest.converted(tmp_path, text + "    print(seen)\n    print(seen / (epoch + 1))\n")
+    assert "seen = reduce_mean(seen)" not in after and "print(reduce_mean(seen))" in after
