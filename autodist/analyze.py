@@ -2160,7 +2160,10 @@ def _only_later_in_loop(written: Event, read: Event) -> bool:
 def _loads(run: Interpreter) -> Iterator[tuple[Site, str]]:
     """`torch.load` calls that would put tensors on the device that saved them, and where to put them instead."""
     seen: set[ast.AST] = set()
+    devices: set[Object] = set()
     for event in run.events:
+        if event.kind == "make":
+            devices |= set(event.value.objects("device"))
         if event.kind != "load" or event.node in seen or not isinstance(event.node, ast.Call):
             continue
         owner = event.function.owner if event.function is not None else None
@@ -2171,15 +2174,15 @@ def _loads(run: Interpreter) -> Iterator[tuple[Site, str]]:
             not k.arg for k in event.node.keywords
         )
         if argument(event.node, "map_location", 1) is None and not unpacks:
-            yield Site(event.source, event.node), _device_name(event) or '"cpu"'
+            yield Site(event.source, event.node), _device_name(event, devices) or '"cpu"'
 
 
-def _device_name(event: Event) -> str | None:
-    """A variable in reach that holds the device."""
+def _device_name(event: Event, made: set[Object]) -> str | None:
+    """A variable in reach that holds one of the devices that were ``made`` before."""
     scope: Scope | None = event.scope
     while scope is not None:
         for name, value in scope.names.items():
-            if any(isinstance(t, Object) and t.name == "torch.device" for t in value.things):
+            if any(thing in made for thing in value.things):
                 return name
         scope = scope.parent
     return None
