@@ -377,7 +377,8 @@ def _first(fresh: dict[ast.expr, escapes.Placed], run: Interpreter) -> dict[ast.
 def _guarded(run: Interpreter) -> list[Site]:
     """The statements that rank 0 alone will run."""
     prepared, alone = regions.preparations(run)
-    return regions.writes(run, frozenset(site.node for site in (*prepared, *alone)), naming.folders_apart(run))[0]
+    writes = regions.writes(run, frozenset(site.node for site in (*prepared, *alone)), naming.folders_apart(run))[0]
+    return [*alone, *writes]
 
 
 def _is_reducible(place: escapes.Placed) -> bool:

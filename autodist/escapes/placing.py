@@ -33,6 +33,10 @@ def placed(found: list[Escape], run: Interpreter) -> list[Placed]:
     groups: dict[frozenset[tuple[Source, ast.expr]], list[Escape]] = {}
     result: dict[ast.AST, Placed] = {}
     for escape in found:
+        if isinstance(escape.node, ast.Name) and isinstance(escape.node.ctx, ast.Store):
+            bound = escape.source.statement(escape.node)
+            result.setdefault(escape.node, Placed(escape.source, escape.node, escape.spread, bound, escape.event))
+            continue
         value = run.values.get(escape.node, NOTHING)
         key = (
             value.made

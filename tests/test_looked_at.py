@@ -1,0 +1,68 @@
+"""A batch that somebody looks at beside training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import converted
+
+SCRIPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+names = ["cat", "dog", "cow"]
+data = TensorDataset(torch.randn(64, 4), torch.randint(3, (64,)))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+test_loader = DataLoader(data, batch_size=8)
+{look}
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+BOTH = ["images = gather_rows(images)", "labels = gather_rows(labels)"]
+SHOWN = """\
+def show(images, title):
+    with open("seen.txt", "w") as file:
+        file.write(f"{images} {title}")
+
+
+images, labels = next(iter(loader))
+show(images, [names[label] for label in labels])
+"""
+
+
+@pytest.mark.parametrize(
+    ("look", "gathered"),
+    [
+        ("images, labels = next(iter(loader))\nprint(images.shape, labels.size())", BOTH),
+        ("batches = iter(loader)\nimages, labels = next(batches)\nprint(*(names[labels[i]] for i in range(8)))", BOTH),
+        ("batch = next(iter(loader))\nimages, labels = batch\nprint(labels[0])", BOTH),
+        ("images, _ = next(iter(loader))\nprint(images[0])", BOTH[:1]),
+        (SHOWN, BOTH),
+        ("images, labels = next(iter(test_loader))\nprint(labels[0])", []),
+        ("images, labels = next(iter(loader))\nprint(images.shape[1])", []),
+        ("images, labels = next(iter(loader))\nsize = images[0].numel()", []),
+    ],
+)
+def test_a_batch_that_is_looked_at(tmp_path: Path, look: str, gathered: list[str]) -> None:
+    """Its fields are gathered where they are bound, all of them, so that what is shown goes together."""
+    code, said = converted(tmp_path, SCRIPT.format(look=look))
+    assert [line.strip() for line in code.splitlines() if " = gather_rows(" in line] == gathered
+    assert "this rank's samples alone" not in said
+
+
+def test_a_batch_of_a_training_step(tmp_path: Path) -> None:
+    """A step trains on the share of its rank."""
+    step = "x, y = next(batches)\n        print(y[0])"
+    text = SCRIPT.format(look="batches = iter(loader)").replace(
+        "for x, y in loader:", "for _ in range(8):\n        STEP"
+    )
+    code, _ = converted(tmp_path, text.replace("STEP", step).replace("range(2):", "range(1):"))
+    assert "x = gather_rows(x)" not in code
