@@ -1569,7 +1569,8 @@ def _assemble(
     concerns += _sampler_concerns(run)
     in_training = previews.passes_in_training(run)
     previewed, missed = previews.previews(in_training, run, models)
-    concerns += [*missed, *previews.unsynchronised(in_training, run, models)]
+    followers, unfollowed = previews.unsynchronised(in_training, run, models)
+    concerns += [*missed, *unfollowed]
     concerns += _sample_after_sample(run)
     averaged, unaveraged = averaging.averaged(run, models)
     concerns += unaveraged if not run.plan.bare else ()
@@ -1614,6 +1615,7 @@ def _assemble(
         averaged=tuple(averaged),
         sums=tuple(_sums(run)),
         previews=tuple(previewed),
+        followers=tuple(followers),
         reductions=tuple(reductions),
         unwraps=tuple(meant),
         layer_tests=tuple(_layer_tests(run, models)),

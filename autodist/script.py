@@ -347,6 +347,8 @@ class TrainingScript:
     sums: tuple[Site, ...] = ()
     previews: tuple[Site, ...] = ()
     """Calls of a model in training mode with rows that all ranks have, of which each can run its share."""
+    followers: tuple[Wrapping, ...] = ()
+    """Where models are complete that do not train, and keep statistics of the samples that they are given."""
     weighed: tuple[Weighed, ...] = ()
     joined: tuple[Reduction, ...] = ()
     """Sums and means over the batch that a loss is computed from, gradients and all."""
