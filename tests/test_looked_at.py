@@ -66,3 +66,22 @@ def test_a_batch_of_a_training_step(tmp_path: Path) -> None:
     )
     code, _ = converted(tmp_path, text.replace("STEP", step).replace("range(2):", "range(1):"))
     assert "x = gather_rows(x)" not in code
+
+
+GRIDS = """\
+for epoch in range(2):
+    for x, y in loader:
+        x = x.to("cpu")
+        rows = list(x[:4])
+        print(rows)
+        rows = list(x[4:])
+        print(rows)
+"""
+
+
+def test_pictures_of_a_step_under_one_name(tmp_path: Path) -> None:
+    """What the name holds later is not used for what it holds now."""
+    text = SCRIPT.format(look="").replace("for epoch in range(2):\n    for x, y in loader:\n", GRIDS)
+    code, said = converted(tmp_path, text)
+    assert "list(gather_rows(x)[:4])" in code and "list(gather_rows(x)[4:])" in code
+    assert "this rank's samples alone" not in said

@@ -107,7 +107,9 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
         if not inner and own is not None:
             inner = list(resolve(own, source, event, run, seen))
         rows = [e for e in inner if e.spread is ROWS]
-        if rows and (any(e.spread is LOCAL for e in inner) or any(_is_wanted(e, source.statement(node)) for e in rows)):
+        if rows and (
+            any(e.spread is LOCAL for e in inner) or any(_is_wanted(e, source.statement(node), run) for e in rows)
+        ):
             yield Escape(source, node, LOCAL, event)  # rows of all ranks do not go with those of one
         elif inner:
             yield from inner
@@ -255,7 +257,7 @@ def _counted(
     yield from inner or [Escape(source, node, LOCAL, event)]
 
 
-def _is_wanted(rows: Escape, user: ast.stmt) -> bool:
+def _is_wanted(rows: Escape, user: ast.stmt, run: Interpreter) -> bool:
     """Whether a rank goes on computing with its own rows after they were bound to a name, where they would be
     gathered for another statement: `target = Variable(target)`."""
     source = rows.source
@@ -265,7 +267,9 @@ def _is_wanted(rows: Escape, user: ast.stmt) -> bool:
     names = {n.id for target in statement.targets for n in ast.walk(target) if isinstance(n, ast.Name)}
     home = source.home(statement)
     loads = [n for n in ast.walk(home) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in names]
-    return len([n for n in loads if source.statement(n) is not statement]) > 1
+    made = {n: [each for _, each in run.values.get(n, NOTHING).made] for n in loads}
+    uses = [n for n in loads if not made[n] or statement.value in made[n]]  # the name may be bound anew
+    return len([n for n in uses if source.statement(n) is not statement]) > 1
 
 
 def _is_bound(node: ast.expr) -> bool:
