@@ -1593,6 +1593,7 @@ def _assemble(
         unique = {e.node: Site(e.source, e.node) for name in names for e in kinds.get(name, []) if not e.on_one_rank}
         return tuple(sorted(unique.values(), key=lambda s: _at(run, s)))
 
+    hidden = tuple(_hidden_devices(project))
     meant, maybe = unwraps.found(run)
     seeded = frozenset(randomness.seeded(run))
     lone = frozenset(site.node for site in sites("writer") if regions.is_lone_writer(site, run))
@@ -1652,7 +1653,8 @@ def _assemble(
         diverge=randomness.diverge(run, loaders, draws | {d.node for d in wholes.draws(run, "dealt_out")}, models),
         noise=frozenset(randomness.noise(run)),
         devices=tuple(_devices(project)),
-        hidden_devices=tuple(_hidden_devices(project)),
+        hidden_devices=hidden,
+        asked_devices=tuple(_asked_devices(hidden)),
         set_devices=sites("set_device"),
         concerns=(*concerns, *naming.concerns(run)),
         shards=sharded,
@@ -2271,13 +2273,26 @@ def _spells_device(node: ast.expr) -> bool:
 def _hidden_devices(project: Project) -> Iterator[Site]:
     """`os.environ["CUDA_VISIBLE_DEVICES"] = ...` hides the other ranks' devices."""
     for source in project.sources:
-        if "CUDA_VISIBLE_DEVICES" not in source.text:
-            continue
-        for node in ast.walk(source.tree):
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-                key = node.targets[0].slice
-                if isinstance(key, ast.Constant) and key.value == "CUDA_VISIBLE_DEVICES":
-                    yield Site(source, node)
+        for node in ast.walk(source.tree) if "CUDA_VISIBLE_DEVICES" in source.text else ():
+            if isinstance(node, ast.Assign) and _is_visible_devices(node.targets[0]):
+                yield Site(source, node)
+
+
+def _is_visible_devices(node: ast.expr) -> bool:
+    key = node.slice if isinstance(node, ast.Subscript) else None
+    return isinstance(key, ast.Constant) and key.value == "CUDA_VISIBLE_DEVICES"
+
+
+def _asked_devices(hidden: Iterable[Site]) -> Iterator[tuple[Site, ast.expr]]:
+    """Where a script reads again what it has set there, with what that was: `len(os.environ["CUDA_VISIBLE_DEVICES"])`."""
+    for site in hidden:
+        assert isinstance(site.node, ast.Assign)
+        value = site.node.value
+        plain = isinstance(value, (ast.Constant, ast.Name, ast.Attribute))
+        for node in ast.walk(site.source.home(site.node)):
+            asked = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and _is_visible_devices(node)
+            if plain and asked and isinstance(node, ast.expr) and node.lineno > site.node.lineno:
+                yield Site(site.source, node), value
 
 
 def _setup(script: TrainingScript, run: Interpreter) -> Setup | None:

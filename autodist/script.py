@@ -394,6 +394,8 @@ class TrainingScript:
     noise: frozenset[str] = frozenset()
     devices: tuple[Site, ...] = ()
     hidden_devices: tuple[Site, ...] = ()
+    asked_devices: tuple[tuple[Site, ast.expr], ...] = ()
+    """Where the script reads which devices it has left visible, with what it has set."""
     set_devices: tuple[Site, ...] = ()
     concerns: tuple[Concern, ...] = ()
     shards: Shards = Shards()
