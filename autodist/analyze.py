@@ -2284,7 +2284,7 @@ def _is_visible_devices(node: ast.expr) -> bool:
 
 
 def _asked_devices(hidden: Iterable[Site]) -> Iterator[tuple[Site, ast.expr]]:
-    """Where a script reads again what it has set there, with what that was: `len(os.environ["CUDA_VISIBLE_DEVICES"])`."""
+    """Where a script reads what it has set there, with what that was: `len(os.environ["CUDA_VISIBLE_DEVICES"])`."""
     for site in hidden:
         assert isinstance(site.node, ast.Assign)
         value = site.node.value
