@@ -13,7 +13,7 @@ import torch
 APART = (ModuleType, FunctionType, BuiltinFunctionType, type)
 """What a name may stand for that draws nothing by itself."""
 DEPTH = 4
-"""How many objects below a data set generators are looked for: that of a transform of `OneOf` in a list of transforms."""
+"""How many objects below a data set generators are looked for: that of a transform of `OneOf` in a list of them."""
 
 
 def kept_by(dataset: Any) -> list[Any]:
