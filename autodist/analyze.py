@@ -350,7 +350,7 @@ def _first(fresh: dict[ast.expr, escapes.Placed], run: Interpreter) -> dict[ast.
         if place.after is not None or not any(each is node for each in ast.walk(place.event.node))
     }
     chosen = upstream or fresh
-    made = {node: escapes.roots(node, run, set()) for node in chosen}
+    made = {node: escapes.upstream(node, run) for node in chosen}
     kept = {
         origin: node
         for node, place in chosen.items()

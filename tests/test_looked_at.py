@@ -85,3 +85,51 @@ def test_pictures_of_a_step_under_one_name(tmp_path: Path) -> None:
     code, said = converted(tmp_path, text)
     assert "list(gather_rows(x)[:4])" in code and "list(gather_rows(x)[4:])" in code
     assert "this rank's samples alone" not in said
+
+
+JOINED = "guesses, labels = torch.cat(guesses), torch.cat(labels)"
+EVALUATED = """\
+
+
+def evaluate(loader):
+    guesses, labels = [], []
+    with torch.no_grad():
+        for x, y in loader:
+            {keep}
+    {joined}
+    return guesses, labels
+
+
+for each in (loader, test_loader):
+    guesses, labels = evaluate(each)
+    print({report})
+"""
+
+
+@pytest.mark.parametrize(
+    ("keep", "joined", "report"),
+    [
+        ("guesses.append(model(x).argmax(1)); labels.append(y)", JOINED, "guesses, labels"),
+        ("guesses.extend(model(x).argmax(1).tolist()); labels.extend(y.tolist())", "pass", "guesses, labels"),
+        (
+            "guesses += model(x).argmax(1).tolist(); labels += y.tolist()",
+            "pass",
+            "guesses, labels",
+        ),
+    ],
+)
+def test_rows_of_a_loader_that_is_shared_out_or_not(tmp_path: Path, keep: str, joined: str, report: str) -> None:
+    """Of one that every rank reads whole, each row would be there once for each rank."""
+    evaluated = EVALUATED.format(keep=keep.replace("; ", "\n            "), joined=joined, report=report)
+    code, said = converted(tmp_path, SCRIPT.format(look="") + evaluated)
+    assert code.count("if isinstance(loader.sampler, DistributedSampler) else") == 2
+    assert "this rank's samples alone" not in said
+
+
+def test_lists_that_grow_together(tmp_path: Path) -> None:
+    """What is compared item by item is gathered where it is put into the lists, not item by item."""
+    text = SCRIPT.format(look="").replace("for epoch in range(2):\n", "for epoch in range(2):\n    a, b = [], []\n")
+    text += "        a += [1] * 8\n        b += y.tolist()\n    print(sum(int(i == j) for i, j in zip(a, b)), b[:3])\n"
+    code, _ = converted(tmp_path, text)
+    assert "b += gather_rows(y).tolist()" in code
+    assert "gather_rows(j)" not in code

@@ -66,6 +66,11 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
         if put_in:
             yield from put_in
             return
+    if value.spread is ROWS and isinstance(node, ast.Name) and isinstance(loop_over(node, source), ast.Call):
+        put_in = list(_put_in(node, source, event, run, seen))  # `for a, b in zip(guesses, labels)`, two lists
+        if put_in:
+            yield from put_in
+            return
     origins = origins_of(node, value, source, run)
     if origins:
         for where, made in origins:
