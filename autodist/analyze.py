@@ -639,6 +639,23 @@ def _sometimes_joined(run: Interpreter) -> Site | None:
     return None
 
 
+def _never_joined(run: Interpreter) -> Iterator[Concern]:
+    """A script that is distributed as it stands, but for a switch of its own: `distributed = False`."""
+    site = _sometimes_joined(run)
+    test = site.node.test if site is not None and isinstance(site.node, ast.If) else None
+    if site is None or not isinstance(test, ast.Name):
+        return
+    stores = [n for n in ast.walk(site.source.tree) if isinstance(n, ast.Name) and n.id == test.id]
+    bound = [site.source.statement(n) for n in stores if isinstance(n.ctx, ast.Store)]
+    value = bound[0].value if len(bound) == 1 and isinstance(bound[0], ast.Assign) else None
+    if isinstance(value, ast.Constant) and value.value in (False, 0, None):
+        message = (
+            f"{test.id} is {value.value} here, so that each process would train by itself: set it, and the script is "
+            "distributed as it stands"
+        )
+        yield Concern("AD101", site.source, bound[0], message, Severity.WARNING)
+
+
 # -------------------------------------------------------------------- refusals
 
 
@@ -1568,6 +1585,7 @@ def _assemble(
         for alone, each in reported
         if alone or _stays_below(each)
     ]
+    concerns += _never_joined(run)
     concerns += _loss_concerns(run)
     concerns += _sampler_concerns(run)
     in_training = previews.passes_in_training(run)
