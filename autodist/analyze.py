@@ -389,6 +389,8 @@ def _first(fresh: dict[ast.expr, escapes.Placed], run: Interpreter) -> dict[ast.
     }
     chosen = upstream or fresh
     made = {node: escapes.roots(node, run, set()) for node in chosen}
+    rows = {node for node, place in chosen.items() if place.spread is ROWS}
+    through_lists = {node: escapes.upstream(node, run) if rows else set() for node in chosen}
     kept = {
         origin: node
         for node, place in chosen.items()
@@ -403,6 +405,7 @@ def _first(fresh: dict[ast.expr, escapes.Placed], run: Interpreter) -> dict[ast.
         read = (each for each in ast.walk(node) if isinstance(each, (ast.Name, ast.Attribute)))
         return (
             bool(made[node] & others)
+            or bool(through_lists[node] & rows - {node})  # a loss of rows that lists keep
             or place.after is None
             and any((place.source, ast.unparse(each)) in settled for each in read)  # `cm.sum(1)`, `cm` being reduced
             or any(each in others for each in ast.walk(node))
@@ -415,7 +418,8 @@ def _first(fresh: dict[ast.expr, escapes.Placed], run: Interpreter) -> dict[ast.
 def _guarded(run: Interpreter) -> list[Site]:
     """The statements that rank 0 alone will run."""
     prepared, alone = regions.preparations(run)
-    return regions.writes(run, frozenset(site.node for site in (*prepared, *alone)), naming.folders_apart(run))[0]
+    writes = regions.writes(run, frozenset(site.node for site in (*prepared, *alone)), naming.folders_apart(run))[0]
+    return [*alone, *writes]
 
 
 def _is_reducible(place: escapes.Placed) -> bool:
@@ -671,6 +675,23 @@ def _sometimes_joined(run: Interpreter) -> Site | None:
             if found is not None:
                 return Site(source, found)
     return None
+
+
+def _never_joined(run: Interpreter) -> Iterator[Concern]:
+    """A script that is distributed as it stands, but for a switch of its own: `distributed = False`."""
+    site = _sometimes_joined(run)
+    test = site.node.test if site is not None and isinstance(site.node, ast.If) else None
+    if site is None or not isinstance(test, ast.Name):
+        return
+    stores = [n for n in ast.walk(site.source.tree) if isinstance(n, ast.Name) and n.id == test.id]
+    bound = [site.source.statement(n) for n in stores if isinstance(n.ctx, ast.Store)]
+    value = bound[0].value if len(bound) == 1 and isinstance(bound[0], ast.Assign) else None
+    if isinstance(value, ast.Constant) and value.value in (False, 0, None):
+        message = (
+            f"{test.id} is {value.value} here, so that each process would train by itself: set it, and the script is "
+            "distributed as it stands"
+        )
+        yield Concern("AD101", site.source, bound[0], message, Severity.WARNING)
 
 
 # -------------------------------------------------------------------- refusals
@@ -1602,11 +1623,13 @@ def _assemble(
         for alone, each in reported
         if alone or _stays_below(each)
     ]
+    concerns += _never_joined(run)
     concerns += _loss_concerns(run)
     concerns += _sampler_concerns(run)
     in_training = previews.passes_in_training(run)
     previewed, missed = previews.previews(in_training, run, models)
-    concerns += [*missed, *previews.unsynchronised(in_training, run, models)]
+    followers, unfollowed = previews.unsynchronised(in_training, run, models)
+    concerns += [*missed, *unfollowed]
     concerns += _sample_after_sample(run)
     averaged, unaveraged = averaging.averaged(run, models)
     concerns += unaveraged if not run.plan.bare else ()
@@ -1629,6 +1652,7 @@ def _assemble(
         unique = {e.node: Site(e.source, e.node) for name in names for e in kinds.get(name, []) if not e.on_one_rank}
         return tuple(sorted(unique.values(), key=lambda s: _at(run, s)))
 
+    hidden = tuple(_hidden_devices(project))
     meant, maybe = unwraps.found(run)
     seeded = frozenset(randomness.seeded(run))
     lone = frozenset(site.node for site in sites("writer") if regions.is_lone_writer(site, run))
@@ -1651,6 +1675,7 @@ def _assemble(
         averaged=tuple(averaged),
         sums=tuple(_sums(run)),
         previews=tuple(previewed),
+        followers=tuple(followers),
         reductions=tuple(reductions),
         unwraps=tuple(meant),
         layer_tests=tuple(_layer_tests(run, models)),
@@ -1687,7 +1712,8 @@ def _assemble(
         diverge=randomness.diverge(run, loaders, draws | {d.node for d in wholes.draws(run, "dealt_out")}, models),
         noise=frozenset(randomness.noise(run)),
         devices=tuple(_devices(project)),
-        hidden_devices=tuple(_hidden_devices(project)),
+        hidden_devices=hidden,
+        asked_devices=tuple(_asked_devices(hidden)),
         set_devices=sites("set_device"),
         concerns=(*concerns, *naming.concerns(run)),
         shards=sharded,
@@ -2198,7 +2224,10 @@ def _only_later_in_loop(written: Event, read: Event) -> bool:
 def _loads(run: Interpreter) -> Iterator[tuple[Site, str]]:
     """`torch.load` calls that would put tensors on the device that saved them, and where to put them instead."""
     seen: set[ast.AST] = set()
+    devices: set[Object] = set()
     for event in run.events:
+        if event.kind == "make":
+            devices |= set(event.value.objects("device"))
         if event.kind != "load" or event.node in seen or not isinstance(event.node, ast.Call):
             continue
         owner = event.function.owner if event.function is not None else None
@@ -2209,15 +2238,15 @@ def _loads(run: Interpreter) -> Iterator[tuple[Site, str]]:
             not k.arg for k in event.node.keywords
         )
         if argument(event.node, "map_location", 1) is None and not unpacks:
-            yield Site(event.source, event.node), _device_name(event) or '"cpu"'
+            yield Site(event.source, event.node), _device_name(event, devices) or '"cpu"'
 
 
-def _device_name(event: Event) -> str | None:
-    """A variable in reach that holds the device."""
+def _device_name(event: Event, made: set[Object]) -> str | None:
+    """A variable in reach that holds one of the devices that were ``made`` before."""
     scope: Scope | None = event.scope
     while scope is not None:
         for name, value in scope.names.items():
-            if any(isinstance(t, Object) and t.name == "torch.device" for t in value.things):
+            if any(thing in made for thing in value.things):
                 return name
         scope = scope.parent
     return None
@@ -2303,13 +2332,26 @@ def _spells_device(node: ast.expr) -> bool:
 def _hidden_devices(project: Project) -> Iterator[Site]:
     """`os.environ["CUDA_VISIBLE_DEVICES"] = ...` hides the other ranks' devices."""
     for source in project.sources:
-        if "CUDA_VISIBLE_DEVICES" not in source.text:
-            continue
-        for node in ast.walk(source.tree):
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-                key = node.targets[0].slice
-                if isinstance(key, ast.Constant) and key.value == "CUDA_VISIBLE_DEVICES":
-                    yield Site(source, node)
+        for node in ast.walk(source.tree) if "CUDA_VISIBLE_DEVICES" in source.text else ():
+            if isinstance(node, ast.Assign) and _is_visible_devices(node.targets[0]):
+                yield Site(source, node)
+
+
+def _is_visible_devices(node: ast.expr) -> bool:
+    key = node.slice if isinstance(node, ast.Subscript) else None
+    return isinstance(key, ast.Constant) and key.value == "CUDA_VISIBLE_DEVICES"
+
+
+def _asked_devices(hidden: Iterable[Site]) -> Iterator[tuple[Site, ast.expr]]:
+    """Where a script reads what it has set there, with what that was: `len(os.environ["CUDA_VISIBLE_DEVICES"])`."""
+    for site in hidden:
+        assert isinstance(site.node, ast.Assign)
+        value = site.node.value
+        plain = isinstance(value, (ast.Constant, ast.Name, ast.Attribute))
+        for node in ast.walk(site.source.home(site.node)):
+            asked = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and _is_visible_devices(node)
+            if plain and asked and isinstance(node, ast.expr) and node.lineno > site.node.lineno:
+                yield Site(site.source, node), value
 
 
 def _setup(script: TrainingScript, run: Interpreter) -> Setup | None:

@@ -536,6 +536,11 @@ def _is_read(name: str, event: Event) -> bool:
 # -------------------------------------------------------------------- wrapping
 
 
+def settled_at(module: Object, run: Interpreter) -> Wrapping | None:
+    """Where a module that nothing wraps is complete."""
+    return _wrapping(module, run, _history(run))
+
+
 def _wrapping(module: Object, run: Interpreter, history: History) -> Wrapping | None:
     """After the last statement that makes, moves or binds the model before its first use."""
     grown = max((event.order for event in _grows(module, history)), default=-1)

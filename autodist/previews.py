@@ -7,16 +7,17 @@ can run its share of them.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from autodist.escapes import learnt_from
 from autodist.interpreter import Event, Interpreter
-from autodist.models import normalises, unwrapped
+from autodist.models import normalises, settled_at, unwrapped
 from autodist.rowwise import mixings
 from autodist.rule import Severity
-from autodist.script import Concern, Model, Site
+from autodist.script import Concern, Model, Site, Wrapping
 from autodist.sharding import members
 from autodist.spread import ROWS, SAME
-from autodist.values import NOTHING, UNKNOWN, Object
+from autodist.values import NOTHING, UNKNOWN, Object, Wrapped
 
 
 def passes_in_training(run: Interpreter) -> list[Event]:
@@ -48,21 +49,36 @@ def previews(passes: list[Event], run: Interpreter, models: list[Model]) -> tupl
     return [Site(event.source, event.node) for event in shared], concerns
 
 
-def unsynchronised(passes: list[Event], run: Interpreter, models: list[Model]) -> list[Concern]:
-    """Passes of a rank's samples through BatchNorm in a model that does not train, as an average of weights whose
-    statistics are computed anew: nothing wraps it."""
-    trained = members(models)
+def unsynchronised(passes: list[Event], run: Interpreter, models: list[Model]) -> tuple[list[Wrapping], list[Concern]]:
+    """Where models are complete that pass a rank's samples through BatchNorm and do not train, so that nothing wraps
+    them, as the slowly following network of a self-supervised method or an average of weights whose statistics are
+    computed anew; and what is said of a pass through one of which that is not known."""
+    alike = {*members(models), *(each.key for each in _copies_of_wrapped(run))}
     message = (
         "runs this rank's samples through BatchNorm in training mode, in a model that does not train, so that "
         "each rank keeps statistics of its own samples: where it is made, convert it by "
         "nn.SyncBatchNorm.convert_sync_batchnorm"
     )
-    found = [
-        event
-        for event in passes
-        if event.detail.spread.is_local and any(each.key not in trained for each in _normalising(event, run))
-    ]
-    return [Concern("AD602", event.source, event.node, message, Severity.WARNING) for event in found[:1]]
+    found: dict[ast.stmt, Wrapping] = {}
+    unknown: list[Event] = []
+    for event in passes:
+        alone = [each for each in _normalising(event, run) if each.key not in alike] if _is_share(event) else []
+        places = [settled_at(each, run) for each in alone]
+        found.update((place.statement, place) for place in places if place is not None)
+        unknown += [event] if None in places else []
+    concerns = [Concern("AD602", event.source, event.node, message, Severity.WARNING) for event in unknown[:1]]
+    return list(found.values()), concerns
+
+
+def _is_share(event: Event) -> bool:
+    return event.detail.spread.is_local
+
+
+def _copies_of_wrapped(run: Interpreter) -> Iterator[Object]:
+    """Deep copies of models that are synchronised by then."""
+    for event in run.of("copy"):
+        if any(isinstance(thing, Wrapped) and thing.kind == "planned" for thing in event.value.things):
+            yield from event.detail.objects("module")
 
 
 def _normalising(event: Event, run: Interpreter) -> list[Object]:

@@ -319,6 +319,7 @@ def noise(run: Interpreter) -> Iterator[str]:
     for event in run.events:
         if event.kind == "random" and isinstance(event.node, ast.expr) and any(e.node in steps for e in event.loops):
             sized = run.values.get(event.node, NOTHING).spread is ROWS or _is_noise(event.node)
+            sized = sized or any(loop.by_row for loop in event.loops)  # for each sample anew
             for library in _libraries(event, run) - {"torch", "cuda"}:
                 drawn[library] = drawn.get(library, True) and sized
     yield from (library for library, sized in drawn.items() if sized)

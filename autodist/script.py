@@ -347,6 +347,8 @@ class TrainingScript:
     sums: tuple[Site, ...] = ()
     previews: tuple[Site, ...] = ()
     """Calls of a model in training mode with rows that all ranks have, of which each can run its share."""
+    followers: tuple[Wrapping, ...] = ()
+    """Where models are complete that do not train, and keep statistics of the samples that they are given."""
     weighed: tuple[Weighed, ...] = ()
     joined: tuple[Reduction, ...] = ()
     """Sums and means over the batch that a loss is computed from, gradients and all."""
@@ -392,6 +394,8 @@ class TrainingScript:
     noise: frozenset[str] = frozenset()
     devices: tuple[Site, ...] = ()
     hidden_devices: tuple[Site, ...] = ()
+    asked_devices: tuple[tuple[Site, ast.expr], ...] = ()
+    """Where the script reads which devices it has left visible, with what it has set."""
     set_devices: tuple[Site, ...] = ()
     concerns: tuple[Concern, ...] = ()
     shards: Shards = Shards()

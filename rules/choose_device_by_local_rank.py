@@ -91,6 +91,51 @@ EXAMPLES = [
     ),
     Example(
         before="""\
+        import os
+
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        gpus = "0,1"
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus
+        print(len(os.environ["CUDA_VISIBLE_DEVICES"].split(",")), "devices")
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after="""\
+        import os
+
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        gpus = "0,1"
+        print(len(gpus.split(",")), "devices")
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+    ),
+    Example(
+        before="""\
         import torch
         from torch import nn
         from torch.utils.data import DataLoader, TensorDataset
@@ -136,6 +181,10 @@ def choose_device_by_local_rank(script: TrainingScript, context: Context) -> Ite
         assert isinstance(site.node, ast.stmt)
         fix = planned(site.source, RemoveStatement(site.node))
         yield Finding(site.source, site.node, "would hide the other ranks' devices", Fix(fix))
+    for site, value in script.asked_devices:
+        assert isinstance(site.node, ast.expr)
+        fix = planned(site.source, ReplaceExpr(site.node, site.source.code(value)))
+        yield Finding(site.source, site.node, "no line sets it any more", Fix(fix))
     for site in script.set_devices:
         fix = planned(site.source, RemoveStatement(site.statement))
         yield Finding(site.source, site.node, "every rank would use this one device", Fix(fix))

@@ -188,6 +188,9 @@ def join_process_group(script: TrainingScript, context: Context) -> Iterator[Fin
             yield Finding(use.source, use.node, "the ranks find each other with torch.distributed", Fix(edits))
     if script.sometimes_joined is not None and (context.config.strategy.shards or _speaks(script)):
         yield _always_joined(script.sometimes_joined, context)
+    for concern in script.concerns:
+        if concern.code == "AD101":
+            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
     setup = script.setup
     if setup is None or script.distributed:
         return

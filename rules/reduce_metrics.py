@@ -253,14 +253,16 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
             template, helper = f"{name}({{}})", (*torch_import, *defined(script, source, code))
             if _is_table(reduction, script):
                 template = f"{{key: {name}(value) for key, value in {{}}.items()}}"
+        if reduction.switch is not None and "DistributedSampler" in reduction.switch:
+            _, more = member(context, source, "torch.utils.data.distributed", "DistributedSampler")
+            imports = (*imports, *more)
+        if reduction.switch is not None and reduction.spread is Spread.ROWS:
+            template += f" if {reduction.switch} else {source.code(node)}"
         edits: list[Edit]
         if reduction.after is not None:
             target = source.code(node)
             line = f"{target} = " + template.replace("{}", target) + "\n"
             if reduction.switch is not None:
-                if "DistributedSampler" in reduction.switch:
-                    _, more = member(context, source, "torch.utils.data.distributed", "DistributedSampler")
-                    imports = (*imports, *more)
                 line = f"if {reduction.switch}:\n    {line}"
             edits = [InsertAfter(reduction.after, line)]
         elif reduction.hoist is not None:

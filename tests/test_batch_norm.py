@@ -257,7 +257,16 @@ def test_a_model_that_does_not_train(tmp_path: Path, mode: str, over: str, told:
     """Statistics of averaged weights, as `bn_update(loader, swa_model)` computes them."""
     text = SCRIPT.format(body="self.body = nn.Sequential(*block(4))") + AVERAGE.format(mode=mode, loader=over)
     _, said = converted(tmp_path, text)
-    assert ("in a model that does not train" in said) == told
+    assert ("average does not train" in said) == told
+
+
+def test_a_copy_of_a_model(tmp_path: Path) -> None:
+    """It is synchronised, since the model is by then."""
+    text = SCRIPT.format(body="self.body = nn.Sequential(*block(4))")
+    text += "import copy\naverage = copy.deepcopy(model)\nfor x, _ in loader:\n    average(x)\n"
+    code, said = converted(tmp_path, text)
+    assert "copy.deepcopy(model.module)" in code
+    assert "does not train" not in said
 
 
 @pytest.mark.parametrize(("last", "shared"), [("torch.save(model.state_dict(), 'model.pt')", True), ("pass", False)])

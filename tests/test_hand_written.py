@@ -80,3 +80,38 @@ def test_a_part_of_the_data_for_each_rank_is_no_evaluation_for_a_sharded_model(t
     assert not any("wait for ever" in each.message for each in converted(tmp_path, WRAPPED, Strategy.DDP).diagnostics)
     even = WRAPPED.replace("range(rank, len(test_set), world)", "DistributedSampler(test_set)")
     assert not converted(tmp_path, even, Strategy.FSDP).needs_person
+
+
+SWITCHED = """\
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+{switch}
+if distributed:
+    dist.init_process_group("gloo")
+model = nn.Linear(4, 1)
+if distributed:
+    model = nn.parallel.DistributedDataParallel(model)
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("switch", "told"),
+    [
+        ("distributed = False", True),
+        ("distributed = True", False),
+        ("distributed = dist.is_torchelastic_launched()", False),
+    ],
+)
+def test_a_script_that_is_distributed_but_for_a_switch(tmp_path: Path, switch: str, told: bool) -> None:
+    """As it stands, each process would train by itself, and nothing would be said."""
+    result = converted(tmp_path, SWITCHED.format(switch=switch), Strategy.DDP)
+    said = [each.message for each in result.diagnostics if each.code == "AD101"]
+    assert any("distributed is False here" in message for message in said) == told

@@ -165,3 +165,20 @@ def test_an_order_that_a_sampler_of_torch_draws(tmp_path: Path, place: str) -> N
         + SCRIPT.format(again="", seed="").replace("shuffle=True", "sampler=SubsetRandomSampler(list(range(32)))"),
     )
     assert "torch.initial_seed() + dist.get_rank()" in code and "generator=torch.Generator()" in code
+
+
+@pytest.mark.parametrize(
+    ("draw", "apart"),
+    [
+        ("order = [np.random.permutation(4) for _ in range(x.shape[0])]", True),
+        ("order = [np.random.permutation(4) for _ in x]", True),
+        ("order = [np.random.permutation(4)] * len(x)", False),
+    ],
+)
+def test_what_numpy_draws_for_each_sample(tmp_path: Path, draw: str, apart: bool) -> None:
+    """Ranks draw for samples of their own; what one draw decides for the whole batch they have in common."""
+    text = SCRIPT.format(again="", seed="").replace("import torch\n", "import numpy as np\nimport torch\n", 1)
+    step = f"{draw}\n    loss = nn.functional.mse_loss(model(x.gather(1, torch.as_tensor(np.stack(order)))), y)"
+    text = text.replace("loss = nn.functional.mse_loss(model(x + torch.randn(x.shape)), y)", step)
+    code, _ = converted(tmp_path, text)
+    assert ("np.random.seed(torch.initial_seed() % 2**32)" in code) == apart

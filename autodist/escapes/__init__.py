@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from autodist.escapes.finding import escapes
 from autodist.escapes.origins import learnt_from, roots
-from autodist.escapes.placing import Placed, distinguishing, given_instead, placed, summed_up_before
+from autodist.escapes.placing import Placed, distinguishing, given_instead, placed, summed_up_before, upstream
 
 __all__ = [
     "Placed",
@@ -20,4 +20,5 @@ __all__ = [
     "placed",
     "roots",
     "summed_up_before",
+    "upstream",
 ]

@@ -35,6 +35,10 @@ def placed(found: list[Escape], run: Interpreter) -> list[Placed]:
     groups: dict[frozenset[tuple[Source, ast.expr]], list[Escape]] = {}
     result: dict[ast.AST, Placed] = {}
     for escape in found:
+        if isinstance(escape.node, ast.Name) and isinstance(escape.node.ctx, ast.Store):
+            bound = escape.source.statement(escape.node)
+            result.setdefault(escape.node, Placed(escape.source, escape.node, escape.spread, bound, escape.event))
+            continue
         value = run.values.get(escape.node, NOTHING)
         key = (
             value.made
@@ -79,6 +83,13 @@ def summed_up_before(run: Interpreter, stuck: Sequence[Placed] = ()) -> Iterator
             yield Placed(source, target, spread, loop, events[0])
 
 
+def upstream(node: ast.expr, run: Interpreter) -> set[ast.expr]:
+    """The expressions that ``node`` is computed from, also through lists that these were put into."""
+    found = roots(node, run, set()) | {each for each in ast.walk(node) if isinstance(each, ast.expr)}
+    _follow_lists(found, run)
+    return found
+
+
 def _follow_lists(found: set[ast.expr], run: Interpreter) -> None:
     """Add what was put into the lists among some expressions: `weights.append(1 / number)`."""
     fresh, seen = set(found), set[ast.AST]()
@@ -91,13 +102,44 @@ def _follow_lists(found: set[ast.expr], run: Interpreter) -> None:
 
 
 def _settled(place: Placed, run: Interpreter) -> Placed:
-    """A sum over the ranks of what some of the time is global already would count it several times."""
+    """A sum over the ranks of what some of the time is global already would count it several times, and so would rows
+    of all ranks."""
+    if (
+        place.spread is ROWS
+        and place.after is None
+        and (loop := _over_either(place.source, place.node, run)) is not None
+    ):
+        switch = _sampler_test(loop, place.source, run)
+        return replace(place, switch=switch, spread=ROWS if switch is not None else LOCAL)
+    if place.spread in (SUM, COUNT) and place.after is None and _is_of_either(place, run):
+        return replace(place, spread=LOCAL)
     if place.spread is not MEAN and place.after is None and is_sometimes_whole(place.node, place.source, run):
         return replace(place, spread=LOCAL)
     if place.event.kind == "statistic" and place.spread is COUNT and SAME in run.spreads.get(place.node, ()):
         switch = _gradient_test(place, run)
         return replace(place, switch=switch, spread=COUNT if switch is not None else LOCAL)
     return place
+
+
+def _is_of_either(place: Placed, run: Interpreter) -> bool:
+    """Whether a number is one of samples that now a loader gave which is shared out, and now another one."""
+    origins = run.values.get(place.node, NOTHING).origins
+    shared = {run.shares_out(o) for o in origins if isinstance(o, Object) and "loader" in o.roles}
+    rows = (each for each in upstream(place.node, run) if each in run.sources) if len(shared) > 1 else ()
+    return any(_over_either(run.sources[each], each, run) is not None for each in rows)
+
+
+def _over_either(source: Source, node: ast.expr, run: Interpreter) -> ast.For | None:
+    """The loop around rows that runs over loaders that are shared out, and over others, too."""
+    for ancestor in source.ancestors(node):
+        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            return None
+        if isinstance(ancestor, ast.For):
+            names = (n for n in ast.walk(ancestor.iter) if isinstance(n, (ast.Name, ast.Attribute, ast.Subscript)))
+            loaders = [each for name in names for each in run.values.get(name, NOTHING).objects("loader")]
+            if {run.shares_out(each) for each in loaders} == {True, False}:
+                return ancestor
+    return None
 
 
 def _gradient_test(place: Placed, run: Interpreter) -> str | None:

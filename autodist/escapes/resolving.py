@@ -22,7 +22,7 @@ from autodist.escapes.origins import (
     roots,
     sorted_sites,
 )
-from autodist.escapes.rows import holds_rows, rows_beside
+from autodist.escapes.rows import holds_rows, rows_beside, sized_like
 from autodist.interpreter import Event, Interpreter
 from autodist.picking import picks, takes_first
 from autodist.source import Source, last_name
@@ -67,6 +67,11 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
             yield from put_in
             return
     beside = rows_beside(node, source, run) if value.spread is ROWS and event.kind != "test" else []
+    if value.spread is ROWS and isinstance(node, ast.Name) and isinstance(loop_over(node, source), ast.Call):
+        put_in = list(_put_in(node, source, event, run, seen))  # `for a, b in zip(guesses, labels)`, two lists
+        if put_in:
+            yield from put_in
+            return
     if beside:
         for each in beside:
             yield from resolve(each, source, event, run, seen)
@@ -88,6 +93,10 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
     if value.spread is LOCAL and not few and (spread := _extreme(node, event, run)) is not None:
         yield Escape(source, node, spread, event)
         return
+    sized = sized_like(node)
+    if looked_at := list(_looked_at(value if sized is None else run.values.get(sized, NOTHING), run)):
+        yield from (Escape(where, name, ROWS, event) for where, name in looked_at)
+        return
     if value.spread is ROWS and not few and holds_rows(node, run, set()):
         place, tensor = _tensor_behind(node, source, run) or (source, node)
         if tensor in learnt_from(run) and not (tensor is node and is_cut(node, source)):
@@ -108,7 +117,9 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
         if not inner and own is not None:
             inner = list(resolve(own, source, event, run, seen))
         rows = [e for e in inner if e.spread is ROWS]
-        if rows and (any(e.spread is LOCAL for e in inner) or any(_is_wanted(e, source.statement(node)) for e in rows)):
+        if rows and (
+            any(e.spread is LOCAL for e in inner) or any(_is_wanted(e, source.statement(node), run) for e in rows)
+        ):
             yield Escape(source, node, LOCAL, event)  # rows of all ranks do not go with those of one
         elif inner:
             yield from inner
@@ -139,6 +150,21 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
         yield from _counted(node, together, source, event, run, seen)
     else:
         yield from _contained(value, source, event, run, seen)
+
+
+def _looked_at(value: Value, run: Interpreter) -> Iterator[tuple[Source, ast.Name]]:
+    """The names that the fields of a batch are bound to which no step trains on: `images, labels = next(batches)`. They
+    are gathered there, all together, so that what is shown of them goes together."""
+    for source, made in sorted_sites(value):
+        drawn = isinstance(made, ast.Call) and last_name(made.func) == "next" and made not in learnt_from(run)
+        loaders = [o for o in run.values.get(made, NOTHING).origins if isinstance(o, Object) and "loader" in o.roles]
+        if not drawn or not all(run.shares_out(loader) for loader in loaders):
+            continue
+        bindings = (each for each in ast.walk(source.home(made)) if isinstance(each, ast.Assign))
+        for each in bindings:
+            if each.value is made or (source, made) in run.values.get(each.value, NOTHING).made:
+                names = (n for t in each.targets if isinstance(t, (ast.Tuple, ast.List)) for n in ast.walk(t))
+                yield from ((source, n) for n in names if isinstance(n, ast.Name) and n.id != "_")
 
 
 def _may_be_reduced(made: ast.expr, value: Value, event: Event, run: Interpreter) -> bool:
@@ -241,17 +267,24 @@ def _counted(
     yield from inner or [Escape(source, node, LOCAL, event)]
 
 
-def _is_wanted(rows: Escape, user: ast.stmt) -> bool:
+def _is_wanted(rows: Escape, user: ast.stmt, run: Interpreter) -> bool:
     """Whether a rank goes on computing with its own rows after they were bound to a name, where they would be
     gathered for another statement: `target = Variable(target)`."""
     source = rows.source
     statement = source.statement(rows.node)
-    if not isinstance(statement, ast.Assign) or statement is user:
+    if not isinstance(statement, ast.Assign) or statement is user or _is_bound(rows.node):
         return False
     names = {n.id for target in statement.targets for n in ast.walk(target) if isinstance(n, ast.Name)}
     home = source.home(statement)
     loads = [n for n in ast.walk(home) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in names]
-    return len([n for n in loads if source.statement(n) is not statement]) > 1
+    made = {n: [each for _, each in run.values.get(n, NOTHING).made] for n in loads}
+    uses = [n for n in loads if not made[n] or statement.value in made[n]]  # the name may be bound anew
+    return len([n for n in uses if source.statement(n) is not statement]) > 1
+
+
+def _is_bound(node: ast.expr) -> bool:
+    """Whether it is a name where that is bound, from where on it holds the rows of all ranks."""
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
 
 
 def _was_before(node: ast.expr, target: str, run: Interpreter) -> bool:

@@ -34,7 +34,7 @@ def _keeps_rows(name: str, given: dict[str, ast.expr]) -> bool:
     return library == "torch.nn.functional" and isinstance(reduction, ast.Constant) and reduction.value == "none"
 
 
-def _sized_like(node: ast.expr) -> ast.expr | None:
+def sized_like(node: ast.expr) -> ast.expr | None:
     """The tensor of `x.size()` and `x.shape`."""
     if isinstance(node, ast.Call) and not node.args:
         node = node.func
@@ -83,7 +83,7 @@ def holds_rows(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
         names = [t.name for t in called if isinstance(t, External)]
         given = {"input": node.args[0]} if node.args else {}
         given |= {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
-        like = _sized_like(node.args[0]) if node.args else None
+        like = sized_like(node.args[0]) if node.args else None
         if like is not None and any(name.rpartition(".")[2] in SIZED for name in names):
             return holds_rows(like, run, seen)
         if "input" in given and any(_keeps_rows(name, given) for name in names):

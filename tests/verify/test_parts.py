@@ -160,6 +160,14 @@ def test_generators_that_a_data_set_keeps() -> None:
     assert drawn() == drawn()
 
 
+def test_generators_of_transforms_among_which_one_is_chosen() -> None:
+    """`Compose([OneOf([Blur()])])`: each has generators of its own."""
+    blur = SimpleNamespace(rng=random.Random(1))
+    one_of = SimpleNamespace(rng=random.Random(2), transforms=[blur])
+    held = SimpleNamespace(transform=SimpleNamespace(rng=random.Random(3), transforms=[one_of]))
+    assert {id(each) for each in kept_by(held)} == {id(each.rng) for each in (blur, one_of, held.transform)}
+
+
 DRAWS = SimpleNamespace(rng=random.Random(4))
 """A transform as a module of a script keeps it, with a generator of its own."""
 

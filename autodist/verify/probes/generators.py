@@ -13,7 +13,7 @@ import torch
 APART = (ModuleType, FunctionType, BuiltinFunctionType, type)
 """What a name may stand for that draws nothing by itself."""
 DEPTH = 4
-"""How far below a data set generators are looked for: that of a transform in a list of transforms."""
+"""How many objects below a data set generators are looked for: that of a transform of `OneOf` in a list of them."""
 
 
 def kept_by(dataset: Any) -> list[Any]:
@@ -58,11 +58,11 @@ def _below(value: Any, depth: int, seen: dict[int, Any]) -> Iterator[Any]:
         return
     seen[id(value)] = value
     if isinstance(value, list | tuple):
-        held: Any = value if len(value) <= 16 else ()
+        for each in value if len(value) <= 16 else ():
+            yield from _below(each, depth, seen)
     else:
-        held = getattr(value, "__dict__", {}).values()
-    for each in list(held):
-        yield from _below(each, depth - 1, seen)
+        for each in list(getattr(value, "__dict__", {}).values()):
+            yield from _below(each, depth - 1, seen)
 
 
 def _is_generator(value: Any) -> bool:
