@@ -95,3 +95,13 @@ def test_a_batch_with_which_an_evaluation_ends(tmp_path: Path, zygote: Zygote | 
     after.write_text(convert(Project.load(before), Config()).entry.after)
     verdict = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote)
     assert verdict.equal, verdict.findings
+
+
+def test_a_random_part_of_the_training_data_is_evaluated(tmp_path: Path, zygote: Zygote | None) -> None:
+    """A loader that shuffles and drops the rest looks at other samples each time, whoever asks."""
+    before, after = tmp_path / "train.py", tmp_path / "train_ddp.py"
+    text = FIRST_BATCHES.replace("torch.randn(32, 4), torch.randn(32, 1)", "torch.randn(27, 4), torch.randn(27, 1)")
+    before.write_text(text.replace("loss_of(val_loader, 2)", "loss_of(loader, 6)"))
+    after.write_text(convert(Project.load(before), Config()).entry.after)
+    verdict = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote)
+    assert verdict.equal, verdict.findings
