@@ -8,7 +8,7 @@ from functools import partial
 
 from autodist import rowwise, tensors
 from autodist.interpreter.libraries import Libraries
-from autodist.interpreter.questions import any_entry, is_hashable, is_hidden, stable_order, under_samples
+from autodist.interpreter.questions import any_entry, first_text, is_hashable, is_hidden, stable_order, under_samples
 from autodist.interpreter.torch_modules import TorchModules
 from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, RETURNS_SELF, SIZES
 from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, Spread
@@ -102,7 +102,7 @@ class Methods(Libraries, TorchModules):
             self._copied_into(node, args[0], scope)
         local = any(isinstance(t, Object) and t.cls is not None and t.cls.find(name) for t in base.things)
         if name in WRITING and not local and not any(isinstance(t, External) for t in base.things):
-            self.event("write", node, scope, self._mixed(values))
+            self.event("write", node, scope, self._mixed(values), first_text(values))
             return NOTHING
         if name in TESTING_FILES and not local:
             self.event("exists", node, scope)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from autodist import picking, rowwise
@@ -123,6 +123,11 @@ def is_hidden(module: Object, name: str) -> bool:
 
 def given_to(thing: Thing) -> list[Value]:
     return [*thing.args, *thing.keywords.values()] if isinstance(thing, Object) else []
+
+
+def first_text(values: Iterable[Value]) -> Value:
+    """The first value that is a known text, as the path among what a function is given."""
+    return next((value for value in values if isinstance(value.const, str)), NOTHING)
 
 
 def is_hashable(value: Any) -> bool:

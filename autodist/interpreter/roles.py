@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from autodist.interpreter.questions import constants_in, stable_order, wrapped
+from autodist.interpreter.questions import constants_in, first_text, stable_order, wrapped
 from autodist.interpreter.stores import Stores
 from autodist.spread import COLUMNS, MEAN, RANK, ROWS, SAME, SUM, WORLD
 from autodist.values import NOTHING, Function, Index, Items, Object, Parameters, Scope, Value, constant, of, union
@@ -258,6 +258,13 @@ class Roles(Stores):
     ) -> Value:
         self.event("open", node, scope, args[0] if args else NOTHING)
         return of(self._remember(node, lambda: Object(name, frozenset(["file"]), node, scope.source, self._path)))
+
+    def call_read(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        """`pd.read_csv(path)`, `np.load(path)`: a file is read at once, and its path is known here."""
+        self.event("read", node, scope, first_text([*args[:1], *keywords.values()]))
+        return None
 
     def call_progress(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
