@@ -77,9 +77,9 @@ def mended(entry: Entry, setting: Setting, folder: Path) -> Setting:
     for path in sorted((*copy.rglob("*.py"), *copy.rglob("*.ipynb"))):
         text = before = path.read_bytes().decode(errors="surrogateescape")
         for old, new in entry.mend.items():
-            written = [_in_json(each) if path.suffix == ".ipynb" else each for each in (old, new)]
-            if written[0] in text:
-                text = text.replace(*written)
+            wanted, given = (_in_json(each) if path.suffix == ".ipynb" else each for each in (old, new))
+            if wanted in text:
+                text = text.replace(wanted, given)
                 left.discard(old)
         if text != before:
             path.unlink()  # it may be a link
