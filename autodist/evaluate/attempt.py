@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -163,6 +164,9 @@ def flaw_of(project: Project, result: Result, config: Config) -> str | None:
     with tempfile.TemporaryDirectory(prefix="autodist-") as folder:
         outputs = output.at(result, project.base, f"{folder}/")
         output.write(outputs)
+        packaging = project.base / "pyproject.toml"  # says where packages lie
+        if packaging.is_file():
+            shutil.copy(packaging, folder)
         try:
             again = convert(Project.load(outputs[0].path, repository=Path(folder)), config)
         except AutodistError as error:
