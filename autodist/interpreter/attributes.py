@@ -9,7 +9,7 @@ from autodist import collation, rowwise, tensors
 from autodist.catalog import public
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.names import Names
-from autodist.interpreter.questions import MODULE_METHODS, given_to, is_hidden, last_part
+from autodist.interpreter.questions import MODULE_METHODS, given_to, is_hidden, kept_as, last_part
 from autodist.interpreter.words import KEPT, SIZES
 from autodist.source import Source
 from autodist.spread import COUNT, CROSS, MEAN, RANK, ROWS, SAME, SUM, Spread
@@ -200,7 +200,8 @@ class Attributes(Evaluation, Names):
             return Value(spread=RANK)
         if "module" in thing.roles and not named:
             return NOTHING
-        return thing.attributes.get(KEPT, NOTHING)
+        told = kept_as(thing, name)
+        return told if told is not None else thing.attributes.get(KEPT, NOTHING)
 
     def _bound_to_class(self, value: Value, cls: Class) -> Value:
         """What a class gives away: its class methods know it."""

@@ -129,6 +129,8 @@ class Methods(Libraries, TorchModules):
         operands = [] if name in TYPED_LIKE else values
         if name in TYPED_LIKE and not base.things and not base.spread.is_local:
             return base
+        if name in ("view", "reshape") and args and not base.things and base.spread is SAME and args[0].things:
+            return base  # `freqs.view(shape)`, whatever the list of sizes was made of
         if (
             (not base.things and (base.spread is not SAME or any(v.spread.is_local for v in operands)))
             or not results
@@ -191,6 +193,8 @@ class Methods(Libraries, TorchModules):
         scope: Scope,
     ) -> Value | None:
         values = [*args, *keywords.values()]
+        if name == "__setitem__" and len(args) == 2 and isinstance(inner, Object) and isinstance(args[0].const, str):
+            self._put(inner, args[0].const, args[1])
         if isinstance(inner, (Items, Table, Stream)):
             return self._container_method(inner, node, name, args, keywords, scope)
         if isinstance(inner, Parameters):
