@@ -235,6 +235,18 @@ class Roles(Stores):
             if isinstance(name, ast.Name) and name.id not in own and function.scope.find(name.id) is not None:
                 self.eval(name, Scope(function.source, function.scope))
 
+    def call_applies(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        """`checkpoint(block, x)` is `block(x)`, computed once more in the backward pass."""
+        found: list[Value] = []
+        for thing in sorted(args[0].things, key=stable_order) if args else ():
+            if isinstance(thing, Function):
+                found.append(self.call_function(thing, None, args[1:], {}, scope))
+            elif isinstance(thing, Object) and thing.cls is not None and thing.cls.find("forward") and self._forward:
+                found.append(self.method(thing, "forward", None, args[1:], {}, scope))
+        return union(found) if found else None
+
     def call_file_handler(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value | None:
