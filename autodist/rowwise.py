@@ -308,7 +308,10 @@ def library(node: ast.Call, latest: Latest) -> str | None:
 
 def _layers(node: ast.Call, latest: Latest) -> list[Object]:
     """The modules of a library that may be called, as `criterion` is one loss or another."""
-    things = [t.module if isinstance(t, Wrapped) else t for t in latest(node.func).things]
+    called = node.func
+    if isinstance(called, ast.Attribute) and called.attr in ("forward", "__call__") and not latest(called).things:
+        called = called.value  # `model.forward(x)`
+    things = [t.module if isinstance(t, Wrapped) else t for t in latest(called).things]
     found = [each for each in things if isinstance(each, Object) and each.cls is None]
     found.sort(key=lambda layer: (layer.name, layer.node.lineno, layer.node.col_offset))
     return found if len(found) == len(things) else []
@@ -631,6 +634,8 @@ def _of_function(
         return value.spread
     if name.startswith("builtins."):
         return value.spread if short in PLAIN_BUILTINS else f"calls {short}() on the rows"
+    if name == "apex.amp.scale_loss":
+        return value.spread
     if not name.startswith(("torch.", "numpy.")):
         return f"calls {name}, which cannot be followed"
     if short in ("cat", "concat", "concatenate", "stack"):

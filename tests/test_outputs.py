@@ -131,3 +131,56 @@ def test_rotary_embeddings(tmp_path: Path) -> None:
     """Frequencies that are laid beside a batch, by a list of its sizes, are no statistic of it."""
     after, said = conftest.converted(tmp_path, ROTATED)
     assert "DDP(" in after and "AD602" not in said
+
+
+FINE_TUNED = """\
+import random
+import sys
+
+import torch
+import transformers
+from torch.utils.data import DataLoader, TensorDataset
+
+fp16 = "--fp16" in sys.argv
+if fp16:
+    from apex import amp
+
+torch.manual_seed(0)
+random.seed(0)
+model = transformers.GPT2LMHeadModel(config=transformers.GPT2Config(n_embd=16, n_head=2, n_layer=1, vocab_size=30))
+optimizer = torch.optim.AdamW(model.parameters())
+tokens = [random.randint(0, 29) for _ in range(400)]
+samples = [tokens[i : i + 8] for i in range(0, 392, 8)]
+loader = DataLoader(TensorDataset(torch.tensor(samples)), batch_size=8)
+for epoch in range(2):
+    {batches}
+        {outputs}
+        if fp16:
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        print(loss.item())
+"""
+LOADED = "for (x,) in loader:"
+BY_HAND = "for i in range(len(samples) // 8):\n        x = torch.tensor(samples[i * 8 : (i + 1) * 8])"
+
+
+@pytest.mark.parametrize("batches", [LOADED, BY_HAND])
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        "outputs = model(input_ids=x, labels=x); loss, logits = outputs[:2]",
+        "outputs = model.forward(input_ids=x, labels=x); loss, logits = outputs[:2]",
+        "loss, logits = model(input_ids=x, labels=x)[:2]",
+        "loss = model(input_ids=x, labels=x).loss",
+    ],
+)
+def test_models_of_transformers(tmp_path: Path, batches: str, outputs: str) -> None:
+    """The loss comes first; batches that a script cuts itself are shared out to them as to others."""
+    text = FINE_TUNED.replace("{batches}", batches).replace("{outputs}", outputs)
+    after, said = conftest.converted(tmp_path, text)
+    assert "DDP(" in after and "print(reduce_mean(loss.item()))" in after, said
+    assert ("DistributedSampler" in after) == (batches == LOADED)

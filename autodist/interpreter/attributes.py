@@ -46,6 +46,10 @@ ABOUT_TENSORS = frozenset(
 )
 
 
+OUTPUTS = frozenset("loss logits last_hidden_state pooler_output".split())
+"""What the models of transformers hand out."""
+
+
 class Attributes(Evaluation, Names):
     """Expressions with a dot."""
 
@@ -68,6 +72,8 @@ class Attributes(Evaluation, Names):
             found = found | self._tensor_attribute(node, base, scope)
         elif not base.things and (base.spread is RANK or any(map(is_clock, base.origins))):
             found = found | base
+        elif base.models and not base.things and base.spread is SAME and node.attr in OUTPUTS:
+            found = found | base  # of all samples at once, as long as no rank has its share
         elif not base.things and node.attr == "data" and base.origins:
             found = found | base.but(models=frozenset())
         return found
