@@ -1026,7 +1026,9 @@ def _switch(made: list[tuple[Object, Mapping[str, object]]], trained: set[tuple[
     """The expression that is true where a shared call makes a training loader."""
     training = [dict(names) for thing, names in made if thing.key in trained]
     others = [dict(names) for thing, names in made if thing.key not in trained]
-    return escapes.distinguishing(training, others)
+    shuffles = {argument(thing.node, "shuffle", 2) for thing, _ in made}
+    named = {each.id for each in shuffles if isinstance(each, ast.Name)}
+    return escapes.distinguishing(training, others, named.pop() if len(named) == 1 else None)
 
 
 def _loaders(
