@@ -542,7 +542,13 @@ def _goes_into_others(module: Object, left: list[int], count: int) -> bool:
     kept = {each.id for each in others if isinstance(each, ast.Name)}
     bound = [n for n in ast.walk(node) if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)]
     computed = [*others, *(n.value for n in bound if n.targets[0].id in kept)]  # type: ignore[attr-defined]
-    return all(isinstance(outputs[at], ast.Name) and any(_reads(each, outputs[at]) for each in computed) for at in left)
+    loops = [each for each in ast.walk(node) if isinstance(each, (ast.For, ast.While))]
+    again = {n.id for loop in loops for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    again |= {each.arg for each in ast.walk(node) if isinstance(each, ast.arg)}  # `x = x - f(x)`, its last one unread
+    return all(
+        isinstance(each, ast.Name) and each.id not in again and any(_reads(other, each) for other in computed)
+        for each in (outputs[at] for at in left)
+    )
 
 
 def _reads(node: ast.expr, name: ast.expr) -> bool:
