@@ -189,10 +189,7 @@ for x, y in loader:
     [
         ("loss = loss + 0 * self.other(h).sum()\n        return logits, loss", False),
         ("return self.other(h), loss", True),
-        (
-            "score = loss\n        for _ in range(2):\n            score = self.other(h) + score\n        return score, loss",
-            True,
-        ),
+        ("score = h\n        for _ in (0, 1):\n            score = self.other(h)\n        return score, loss", True),
         ("score = self.other(h)\n        return score, loss", True),
         ("score = self.other(h)\n        print(score)\n        return score, loss", True),
     ],
