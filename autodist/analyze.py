@@ -33,6 +33,7 @@ from autodist import (
     unbatched,
     unshardable,
     unwraps,
+    waiting,
     weighing,
     weights,
     while_importing,
@@ -1084,7 +1085,9 @@ def _switch(made: list[tuple[Object, Mapping[str, object]]], trained: set[tuple[
     """The expression that is true where a shared call makes a training loader."""
     training = [dict(names) for thing, names in made if thing.key in trained]
     others = [dict(names) for thing, names in made if thing.key not in trained]
-    return escapes.distinguishing(training, others)
+    shuffles = {argument(thing.node, "shuffle", 2) for thing, _ in made}
+    named = {each.id for each in shuffles if isinstance(each, ast.Name)}
+    return escapes.distinguishing(training, others, named.pop() if len(named) == 1 else None)
 
 
 def _loaders(
@@ -1590,7 +1593,7 @@ def _assemble(
     loaders = [randomness.with_shared_order(loader, run, models) for loader in loaders]
     prepared, alone = regions.preparations(run)
     outside = frozenset(site.node for site in (*prepared, *alone))
-    waits = tuple(_waits(run, outside))
+    waits = tuple(waiting.for_rank_zero(run, outside))
     guards, opens = regions.writes(run, outside, naming.folders_apart(run))
     sharded = shards.shards(run, models) if run.plan.bare else Shards()
     needed = {p.node: p.source for p in placed} | {s.node: s.source for s in (*sharded.saves, *sharded.reads)}
@@ -1693,7 +1696,7 @@ def _assemble(
         ),
         downloads=tuple(_downloads(prepared, run)),
         waits=waits,
-        first_writes=tuple(_first_writes(waits, [*guards, *opens])),
+        first_writes=tuple(waiting.first_writes(waits, [*guards, *opens])),
         turned_buffers=tuple(_turned_buffers(run)),
         data_parallel_calls=sites("data_parallel_call"),
         prepared_alone=tuple(alone),
@@ -2087,49 +2090,6 @@ def _first_on_rank_zero(prepared: list[Site], run: Interpreter) -> Iterator[ast.
         yield from block[block.index(first.node) : block.index(last.node) + 1]
 
 
-def _waits(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Site]:
-    """Reads of what rank 0 may just have written."""
-    written = [
-        e
-        for e in run.events
-        if e.kind in ("save", "write") or e.kind == "open" and regions.opens_for_writing(e.node, run)
-    ]
-    written = [e for e in written if not regions.within(e, prepared) and not regions.is_private(e, run)]
-    seen: set[ast.AST] = set()
-    made = [e for e in run.of("mkdir") if isinstance(e.node, ast.Call) and e.node.args and not e.on_one_rank]
-    for event in run.of("exists"):
-        test = event.source.statement(event.node)
-        if not isinstance(test, ast.If) or not any(isinstance(each, ast.Raise) for each in test.body):
-            continue
-        asked = [ast.dump(arg) for arg in event.node.args[:1]] if isinstance(event.node, ast.Call) else []
-        if any(e.order < event.order and [ast.dump(arg) for arg in e.node.args[:1]] == asked for e in made):  # type: ignore[attr-defined]
-            if test not in seen and not event.on_one_rank:
-                seen.add(test)
-                yield Site(event.source, test)
-    for event in run.events:
-        if event.kind not in ("load", "read") and not (
-            event.kind == "open" and not regions.opens_for_writing(event.node, run)
-        ):
-            continue
-        if (
-            event.on_one_rank
-            or event.function is not None
-            and event.function.name in ("__getitem__", "__iter__", "forward")
-        ):
-            continue
-        before = [w for w in written if w.order < event.order and not w.on_one_rank and _may_be_same_file(w, event)]
-        if not before or _inside_evaluation(event):
-            continue
-        source, node = _opened(event, run)
-        statement: ast.stmt = source.statement(node)
-        for ancestor in source.ancestors(statement):
-            if isinstance(ancestor, ast.If) and regions.tests_files(ancestor.test):
-                statement = ancestor
-        if statement not in seen:
-            seen.add(statement)
-            yield Site(source, statement)
-
-
 def _before_group(run: Interpreter, guarded: Iterable[Site]) -> Iterator[ast.AST]:
     """What comes before the process group is made: no rank can be asked for."""
     joined = next((event.order for event in run.of("init_process_group")), -1)
@@ -2139,17 +2099,6 @@ def _before_group(run: Interpreter, guarded: Iterable[Site]) -> Iterator[ast.AST
         inside = set(ast.walk(site.node))
         if not inside.isdisjoint(early) and inside.isdisjoint(late):
             yield site.node
-
-
-def _first_writes(waits: Iterable[Site], guarded: Iterable[Site]) -> Iterator[Site]:
-    """Where rank 0 writes a file that ranks read if they find it: one that looks later than the others would find it
-    half written, and go another way."""
-    tests = [site.node for site in waits if isinstance(site.node, ast.If) and regions.tests_files(site.node.test)]
-    for site in guarded:
-        statement = site.source.statement(site.node)
-        around = [test for test in tests if test in site.source.ancestors(statement)]
-        if around and regions.stands_where_missing(site.source, statement):
-            yield Site(site.source, statement)
 
 
 def _turned_buffers(run: Interpreter) -> Iterator[Site]:
@@ -2178,47 +2127,6 @@ def _adds_and_turns(node: ast.expr) -> bool:
         node = node.func.value
     turns = [at for at, name in enumerate(names) if name in ("transpose", "permute", "swapaxes", "movedim")]
     return bool(turns) and "unsqueeze" in names[turns[0] :] and names[0] != "clone"
-
-
-def _opened(event: Event, run: Interpreter) -> tuple[Source, ast.AST]:
-    """Where a file is opened that is read: `with open(path, "rb") as f: state = torch.load(f)`"""
-    read = event.node.args[:1] if isinstance(event.node, ast.Call) and event.kind == "load" else []
-    for thing in (t for arg in read for t in run.values.get(arg, NOTHING).objects("file")):
-        if any(isinstance(each, ast.With) for each in thing.source.ancestors(thing.node)):
-            return thing.source, thing.node
-    return event.source, event.node
-
-
-def _inside_evaluation(event: Event) -> bool:
-    return event.inside_forward
-
-
-def _may_be_same_file(written: Event, read: Event) -> bool:
-    if read.kind == "load":
-        return written.kind == "save" and not _only_later_in_loop(written, read)
-    ours = {
-        n.value
-        for n in ast.walk(written.node)
-        if isinstance(n, ast.Constant) and isinstance(n.value, str) and "." in n.value
-    }
-    theirs = {
-        n.value
-        for n in ast.walk(read.node)
-        if isinstance(n, ast.Constant) and isinstance(n.value, str) and "." in n.value
-    }
-    names = {n.id for n in ast.walk(written.node) if isinstance(n, ast.Name)} & {
-        n.id
-        for n in ast.walk(read.node)
-        if isinstance(n, ast.Name) and n.id not in ("open", "os", "f", "json", "pickle", "np", "torch")
-    }
-    attributes = {n.attr for n in ast.walk(written.node) if isinstance(n, ast.Attribute)} & {
-        n.attr for n in ast.walk(read.node) if isinstance(n, ast.Attribute)
-    } - {"path", "join", "load", "dump", "save"}
-    return bool(ours & theirs or names or attributes)
-
-
-def _only_later_in_loop(written: Event, read: Event) -> bool:
-    return False
 
 
 def _loads(run: Interpreter) -> Iterator[tuple[Site, str]]:

@@ -51,6 +51,8 @@ class Fields:
 Kind = Rows | Longest | Single | Fields | None
 """None: nothing is known, or it has nothing to do with the samples."""
 
+Callable_ = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Attribute
+
 COLLECTING = frozenset("list tuple sorted reversed array asarray enumerate tqdm".split())
 STACKING = frozenset(
     "stack vstack tensor as_tensor array asarray from_numpy Tensor FloatTensor LongTensor IntTensor BoolTensor "
@@ -173,10 +175,14 @@ class _Reading:
         self._depth = depth
         self._choosing = 0
         self._one_row: set[str] = set()
+        self._local: dict[str, Callable_] = {}
+        """Functions that are defined within the function, and other names of those of libraries."""
 
     def given(self, kinds: list[Kind]) -> Kind:
         """What the function returns for its last positional arguments."""
-        node = self.function.node
+        return self._given(self.function.node, kinds)
+
+    def _given(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, kinds: list[Kind]) -> Kind:
         parameters = [each.arg for each in (*node.args.posonlyargs, *node.args.args)]
         self.names |= dict(zip(parameters[::-1], kinds[::-1], strict=False))
         if isinstance(node, ast.Lambda):
@@ -192,10 +198,16 @@ class _Reading:
     def _statement(self, node: ast.stmt) -> None:
         if isinstance(node, ast.Return):
             self.returned.append(self.kind(node.value) if node.value is not None else None)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            self._local[node.name] = node
         elif isinstance(node, ast.Assign):
             kind = self.kind(node.value)
             for target in node.targets:
                 self._bind(target, kind)
+                if isinstance(target, ast.Name):
+                    self._local.pop(target.id, None)
+                    if isinstance(node.value, (ast.Lambda, ast.Attribute)):
+                        self._local[target.id] = node.value
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
             self._bind(node.target, self.kind(node.value))
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
@@ -318,6 +330,9 @@ class _Reading:
 
     def _call(self, node: ast.Call) -> Kind:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        local = self._local.get(name) if isinstance(node.func, ast.Name) else None
+        if isinstance(local, ast.Attribute):
+            name = local.attr  # `f = torch.LongTensor`
         given = [self.kind(each.value if isinstance(each, ast.Starred) else each) for each in node.args]
         first = given[0] if given else None
         method = self.kind(node.func.value) if isinstance(node.func, ast.Attribute) else None
@@ -344,6 +359,9 @@ class _Reading:
             return self._joined(node, first)
         if name in COLLECTING or name in STACKING:
             return first
+        if local is not None and not isinstance(local, ast.Attribute):
+            inner = _Reading(self.function, {**self.names}, self._depth - 1)
+            return inner._given(local, given) if self._depth else None
         called = self._called(node.func)
         if called is not None and any(isinstance(kind, (Rows, Longest)) for kind in given):
             return _Reading(called, {}, self._depth - 1).given(given)

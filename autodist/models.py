@@ -519,10 +519,43 @@ def _leaves_outputs(module: Object, run: Interpreter) -> bool:
             continue
         parent = event.source.parents.get(event.node)
         if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Tuple):
-            names = [each.id for each in parent.targets[0].elts if isinstance(each, ast.Name)]
-            if any(name.startswith("_") or not _is_read(name, event) for name in names):
+            targets = parent.targets[0].elts
+            left = [
+                at
+                for at, each in enumerate(targets)
+                if isinstance(each, ast.Name) and (each.id.startswith("_") or not _is_read(each.id, event))
+            ]
+            if left and not _goes_into_others(module, left, len(targets)):
                 return True
     return False
+
+
+def _goes_into_others(module: Object, left: list[int], count: int) -> bool:
+    """Whether outputs that are left out are what the others are computed from: `logits, cross_entropy(logits, y)`."""
+    found = module.cls.find("forward") if module.cls is not None else None
+    node = next((t.node for t in found[1].things if isinstance(t, Function)), None) if found is not None else None
+    returns = [each.value for each in ast.walk(node) if isinstance(each, ast.Return)] if node is not None else []
+    if len(returns) != 1 or node is None or not isinstance(returns[0], ast.Tuple) or len(returns[0].elts) != count:
+        return False
+    outputs = returns[0].elts
+    others = [each for at, each in enumerate(outputs) if at not in left]
+    kept = {each.id for each in others if isinstance(each, ast.Name)}
+    bound = [n for n in ast.walk(node) if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)]
+    computed = [*others, *(n.value for n in bound if n.targets[0].id in kept)]  # type: ignore[attr-defined]
+    loops = [each for each in ast.walk(node) if isinstance(each, (ast.For, ast.While))]
+    again = {n.id for loop in loops for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    again |= {each.arg for each in ast.walk(node) if isinstance(each, ast.arg)}  # `x = x - f(x)`, its last one unread
+    return all(
+        isinstance(each, ast.Name) and each.id not in again and any(_reads(other, each) for other in computed)
+        for each in (outputs[at] for at in left)
+    )
+
+
+def _reads(node: ast.expr, name: ast.expr) -> bool:
+    """Whether an expression reads a variable, with its gradient as far as the text tells."""
+    cuts = any(isinstance(each, ast.Attribute) and each.attr in ("detach", "data", "argmax") for each in ast.walk(node))
+    names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    return isinstance(name, ast.Name) and name.id in names and node is not name and not cuts
 
 
 def _is_read(name: str, event: Event) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,6 +14,11 @@ from autodist.chosen import any_named, files, patterns
 from autodist.errors import AutodistError
 from autodist.search_path import added_folders
 from autodist.source import Source
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 MARKS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 """What the top folder of a repository holds."""
@@ -37,11 +43,14 @@ class Project:
     @property
     def base(self) -> Path:
         """The folder that holds all files: ``root``, or one further up where modules are imported from there."""
-        tops = {os.path.abspath(self.root)}
+        tops = {os.path.abspath(self.root), *map(str, self.import_folders())}
+        return Path(os.path.commonpath(tops)) if len(tops) > 1 else self.root
+
+    def import_folders(self) -> Iterator[Path]:
+        """The folders below which the modules lie by their names."""
         for name, source in self.modules.items():
             levels = name.count(".") + (source.path.name == "__init__.py")
-            tops.add(str(Path(os.path.abspath(source.path)).parents[levels]))
-        return Path(os.path.commonpath(tops)) if len(tops) > 1 else self.root
+            yield Path(os.path.abspath(source.path)).parents[levels]
 
     @classmethod
     def load(cls, entry: Path, stdin: str | bytes | None = None, repository: Path | None = None) -> Project:
@@ -114,10 +123,26 @@ def _repository(entry: Path) -> Path | None:
 
 def _find_package(repository: Path, name: str) -> Path | None:
     """A module of a package that the repository holds and installs, or that stands on the path when it is run."""
-    for root in (repository, repository / "src"):
+    for root in _package_folders(repository):
         if (root / name.partition(".")[0] / "__init__.py").is_file():
             return _find(root, name)
     return None
+
+
+@lru_cache(maxsize=100)
+def _package_folders(repository: Path) -> tuple[Path, ...]:
+    """The folders that hold the packages of a repository: those that its pyproject.toml names, too."""
+    try:
+        tables = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8")).get("tool", {})
+    except (OSError, ValueError):
+        tables = {}
+    setuptools = tables.get("setuptools", {})
+    packages = setuptools.get("packages", {})
+    found = packages.get("find", {}).get("where", []) if isinstance(packages, dict) else []
+    named = [setuptools.get("package-dir", {}).get(""), *found]
+    named += [each.get("from") for each in tables.get("poetry", {}).get("packages", [])]
+    below = (repository / each for each in named if isinstance(each, str))
+    return tuple(dict.fromkeys([repository, repository / "src", *below]))
 
 
 def _package(root: Path, entry: Path) -> str:

@@ -72,7 +72,10 @@ def writes(
             if (noted or isinstance(statement, ast.Expr)) and not _is_quiet_file(source, node, run):
                 statement = _check_then_make(source, statement) if event.kind == "mkdir" else statement
                 guards.setdefault(statement, Site(source, statement))
-    return _outermost(guards.values(), opens), list(opens.values())
+    kept = _outermost(guards.values(), opens)
+    alone = frozenset(site.node for site in kept if isinstance(site.node, ast.Expr))
+    # `pickle.dump(data, open(path, "wb"))` is guarded as a whole
+    return kept, [site for site in opens.values() if not stands_in(site.source, site.node, alone)]
 
 
 def is_private(event: Event, run: Interpreter) -> bool:

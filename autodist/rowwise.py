@@ -262,14 +262,31 @@ def told_axes(test: ast.expr) -> dict[str, int]:
     return {tensor.id: axes} if isinstance(tensor, ast.Name) and axes is not None else {}
 
 
+def unpacked_axes(node: ast.Assign) -> dict[str, int]:
+    """How many axes a variable has of which a statement takes all sizes: `batch, length, width = x.shape`."""
+    tensor = _size_asked(node.value)
+    counts = {
+        len(each.elts)
+        for each in node.targets
+        if isinstance(each, (ast.Tuple, ast.List)) and not any(isinstance(part, ast.Starred) for part in each.elts)
+    }
+    return {tensor.id: counts.pop()} if isinstance(tensor, ast.Name) and len(counts) == 1 else {}
+
+
 def makes_tensor(node: ast.Call) -> bool:
     """`torch.zeros(1, n, size)`, `weight.new_zeros(1, n, size)`"""
     return _called(node) in FACTORIES
 
 
+APPLYING = ("torch.utils.checkpoint.checkpoint",)
+"""Functions of libraries that do nothing to the rows but hand them to their first argument."""
+
+
 def is_entered(node: ast.Call, latest: Latest) -> bool:
     """Whether a call runs code of the project, which is followed by itself."""
-    things = [t.module if isinstance(t, Wrapped) else t for t in latest(node.func).things]
+    applied = any(isinstance(t, External) and t.name in APPLYING for t in latest(node.func).things)
+    called = node.args[0] if applied and node.args else node.func
+    things = [t.module if isinstance(t, Wrapped) else t for t in latest(called).things]
     return any(isinstance(t, (Function, Class)) or isinstance(t, Object) and t.cls is not None for t in things)
 
 
@@ -291,7 +308,10 @@ def library(node: ast.Call, latest: Latest) -> str | None:
 
 def _layers(node: ast.Call, latest: Latest) -> list[Object]:
     """The modules of a library that may be called, as `criterion` is one loss or another."""
-    things = [t.module if isinstance(t, Wrapped) else t for t in latest(node.func).things]
+    called = node.func
+    if isinstance(called, ast.Attribute) and called.attr in ("forward", "__call__") and not latest(called).things:
+        called = called.value  # `model.forward(x)`
+    things = [t.module if isinstance(t, Wrapped) else t for t in latest(called).things]
     found = [each for each in things if isinstance(each, Object) and each.cls is None]
     found.sort(key=lambda layer: (layer.name, layer.node.lineno, layer.node.col_offset))
     return found if len(found) == len(things) else []
@@ -590,6 +610,9 @@ def _of_call(node: ast.Call, value: Value, latest: Latest, contents: Callable[[V
         return next((each for each in parts if isinstance(each, str)), parts[0])
     if name is not None:
         return _of_function(name, node, given, named, value, latest, contents)
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "scale":
+        if any(True for _ in latest(node.func.value).objects("scaler")):
+            return value.spread
     if isinstance(node.func, ast.Attribute) and (is_whole(latest(node.func.value)) or latest(node.func.value).array):
         if node.func.attr in PRODUCTS and not is_whole(latest(node.func.value)):
             return GRAPH
@@ -611,6 +634,8 @@ def _of_function(
         return value.spread
     if name.startswith("builtins."):
         return value.spread if short in PLAIN_BUILTINS else f"calls {short}() on the rows"
+    if name == "apex.amp.scale_loss":
+        return value.spread
     if not name.startswith(("torch.", "numpy.")):
         return f"calls {name}, which cannot be followed"
     if short in ("cat", "concat", "concatenate", "stack"):
@@ -904,6 +929,8 @@ def through_layer(
         return f"takes the numbers of one sample for rows ({short})"
     if layer.name.startswith(("torch_geometric.", "dgl.")):
         return "works on a graph, whose nodes depend on each other"
+    if layer.name.startswith("transformers.") and all(each.spread in (SAME, ROWS) for each in given):
+        return ROWS  # its models take the samples first, whatever they are called by
     if not layer.name.startswith("torch.nn."):
         return f"calls {layer.name}, which cannot be followed"
     if first.spread in (ROWS, COLUMNS) and all(each.spread in (SAME, first.spread) for each in given):

@@ -202,7 +202,11 @@ def _import_path(project: Project, script: Path, paths: Sequence[Path]) -> Path 
     inside = os.path.relpath(os.path.abspath(project.entry.path), os.path.abspath(project.base))
     if os.path.dirname(inside) == os.path.relpath(project.entry.path.parent, project.root).strip(".") or len(paths) < 2:
         return None
-    return script.parents[len(Path(inside).parts) - 1]
+    top = script.parents[len(Path(inside).parts) - 1]
+    own = os.path.abspath(project.entry.path.parent)
+    folders = dict.fromkeys(os.path.abspath(each) for each in project.import_folders() if os.path.abspath(each) != own)
+    below = next((os.path.relpath(each, os.path.abspath(project.base)) for each in folders), ".")
+    return top / below
 
 
 def _trains_nothing(result: Result) -> bool:

@@ -89,13 +89,17 @@ def _weight(event: Event, modules: list[Object], run: Interpreter) -> Value:
 @cache
 def _leaves_labels_out(source: Source) -> bool:
     """Whether labels may be -100, which losses leave out when they are not told what to: the script writes it, other
-    than as an index, or has collators of transformers make the labels."""
+    than as an index, asks a loss for it (`criterion.ignore_index`), or has collators of transformers make the labels.
+    """
     nodes = list(ast.walk(source.tree))
     indices = {id(each) for node in nodes if isinstance(node, ast.Subscript) for each in ast.walk(node.slice)}
     negative = (each for each in nodes if isinstance(each, ast.UnaryOp) and id(each) not in indices)
     named = (each for each in nodes if isinstance(each, (ast.Name, ast.Attribute)))
-    collates = any(last_name(each).startswith("DataCollatorFor") for each in named)
-    return collates or any(ast.unparse(each) == "-100" for each in negative)
+    told = any(
+        last_name(each).startswith("DataCollatorFor") or isinstance(each, ast.Attribute) and each.attr == "ignore_index"
+        for each in named
+    )
+    return told or any(ast.unparse(each) == "-100" for each in negative)
 
 
 def _of_module(event: Event, module: Object) -> dict[str, str]:

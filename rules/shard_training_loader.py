@@ -244,6 +244,7 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
         size = argument(call, "batch_size", 1)
         unsized = size is None and not any(keyword.arg is None for keyword in call.keywords)
         unsized = unsized or isinstance(size, ast.Name) and _is_one(size, source, script)
+        unsized = unsized or isinstance(size, ast.Constant) and size.value == 1 and not script.distributed
         if unsized and context.config.batch_size is BatchSize.GLOBAL:
             message = "batches of one sample cannot be shared out: give a batch size, or use --batch-size per-rank"
             yield Finding(source, call, message, severity=Severity.REFUSAL)

@@ -26,7 +26,7 @@ LAYERS = """
     weights | accumulation
     sharding
     batchwise | pairing
-    wholes | unbatched | weighing
+    wholes | unbatched | waiting | weighing
     escapes | models | launchers | borrowed | frameworks
     regions | unused | scalars | inplace
     interpreter

@@ -312,21 +312,32 @@ def test_root_has_hooks_without_torch() -> None:
     assert "autodist-check" in hooks and "autodist-convert" in hooks and "torch>=" not in hooks
 
 
-def test_packages_of_the_repository_above_the_script_are_converted_with_it(autodist: Autodist, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("installer", "text", "folder"),
+    [
+        ("setup.py", "from setuptools import setup\n\nsetup()\n", ""),
+        ("pyproject.toml", '[tool.setuptools.packages.find]\nwhere = ["pkg"]\n', "pkg/"),
+        ("pyproject.toml", '[tool.setuptools]\npackage-dir = {"" = "lib"}\n', "lib/"),
+        ("pyproject.toml", '[[tool.poetry.packages]]\ninclude = "engine"\nfrom = "code"\n', "code/"),
+    ],
+)
+def test_packages_of_the_repository_above_the_script_are_converted_with_it(
+    autodist: Autodist, tmp_path: Path, installer: str, text: str, folder: str
+) -> None:
     imports, _, training = SCRIPT.partition("data = ")
     body = "".join(f"    {line}\n" for line in f"data = {training}".splitlines())
     files = {
-        "setup.py": "from setuptools import setup\n\nsetup()\n",
-        "engine/__init__.py": "",
-        "engine/loop.py": f"{imports}\ndef run():\n{body}",
+        installer: text,
+        f"{folder}engine/__init__.py": "",
+        f"{folder}engine/loop.py": f"{imports}\ndef run():\n{body}",
         "scripts/train.py": 'from engine.loop import run\n\nif __name__ == "__main__":\n    run()\n',
     }
-    for name, text in files.items():
+    for name, content in files.items():
         path = tmp_path / "repository" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_text(content)
     result = autodist("convert", Path("repository/scripts/train.py"), "--output", "out/")
     assert result.exit_code == 0, result.output
-    assert "DistributedSampler" in (tmp_path / "out/engine/loop.py").read_text()
+    assert "DistributedSampler" in (tmp_path / f"out/{folder}engine/loop.py").read_text()
     assert "setup_distributed()" in (tmp_path / "out/scripts/train.py").read_text()
-    assert "PYTHONPATH=out torchrun" in result.output
+    assert f"PYTHONPATH=out/{folder}".rstrip("/") + " torchrun" in result.output

@@ -126,6 +126,29 @@ UNEVEN = {
 
         collate = Padder()
         """,
+        """
+        def collate(batch):
+            f = lambda at: [sample[at] for sample in batch]
+            longest = np.array(f(-1)).max()
+            f = lambda at, length: [sample[at] + [0] * (length - len(sample[at])) for sample in batch]
+            words, tags = f(0, longest), f(1, longest)
+            f = torch.LongTensor
+            return f(words), f(tags), None
+        """,
+        """
+        def collate(batch):
+            def merge(rows):
+                lengths = [len(row) for row in rows]
+                padded = torch.zeros(len(rows), max(lengths)).long()
+                for at, row in enumerate(rows):
+                    padded[at, : lengths[at]] = torch.tensor(row)
+                return padded, lengths
+
+            texts, labels = zip(*batch)
+            words, lengths = merge(texts)
+            tags, _ = merge(labels)
+            return words, tags, lengths
+        """,
     ],
     "leaves": [
         """

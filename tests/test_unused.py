@@ -149,3 +149,52 @@ def test_a_part_of_a_method_that_nobody_calls(tmp_path: Path, call: str, unused:
     made += "[m.eval() for m in self.modules()]\n\n    def smooth(self, x):\n        return self.bn(x)"
     code, _ = converted(tmp_path, SCRIPT.format(made=made, forward=f"x = {call}; {ALL}".replace("; ", "\n        ")))
     assert ("find_unused_parameters=True" in code) == unused
+
+
+TWO_OUTPUTS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(4, 4)
+        self.head = nn.Linear(4, 3)
+        self.other = nn.Linear(4, 1)
+
+    def forward(self, x, targets=None):
+        h = self.body(x)
+        logits = self.head(h)
+        loss = None
+        if targets is not None:
+            loss = nn.functional.cross_entropy(logits, targets)
+        {handed}
+
+
+model = Net()
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randint(0, 3, (32,))), batch_size=8, shuffle=True)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    _, loss = model(x, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("handed", "unused"),
+    [
+        ("loss = loss + 0 * self.other(h).sum()\n        return logits, loss", False),
+        ("return self.other(h), loss", True),
+        ("score = h\n        for _ in (0, 1):\n            score = self.other(h)\n        return score, loss", True),
+        ("score = self.other(h)\n        return score, loss", True),
+        ("score = self.other(h)\n        print(score)\n        return score, loss", True),
+    ],
+)
+def test_an_output_that_is_left_out(tmp_path: Path, handed: str, unused: bool) -> None:
+    """It is missed where nothing else is computed from it, as a loss is from the logits."""
+    code, _ = converted(tmp_path, TWO_OUTPUTS.replace("{handed}", handed))
+    assert ("find_unused_parameters=True" in code) == unused

@@ -133,6 +133,13 @@ def test_what_cannot_be_weighed_is_computed_from_all_rows(tmp_path: Path, name: 
     assert ("AD602" in said) == bool(options) == ("RowsOfAllRanks" not in after)
 
 
+def test_labels_that_a_loss_is_asked_for(tmp_path: Path) -> None:
+    """`torch.where(mask, y, criterion.ignore_index)`: what it ignores when it is not told what to."""
+    step = "y = torch.where(x[:, 0] > 0, y, criterion.ignore_index)\nloss = criterion(out, y)"
+    after, _ = converted(tmp_path, step, "criterion = nn.CrossEntropyLoss()")
+    assert "weigh_by_count(criterion(out, y), (y != -100).sum())" in after
+
+
 @pytest.mark.parametrize("label", ["-100", "0"])
 def test_labels_that_are_left_out_by_default(tmp_path: Path, label: str) -> None:
     """-100 is what torch ignores when it is not told what to."""

@@ -235,11 +235,14 @@ def _sampler_test(loop: ast.For, source: Source, run: Interpreter) -> str | None
     return None
 
 
-def distinguishing(these: list[dict[str, object]], others: list[dict[str, object]]) -> str | None:
-    """An expression over constants in reach that holds in ``these`` contexts and in none of the ``others``."""
+def distinguishing(
+    these: list[dict[str, object]], others: list[dict[str, object]], best: str | None = None
+) -> str | None:
+    """An expression over constants in reach that holds in ``these`` contexts and in none of the ``others``; of the
+    variable that is known to say ``best`` what they are for, if it tells them apart."""
     if not these or not others:
         return None
-    for name in sorted(these[0]):
+    for name in sorted(these[0], key=lambda name: (name != best, name)):
         values = {repr(names.get(name)) for names in these}
         rest = {repr(names.get(name)) for names in others}
         if len(values) == 1 and not values & rest and name in others[0]:

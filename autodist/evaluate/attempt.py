@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -60,6 +61,11 @@ def attempt(entry: Entry, setting: Setting, earlier: Record | None = None) -> Re
     return Record(**{**vars(record), "seconds": seconds, "expected": expected})
 
 
+def _in_json(text: str) -> str:
+    """How a cell of a notebook, which is JSON, holds a piece of code."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
 def mended(entry: Entry, setting: Setting, folder: Path) -> Setting:
     """The setting whose root is ``folder`` with a mended copy of the repository, if there is something to mend.
     Raises AutodistError where that is nowhere to be found."""
@@ -69,11 +75,12 @@ def mended(entry: Entry, setting: Setting, folder: Path) -> Setting:
     copy = folder.resolve() / repository.name
     Scratch(copy).fill(repository)
     left = set(entry.mend)
-    for path in sorted(copy.rglob("*.py")):
+    for path in sorted((*copy.rglob("*.py"), *copy.rglob("*.ipynb"))):
         text = before = path.read_bytes().decode(errors="surrogateescape")
         for old, new in entry.mend.items():
-            if old in text:
-                text = text.replace(old, new)
+            wanted, given = (_in_json(each) if path.suffix == ".ipynb" else each for each in (old, new))
+            if wanted in text:
+                text = text.replace(wanted, given)
                 left.discard(old)
         if text != before:
             path.unlink()  # it may be a link
@@ -157,6 +164,9 @@ def flaw_of(project: Project, result: Result, config: Config) -> str | None:
     with tempfile.TemporaryDirectory(prefix="autodist-") as folder:
         outputs = output.at(result, project.base, f"{folder}/")
         output.write(outputs)
+        packaging = project.base / "pyproject.toml"  # says where packages lie
+        if packaging.is_file():
+            shutil.copy(packaging, folder)
         try:
             again = convert(Project.load(outputs[0].path, repository=Path(folder)), config)
         except AutodistError as error:

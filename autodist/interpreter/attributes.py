@@ -9,7 +9,7 @@ from autodist import collation, rowwise, tensors
 from autodist.catalog import public
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.names import Names
-from autodist.interpreter.questions import MODULE_METHODS, given_to, is_hidden, last_part
+from autodist.interpreter.questions import MODULE_METHODS, given_to, is_hidden, kept_as, last_part
 from autodist.interpreter.words import KEPT, SIZES
 from autodist.source import Source
 from autodist.spread import COUNT, CROSS, MEAN, RANK, ROWS, SAME, SUM, Spread
@@ -46,6 +46,10 @@ ABOUT_TENSORS = frozenset(
 )
 
 
+OUTPUTS = frozenset("loss logits last_hidden_state pooler_output".split())
+"""What the models of transformers hand out."""
+
+
 class Attributes(Evaluation, Names):
     """Expressions with a dot."""
 
@@ -68,6 +72,8 @@ class Attributes(Evaluation, Names):
             found = found | self._tensor_attribute(node, base, scope)
         elif not base.things and (base.spread is RANK or any(map(is_clock, base.origins))):
             found = found | base
+        elif base.models and not base.things and base.spread is SAME and node.attr in OUTPUTS:
+            found = found | base  # of all samples at once, as long as no rank has its share
         elif not base.things and node.attr == "data" and base.origins:
             found = found | base.but(models=frozenset())
         return found
@@ -200,7 +206,8 @@ class Attributes(Evaluation, Names):
             return Value(spread=RANK)
         if "module" in thing.roles and not named:
             return NOTHING
-        return thing.attributes.get(KEPT, NOTHING)
+        told = kept_as(thing, name)
+        return told if told is not None else thing.attributes.get(KEPT, NOTHING)
 
     def _bound_to_class(self, value: Value, cls: Class) -> Value:
         """What a class gives away: its class methods know it."""

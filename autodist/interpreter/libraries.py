@@ -6,6 +6,7 @@ import ast
 
 from autodist import rowwise, tensors
 from autodist.interpreter.builtin_calls import BuiltinCalls
+from autodist.interpreter.questions import first_text
 from autodist.interpreter.words import DRAWING
 from autodist.spread import COUNT, CROSS, LOCAL, ROWS, SAME, combine
 from autodist.values import NOTHING, Items, Object, Parameters, Scope, Stream, Value, of, union
@@ -56,7 +57,7 @@ class Libraries(BuiltinCalls):
             "exists",
         }:
             for role in sorted(roles):
-                self.event(role, node, scope, self._mixed(values))
+                self.event(role, node, scope, self._mixed(values), first_text(values) if role == "write" else NOTHING)
         builtin = self._builtin(name, node, args, keywords, scope)
         if builtin is not None:
             return builtin
@@ -71,7 +72,7 @@ class Libraries(BuiltinCalls):
         unseen = self._unseen_share(name, roles, values)
         if unseen is not None:
             values = [*values, unseen]
-        made = bool(roles - {"random_draw", "plain_torch", "exists", "load"}) or roots not in (
+        made = bool(roles - {"random_draw", "plain_torch", "exists", "load", "read"}) or roots not in (
             "torch",
             "numpy",
             "math",

@@ -8,7 +8,7 @@ from functools import partial
 
 from autodist import rowwise, tensors
 from autodist.interpreter.libraries import Libraries
-from autodist.interpreter.questions import any_entry, is_hashable, is_hidden, stable_order, under_samples
+from autodist.interpreter.questions import any_entry, first_text, is_hashable, is_hidden, stable_order, under_samples
 from autodist.interpreter.torch_modules import TorchModules
 from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, RETURNS_SELF, SIZES
 from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, Spread
@@ -102,7 +102,7 @@ class Methods(Libraries, TorchModules):
             self._copied_into(node, args[0], scope)
         local = any(isinstance(t, Object) and t.cls is not None and t.cls.find(name) for t in base.things)
         if name in WRITING and not local and not any(isinstance(t, External) for t in base.things):
-            self.event("write", node, scope, self._mixed(values))
+            self.event("write", node, scope, self._mixed(values), first_text(values))
             return NOTHING
         if name in TESTING_FILES and not local:
             self.event("exists", node, scope)
@@ -129,6 +129,8 @@ class Methods(Libraries, TorchModules):
         operands = [] if name in TYPED_LIKE else values
         if name in TYPED_LIKE and not base.things and not base.spread.is_local:
             return base
+        if name in ("view", "reshape") and args and not base.things and base.spread is SAME and args[0].things:
+            return base  # `freqs.view(shape)`, whatever the list of sizes was made of
         if (
             (not base.things and (base.spread is not SAME or any(v.spread.is_local for v in operands)))
             or not results
@@ -191,6 +193,8 @@ class Methods(Libraries, TorchModules):
         scope: Scope,
     ) -> Value | None:
         values = [*args, *keywords.values()]
+        if name == "__setitem__" and len(args) == 2 and isinstance(inner, Object) and isinstance(args[0].const, str):
+            self._put(inner, args[0].const, args[1])
         if isinstance(inner, (Items, Table, Stream)):
             return self._container_method(inner, node, name, args, keywords, scope)
         if isinstance(inner, Parameters):

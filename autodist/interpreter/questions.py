@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from autodist import picking, rowwise
@@ -123,6 +123,24 @@ def is_hidden(module: Object, name: str) -> bool:
 
 def given_to(thing: Thing) -> list[Value]:
     return [*thing.args, *thing.keywords.values()] if isinstance(thing, Object) else []
+
+
+def kept_as(thing: Object, key: object) -> Value | None:
+    """What an object of a library was given of a batch by a name, or holds under it: `Output(loss=loss).loss`,
+    `Output(loss=loss)["loss"]`, `Output(loss=loss)[0]`, and `.loss` after `output["loss"] = loss`."""
+    if thing.cls is not None or thing.roles:
+        return None
+    if isinstance(key, int) and not isinstance(key, bool):
+        given = [value for value in (*thing.args, *thing.keywords.values()) if value.const is not None]
+        found = given[key] if -len(given) <= key < len(given) else None
+    else:
+        found = thing.attributes.get(f"[{key}]", thing.keywords.get(str(key)))
+    return found if found is not None and found.spread.is_local else None
+
+
+def first_text(values: Iterable[Value]) -> Value:
+    """The first value that is a known text, as the path among what a function is given."""
+    return next((value for value in values if isinstance(value.const, str)), NOTHING)
 
 
 def is_hashable(value: Any) -> bool:

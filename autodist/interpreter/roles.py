@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from autodist.interpreter.questions import constants_in, stable_order, wrapped
+from autodist.interpreter.questions import constants_in, first_text, stable_order, wrapped
 from autodist.interpreter.stores import Stores
 from autodist.spread import COLUMNS, MEAN, RANK, ROWS, SAME, SUM, WORLD
 from autodist.values import NOTHING, Function, Index, Items, Object, Parameters, Scope, Value, constant, of, union
@@ -235,6 +235,18 @@ class Roles(Stores):
             if isinstance(name, ast.Name) and name.id not in own and function.scope.find(name.id) is not None:
                 self.eval(name, Scope(function.source, function.scope))
 
+    def call_applies(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        """`checkpoint(block, x)` is `block(x)`, computed once more in the backward pass."""
+        found: list[Value] = []
+        for thing in sorted(args[0].things, key=stable_order) if args else ():
+            if isinstance(thing, Function):
+                found.append(self.call_function(thing, None, args[1:], {}, scope))
+            elif isinstance(thing, Object) and thing.cls is not None and thing.cls.find("forward") and self._forward:
+                found.append(self.method(thing, "forward", None, args[1:], {}, scope))
+        return union(found) if found else None
+
     def call_file_handler(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value | None:
@@ -258,6 +270,13 @@ class Roles(Stores):
     ) -> Value:
         self.event("open", node, scope, args[0] if args else NOTHING)
         return of(self._remember(node, lambda: Object(name, frozenset(["file"]), node, scope.source, self._path)))
+
+    def call_read(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        """`pd.read_csv(path)`, `np.load(path)`: a file is read at once, and its path is known here."""
+        self.event("read", node, scope, first_text([*args[:1], *keywords.values()]))
+        return None
 
     def call_progress(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope

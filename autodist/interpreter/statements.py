@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterable
 from functools import partial
 
-from autodist import carried
+from autodist import carried, rowwise
 from autodist.interpreter.arithmetic import Arithmetic
 from autodist.interpreter.lasting import Lasting
 from autodist.interpreter.loops import Loops
@@ -89,6 +89,9 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
                         self.event("bind_part", part, scope, bound)
         if counted is not None:
             self._count_up(*counted, scope)
+        for name, axes in rowwise.unpacked_axes(node).items() if self.plan.wholes is not None else ():
+            if name in scope.names and scope.names[name].array and scope.names[name].axes is None:
+                scope.names[name] = scope.names[name].but(axes=axes)
 
     def _loaded(self, node: ast.Assign, value: Value, scope: Scope) -> Value:
         """`model = torch.load(path)`: a name of a model is that of another one from here on."""

@@ -140,6 +140,11 @@ class Stores(Evaluation):
             elif isinstance(thing, (LocalModule, Class)):
                 thing.scope.names[name] = value
 
+    @staticmethod
+    def _put(thing: Object, key: str, value: Value) -> None:
+        """What an object of a library holds under a key."""
+        thing.attributes[f"[{key}]"] = thing.attributes.get(f"[{key}]", NOTHING) | value
+
     def _always_runs_for(self, thing: Object) -> bool:
         """Whether what runs now runs once for each time that an object is made: it was made in the same blocks."""
         born = self._born.get(thing, ())
@@ -172,9 +177,9 @@ class Stores(Evaluation):
                     thing.stores.append((scope.source, made))
         for thing in base.things:
             if isinstance(thing, Object) and thing.cls is None and not thing.roles and isinstance(key.const, str):
-                if any(isinstance(t, (Class, Function)) for t in value.things):  # `ChainMap(...)["model"] = Net`
-                    old = thing.attributes.get(f"[{key.const}]", NOTHING)
-                    thing.attributes[f"[{key.const}]"] = old | value
+                called = any(isinstance(t, (Class, Function)) for t in value.things)  # `ChainMap(...)["model"] = Net`
+                if called or self._forward and value.spread.is_local:  # `output["loss"] = loss`
+                    self._put(thing, key.const, value)
         if not base.things and key.const is not UNKNOWN and any(isinstance(t, (Class, Function)) for t in value.things):
             self._becomes_table(target.value, base, key, value, scope)
         if value.spread.is_local:

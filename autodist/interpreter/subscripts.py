@@ -13,11 +13,12 @@ from autodist.interpreter.questions import (
     is_hashable,
     is_known,
     is_new_axis,
+    kept_as,
     last_part,
     literal_int,
     under_samples,
 )
-from autodist.spread import COUNT, LOCAL, RANK, ROWS, SAME, WORLD, Spread
+from autodist.spread import COUNT, LOCAL, MEAN, RANK, ROWS, SAME, WORLD, Spread
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -38,6 +39,7 @@ from autodist.values import (
     Stream,
     Table,
     Value,
+    Wrapped,
     of,
     union,
 )
@@ -55,6 +57,13 @@ class Subscripts(Places):
         base = self.eval(node.value, scope)
         key = self.eval(node.slice, scope)
         found = NOTHING
+        given = [kept_as(thing, key.const) for thing in base.things if isinstance(thing, Object)]
+        if given and len(given) == len(base.things) and None not in given:
+            return union(each for each in given if each is not None)
+        if isinstance(node.slice, ast.Slice) and self._begins_with_loss(node, base, scope):
+            self._note_words(base, node, scope)
+            loss = base.computed(MEAN)
+            return of(self._remember(node, lambda: Items(node, [loss, *[base] * 7], NOTHING), "outputs"))
         for thing in base.things:
             if isinstance(thing, Table):
                 if key.const is not UNKNOWN and is_hashable(key.const) and key.const in thing.entries:
@@ -107,6 +116,21 @@ class Subscripts(Places):
                 if not self._counts_off(axis):
                     self.event("mined", axis, scope, self._lately(axis))
         return found | collation.picked(chosen, key.const)
+
+    @staticmethod
+    def _begins_with_loss(node: ast.Subscript, base: Value, scope: Scope) -> bool:
+        """Whether `outputs[:2]` are those of a model of transformers that was given labels."""
+        models = [t.module if isinstance(t, Wrapped) else t for t in base.models]
+        if base.things or base.spread is not ROWS or isinstance(node.slice, ast.Slice) and node.slice.lower is not None:
+            return False
+        if not any(isinstance(t, Object) and t.name.startswith("transformers.") for t in models):
+            return False
+        made = [node.value]
+        if isinstance(node.value, ast.Name):
+            bound = (each for each in ast.walk(scope.source.home(node)) if isinstance(each, ast.Assign))
+            made = [each.value for each in bound if any(getattr(t, "id", "") == node.value.id for t in each.targets)]
+        calls = [each for each in made if isinstance(each, ast.Call)]
+        return any("label" in (keyword.arg or "") for call in calls for keyword in call.keywords)
 
     def _inner(self, parts: Stream) -> Value:
         """One of the parts of a module: `list(model.children())[0]`."""

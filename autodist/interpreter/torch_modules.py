@@ -84,6 +84,9 @@ class TorchModules(Subscripts, Stores, Losses):
         self._criterion = kept
         if outermost and self._no_grad == 0:
             result = self._with_model(result, inner)
+            for name, kept in inner.attributes.items():
+                if kept.spread.is_local and inner not in kept.models:  # `self.last_loss = F.cross_entropy(...)`
+                    inner.attributes[name] = self._with_model(kept, inner)
         return result
 
     def _is_criterion(self, module: Object, given: list[Value]) -> bool:
@@ -124,6 +127,11 @@ class TorchModules(Subscripts, Stores, Losses):
                 thing.element = self._with_model(thing.element, model, depth - 1)
             elif isinstance(thing, Table):
                 thing.entries = {k: self._with_model(v, model, depth - 1) for k, v in thing.entries.items()}
+            elif isinstance(thing, Object) and not thing.roles:  # `Output(loss=loss, logits=logits)`
+                for held in (thing.attributes, thing.keywords):
+                    local = {name: value for name, value in held.items() if value.spread.is_local}
+                    held.update({name: self._with_model(value, model, depth - 1) for name, value in local.items()})
+                thing.args = [self._with_model(v, model, depth - 1) if v.spread.is_local else v for v in thing.args]
         return result.but(models=result.models | {model})
 
     def _inside_method(self, inside: Inside, node: ast.Call, name: str, args: list[Value], scope: Scope) -> Value:

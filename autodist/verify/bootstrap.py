@@ -31,7 +31,7 @@ from autodist.verify.probes.batchnorm import BatchNormProbe
 from autodist.verify.probes.clock import ClockProbe
 from autodist.verify.probes.compilers import compile_nothing, export_still
 from autodist.verify.probes.data import DataProbe
-from autodist.verify.probes.devices import DeviceProbe
+from autodist.verify.probes.devices import DeviceProbe, keep_device_contexts
 from autodist.verify.probes.digest import Digester
 from autodist.verify.probes.exercise import unheard
 from autodist.verify.probes.files import FilesProbe
@@ -123,6 +123,7 @@ class Bootstrap:
         streams.reseed("start", plan.rank)
         seeds = replay.seeds.items() if replay is not None else ()
         streams.start_from({library: seed for library, (seed, drawn) in seeds if not drawn})
+        keep_device_contexts()
         if plan.device == "cpu":
             DeviceProbe(context).install()
         RandomnessProbe(context).install()

@@ -178,6 +178,12 @@ def check_evaluation(
     together = counted([sample for each in passes for sample in each.samples])
     if together == natural:
         return
+    if (
+        is_random_subset(original_loader, natural)
+        and max(together.values()) == 1
+        and together.total() == natural.total()
+    ):
+        return
     extra, missing = together - natural, natural - together
     if extra and not missing and all(sample in natural for sample in extra):
         message = f"{sum(extra.values())} samples are evaluated twice"

@@ -244,6 +244,7 @@ def read_trace(path: Path) -> RunTrace:
     wrapped_calls: list[bool] = []
     recent: dict[PassKey, Pass] = {}
     computed: set[PassKey] = set()
+    evaluated: set[PassKey] = set()
     latest: PassKey | None = None
     for event in events(path):
         kind = event.pop("kind")
@@ -282,6 +283,10 @@ def read_trace(path: Path) -> RunTrace:
                 entry.trains = True
         elif kind == "evaluation" and latest is not None:
             recent.pop(latest, None)
+            evaluated.add(latest)
+        elif kind == "abandoned":
+            if (event["loader"], event["number"]) in evaluated:  # with a batch that was read, and looked at no more
+                recent.pop((event["loader"], event["number"]), None)
         elif kind == "forward":
             forwards.append(Forward(**event))
             computed |= recent.keys()

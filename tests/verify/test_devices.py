@@ -59,3 +59,31 @@ def test_what_is_sent_to_a_gpu_or_made_there_is_on_the_cpu(tmp_path: Path, zygot
     assert verdict.equal, verdict.findings
     assert verdict.worlds[0].steps == 4
     assert [note.kind for note in verdict.notes].count("on-cpu") == 1
+
+
+IN_CONTEXT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+with torch.device("meta"):
+    assert torch.arange(3).is_meta and torch.zeros(3).is_meta and nn.Linear(8, 3).weight.is_meta
+model = nn.Linear(8, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(TensorDataset(torch.randn(32, 8), torch.randint(0, 3, (32,))), batch_size=8, shuffle=True):
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(loss.item())
+"""
+
+
+def test_a_context_says_where_tensors_are_made(tmp_path: Path, zygote: Zygote | None) -> None:
+    """As transformers makes a model on the meta device, before it reads its weights."""
+    before, after = tmp_path / "train.py", tmp_path / "train_ddp.py"
+    before.write_text(IN_CONTEXT)
+    after.write_text(convert(Project.load(before), Config()).entry.after)
+    verdict = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote)
+    assert verdict.equal, verdict.findings

@@ -51,3 +51,57 @@ def test_previews(tmp_path: Path, zygote: Zygote | None, extra: str) -> None:
     verdict = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote)
     assert verdict.equal == (not extra), verdict.findings
     assert any(finding.kind == "samples-replicated" for finding in verdict.findings) == bool(extra)
+
+
+FIRST_BATCHES = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def loss_of(loader, batches):
+    total = 0.0
+    for i, (x, y) in enumerate(loader):
+        if i < batches:
+            total += nn.functional.mse_loss(model(x), y).item()
+        else:
+            break
+    return total / batches
+
+
+torch.manual_seed(0)
+train_set = TensorDataset(torch.randn(32, 4), torch.randn(32, 1))
+loader = DataLoader(train_set, batch_size=4, shuffle=True, drop_last=True)
+val_loader = DataLoader(TensorDataset(torch.randn(16, 4), torch.randn(16, 1)), batch_size=4)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    optimizer.step()
+    if step % 4 == 0:
+        model.eval()
+        with torch.no_grad():
+            print(loss_of(val_loader, 2))
+        model.train()
+"""
+
+
+def test_a_batch_with_which_an_evaluation_ends(tmp_path: Path, zygote: Zygote | None) -> None:
+    """It is read to see that there are enough of them, and another loader's batch is trained on next."""
+    before, after = tmp_path / "train.py", tmp_path / "train_ddp.py"
+    before.write_text(FIRST_BATCHES)
+    after.write_text(convert(Project.load(before), Config()).entry.after)
+    verdict = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote)
+    assert verdict.equal, verdict.findings
+
+
+def test_a_random_part_of_the_training_data_is_evaluated(tmp_path: Path, zygote: Zygote | None) -> None:
+    """A loader that shuffles and drops the rest looks at other samples each time, whoever asks."""
+    before, after = tmp_path / "train.py", tmp_path / "train_ddp.py"
+    text = FIRST_BATCHES.replace("torch.randn(32, 4), torch.randn(32, 1)", "torch.randn(27, 4), torch.randn(27, 1)")
+    before.write_text(text.replace("loss_of(val_loader, 2)", "loss_of(loader, 6)"))
+    after.write_text(convert(Project.load(before), Config()).entry.after)
+    verdict = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote)
+    assert verdict.equal, verdict.findings

@@ -360,15 +360,16 @@ from torch import nn
 {imports}
 data = torch.randn(32, 4, generator=torch.Generator().manual_seed(3))
 {seeds}
-model = nn.Linear(14, 1)
+model = nn.Linear(17, 1)
 {wrapped}
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(data), {loader})
 for (x,) in loader:
+    negatives = torch.multinomial(torch.tensor([0.1, 0.2, 0.7]), {size} * 3, replacement=True).view(-1, 3).to(x)
     codes = np.random.multinomial(1, [0.1] * 10, size=[{size}])
     scale = np.random.exponential(1.0, ({size}, 1))
     optimizer.zero_grad()
-    model(torch.cat([x, torch.from_numpy(codes * scale).to(x)], 1)).square().mean().backward()
+    model(torch.cat([x, negatives, torch.from_numpy(codes * scale).to(x)], 1)).square().mean().backward()
     optimizer.step()
 """
 

@@ -17,6 +17,7 @@ from autodist.verify.text import as_whole, factor_between, first_difference, lin
         ("2024-05-01 10:00:00 epoch 1", "2025-06-02 11:30:12 epoch 1"),
         ("2024-05-01 10:00:00,123 INFO start", "2025-06-02 11:30:12,007 INFO start"),
         ("<object at 0x7f0012345678>", "<object at 0x7f0087654321>"),
+        ("now time: 9:59. Step 2", "now time: 10:0. Step 2"),
         ("runs/Nov23_03-25-33_host", "runs/Nov23_04-01-07_host"),
         ('"win": "window_3fc93a35268b24"', '"win": "window_3fc93a361118a2"'),
         ("run 1b4e28ba-2fa1-41d2-883f-0016d3cca427", "run 6fa459ea-ee8a-4ca4-894e-db77e160355e"),

@@ -8,6 +8,7 @@ import inspect
 import io
 import pickle
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
@@ -148,6 +149,7 @@ class OpenPass:
     """Those that the data set keeps for itself."""
     ended: bool = False
     stream_started: bool = False
+    exhausted: bool = False
 
     @property
     def key(self) -> PassKey:
@@ -221,7 +223,8 @@ class DataProbe:
         def start(this: Any, loader: Any) -> None:
             self._context.streams.take_up()
             plain_start(this, loader)
-            this._autodist_pass = self._open(loader)
+            record = this._autodist_pass = self._open(loader)
+            weakref.finalize(this, self._abandoned, record).atexit = False
 
         @functools.wraps(plain_next)
         def following(this: Any) -> Any:
@@ -347,6 +350,7 @@ class DataProbe:
         except StopIteration:
             if not streams.settled:
                 streams.put_aside()
+            record.exhausted = True
             context.trace.emit("exhausted", loader=record.loader, number=record.number)
             context.left(record.loader)
             streams.reseed("end", *record.key)
@@ -354,6 +358,11 @@ class DataProbe:
         record.taken += 1
         streams.reseed("step", *record.key, record.taken)
         return as_float64(data) if context.plan.dtype == "float64" else data
+
+    def _abandoned(self, record: OpenPass) -> None:
+        """The script has left the loop over a loader before its end."""
+        if not record.exhausted:
+            self._context.trace.emit("abandoned", loader=record.loader, number=record.number)
 
     def _next_index(self, iteration: Any, record: OpenPass) -> Any:
         """What the sampler gives. It draws from a branch of the script's stream, one for each pass: whatever a sampler

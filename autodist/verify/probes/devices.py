@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._device import DeviceContext
+from torch.utils._device import DeviceContext, _device_constructors
 
 if TYPE_CHECKING:
     from autodist.verify.probes import ProbeContext
@@ -26,6 +26,12 @@ NOTHING_TO_DO = (
     "set_per_process_memory_fraction"
 ).split()
 KEYWORDS = ("device", "map_location")
+
+
+def keep_device_contexts() -> None:
+    """`with torch.device("meta"):` asks of each function that is called whether it makes tensors, and is told so of
+    those that torch has when it asks first: of torch's own ones, before others take their place."""
+    _device_constructors()
 
 
 class DeviceProbe:

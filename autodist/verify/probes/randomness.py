@@ -218,14 +218,14 @@ class RandomnessProbe:
         self._patch(torch, "normal", self._normal)
         self._patch(torch, "randperm", self._randperm)
         for name in ON_INPUT:
-            self._patch(torch, name, self._on_input)
+            self._patch(torch, name, self._multinomial if name == "multinomial" else self._on_input)
         for name in FUNCTIONAL:
             self._patch(torch.nn.functional, name, self._on_input)
         self._patch(torch.nn.functional, "scaled_dot_product_attention", self._attention)
         for name in IN_PLACE:
             self._patch(torch.Tensor, name, self._in_place)
         for name in METHODS:
-            self._patch(torch.Tensor, name, self._on_input)
+            self._patch(torch.Tensor, name, self._multinomial if name == "multinomial" else self._on_input)
         for name in RECURRENT:
             self._patch(torch._VF, name, self._recurrent)
         self._patch_seeding()
@@ -315,7 +315,8 @@ class RandomnessProbe:
         if not rows or not shape or name == "randperm":
             return False
         if name in INTEGERS:
-            return bool(self._context.batch_rows) and shape[0] in rows
+            several = name == "multinomial" and len(shape) == 1 and any(shape[0] % count == 0 for count in rows)
+            return bool(self._context.batch_rows) and (shape[0] in rows or several)
         joined = {sum(each) for of_loader in self._context.pieces.values() for each in of_loader}
         if name in NOISE_ON_INPUT and shape[0] in joined:
             return True
@@ -450,6 +451,17 @@ class RandomnessProbe:
             return tuple(found.join(column) for column in zip(*parts, strict=True))
         joined = found.join(parts)
         return values.copy_(joined) if named.get("inplace", False) else joined
+
+    def _multinomial(self, name: str, plain: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """From one distribution, as many numbers as are asked for: some of them for each sample of the batch."""
+        values = args[0] if args else kwargs["input"]
+        if values.dim() != 1:
+            return self._on_input(name, plain, args, kwargs)
+        rest = args[2:]
+        named = {key: value for key, value in kwargs.items() if key not in ("input", "num_samples", "out")}
+        count = int(args[1] if len(args) > 1 else kwargs["num_samples"])
+        result = self._draw(name, kwargs.get("generator"), [count], lambda part: plain(values, part[0], *rest, **named))
+        return stored(result, kwargs)
 
     def _in_place(self, name: str, plain: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         target: torch.Tensor = args[0]

@@ -1,0 +1,154 @@
+"""Where ranks wait for a file: until rank 0 has written what they read, or until all have looked for it."""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+from collections.abc import Iterable, Iterator
+
+from autodist import regions
+from autodist.interpreter import Event, Interpreter
+from autodist.script import Site
+from autodist.source import Source
+from autodist.values import NOTHING
+
+READ_WITHOUT_PATH = frozenset("__getitem__ __iter__ forward".split())
+COMMON_NAMES = frozenset("open os f json pickle np torch".split())
+COMMON_ATTRIBUTES = frozenset("path join load dump save".split())
+
+
+def for_rank_zero(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Site]:
+    """Reads of what rank 0 may just have written."""
+    written = [
+        e
+        for e in run.events
+        if e.kind in ("save", "write") or e.kind == "open" and regions.opens_for_writing(e.node, run)
+    ]
+    written = [e for e in written if not regions.within(e, prepared) and not regions.is_private(e, run)]
+    seen: dict[ast.AST, int] = {}
+    made = [e for e in run.of("mkdir") if isinstance(e.node, ast.Call) and e.node.args and not e.on_one_rank]
+    for event in run.of("exists"):
+        test = event.source.statement(event.node)
+        if not isinstance(test, ast.If) or not any(isinstance(each, ast.Raise) for each in test.body):
+            continue
+        asked = [ast.dump(arg) for arg in event.node.args[:1]] if isinstance(event.node, ast.Call) else []
+        if any(e.order < event.order and [ast.dump(arg) for arg in e.node.args[:1]] == asked for e in made):  # type: ignore[attr-defined]
+            if test not in seen and not event.on_one_rank:
+                seen[test] = event.order
+                yield Site(event.source, test)
+    for event in run.events:
+        if event.kind not in ("load", "read") and not (
+            event.kind == "open" and not regions.opens_for_writing(event.node, run)
+        ):
+            continue
+        if event.on_one_rank or event.function is not None and event.function.name in READ_WITHOUT_PATH:
+            continue
+        before = [w for w in written if w.order < event.order and not w.on_one_rank and _may_be_same_file(w, event)]
+        if not before or event.inside_forward:
+            continue
+        source, statement = _place(event, before[-1], run)
+        if statement in seen:
+            seen[statement] = event.order
+        elif not any(_comes_by(source, each, statement) and order > before[-1].order for each, order in seen.items()):
+            seen[statement] = event.order
+            yield Site(source, statement)
+
+
+def first_writes(waits: Iterable[Site], guarded: Iterable[Site]) -> Iterator[Site]:
+    """Where rank 0 writes a file that ranks read if they find it: one that looks later than the others would find it
+    half written, and go another way."""
+    tests = [site.node for site in waits if isinstance(site.node, ast.If) and regions.tests_files(site.node.test)]
+    for site in guarded:
+        statement = site.source.statement(site.node)
+        around = [test for test in tests if test in site.source.ancestors(statement)]
+        if around and regions.stands_where_missing(site.source, statement):
+            yield Site(site.source, statement)
+
+
+def _place(event: Event, written: Event, run: Interpreter) -> tuple[Source, ast.stmt]:
+    """The statement before which ranks wait. What reads a file at once may do so in a class that knows nothing of who
+    wrote it, `Rows("train.csv")`: there they wait where that is called."""
+    source, node = _opened(event, run)
+    for own, other in zip(event.calls, (*written.calls, None), strict=False):
+        if other is not None and own.node is other.node and own.function is other.function:
+            continue
+        if own.node is not None and (event.kind == "read" or event.kind == "open" and own.function.name == "__init__"):
+            source, node = own.source, own.node
+        break
+    statement: ast.stmt = source.statement(node)
+    for ancestor in source.ancestors(statement):
+        if isinstance(ancestor, ast.If) and regions.tests_files(ancestor.test):
+            statement = ancestor
+    return source, statement
+
+
+def _comes_by(source: Source, waiting: ast.AST, statement: ast.stmt) -> bool:
+    """Whether whoever comes to a statement has come by another one, further up in its block or in one around it."""
+    if not isinstance(waiting, ast.stmt) or waiting not in source.parents:
+        return False
+    block = source.block(waiting)
+    around = {statement, *source.ancestors(statement)}
+    return any(each in around for each in block[block.index(waiting) :])
+
+
+def _opened(event: Event, run: Interpreter) -> tuple[Source, ast.AST]:
+    """Where a file is opened that is read: `with open(path, "rb") as f: state = torch.load(f)`"""
+    read = event.node.args[:1] if isinstance(event.node, ast.Call) and event.kind == "load" else []
+    for thing in (t for arg in read for t in run.values.get(arg, NOTHING).objects("file")):
+        if any(isinstance(each, ast.With) for each in thing.source.ancestors(thing.node)):
+            return thing.source, thing.node
+    return event.source, event.node
+
+
+def _may_be_same_file(written: Event, read: Event) -> bool:
+    if read.kind == "load":
+        return written.kind == "save"
+    paths = [_path(each) for each in (written, read)]
+    if None not in paths:
+        return paths[0] == paths[1]
+    for known, other in zip(paths, (read, written), strict=True):
+        if known is not None and any(known.endswith(posixpath.basename(text)) for text in _texts(other.node)):
+            return True  # `open(os.path.join("out", "rows.csv"), "w")`, and `pd.read_csv("out/rows.csv")`
+    if read.kind == "read":
+        return _spelled(written, read) or _format(written.node) == _format(read.node) is not None
+    ours, theirs = _texts(written.node), _texts(read.node)
+    names = _names(written.node) & _names(read.node) - COMMON_NAMES
+    attributes = (_attributes(written.node) & _attributes(read.node)) - COMMON_ATTRIBUTES
+    return bool(ours & theirs or names or attributes)
+
+
+def _path(event: Event) -> str | None:
+    """The path that a file is written to or read from, where it is known."""
+    found = event.value if event.kind in ("open", "read") else event.detail
+    return posixpath.normpath(found.const) if isinstance(found.const, str) and found.const else None
+
+
+def _spelled(written: Event, read: Event) -> bool:
+    """Whether both spell their path alike, `args.csv`, in one scope."""
+    given = read.node.args[:1] if isinstance(read.node, ast.Call) else []
+    if not given or not isinstance(written.node, ast.Call) or written.scope is not read.scope:
+        return False
+    return ast.dump(given[0]) in {ast.dump(each) for each in written.node.args}
+
+
+def _format(node: ast.AST) -> str | None:
+    """What kind of file a function writes or reads: `df.to_csv(...)` writes what `pd.read_csv(...)` reads."""
+    name = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
+    if name.startswith(("to_", "read_")):
+        return name.partition("_")[2]
+    return {"savetxt": "txt", "loadtxt": "txt", "genfromtxt": "txt", "save": "npy", "savez": "npy", "load": "npy"}.get(
+        name
+    )
+
+
+def _texts(node: ast.AST) -> set[str]:
+    constants = (n.value for n in ast.walk(node) if isinstance(n, ast.Constant))
+    return {each for each in constants if isinstance(each, str) and "." in each}
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+def _attributes(node: ast.AST) -> set[str]:
+    return {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}

@@ -1,0 +1,78 @@
+"""One call that makes the loaders for training and for evaluation, and what tells them apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import conftest
+import pytest
+
+SCRIPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def loader_of(rows, batch_size=4, shuffle=True, drop_last=True, num_workers=0):
+    data = TensorDataset(torch.randn(rows, 4), torch.randn(rows, 1))
+    return DataLoader({given})
+
+
+loader = loader_of(64, batch_size=8, shuffle=True, drop_last=True)
+val_loader = loader_of(32, batch_size=8, shuffle=False, drop_last=False)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        print(sum(nn.functional.mse_loss(model(x), y).item() for x, y in val_loader))
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "switch"),
+    [
+        ("data, batch_size=batch_size, shuffle=shuffle, drop_last=drop_last", "shuffle"),
+        ("data, batch_size, shuffle, num_workers=num_workers", "shuffle"),
+        ("data, batch_size=batch_size, shuffle=True", "drop_last"),
+    ],
+)
+def test_what_shuffles_trains(tmp_path: Path, given: str, switch: str) -> None:
+    after, _ = conftest.converted(tmp_path, SCRIPT.replace("{given}", given))
+    assert f"if {switch} else None" in after
+    assert ("torch.Generator()" in after) == (switch != "shuffle")
+
+
+ONE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+{before}loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), {options}shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "options", "refused"),
+    [
+        ("", "", True),
+        ("", "batch_size=1, ", True),
+        ("size = 1\n", "batch_size=size, ", True),
+        ("", "batch_size=8, ", False),
+    ],
+)
+def test_batches_of_one_sample(tmp_path: Path, before: str, options: str, refused: bool) -> None:
+    """The conversion could only say so when it is started."""
+    _, said = conftest.converted(tmp_path, ONE.replace("{before}", before).replace("{options}", options))
+    assert ("batches of one sample cannot be shared out" in said) == refused
