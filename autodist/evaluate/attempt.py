@@ -25,6 +25,8 @@ from autodist.result import Result
 from autodist.verify import Outcome, Verdict, verify
 from autodist.verify.scratch import Scratch
 
+MENDED = frozenset({".ipynb", ".py"})
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -69,7 +71,7 @@ def mended(entry: Entry, setting: Setting, folder: Path) -> Setting:
     copy = folder.resolve() / repository.name
     Scratch(copy).fill(repository)
     left = set(entry.mend)
-    for path in sorted(copy.rglob("*.py")):
+    for path in sorted(each for each in copy.rglob("*") if each.suffix in MENDED and each.is_file()):
         text = before = path.read_bytes().decode(errors="surrogateescape")
         for old, new in entry.mend.items():
             if old in text:
