@@ -1574,6 +1574,8 @@ def _assemble(
     leftover: list[escapes.Placed],
     held: list[tuple[Site, ast.stmt]],
 ) -> TrainingScript:
+    shared_draws = (*_draw_sites(run, draws), *wholes.draws(run, "dealt_out"))
+    dealt: frozenset[ast.AST] = frozenset(draw.node for draw in shared_draws)
     loaders, concerns = _loaders(first, run, trained)
     loaders = [randomness.with_shared_order(loader, run, models) for loader in loaders]
     prepared, alone = regions.preparations(run)
@@ -1652,7 +1654,7 @@ def _assemble(
         loaders=tuple(loaders),
         evaluation_loaders=tuple(_evaluation_loaders(run, loaders)),
         evaluation_samplers=tuple(_evaluation_samplers(run, loaders)),
-        draws=(*_draw_sites(run, draws), *wholes.draws(run, "dealt_out")),
+        draws=shared_draws,
         batch_sizes=tuple(batch_sizes),
         wholes=tuple(wholes.draws(run)),
         row_means=tuple(wholes.row_means(run)),
@@ -1693,8 +1695,10 @@ def _assemble(
         unseeded=tuple(
             randomness.seed_of(e) for e in run.of("unseeded") if not e.loops and not randomness.is_per_sample(e)
         ),
-        diverge=randomness.diverge(run, loaders, draws | {d.node for d in wholes.draws(run, "dealt_out")}, models),
-        noise=frozenset(randomness.noise(run)),
+        diverge=randomness.diverge(
+            run, loaders, draws | {d.node for d in wholes.draws(run, "dealt_out")}, models, dealt
+        ),
+        noise=frozenset(randomness.noise(run, dealt)),
         devices=tuple(_devices(project)),
         hidden_devices=tuple(_hidden_devices(project)),
         set_devices=sites("set_device"),
