@@ -90,8 +90,6 @@ ALIKE = LOSSES - frozenset("cross_entropy nll_loss CrossEntropyLoss NLLLoss NLLL
 PICKING = frozenset("max min topk sort median".split())
 """What gives values and their positions."""
 
-DENSITIES = frozenset("log_prob cdf icdf".split())
-"""What a distribution says of each sample."""
 PRODUCTS = frozenset("matmul mm mv spmm smm".split())
 QUESTIONS = frozenset("size dim numel nelement ndimension is_floating_point element_size get_device".split())
 PLAIN_BUILTINS = frozenset("len float int print str repr isinstance type hasattr format bool id abs round".split())
@@ -633,8 +631,6 @@ def _of_function(
         return _made(_shape(node), latest)
     if not given:
         return value.spread
-    if name.startswith("torch.distributions.") and short in DENSITIES and given[0].spread is ROWS:
-        return ROWS
     if not is_whole(given[0]) and short in PRODUCTS:
         return GRAPH
     if not is_whole(given[0]) and short not in ELEMENTWISE:
