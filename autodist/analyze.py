@@ -1355,8 +1355,8 @@ def _batch_sizes(run: Interpreter, plan: Plan) -> list[Site]:
         ):
             assert isinstance(event.node, ast.Call)
             node = argument(event.node, "batch_size", 1) or _in_settings(event.node, "batch_size", run)
-            if isinstance(node, (ast.Name, ast.Attribute)):
-                names.add(last_name(node))
+            if node is not None and (name := _setting(node)) is not None:
+                names.add(name)
             elif isinstance(node, ast.Constant) and node.value != 1:
                 literals.add(node.value)
     drawn = [draw for event in run.of("draw") for draw in event.value.things if isinstance(draw, Draw)]
@@ -1368,14 +1368,14 @@ def _batch_sizes(run: Interpreter, plan: Plan) -> list[Site]:
     return [
         Site(source, use)
         for use, source in run.sources.items()
-        if (
-            isinstance(use, (ast.Name, ast.Attribute))
-            and isinstance(use.ctx, ast.Load)
-            and last_name(use) in names
+        if isinstance(use, ast.expr)
+        and (
+            _is_named(use, names)
             or isinstance(use, ast.Constant)
             and use.value in literals
             and _counts_rows(use, source)
         )
+        and not _is_also_other(use, source, run, names)
         and run.values.get(use, NOTHING).spread is not COUNT  # `batch_size = x.shape[0]` is this rank's already
         and not run.is_gathered(run.values.get(use, NOTHING))
         and not _is_read_off(use, source)
@@ -1397,6 +1397,49 @@ def _batch_sizes(run: Interpreter, plan: Plan) -> list[Site]:
     ]
 
 
+def _setting(node: ast.expr) -> str | None:
+    """What a setting is called: `batch_size`, `args.batch_size`, `config["batch_size"]`."""
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        return last_name(node)
+    key = node.slice if isinstance(node, ast.Subscript) else None
+    return key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
+
+
+def _is_named(use: ast.expr, names: set[str]) -> bool:
+    """Whether a setting is read that goes by one of these names."""
+    return isinstance(getattr(use, "ctx", None), ast.Load) and _setting(use) in names
+
+
+def _is_also_other(use: ast.expr, source: Source, run: Interpreter, names: set[str]) -> bool:
+    """Whether this is a parameter of a function that is told the batch size in one place and another number in the
+    next: `noise(batch_size)` and `noise(25)`. It becomes a rank's share where it is given."""
+    home = source.function(use) if isinstance(use, ast.Name) else None
+    if not isinstance(home, ast.FunctionDef) or not isinstance(use, ast.Name):
+        return False
+    calls = (each for each in run.sources if isinstance(each, ast.Call))
+    called = [(call, each) for call in calls for each in _functions(call, run) if each.node is home]
+    given = [node for call, each in called if (node := _given(call, each, use.id)) is not None]
+    told = {_is_named(node, names) for node in given if run.values.get(node, NOTHING).spread is not COUNT}
+    return len(told) > 1
+
+
+def _functions(call: ast.Call, run: Interpreter) -> list[Function]:
+    """The functions of the project that a call may enter."""
+    return [each for each in run.values.get(call.func, NOTHING).things if isinstance(each, Function)]
+
+
+def _given(call: ast.Call, function: Function, name: str) -> ast.expr | None:
+    """What a call gives a parameter."""
+    parameters = _parameters(function)
+    return argument(call, name, parameters.index(name) if name in parameters else None)
+
+
+def _parameters(function: Function) -> list[str]:
+    """What a call may give a function by its place: a method is bound already."""
+    parameters = [each.arg for each in function.node.args.args]
+    return parameters[1:] if function.owner is not None else parameters
+
+
 def _is_read_off(use: ast.expr, source: Source) -> bool:
     """Whether a variable is bound to the size of a tensor: `batch_size, channels = x.shape`."""
     home = source.function(use) if isinstance(use, ast.Name) else None
@@ -1411,19 +1454,23 @@ def _is_given_to_shape(use: ast.expr, source: Source, run: Interpreter, names: s
     """`noise(batch_size)`, of a function that draws so many: the size is a rank's share where it is given. Where the
     function calls it by a name of the batch size, it becomes one inside."""
     call = source.parents[use]
-    if not isinstance(call, ast.Call) or use not in call.args:
+    call = source.parents[call] if isinstance(call, ast.keyword) else call
+    if not isinstance(call, ast.Call) or use is call.func:
         return False
-    for thing in run.values.get(call.func, NOTHING).things:
-        if isinstance(thing, Function) and isinstance(thing.node, ast.FunctionDef) and thing.owner is None:
-            given = thing.node.args.args[call.args.index(use) : call.args.index(use) + 1]
+    for thing in _functions(call, run):
+        if isinstance(thing.node, ast.FunctionDef):
+            given = [name for name in _parameters(thing) if _given(call, thing, name) is use]
             uses = (n for n in ast.walk(thing.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
-            named = [n for n in uses if given and n.id == given[0].arg and n.id not in names]
+            named = [n for n in uses if n.id in given]
+            named = [n for n in named if n.id not in names or _is_also_other(n, thing.source, run, names)]
             if any(_shapes_tensors(n, thing.source, run, True) for n in named):
                 return True
     return False
 
 
 def _is_in(steps: frozenset[ast.AST], node: ast.expr, run: Interpreter) -> bool:
+    while isinstance(node, ast.Subscript):
+        node = node.value
     return bool(run.loops_of.get(node, set()) & steps)
 
 
@@ -1589,6 +1636,8 @@ def _assemble(
     leftover: list[escapes.Placed],
     held: list[tuple[Site, ast.stmt]],
 ) -> TrainingScript:
+    shared_draws = (*_draw_sites(run, draws), *wholes.draws(run, "dealt_out"))
+    dealt: frozenset[ast.AST] = frozenset(draw.node for draw in shared_draws)
     loaders, concerns = _loaders(first, run, trained)
     loaders = [randomness.with_shared_order(loader, run, models) for loader in loaders]
     prepared, alone = regions.preparations(run)
@@ -1670,7 +1719,7 @@ def _assemble(
         loaders=tuple(loaders),
         evaluation_loaders=tuple(_evaluation_loaders(run, loaders)),
         evaluation_samplers=tuple(_evaluation_samplers(run, loaders)),
-        draws=(*_draw_sites(run, draws), *wholes.draws(run, "dealt_out")),
+        draws=shared_draws,
         batch_sizes=tuple(batch_sizes),
         wholes=tuple(wholes.draws(run)),
         row_means=tuple(wholes.row_means(run)),
@@ -1712,8 +1761,10 @@ def _assemble(
         unseeded=tuple(
             randomness.seed_of(e) for e in run.of("unseeded") if not e.loops and not randomness.is_per_sample(e)
         ),
-        diverge=randomness.diverge(run, loaders, draws | {d.node for d in wholes.draws(run, "dealt_out")}, models),
-        noise=frozenset(randomness.noise(run)),
+        diverge=randomness.diverge(
+            run, loaders, draws | {d.node for d in wholes.draws(run, "dealt_out")}, models, dealt
+        ),
+        noise=frozenset(randomness.noise(run, dealt)),
         devices=tuple(_devices(project)),
         hidden_devices=hidden,
         asked_devices=tuple(_asked_devices(hidden)),

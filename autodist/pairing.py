@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from autodist.escapes import roots
-from autodist.interpreter import Event, Interpreter
+from autodist.interpreter import SIZES, Event, Interpreter
 from autodist.picking import picks, takes_first
 from autodist.rowwise import PARTNERS, is_entered, mixings
 from autodist.script import Reduction
@@ -356,7 +356,7 @@ def _rows(node: ast.expr, event: Event, run: Interpreter) -> Iterator[tuple[Sour
 def _cut(node: ast.AST, run: Interpreter) -> ast.expr | None:
     """The rows of which some are taken: of `out[:4]`, `out[labels > 0]`, `out.narrow(0, 0, 4)`. Those of all ranks are
     other ones than the first of each, and ranks pick different numbers."""
-    if not isinstance(node, (ast.Subscript, ast.Call)) or node not in run.sources:
+    if not isinstance(node, (ast.Subscript, ast.Call)) or node not in run.sources or _is_measured(node, run):
         return None
     placed = {each.node for each in run.values[node].origins if isinstance(each, Picked) and each.place}
     if isinstance(node, ast.Call):
@@ -366,6 +366,12 @@ def _cut(node: ast.AST, run: Interpreter) -> ast.expr | None:
         held = node.value if first in placed or _is_part(node, first, run) else None
     base = run.values.get(held, NOTHING) if held is not None else NOTHING
     return held if base.spread is ROWS and not base.things and not takes_first(base) else None
+
+
+def _is_measured(node: ast.expr, run: Interpreter) -> bool:
+    """`out[0].numel()`: how large it is, and nothing of what it is."""
+    parent = run.sources[node].parents.get(node)
+    return isinstance(parent, ast.Attribute) and parent.attr in SIZES | {"shape", "ndim", "dtype", "device"}
 
 
 def _added(node: ast.expr, run: Interpreter) -> list[ast.expr]:
@@ -388,8 +394,23 @@ def _is_part(node: ast.Subscript, first: ast.expr, run: Interpreter) -> bool:
     held = run.values.get(node.value, NOTHING)
     field = not any(isinstance(made, ast.Call) for _, made in held.made)  # of a batch, no tuple of parts
     one = isinstance(first, ast.Constant) and isinstance(first.value, int)
-    one = one and (field or run.gives_tensor(node.value, held))
+    one = one and (field and not _is_batch(node.value, run) or run.gives_tensor(node.value, held))
     return chosen or one or any(run.values.get(each, NOTHING).spread is not COUNT for each in told)
+
+
+def _is_batch(node: ast.expr, run: Interpreter) -> bool:
+    """Whether a loop hands this out as it is, a batch that may be a list of fields: `for batch in loader`."""
+    around = (each for each in run.sources[node].ancestors(node) if isinstance(each, (ast.For, ast.comprehension)))
+    targets = [each.target for each in around]
+    targets += [each.elts[-1] for each in targets if isinstance(each, ast.Tuple) and _is_enumerated(each, node, run)]
+    made = run.values.get(node, NOTHING).made
+    return not made and isinstance(node, ast.Name) and any(getattr(each, "id", None) == node.id for each in targets)
+
+
+def _is_enumerated(target: ast.Tuple, node: ast.expr, run: Interpreter) -> bool:
+    """Whether a pair that a loop binds is a number and what has that number."""
+    loops = (each for each in run.sources[node].ancestors(node) if isinstance(each, ast.For) and each.target is target)
+    return any(isinstance(each.iter, ast.Call) and last_name(each.iter.func) == "enumerate" for each in loops)
 
 
 def _outputs(node: ast.expr, run: Interpreter) -> Iterator[tuple[Source, ast.expr]]:

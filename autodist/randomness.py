@@ -76,8 +76,11 @@ def _libraries(event: Event, run: Interpreter) -> set[str]:
     return {"cuda" if name.startswith("torch.cuda") else name.partition(".")[0] for name in names} or {"torch"}
 
 
-def diverge(run: Interpreter, loaders: list[Loader], draws: frozenset[object], models: list[Model]) -> tuple[Site, ...]:
-    """The outermost training loop, or one of each alternative, if dropout or noise in it should differ by rank."""
+def diverge(
+    run: Interpreter, loaders: list[Loader], draws: frozenset[object], models: list[Model], shared: frozenset[ast.AST]
+) -> tuple[Site, ...]:
+    """The outermost training loop, or one of each alternative, if dropout or noise in it should differ by rank. What is
+    ``shared`` out are batches that all ranks draw."""
     if draws and not _drawn_beside_torch(draws, run):
         return ()
     if any(each.iterable for each in loaders):
@@ -98,7 +101,7 @@ def diverge(run: Interpreter, loaders: list[Loader], draws: frozenset[object], m
             continue  # the ranks have gone apart already
         for loop in _may_go_apart(event, run):
             end_here = _seeded_again(loop, _start(loop, run), run)
-            if _draws_noise(loop, outer, end_here, run, drops):
+            if _draws_noise(loop, outer, end_here, run, drops, shared):
                 found.append((event, loop))
                 end = max(end, end_here)
                 break
@@ -280,7 +283,9 @@ def _seeded_again(outer: Loop, start: int, run: Interpreter) -> int:
     return next((e.order for e in run.of("seed") if e.order > last), len(run.events))
 
 
-def _draws_noise(loop: Loop, outermost: Loop, end: int, run: Interpreter, drops: bool) -> bool:
+def _draws_noise(
+    loop: Loop, outermost: Loop, end: int, run: Interpreter, drops: bool, shared: frozenset[ast.AST]
+) -> bool:
     """Whether dropout or noise in a loop should differ between ranks; ``drops`` if a model of a library drops out.
     Up to ``end`` nothing else may be drawn that they must have in common; see `_may_go_apart` for what is drawn between
     the loop and the ``outermost`` one around it."""
@@ -290,7 +295,7 @@ def _draws_noise(loop: Loop, outermost: Loop, end: int, run: Interpreter, drops:
     later = (e for e in run.events if e.kind in SHARED and start < e.order < end)
     if any(_is_in(loop, e) or not _is_in(outermost, e) for e in later):
         return False
-    varied = {"torch", "cuda", *noise(run)}
+    varied = {"torch", "cuda", *noise(run, shared)}
     early = [e for e in run.of("random") if e.order < end and _libraries(e, run) & varied]
     return drops or any(e.order > start or _is_dropout(e, run) for e in early)
 
@@ -312,14 +317,16 @@ def _is_drawn(value: Value) -> bool:
     return any(isinstance(origin, Draw) and origin.evaluates for origin in value.origins)
 
 
-def noise(run: Interpreter) -> Iterator[str]:
-    """Libraries besides torch whose draws in training steps are all arrays of noise, never a decision."""
+def noise(run: Interpreter, shared: frozenset[ast.AST]) -> Iterator[str]:
+    """Libraries besides torch whose draws in training steps are all arrays of noise, never a decision nor a batch that
+    is ``shared`` out."""
     steps = run.step_loops
     drawn: dict[str, bool] = {}
     for event in run.events:
         if event.kind == "random" and isinstance(event.node, ast.expr) and any(e.node in steps for e in event.loops):
             sized = run.values.get(event.node, NOTHING).spread is ROWS or _is_noise(event.node)
             sized = sized or any(loop.by_row for loop in event.loops)  # for each sample anew
+            sized = sized and shared.isdisjoint((event.node, *event.source.ancestors(event.node)))
             for library in _libraries(event, run) - {"torch", "cuda"}:
                 drawn[library] = drawn.get(library, True) and sized
     yield from (library for library, sized in drawn.items() if sized)

@@ -153,6 +153,11 @@ class Items:
     """Whether a forward pass has put whole batches into it, as many on all ranks."""
     """What items of it are counted up by: `losses[0] += loss.item()`."""
 
+    @property
+    def is_told(self) -> bool:
+        """Whether it is written out what is in it, as what a model gives several of: `return [main, auxiliary]`."""
+        return bool(self.parts) and self.element.spread is SAME and not self.element.things
+
 
 @dataclass(eq=False)
 class Table:

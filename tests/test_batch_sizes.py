@@ -204,3 +204,49 @@ for x, y in loader:
 def test_a_size_that_is_read_off_a_tensor(tmp_path: Path) -> None:
     """It is a rank's own already, also where the model was tried before."""
     assert "x.view(batch_size, 1, size)" in converted(tmp_path, MODEL)[0]
+
+
+SHARED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+{noise}
+
+
+def train(config):
+    loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=config["batch_size"], shuffle=True)
+    judge = nn.Sequential(nn.Linear(4, 1), nn.Sigmoid())
+    model = nn.Linear(3, 4)
+    optimizer = torch.optim.SGD([*judge.parameters(), *model.parameters()], lr=0.1)
+    real = torch.ones((config["batch_size"], 1))
+    few = {called}(25)
+    for epoch in range(2):
+        for (x,) in loader:
+            made = model({called}({given}))
+            loss = nn.functional.binary_cross_entropy(judge(x) * judge(made), real)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        torch.save(model(few), "few.pt")
+
+
+train({{"batch_size": 16}})
+"""
+DRAWN = "def noise({first}batch_size):\n    {in_}return torch.randn(batch_size, 3)"
+
+
+@pytest.mark.parametrize("given", ['config["batch_size"]', 'batch_size=config["batch_size"]'])
+@pytest.mark.parametrize(
+    ("noise", "called"),
+    [
+        (DRAWN.format(first="", in_=""), "noise"),
+        ("class Latent:\n    " + DRAWN.format(first="self, ", in_="    ") + "\n\n\nlatent = Latent()", "latent.noise"),
+    ],
+)
+def test_a_function_that_is_told_several_sizes(tmp_path: Path, given: str, noise: str, called: str) -> None:
+    """The batch size is divided where it is given, and 25 stays 25."""
+    code, said = converted(tmp_path, SHARED.format(noise=noise, called=called, given=given))
+    assert f"{called}({given} // dist.get_world_size())" in code and "(batch_size, 3)" in code
+    assert 'torch.ones((config["batch_size"] // dist.get_world_size(), 1))' in code and "AD602" not in said

@@ -182,3 +182,28 @@ def test_what_numpy_draws_for_each_sample(tmp_path: Path, draw: str, apart: bool
     text = text.replace("loss = nn.functional.mse_loss(model(x + torch.randn(x.shape)), y)", step)
     code, _ = converted(tmp_path, text)
     assert ("np.random.seed(torch.initial_seed() % 2**32)" in code) == apart
+
+
+MADE = """\
+import numpy as np
+import torch
+from torch import nn
+
+np.random.seed(0)
+model = nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(6):
+    x = np.random.{drawn}.astype(np.float32)
+    loss = model(torch.from_numpy(x)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("drawn", ["randn(100, 2)", "normal(size=(100, 2))", "rand(100, 2)"])
+def test_batches_that_all_ranks_draw_are_no_noise(tmp_path: Path, drawn: str) -> None:
+    """Each rank takes its share of what all draw alike; dropout masks, drawn from torch, may differ."""
+    code, _ = converted(tmp_path, MADE.format(drawn=drawn))
+    assert f"np.random.{drawn}[dist.get_rank() :: dist.get_world_size()]" in code
+    assert "dropout and noise differ by rank" in code and "np.random.seed(torch" not in code

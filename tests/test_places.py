@@ -227,3 +227,18 @@ def test_what_is_compared_with_gathered_rows_is_gathered(tmp_path: Path) -> None
         tmp_path, text.replace("{step}", f"loss = {PLAIN}\n        outs.append(out.detach())\n        ys.append(y)")
     )
     assert "outs.append(gather_rows(out.detach()))" in code and "ys.append(gather_rows(y))" in code
+
+
+@pytest.mark.parametrize("size", ["out[0].numel()", "out[0].dim()", "out[:2].dim()", "x[0].nelement()"])
+def test_how_large_a_sample_is(tmp_path: Path, size: str) -> None:
+    code, said = loss_of(tmp_path, f"n = {size}\nloss = {PLAIN} + n * out.pow(2).sum(1).mean()")
+    assert "RowsOfAllRanks" not in code and "AD602" not in said
+
+
+def test_a_field_of_a_batch_is_no_sample(tmp_path: Path) -> None:
+    """A batch of a library's data set may be a list; what compares its samples takes those of its first field."""
+    text = SCRIPT.replace("for x, y in loader:", "for batch in loader:\n        x, y = batch[0].flatten(1), batch[1]")
+    text = text.replace("TensorDataset(torch.randn(64, 4), torch.randint(0, 3, (64,)))", 'MNIST(".")')
+    text = "from torchvision.datasets import MNIST\n" + text
+    code, _ = converted(tmp_path, text.replace("{step}", "loss = (out - out.median(0)[0]).pow(2).mean()"))
+    assert "RowsOfAllRanks.apply(batch)" not in code and "RowsOfAllRanks.apply(" in code

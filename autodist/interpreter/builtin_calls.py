@@ -401,7 +401,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
     def _length(self, value: Value) -> Value:
         if value.spread is Spread.COLUMNS:
             return NOTHING  # its first axis is another one
-        if any(isinstance(thing, Items) and thing.by_layer for thing in value.things):
+        if any(isinstance(thing, Items) and (thing.by_layer or thing.is_told) for thing in value.things):
             return NOTHING
         if value.spread is ROWS:
             return value.computed(COUNT)

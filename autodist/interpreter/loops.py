@@ -251,6 +251,7 @@ class Loops(Stores):
 
         iterables: list[Value] = []
         element = self._comprehension(node, scope, finish, iterables)
+        items.by_layer = all(self._goes_over_parts(generator.iter) for generator in node.generators)
         parameters = frozenset(replace(t, one=False) for t in element.things if isinstance(t, Parameters))
         over = iterables[0]
         spread = over.spread if over.spread in (ROWS, Spread.COLUMNS) else SAME
@@ -258,6 +259,16 @@ class Loops(Stores):
         if not element.spread.is_local and not spread.is_local:
             return Value(frozenset([items]) | parameters, origins=sampled, models=element.models)
         return Value(frozenset([items]) | parameters, ROWS if spread.is_local else SAME, sampled, element.models)
+
+    def _goes_over_parts(self, over: ast.expr) -> bool:
+        """`[head(x) for head in self.heads]`: as many on all ranks, whatever their samples are."""
+        value = self._lately(over)
+        if value.spread.is_local or self.holds_local(value):
+            return False
+        told = (
+            isinstance(t, Items) and t.is_told or isinstance(t, Object) and "module" in t.roles for t in value.things
+        )
+        return bool(self._forward) or bool(value.things) and all(told)
 
     def _of_class(self, value: Value, node: ast.expr, test: ast.expr) -> Value:
         """What a value can be where `isinstance(node, Class)` holds, of a class of the project."""

@@ -24,6 +24,7 @@ from autodist.values import (
     Object,
     OptimizerState,
     Parameters,
+    Picked,
     Scope,
     Stream,
     Table,
@@ -144,6 +145,9 @@ class Methods(Libraries, TorchModules):
             if base.spread is ROWS and base.axes == 1 and name in rowwise.PICKING and self.plan.wholes is None:
                 spread = LOCAL  # one number for each sample, of which some are picked
             mixed = union([base, *operands])
+            if name in SIZES:  # of whichever samples
+                spread = SAME if self._is_of_one(base) else spread
+                mixed = mixed.without(Picked)
             cut = name in CUTTING
             results.append(
                 mixed.computed(spread).but(

@@ -34,6 +34,10 @@ class Places(Attributes):
         some = some or computed and _are_numbers(axis, self._lately)
         return frozenset([Picked(axis, scope.source, place=True)]) if some else frozenset()
 
+    def _is_of_one(self, value: Value) -> bool:
+        """Whether one of a rank's samples is taken by its place, `out[0]`, which is as large as any other."""
+        return any(isinstance(each, Picked) and each.place and self._is_one(each.node) for each in value.origins)
+
     def _picked_by_call(self, node: ast.Call, result: Value, scope: Scope) -> frozenset[Mixing | Picked]:
         """What a call takes of a rank's samples: `out.narrow(0, 0, 4)`, `torch.masked_select(errors, keep)`."""
         name = last_part(node.func)

@@ -15,6 +15,12 @@ HISTORY = 10
 CALM_STEPS = 3
 GROWTH = 30.0
 """Rounding may grow by so much within ``HISTORY`` steps after so many calm ones; a fault appears at once."""
+AMPLIFIED = 5.0
+MOST_AMPLIFIED = 300.0
+"""A network that has amplified how far its parameters are apart, in steps that were equal, may do so by so many times
+as much, for which at most this much counts."""
+BEYOND_ROUNDING = 1e-13
+"""What amplifies a smaller gap is not to be told from rounding of the step itself."""
 
 TOLERANCES = {
     "float64": Tolerance(
@@ -60,6 +66,8 @@ class StepComparison:
     """The largest gradient of each optimizer so far: one that nearly cancels out is mostly rounding."""
     gaps: dict[int, float] = field(default_factory=dict)
     """How far the parameters of each optimizer were apart before this step."""
+    amplified: float = 0.0
+    """By how much steps that were equal have amplified the gaps before them."""
     diverged: bool = False
     """Rounding has grown so far that later values cannot be compared."""
 
@@ -70,12 +78,16 @@ class StepComparison:
         history = self.recent.setdefault(quantity, [])
         usual = max(history[-HISTORY:], default=0.0)
         history.append(deviation)
-        if deviation <= allowed:
-            return False
+        gap = max(self.gaps.values(), default=0.0)
+        sensitivity = max(tolerance.sensitivity, AMPLIFIED * self.amplified)
         calm = len(history) > CALM_STEPS and max(history[:CALM_STEPS]) <= allowed / 10
         grows = calm and deviation <= GROWTH * usual
-        if not grows and deviation > tolerance.sensitivity * max(self.gaps.values(), default=0.0):
+        if deviation > allowed and not grows and deviation > sensitivity * gap:
             return True
+        if gap > BEYOND_ROUNDING:
+            self.amplified = max(self.amplified, min(deviation / gap, MOST_AMPLIFIED))
+        if deviation <= allowed:
+            return False
         self.grown = max(self.grown, deviation)
         if deviation > tolerance.growth:
             self.diverged = True

@@ -360,6 +360,23 @@ def test_passes_that_ranks_share_out(ranks: list[list[float]], kinds: list[str])
     assert [finding.kind for finding in result.findings] == kinds
 
 
+@pytest.mark.parametrize(
+    ("steps", "found"),
+    [
+        ([(0.0, 4e-12), (4e-12, 4e-10), (7e-11, 1e-8)], False),  # a hundred times the gap in each step
+        ([(0.0, 4e-12), (4e-12, 4e-11), (7e-11, 1e-8)], True),
+        ([(0.0, 1e-16), (1e-16, 1e-12), (1e-12, 1e-6)], True),  # too near to rounding to tell what is usual
+    ],
+)
+def test_networks_that_amplify_rounding(steps: list[tuple[float, float]], found: bool) -> None:
+    comparison = StepComparison()
+    tolerance = TOLERANCES["float64"]
+    for number, (gap, deviation) in enumerate(steps):
+        comparison.gaps[0] = gap
+        exceeds = comparison.exceeds(number, "gradient", deviation, tolerance.gradient, tolerance)
+    assert exceeds == found
+
+
 def test_nothing_compared_is_not_equal() -> None:
     verdict = Verdict("a.py", "b.py", ())
     assert verdict.outcome is Outcome.NOT_COMPARABLE
