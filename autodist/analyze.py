@@ -2306,7 +2306,7 @@ def _without_docstring(body: list[ast.stmt]) -> ast.stmt:
 NEEDS_GROUP = frozenset(
     (
         "seed loader download mkdir save open writer optimizer forward backward move print "
-        "log file_handler log_config random random_number set_device progress make ordered"
+        "log file_handler log_config random random_number numpy_draw set_device progress make ordered"
     ).split()
 )
 

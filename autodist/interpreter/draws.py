@@ -106,9 +106,29 @@ class Draws(Contents):
         self.event("random", node, scope)
         return None
 
+    def call_numpy_draw(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        """What draws from NumPy's own generator, unless it is told a `random_state`."""
+        if keywords.get("shuffle", NOTHING).const is not False and not _has_state(keywords):
+            self.event("numpy_draw", node, scope)
+        return None
+
+    def call_numpy_shuffle(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        """What does so if it is told to shuffle."""
+        if "shuffle" in keywords and keywords["shuffle"].const is not False and not _has_state(keywords):
+            self.event("numpy_draw", node, scope)
+        return None
+
     def call_random_split(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:
         self.event("random_split", node, scope)
         part = Object("torch.utils.data.Subset", frozenset(["dataset"]), node, scope.source, self._path, None, args[:1])
         return of(self._remember(node, lambda: Items(node, [], of(part))))
+
+
+def _has_state(keywords: dict[str, Value]) -> bool:
+    return "random_state" in keywords and keywords["random_state"].const is not None

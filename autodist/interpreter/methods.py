@@ -56,6 +56,8 @@ GRADIENT_HOOKS = frozenset(
 )
 """What has a function called with gradients in the midst of a backward pass."""
 FORMATTING = frozenset("format join".split())
+ROWS_OF_A_TABLE = frozenset("n frac".split())
+"""What pandas is told of how many rows to draw: `table.sample(frac=1)`."""
 
 SPELLING = frozenset("lower upper strip title".split())
 """Methods of a text that is known, which give another one."""
@@ -124,6 +126,8 @@ class Methods(Libraries, TorchModules):
                 if value.spread.is_local or self.holds_local(value):
                     self.event("format", expression, scope, value)
             return self._text(values)
+        if name == "sample" and not ROWS_OF_A_TABLE.isdisjoint(keywords):
+            self.call_numpy_draw(name, node, args, keywords, scope)
         if name in FILLING and (self._forward or self._loops or base.spread is not SAME):
             self.event("random", node, scope)
         operands = [] if name in TYPED_LIKE else values
@@ -324,6 +328,8 @@ class Methods(Libraries, TorchModules):
                 self._note_kept_by_sample(node)
                 pairs = list(zip(args[-1:], node.args[-1:], strict=False))
                 self._grow(of(container), pairs, scope, name)
+                if isinstance(node.func, ast.Attribute):
+                    self._note_row_by_row(node.func.value, scope)
                 return NOTHING
             return union([*container.parts, container.element]) if name == "pop" else NOTHING
         if name == "items":
