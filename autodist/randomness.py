@@ -258,7 +258,9 @@ def _drops_inside(module: Object) -> bool:
         return "Model" in module.name or "For" in module.name  # and no tokenizer
     rates = [value for key, value in module.keywords.items() if key.startswith("drop") or key.endswith("_drop")]
     rates += module.args[2:3] if name == "MultiheadAttention" else []
-    return library.startswith(("torch.nn", "timm", "torch_geometric.nn")) and any(rate.const not in (0, None, False) for rate in rates)
+    return library.startswith(("torch.nn", "timm", "torch_geometric.nn")) and any(
+        rate.const not in (0, None, False) for rate in rates
+    )
 
 
 def _drawn_beside_torch(draws: frozenset[object], run: Interpreter) -> bool:

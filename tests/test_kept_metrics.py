@@ -625,3 +625,47 @@ def test_what_an_object_has_kept_just_now(tmp_path: Path) -> None:
     code, said = converted(tmp_path, FRESH)
     assert "    total = sum(losses) / 16\n        print(epoch, total.item())" in code and "reduce_" not in code
     assert "AD60" not in said
+
+
+IN_PLACE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Meter:
+    def __init__(self):
+        self.last, self.total, self.count = torch.zeros(1), torch.zeros(1), 0
+
+    def update(self, value):
+        self.last.{keep}
+        self.total.add_(self.last)
+        self.count += 1
+
+    def value(self):
+        return self.total / self.count
+
+
+torch.manual_seed(0)
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+average = torch.zeros(1)
+meter = Meter()
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    average.mul_(0.9).add_(loss.detach(), alpha=0.1)
+    meter.update(loss)
+print(average)
+print(meter.value())
+"""
+
+
+@pytest.mark.parametrize("keep", ["copy_(value)", "fill_(value.item())"])
+def test_tensors_that_are_added_to_in_place(tmp_path: Path, keep: str) -> None:
+    """`total.add_(loss)` is `total = total + loss`, of a name or of a meter."""
+    code, _ = converted(tmp_path, IN_PLACE.format(keep=keep))
+    assert "print(reduce_mean(average))" in code and "print(reduce_mean(meter.value()))" in code

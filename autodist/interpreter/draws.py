@@ -7,6 +7,7 @@ from functools import partial
 
 from autodist import tensors
 from autodist.interpreter.contents import Contents
+from autodist.interpreter.questions import has_state
 from autodist.spread import COUNT, LOCAL, ROWS, SAME
 from autodist.values import NOTHING, Draw, Items, Object, Scope, Value, constant, is_clock, of, union
 
@@ -110,7 +111,7 @@ class Draws(Contents):
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value | None:
         """What draws from NumPy's own generator, unless it is told a `random_state`."""
-        if keywords.get("shuffle", NOTHING).const is not False and not _has_state(keywords):
+        if keywords.get("shuffle", NOTHING).const is not False and not has_state(keywords):
             self.event("numpy_draw", node, scope)
         return None
 
@@ -118,7 +119,7 @@ class Draws(Contents):
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value | None:
         """What does so if it is told to shuffle."""
-        if "shuffle" in keywords and keywords["shuffle"].const is not False and not _has_state(keywords):
+        if "shuffle" in keywords and keywords["shuffle"].const is not False and not has_state(keywords):
             self.event("numpy_draw", node, scope)
         return None
 
@@ -128,7 +129,3 @@ class Draws(Contents):
         self.event("random_split", node, scope)
         part = Object("torch.utils.data.Subset", frozenset(["dataset"]), node, scope.source, self._path, None, args[:1])
         return of(self._remember(node, lambda: Items(node, [], of(part))))
-
-
-def _has_state(keywords: dict[str, Value]) -> bool:
-    return "random_state" in keywords and keywords["random_state"].const is not None
