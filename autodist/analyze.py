@@ -74,7 +74,7 @@ from autodist.script import (
 )
 from autodist.sharding import keys, members
 from autodist.source import Source, argument, last_name, shortened
-from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
+from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.values import (
     NOTHING,
     Draw,
@@ -1767,10 +1767,11 @@ def _sample_after_sample(run: Interpreter) -> Iterator[Concern]:
         around = event.source.function(event.node)
         if around is not None and "pack_" in event.source.code(around):
             continue  # a packed sequence knows its own axes
+        second = event.value.spread is COLUMNS
         message = (
-            f"nn.{layer.name.rpartition('.')[2]} takes the first axis for time, which is that of the samples in a "
-            "batch of this loader: it runs from sample to sample, of which each rank has its share; make it with "
-            "batch_first=True"
+            f"nn.{layer.name.rpartition('.')[2]} takes the {'second' if second else 'first'} axis for time, which is "
+            "that of the samples in a batch of this loader: it runs from sample to sample, of which each rank has its "
+            f"share{'' if second else '; make it with batch_first=True'}"
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
         return

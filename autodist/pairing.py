@@ -281,9 +281,24 @@ def _is_part(node: ast.Subscript, first: ast.expr, run: Interpreter) -> bool:
     told = [each for each in bounds if not (isinstance(each, ast.Constant) and each.value == 0)]
     held = run.values.get(node.value, NOTHING)
     field = not any(isinstance(made, ast.Call) for _, made in held.made)  # of a batch, no tuple of parts
-    one = isinstance(first, ast.Constant) and isinstance(first.value, int)
+    one = isinstance(first, ast.Constant) and isinstance(first.value, int) and not _is_batch(node.value, run)
     one = one and (field or run.gives_tensor(node.value, held))
     return chosen or one or any(run.values.get(each, NOTHING).spread is not COUNT for each in told)
+
+
+def _is_batch(node: ast.expr, run: Interpreter) -> bool:
+    """Whether a name is what a loader hands out, of which a number gives a field: `for i, data in enumerate(loader)`."""
+    if not isinstance(node, ast.Name):
+        return False
+    for loop in (each for each in run.sources[node].ancestors(node) if isinstance(each, (ast.For, ast.AsyncFor))):
+        over, target = loop.iter, loop.target
+        while isinstance(over, ast.Call) and over.args and last_name(over.func) in ("enumerate", "tqdm"):
+            counts = last_name(over.func) == "enumerate"
+            target = target.elts[-1] if counts and isinstance(target, ast.Tuple) else target
+            over = over.args[0]
+        if isinstance(target, ast.Name) and target.id == node.id:
+            return any(run.values.get(over, NOTHING).objects("loader"))
+    return False
 
 
 def _outputs(node: ast.expr, run: Interpreter) -> Iterator[tuple[Source, ast.expr]]:

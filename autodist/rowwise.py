@@ -127,9 +127,9 @@ def broadcasts(node: ast.expr) -> bool:
 def runs_along_rows(layer: Object, given: Value) -> bool:
     """Whether a layer of torch takes the axis of a rank's samples for time, or for the features of one sample."""
     short = layer.name.rpartition(".")[2]
-    if given.spread is not ROWS:
+    if given.spread not in (ROWS, COLUMNS):
         return False
-    if takes_one(short, given):
+    if given.spread is ROWS and takes_one(short, given):
         return True
     if not layer.name.startswith("torch.nn.") or short not in RECURRENT and not short.startswith(ATTENDING):
         return False
@@ -137,7 +137,8 @@ def runs_along_rows(layer: Object, given: Value) -> bool:
     told = [part.keywords["batch_first"].const for part in parts if "batch_first" in part.keywords]
     if any(len(part.args) > 4 or "**" in part.keywords for part in parts):
         return False  # it may be among those
-    return all(const is False for const in told)
+    second = given.spread is COLUMNS
+    return all(const is second for const in told) and (bool(told) or not second)
 
 
 def takes_one(layer: str, given: Value) -> bool:
