@@ -26,6 +26,7 @@ from autodist import (
     regions,
     resizing,
     rowwise,
+    searching,
     sharding,
     shards,
     tensors,
@@ -1646,6 +1647,7 @@ def _assemble(
         unseeded=tuple(
             randomness.seed_of(e) for e in run.of("unseeded") if not e.loops and not randomness.is_per_sample(e)
         ),
+        searches=tuple(searching.searches(run)),
         diverge=randomness.diverge(run, loaders, draws | {d.node for d in wholes.draws(run, "dealt_out")}, models),
         noise=frozenset(randomness.noise(run)),
         devices=tuple(_devices(project)),
@@ -1890,6 +1892,7 @@ UNEVEN = {
 
 def _sampler_concerns(run: Interpreter) -> Iterator[Concern]:
     """Samplers of the script's own that draw from a new seed, so that ranks would not agree on the samples."""
+    yield from searching.concerns(run)
     for event in run.of("beyond"):
         code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else ""
         draw = next(thing for thing in event.value.things if isinstance(thing, Draw))
@@ -2307,7 +2310,7 @@ def _without_docstring(body: list[ast.stmt]) -> ast.stmt:
 NEEDS_GROUP = frozenset(
     (
         "seed loader download mkdir save open writer optimizer forward backward move print "
-        "log file_handler log_config random random_number numpy_draw set_device progress make ordered"
+        "log file_handler log_config random random_number numpy_draw search set_device progress make ordered"
     ).split()
 )
 

@@ -287,7 +287,7 @@ def _is_part(node: ast.Subscript, first: ast.expr, run: Interpreter) -> bool:
 
 
 def _is_batch(node: ast.expr, run: Interpreter) -> bool:
-    """Whether a name is what a loader hands out, of which a number gives a field: `for i, data in enumerate(loader)`."""
+    """Whether a name is what a loader hands out, of which a number gives a field: `for data in loader`."""
     if not isinstance(node, ast.Name):
         return False
     for loop in (each for each in run.sources[node].ancestors(node) if isinstance(each, (ast.For, ast.AsyncFor))):

@@ -290,6 +290,11 @@ class Methods(Libraries, TorchModules):
                 self.event("write", node, scope, self._mixed(values))
                 return NOTHING
             return of(inner)
+        if "study" in inner.roles and name == "optimize":
+            self.event("search", node, scope, of(inner))
+        if inner.cls is None:
+            for value in values:
+                self._callbacks(value, name, node, scope)
         mixed = self._mixed([*values, *(held for key, held in inner.attributes.items() if key == KEPT)])
         if "dataset" in inner.roles:
             return of(inner)
