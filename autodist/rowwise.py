@@ -981,9 +981,14 @@ def _axis(node: ast.Call, rest: Sequence[ast.expr], names: tuple[str, ...] = ("d
 
 def is_zero(node: ast.expr, values: Mapping[ast.expr, Value]) -> bool:
     """`torch.zeros(3)`, `np.zeros(3)`, `torch.tensor(0.0)`, also once it is moved to a device, `[0] * 3`, and the items
-    of such."""
+    of such, and `0.9 * total` as long as there is nothing of it."""
     if isinstance(node, ast.Subscript):
         return values[node.value].zero if node.value in values else False
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div)):
+        parts = (node.left, node.right) if isinstance(node.op, ast.Mult) else (node.left,)
+        held = [values[each] for each in parts if each in values]
+        if any(each.zero or each.const == 0 and each.const is not False for each in held):
+            return True
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.left, ast.List):
         return all(isinstance(each, ast.Constant) and each.value == 0 for each in node.left.elts)
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
