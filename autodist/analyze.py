@@ -750,7 +750,7 @@ def _refusals(
             site, message = whole.site, f"{message}, and cannot be shared out: {whole.reason}"
         yield refuse("AD902", site.source, site.node, message)
         return
-    if not any(isinstance(origin, Object) for origin in _origins(run)) and not draws:
+    if not any(isinstance(origin, Object) for origin in _origins(run)) and not draws and not _sums_over_ranks(run):
         event = backwards[0]
         if (missing := _undefined(event, run)) is not None:
             yield refuse("AD902", event.source, missing, f"iterates over {missing.id}, which is defined nowhere")
@@ -786,6 +786,12 @@ def _refusals(
             return
         site, message = unbatched.reason(event, run)
         yield refuse("AD902", site.source, site.node, message)
+
+
+def _sums_over_ranks(run: Interpreter) -> bool:
+    """Whether a distributed script trains on the batches of a loader, although its loss is the same on all ranks."""
+    loops = [loop.node.iter for event in run.of("backward") for loop in event.loops if isinstance(loop.node, ast.For)]
+    return _is_distributed(run) and any(True for each in loops for _ in run.values.get(each, NOTHING).objects("loader"))
 
 
 def _hidden_loader(backward: Event, run: Interpreter) -> Concern | None:
