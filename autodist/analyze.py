@@ -26,6 +26,7 @@ from autodist import (
     regions,
     resizing,
     rowwise,
+    searching,
     sharding,
     shards,
     tensors,
@@ -75,7 +76,7 @@ from autodist.script import (
 )
 from autodist.sharding import keys, members
 from autodist.source import Source, argument, last_name, shortened
-from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
+from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.values import (
     NOTHING,
     Draw,
@@ -809,7 +810,7 @@ def _refusals(
             site, message = whole.site, f"{message}, and cannot be shared out: {whole.reason}"
         yield refuse("AD902", site.source, site.node, message)
         return
-    if not any(isinstance(origin, Object) for origin in _origins(run)) and not draws:
+    if not any(isinstance(origin, Object) for origin in _origins(run)) and not draws and not _sums_over_ranks(run):
         event = backwards[0]
         if (missing := _undefined(event, run)) is not None:
             yield refuse("AD902", event.source, missing, f"iterates over {missing.id}, which is defined nowhere")
@@ -845,6 +846,12 @@ def _refusals(
             return
         site, message = unbatched.reason(event, run)
         yield refuse("AD902", site.source, site.node, message)
+
+
+def _sums_over_ranks(run: Interpreter) -> bool:
+    """Whether a distributed script trains on the batches of a loader, although its loss is the same on all ranks."""
+    loops = [loop.node.iter for event in run.of("backward") for loop in event.loops if isinstance(loop.node, ast.For)]
+    return _is_distributed(run) and any(True for each in loops for _ in run.values.get(each, NOTHING).objects("loader"))
 
 
 def _hidden_loader(backward: Event, run: Interpreter) -> Concern | None:
@@ -1761,6 +1768,7 @@ def _assemble(
         unseeded=tuple(
             randomness.seed_of(e) for e in run.of("unseeded") if not e.loops and not randomness.is_per_sample(e)
         ),
+        searches=tuple(searching.searches(run)),
         diverge=randomness.diverge(
             run, loaders, draws | {d.node for d in wholes.draws(run, "dealt_out")}, models, dealt
         ),
@@ -1885,10 +1893,11 @@ def _sample_after_sample(run: Interpreter) -> Iterator[Concern]:
         around = event.source.function(event.node)
         if around is not None and "pack_" in event.source.code(around):
             continue  # a packed sequence knows its own axes
+        second = event.value.spread is COLUMNS
         message = (
-            f"nn.{layer.name.rpartition('.')[2]} takes the first axis for time, which is that of the samples in a "
-            "batch of this loader: it runs from sample to sample, of which each rank has its share; make it with "
-            "batch_first=True"
+            f"nn.{layer.name.rpartition('.')[2]} takes the {'second' if second else 'first'} axis for time, which is "
+            "that of the samples in a batch of this loader: it runs from sample to sample, of which each rank has its "
+            f"share{'' if second else '; make it with batch_first=True'}"
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
         return
@@ -2007,6 +2016,7 @@ UNEVEN = {
 
 def _sampler_concerns(run: Interpreter) -> Iterator[Concern]:
     """Samplers of the script's own that draw from a new seed, so that ranks would not agree on the samples."""
+    yield from searching.concerns(run)
     for event in run.of("beyond"):
         code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else ""
         draw = next(thing for thing in event.value.things if isinstance(thing, Draw))
@@ -2345,7 +2355,7 @@ def _without_docstring(body: list[ast.stmt]) -> ast.stmt:
 NEEDS_GROUP = frozenset(
     (
         "seed loader download mkdir save open writer optimizer forward backward move print "
-        "log file_handler log_config random random_number set_device progress make ordered"
+        "log file_handler log_config random random_number numpy_draw search set_device progress make ordered"
     ).split()
 )
 

@@ -41,12 +41,14 @@ class Catalog:
         blocks: Mapping[str, Sequence[str]] | None = None,
         parameters: Mapping[str, int] | None = None,
         without_batch_norm: Mapping[str, Sequence[str]] | None = None,
+        with_batch_norm: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.equivalents: Mapping[str, str] = equivalents or {}
         """What plain PyTorch says instead of a name of another distribution library."""
         self._blocks = blocks or {}
         self._parameters = parameters or {}
         self._without_batch_norm = without_batch_norm or {}
+        self._with_batch_norm = with_batch_norm or {}
         self._roles: dict[str, frozenset[str]] = {}
         for table in tables:
             for role, names in table.items():
@@ -83,6 +85,8 @@ class Catalog:
 
     def normalises(self, name: str, first: object = None) -> bool:
         """Whether the model that ``name`` makes, given its first argument, may normalise over batches."""
+        if any(name.startswith(each + ".") for each in self._with_batch_norm):
+            return any(name.rpartition(".")[2] in names for names in self._with_batch_norm.values())
         library = next((each for each in self._without_batch_norm if name.startswith(each + ".")), None)
         if library is None:
             return False
@@ -126,4 +130,6 @@ def load(extra: Mapping[str, Sequence[str]] | None = None) -> Catalog:
     blocks = {name: units for table in _shipped() for name, units in table.get("blocks", {}).items()}
     counts = {name: count for table in _shipped() for name, count in table.get("parameters", {}).items()}
     plain = {name: begun for table in _shipped() for name, begun in table.get("without_batch_norm", {}).items()}
-    return Catalog([*(table.get("roles", {}) for table in _shipped()), extra or {}], equivalents, blocks, counts, plain)
+    found = {name: those for table in _shipped() for name, those in table.get("with_batch_norm", {}).items()}
+    roles = [*(table.get("roles", {}) for table in _shipped()), extra or {}]
+    return Catalog(roles, equivalents, blocks, counts, plain, found)

@@ -452,6 +452,9 @@ def normalises(module: Object, run: Interpreter) -> bool:
 def _has_batch_norm(module: Object, run: Interpreter) -> bool:
     """Whether a module normalises over batches, or its class, or what that calls, speaks of something that does."""
     first = module.args[0].const if module.args else None
+    named = module.keywords["norm"].const if "norm" in module.keywords else None  # `GCN(4, 8, 2, norm="batch_norm")`
+    if isinstance(named, str) and named.lower().replace("_", "") == "batchnorm":
+        return True
     if "batch_norm" in module.roles or _brings_batch_norm(module.name, first, run):
         return True
     pending: list[Class | Function] = list(module.cls.line()) if module.cls is not None else []

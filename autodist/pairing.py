@@ -393,24 +393,28 @@ def _is_part(node: ast.Subscript, first: ast.expr, run: Interpreter) -> bool:
     told = [each for each in bounds if not (isinstance(each, ast.Constant) and each.value == 0)]
     held = run.values.get(node.value, NOTHING)
     field = not any(isinstance(made, ast.Call) for _, made in held.made)  # of a batch, no tuple of parts
-    one = isinstance(first, ast.Constant) and isinstance(first.value, int)
-    one = one and (field and not _is_batch(node.value, run) or run.gives_tensor(node.value, held))
+    one = isinstance(first, ast.Constant) and isinstance(first.value, int) and not _is_batch(node.value, run)
+    one = one and (field or run.gives_tensor(node.value, held))
     return chosen or one or any(run.values.get(each, NOTHING).spread is not COUNT for each in told)
 
 
 def _is_batch(node: ast.expr, run: Interpreter) -> bool:
-    """Whether a loop hands this out as it is, a batch that may be a list of fields: `for batch in loader`."""
-    around = (each for each in run.sources[node].ancestors(node) if isinstance(each, (ast.For, ast.comprehension)))
-    targets = [each.target for each in around]
-    targets += [each.elts[-1] for each in targets if isinstance(each, ast.Tuple) and _is_enumerated(each, node, run)]
-    made = run.values.get(node, NOTHING).made
-    return not made and isinstance(node, ast.Name) and any(getattr(each, "id", None) == node.id for each in targets)
-
-
-def _is_enumerated(target: ast.Tuple, node: ast.expr, run: Interpreter) -> bool:
-    """Whether a pair that a loop binds is a number and what has that number."""
-    loops = (each for each in run.sources[node].ancestors(node) if isinstance(each, ast.For) and each.target is target)
-    return any(isinstance(each.iter, ast.Call) and last_name(each.iter.func) == "enumerate" for each in loops)
+    """Whether a name is what a loader hands out, of which a number gives a field: `for data in loader`."""
+    if not isinstance(node, ast.Name):
+        return False
+    for loop in (
+        each
+        for each in run.sources[node].ancestors(node)
+        if isinstance(each, (ast.For, ast.AsyncFor, ast.comprehension))
+    ):
+        over, target = loop.iter, loop.target
+        while isinstance(over, ast.Call) and over.args and last_name(over.func) in ("enumerate", "tqdm"):
+            counts = last_name(over.func) == "enumerate"
+            target = target.elts[-1] if counts and isinstance(target, ast.Tuple) else target
+            over = over.args[0]
+        if isinstance(target, ast.Name) and target.id == node.id:
+            return any(run.values.get(over, NOTHING).objects("loader"))
+    return False
 
 
 def _outputs(node: ast.expr, run: Interpreter) -> Iterator[tuple[Source, ast.expr]]:

@@ -19,6 +19,8 @@ DROPPING = ("alexnet", "vgg", "googlenet", "inception", "mobilenet", "efficientn
 
 SHARED = ("seed", "random_split", "optimizer", "draw_parameters")
 """What ranks must do alike. An optimizer comes with a new model."""
+DRAWS = ("random", "random_number", "numpy_draw")
+"""Kinds of events: arrays, single numbers, and what libraries draw from NumPy's own generator."""
 DRAWING = {
     "torch.utils.data.WeightedRandomSampler": 3,
     "torch.utils.data.RandomSampler": 3,
@@ -29,7 +31,7 @@ DRAWING = {
 
 def _draws(run: Interpreter) -> list[Event]:
     """Where numbers are drawn from a generator that the script does not pass on."""
-    return [*run.of("random"), *run.of("random_number")]
+    return [event for kind in DRAWS for event in run.of(kind)]
 
 
 def drawn(run: Interpreter) -> Iterator[str]:
@@ -70,6 +72,8 @@ def is_per_sample(event: Event) -> bool:
 
 def _libraries(event: Event, run: Interpreter) -> set[str]:
     """The libraries whose generator a call seeds or draws from."""
+    if event.kind == "numpy_draw":
+        return {"numpy"}
     if not isinstance(event.node, ast.Call):
         return {"torch"}
     names = {t.name for t in run.values.get(event.node.func, NOTHING).things if isinstance(t, External)}
@@ -116,7 +120,7 @@ def _may_go_apart(event: Event, run: Interpreter) -> Iterator[Loop]:
         if inner is None:
             return
         between = [e for e in run.events if _is_in(outer, e) and not _is_in(inner, e)]
-        drawn = [e for e in between if e.kind in ("random", "random_number") and not _is_dropout(e, run)]
+        drawn = [e for e in between if e.kind in DRAWS and not _is_dropout(e, run)]
         shared = [e for e in between if e.kind in SHARED or e in drawn and not _is_of_sampler(e)]
         if shared and shared[0].kind == "seed":
             continue
@@ -257,14 +261,16 @@ def _drops_inside(module: Object) -> bool:
         return "Model" in module.name or "For" in module.name  # and no tokenizer
     rates = [value for key, value in module.keywords.items() if key.startswith("drop") or key.endswith("_drop")]
     rates += module.args[2:3] if name == "MultiheadAttention" else []
-    return library.startswith(("torch.nn", "timm")) and any(rate.const not in (0, None, False) for rate in rates)
+    return library.startswith(("torch.nn", "timm", "torch_geometric.nn")) and any(
+        rate.const not in (0, None, False) for rate in rates
+    )
 
 
 def _drawn_beside_torch(draws: frozenset[object], run: Interpreter) -> bool:
     """Whether the indices that ranks must have in common all come from another generator than dropout and noise."""
     libraries: dict[int, set[str]] = {}
     for event in _draws(run):
-        for node in (event.node, *event.source.ancestors(event.node)):  # `permutation(n)[:k]`
+        for node in (event.node, *event.source.ancestors(event.node)):
             if id(node) in draws:
                 libraries.setdefault(id(node), set()).update(_libraries(event, run))
     return len(libraries) == len(draws) and not any("torch" in each for each in libraries.values())

@@ -280,7 +280,7 @@ def _runs_alone(statement: ast.stmt, call: ast.AST, function: Function, inside: 
     """Whether a call leaves nothing behind but files."""
     if not isinstance(statement, ast.Expr) or statement.value is not call or isinstance(function.node, ast.Lambda):
         return False
-    if inside & {"random", "seed", "collective", "writer", "file_handler", "log_config"}:
+    if inside & {"random", "random_number", "numpy_draw", "seed", "collective", "writer", "file_handler", "log_config"}:
         return False
     return not any(
         isinstance(n, (ast.Global, ast.Nonlocal)) or isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)

@@ -127,9 +127,9 @@ def broadcasts(node: ast.expr) -> bool:
 def runs_along_rows(layer: Object, given: Value) -> bool:
     """Whether a layer of torch takes the axis of a rank's samples for time, or for the features of one sample."""
     short = layer.name.rpartition(".")[2]
-    if given.spread is not ROWS:
+    if given.spread not in (ROWS, COLUMNS):
         return False
-    if takes_one(short, given):
+    if given.spread is ROWS and takes_one(short, given):
         return True
     if not layer.name.startswith("torch.nn.") or short not in RECURRENT and not short.startswith(ATTENDING):
         return False
@@ -137,7 +137,8 @@ def runs_along_rows(layer: Object, given: Value) -> bool:
     told = [part.keywords["batch_first"].const for part in parts if "batch_first" in part.keywords]
     if any(len(part.args) > 4 or "**" in part.keywords for part in parts):
         return False  # it may be among those
-    return all(const is False for const in told)
+    second = given.spread is COLUMNS
+    return all(const is second for const in told) and (bool(told) or not second)
 
 
 def takes_one(layer: str, given: Value) -> bool:
@@ -1007,9 +1008,14 @@ def _axis(node: ast.Call, rest: Sequence[ast.expr], names: tuple[str, ...] = ("d
 
 def is_zero(node: ast.expr, values: Mapping[ast.expr, Value]) -> bool:
     """`torch.zeros(3)`, `np.zeros(3)`, `torch.tensor(0.0)`, also once it is moved to a device, `[0] * 3`, and the items
-    of such."""
+    of such, and `0.9 * total` as long as there is nothing of it."""
     if isinstance(node, ast.Subscript):
         return values[node.value].zero if node.value in values else False
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div)):
+        parts = (node.left, node.right) if isinstance(node.op, ast.Mult) else (node.left,)
+        held = [values[each] for each in parts if each in values]
+        if any(each.zero or each.const == 0 and each.const is not False for each in held):
+            return True
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.left, ast.List):
         return all(isinstance(each, ast.Constant) and each.value == 0 for each in node.left.elts)
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):

@@ -315,6 +315,15 @@ class Launcher:
 
 
 @dataclass(frozen=True)
+class Search:
+    """A search of hyperparameters that draws as nobody has told it to: a study, which is given a ``sampler``, or a
+    sampler, which is given a seed."""
+
+    site: Site
+    sampler: str | None = None
+
+
+@dataclass(frozen=True)
 class TrainingScript:
     """The semantic model of a script; every part keeps its node and file."""
 
@@ -390,6 +399,7 @@ class TrainingScript:
     """What names a place after the clock, where all ranks read."""
     unseeded: tuple[Site, ...] = ()
     """Calls that take a seed from the clock or the system: each rank would get another one."""
+    searches: tuple[Search, ...] = ()
     diverge: tuple[Site, ...] = ()
     noise: frozenset[str] = frozenset()
     devices: tuple[Site, ...] = ()

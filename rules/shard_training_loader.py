@@ -333,6 +333,8 @@ def _target(source: Source, call: ast.Call, suffix: str) -> str:
         name = target.attr if isinstance(target, ast.Attribute) else target.id if isinstance(target, ast.Name) else name
     for ending in ("_loader", "loader", "_dataloader", "_dl"):
         name = name.removesuffix(ending)
+    if suffix == "set" and name.endswith("_set"):  # `training_set = DataLoader(...)`
+        return f"{name.removesuffix('_set')}_data"
     return f"{name or 'train'}_{suffix}"
 
 

@@ -21,7 +21,7 @@ LAYERS = """
     registry | suppress
     analyze
     footprint
-    naming | randomness | shards | turns | hooks | unshardable | unwraps | optimizers | meta
+    naming | randomness | searching | shards | turns | hooks | unshardable | unwraps | optimizers | meta
     averaging | previews | resizing | while_importing
     weights | accumulation
     sharding

@@ -113,3 +113,29 @@ def test_gradients_that_are_read_where_the_optimizer_is_not_known(tmp_path: Path
     code, said = converted(tmp_path, text)
     assert step("norm = backward(loss, model)", AVERAGE, "optimizer.step()") in code
     assert "AD602 p.grad sees gradients of this rank's samples" in said
+
+
+PENALISED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y, reduction="sum")
+    total = loss + sum((0.1 * weight.pow(2)).sum() for weight in model.parameters())
+    optimizer.zero_grad()
+    total.backward()
+    optimizer.step()
+print(total.item())
+"""
+
+
+def test_a_sum_beside_a_penalty_is_that_of_all_ranks(tmp_path: Path) -> None:
+    """The penalty counts once. Converted again, the loss has nothing of a rank's own: its batches are seen still."""
+    code, _ = converted(tmp_path, PENALISED)
+    assert "loss = SumOverRanks.apply(" in code
+    again, said = converted(tmp_path, code)
+    assert again == code and "AD902" not in said

@@ -14,6 +14,7 @@ from autodist.project import Project
 
 SCRIPT = """\
 import torch
+import torch_geometric
 import torchvision
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -52,6 +53,9 @@ for x, y in loader:
         ("self.body = nn.Sequential(*(getattr(nn, name)(4) for name in ['BatchNorm1d']), nn.BatchNorm1d(4))", True),
         ("self.body = nn.Sequential(*list(torchvision.models.vgg11().children()))", False),
         ("self.body = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.Linear(4, 1))", False),
+        ("self.body = torch_geometric.nn.MLP([4, 8, 1])", True),
+        ("self.body = torch_geometric.nn.GCN(4, 8, 2, norm='batch_norm')", True),
+        ("self.body = torch_geometric.nn.GCN(4, 8, 2)", False),
     ],
 )
 def test_batch_norm_is_seen(body: str, normalises: bool) -> None:

@@ -405,3 +405,46 @@ def test_an_order_beside_negatives_that_are_drawn_until_one_fits(tmp_path: Path)
     assert "AD902" not in said and "gather_rows" not in code, "a number of one row is nothing to gather"
     once = PAIRS.replace("    while item in seen[user]:\n        item = np.random.randint(12)\n", "")
     assert "AD902" not in conftest.converted(tmp_path, once)[1]
+
+
+LISTS = """\
+import random
+
+import numpy as np
+import torch
+from torch import nn
+
+random.seed(0)
+torch.manual_seed(0)
+model = nn.EmbeddingBag(64, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    {users}
+    items = []
+    for user in users:
+        {append}
+    left = model(torch.tensor(users).unsqueeze(1))
+    right = model(torch.tensor(items).unsqueeze(1))
+    loss = torch.norm(left) ** 2 + torch.norm(left * right)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("append", ["items.append(user + 1)", "items += [user + 1]", "items.extend([user + 1])"])
+def test_lists_that_grow_by_the_rows_of_a_batch(append: str, tmp_path: Path) -> None:
+    users = "users = random.sample(range(60), 8)"
+    code, said = conftest.converted(tmp_path, LISTS.format(users=users, append=append))
+    assert "AD902" not in said
+    assert "RowsOfAllRanks.apply(right)" in code or code.count("RowsOfAllRanks.apply(") == 2
+    assert "random.seed(torch.initial_seed())" not in code, "the order comes from there"
+
+
+def test_a_batch_that_one_branch_makes_as_a_list(tmp_path: Path) -> None:
+    """It would be shared out in the other branch only."""
+    one = "random.sample(range(60), 8)"
+    other = "[random.choice(range(60)) for _ in range(8)]"
+    users = f"if model.training:\n        users = {one}\n    else:\n        users = {other}"
+    _, said = conftest.converted(tmp_path, LISTS.format(users=users, append="items.append(user + 1)"))
+    assert "hands out a rank's share of a batch, or all of a batch" in said

@@ -625,3 +625,123 @@ def test_what_an_object_has_kept_just_now(tmp_path: Path) -> None:
     code, said = converted(tmp_path, FRESH)
     assert "    total = sum(losses) / 16\n        print(epoch, total.item())" in code and "reduce_" not in code
     assert "AD60" not in said
+
+
+IN_PLACE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Meter:
+    def __init__(self):
+        self.last, self.total, self.count = torch.zeros(1), torch.zeros(1), 0
+
+    def update(self, value):
+        self.last.{keep}
+        self.total.add_(self.last)
+        self.count += 1
+
+    def value(self):
+        return self.total / self.count
+
+
+torch.manual_seed(0)
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+average = torch.zeros(1)
+meter = Meter()
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    average.mul_(0.9).add_(loss.detach(), alpha=0.1)
+    meter.update(loss)
+print(average)
+print(meter.value())
+"""
+
+
+@pytest.mark.parametrize("keep", ["copy_(value)", "fill_(value.item())"])
+def test_tensors_that_are_added_to_in_place(tmp_path: Path, keep: str) -> None:
+    """`total.add_(loss)` is `total = total + loss`, of a name or of a meter."""
+    code, _ = converted(tmp_path, IN_PLACE.format(keep=keep))
+    assert "print(reduce_mean(average))" in code and "print(reduce_mean(meter.value()))" in code
+
+
+MEMORY = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+        self.seen, self.cache = 1.0, {{}}
+
+    def forward(self, x):
+        count = x.shape[0]
+        {step}
+
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+DIVIDED = "\n        return self.layer(x) / self.seen"
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        ("self.seen = self.seen + count" + DIVIDED, "self.seen = self.seen + count * dist.get_world_size()"),
+        ("self.seen += count" + DIVIDED, "self.seen += count * dist.get_world_size()"),
+        ("self.seen = self.seen + x.sum()" + DIVIDED, "self.seen = self.seen + reduce_sum(x.sum())"),
+        (
+            "self.seen = 0.9 * self.seen + x.sum()" + DIVIDED,
+            "self.seen = 0.9 * self.seen + SumOverRanks.apply(x.sum())",
+        ),
+        (
+            "self.cache[0] = torch.ones(1, 4).repeat(count, 1)\n        return self.layer(x + self.cache[0])",
+            "self.cache[0] = torch.ones(1, 4).repeat(count, 1)",
+        ),
+    ],
+)
+def test_what_a_model_keeps_for_its_next_step(tmp_path: Path, step: str, expected: str) -> None:
+    """What is added is reduced, and not once more what was there; a tensor with a row for each sample is a rank's."""
+    code, _ = converted(tmp_path, MEMORY.format(step=step))
+    assert expected + "\n" in code
+
+
+DECAYING = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+smooth = 0
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y, reduction="sum")
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    smooth = {smooth}
+    print(smooth)
+"""
+
+
+@pytest.mark.parametrize("smooth", ["smooth * 0.9 + loss.item()", "0.9 * smooth + 0.1 * loss.item()"])
+def test_a_decaying_sum_begins_with_nothing(tmp_path: Path, smooth: str) -> None:
+    code, said = converted(tmp_path, DECAYING.format(smooth=smooth))
+    assert "print(reduce_sum(smooth))" in code and "AD601 reports" not in said

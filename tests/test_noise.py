@@ -207,3 +207,51 @@ def test_batches_that_all_ranks_draw_are_no_noise(tmp_path: Path, drawn: str) ->
     code, _ = converted(tmp_path, MADE.format(drawn=drawn))
     assert f"np.random.{drawn}[dist.get_rank() :: dist.get_world_size()]" in code
     assert "dropout and noise differ by rank" in code and "np.random.seed(torch" not in code
+
+
+SPLIT = """\
+import numpy as np
+import pandas as pd
+import sklearn.datasets
+import torch
+from sklearn.cluster import KMeans
+from sklearn.model_selection import KFold, train_test_split
+from sklearn.utils import shuffle
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+rows = np.loadtxt("rows.csv", delimiter=",").astype("float32")
+table = pd.read_csv("rows.csv")
+{split}
+loader = DataLoader(TensorDataset(torch.from_numpy(rows)), batch_size=8)
+model = nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for (x,) in loader:
+    loss = nn.functional.mse_loss(model(x), x)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("split", "seeded"),
+    [
+        ("rows, rest = train_test_split(rows, test_size=0.2)", True),
+        ("rows, rest = train_test_split(rows, test_size=0.2, random_state=None)", True),
+        ("rows, rest = train_test_split(rows, test_size=0.2, random_state=1)", False),
+        ("rows, rest = train_test_split(rows, test_size=0.2, shuffle=False)", False),
+        ("rows = rows[next(iter(KFold(n_splits=2, shuffle=True).split(rows)))[0]]", True),
+        ("rows = rows[next(iter(KFold(n_splits=2).split(rows)))[0]]", False),
+        ("rows = shuffle(rows)", True),
+        ("rows = sklearn.datasets.make_blobs(64, 4)[0].astype('float32')", True),
+        ("rows = KMeans(8).fit(rows).cluster_centers_", True),
+        ("rows = table.sample(frac=1).values", True),
+        ("rows = table.sample(n=8, random_state=2).values", False),
+    ],
+)
+def test_what_libraries_draw_from_the_generator_of_numpy(tmp_path: Path, split: str, seeded: bool) -> None:
+    """Ranks would train on other rows, and test on rows that others train on."""
+    code, _ = converted(tmp_path, SPLIT.format(split=split))
+    assert ("np.random.seed(0)" in code) == seeded

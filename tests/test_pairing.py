@@ -271,3 +271,68 @@ torch.save(net.state_dict(), "m.pt")
 def test_an_array_s_rows_are_gathered_as_a_tensor(tmp_path: Path) -> None:
     code, _ = converted(tmp_path, OF_NUMPY)
     assert f"{ROWS}(y), {ROWS}(torch.as_tensor(ind)).numpy())" in code
+
+
+FIELDS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 4)), batch_size=8, shuffle=True)
+model = nn.Linear(4, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for {target} in {over}:
+    first, second = data[0].float(), data[1].float()
+    left, right = model(first), model(second)
+    near = left @ right.t()
+    loss = nn.functional.cross_entropy(near, torch.arange(len(near)))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "over"), [("data", "loader"), ("i, data", "enumerate(loader, 0)"), ("data", "tqdm(loader)")]
+)
+def test_fields_of_a_batch_are_no_samples(tmp_path: Path, target: str, over: str) -> None:
+    """The batch is a list of tensors, which cannot be gathered as one."""
+    code, _ = converted(tmp_path, "from tqdm import tqdm\n" + FIELDS.format(target=target, over=over))
+    assert "near = RowsOfAllRanks.apply(left) @ RowsOfAllRanks.apply(right).t()" in code
+    assert "RowsOfAllRanks.apply(data)" not in code
+
+
+ATTENTION = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
+
+    def forward(self, x):
+        {body}
+        return self.attention(x, x, x)[0]
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, {shape})), batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for (x,) in loader:
+    loss = model(x).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "shape", "across"),
+    [("x = x.unsqueeze(0)", "4", True), ("x = x.unsqueeze(1)", "4", False), ("x", "5, 4", 0)],
+)
+def test_attention_from_sample_to_sample(tmp_path: Path, body: str, shape: str, across: bool) -> None:
+    _, said = converted(tmp_path, ATTENTION.format(body=body, shape=shape))
+    assert ("takes the second axis for time" in said) == bool(across)

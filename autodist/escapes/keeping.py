@@ -10,7 +10,7 @@ from autodist.escapes.origins import fed_to_losses, learnt_from
 from autodist.escapes.resolving import Escape, resolve
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.source import Source
-from autodist.spread import LOCAL, ROWS, Spread
+from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread
 from autodist.values import NOTHING
 
 
@@ -67,10 +67,28 @@ def handed_on(event: Event, run: Interpreter, by_sample: frozenset[ast.stmt]) ->
     for escape in resolve(node, source, event, run, set()):
         if ast.unparse(escape.node) == ast.unparse(target):
             continue  # what it was before
+        if escape.spread is COUNT and event.value.spread not in (COUNT, SUM, MEAN):
+            continue  # a tensor that has as many rows as this rank has samples, kept for as many
         if run.values.get(escape.node, NOTHING).spread not in (ROWS, Spread.COLUMNS):
-            yield escape
+            yield _fresh(escape, target, run)
         else:
             yield _given_rows(escape, event, run) or replace(escape, spread=LOCAL)
+
+
+def _fresh(escape: Escape, target: ast.expr, run: Interpreter) -> Escape:
+    """What a step adds to a sum, which is that of all ranks so far: `x.sum()` in `self.all = self.all + x.sum()`."""
+    before = ast.unparse(target)
+    added = escape.node
+    while escape.spread in (COUNT, SUM) and isinstance(added, ast.BinOp) and isinstance(added.op, (ast.Add, ast.Sub)):
+        parts = [added.left, added.right]
+        fresh = [each for each in parts if all(ast.unparse(inner) != before for inner in ast.walk(each))]
+        if len(fresh) != 1:
+            break
+        added = fresh[0]
+    spread = run.values.get(added, NOTHING).spread
+    if added is escape.node:
+        return escape
+    return replace(escape, node=added, spread=spread if spread in (COUNT, SUM) else LOCAL)
 
 
 def _learns(loop: Loop, run: Interpreter) -> bool:

@@ -9,7 +9,7 @@ from functools import cached_property
 from autodist import alternatives, rowwise
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.questions import joined, truth
-from autodist.spread import RANK
+from autodist.spread import RANK, ROWS
 from autodist.values import NOTHING, Items, Scope, Table, Value
 
 
@@ -82,11 +82,31 @@ class Branches(Evaluation):
             if not self.block(block, scope):
                 ends.append(scope.names)
         self._branches, self._outcomes = around, known
+        if self.plan.draws and len(ends) == len(blocks) and not self._no_grad:
+            self._compare_batches(blocks, ends, scope)
         left_on_one_rank = one_rank and len(ends) == 1
         if not left_on_one_rank:
             self._one_rank -= one_rank
         scope.names = joined(ends) if ends else start
         return not ends
+
+    def _compare_batches(
+        self, blocks: Sequence[Sequence[ast.stmt]], ends: Sequence[Mapping[str, Value]], scope: Scope
+    ) -> None:
+        """Note a batch that is drawn and shared out in one branch, and made as a list of all its rows in another."""
+        stored: list[dict[str, ast.expr]] = [
+            {t.id: s.value for s in block if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)}
+            for block in blocks
+        ]
+        for name in set(stored[0]).intersection(*stored[1:]):
+            shared = [end[name].spread is ROWS for end in ends]
+            wholes = [
+                values[name]
+                for values, end in zip(stored, ends, strict=True)
+                if end[name].spread is not ROWS and any(isinstance(t, Items) for t in end[name].things)
+            ]
+            if any(shared) and wholes:
+                self.event("shared_in_part", wholes[0], scope)
 
     def do_Try(self, node: ast.Try, scope: Scope) -> bool:
         left = self.block(node.body, scope)

@@ -7,6 +7,7 @@ from functools import partial
 
 from autodist import tensors
 from autodist.interpreter.contents import Contents
+from autodist.interpreter.questions import has_state
 from autodist.spread import COUNT, LOCAL, ROWS, SAME
 from autodist.values import NOTHING, Draw, Items, Object, Scope, Value, constant, is_clock, of, union
 
@@ -104,6 +105,22 @@ class Draws(Contents):
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value | None:
         self.event("random", node, scope)
+        return None
+
+    def call_numpy_draw(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        """What draws from NumPy's own generator, unless it is told a `random_state`."""
+        if keywords.get("shuffle", NOTHING).const is not False and not has_state(keywords):
+            self.event("numpy_draw", node, scope)
+        return None
+
+    def call_numpy_shuffle(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        """What does so if it is told to shuffle."""
+        if "shuffle" in keywords and keywords["shuffle"].const is not False and not has_state(keywords):
+            self.event("numpy_draw", node, scope)
         return None
 
     def call_random_split(

@@ -133,6 +133,13 @@ class Loops(Stores):
                 return not any(isinstance(n, ast.Name) and n.id == getattr(root, "id", "") for n in bound)
         return False
 
+    def _note_row_by_row(self, target: ast.expr, scope: Scope) -> None:
+        """`for user in users: items.append(draw(user))`: a list of the rows of a batch that is made by hand."""
+        if self.plan.draws and not self._no_grad and isinstance(target, ast.Name) and self._counts_rows_of(target):
+            home = scope.find(target.id)
+            if home is not None:
+                home.names[target.id] = home.names[target.id].but(spread=ROWS)
+
     def _note_batches(self, node: ast.For | ast.AsyncFor, element: Value, scope: Scope) -> None:
         """Note what a loop goes over: `for x, y in batches`, `for i, (x, y) in enumerate(batches)`."""
         over, batch = node.iter, element

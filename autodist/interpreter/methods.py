@@ -8,7 +8,15 @@ from functools import partial
 
 from autodist import rowwise, tensors
 from autodist.interpreter.libraries import Libraries
-from autodist.interpreter.questions import any_entry, first_text, is_hashable, is_hidden, stable_order, under_samples
+from autodist.interpreter.questions import (
+    any_entry,
+    first_text,
+    has_state,
+    is_hashable,
+    is_hidden,
+    stable_order,
+    under_samples,
+)
 from autodist.interpreter.torch_modules import TorchModules
 from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, RETURNS_SELF, SIZES
 from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, Spread
@@ -49,6 +57,8 @@ PICTURES = (
 )
 TESTING_FILES = frozenset("exists is_file is_dir isfile isdir".split())
 FILLING = frozenset("uniform_ normal_ random_ bernoulli_ exponential_ log_normal_ geometric_ cauchy_".split())
+REPLACING = frozenset("copy_ fill_".split())
+CHANGING = {"add_": ast.Add(), "sub_": ast.Sub(), "mul_": ast.Mult(), "div_": ast.Div()}
 TYPED_LIKE = frozenset("to type_as".split())
 """What takes the type and the device of another tensor, and nothing of its values."""
 GRADIENT_HOOKS = frozenset(
@@ -57,6 +67,8 @@ GRADIENT_HOOKS = frozenset(
 )
 """What has a function called with gradients in the midst of a backward pass."""
 FORMATTING = frozenset("format join".split())
+ROWS_OF_A_TABLE = frozenset("n frac".split())
+"""What pandas is told of how many rows to draw: `table.sample(frac=1)`."""
 
 SPELLING = frozenset("lower upper strip title".split())
 """Methods of a text that is known, which give another one."""
@@ -99,8 +111,10 @@ class Methods(Libraries, TorchModules):
             target = node.func.value if isinstance(node.func, ast.Attribute) else None
             if isinstance(target, ast.Attribute) and target.attr == "data" and isinstance(target.value, ast.Attribute):
                 self.event("parameter_set", node, scope)
-        if name == "copy_" and args:
+        if name in REPLACING and args:
             self._copied_into(node, args[0], scope)
+        if name in CHANGING and args and not self._forward:
+            self._changed_in_place(node, CHANGING[name], args[0], scope)
         local = any(isinstance(t, Object) and t.cls is not None and t.cls.find(name) for t in base.things)
         if name in WRITING and not local and not any(isinstance(t, External) for t in base.things):
             self.event("write", node, scope, self._mixed(values), first_text(values))
@@ -125,6 +139,8 @@ class Methods(Libraries, TorchModules):
                 if value.spread.is_local or self.holds_local(value):
                     self.event("format", expression, scope, value)
             return self._text(values)
+        if name == "sample" and not ROWS_OF_A_TABLE.isdisjoint(keywords) and not has_state(keywords):
+            self.event("numpy_draw", node, scope)
         if name in FILLING and (self._forward or self._loops or base.spread is not SAME):
             self.event("random", node, scope)
         operands = [] if name in TYPED_LIKE else values
@@ -161,18 +177,21 @@ class Methods(Libraries, TorchModules):
 
     def _copied_into(self, node: ast.Call, value: Value, scope: Scope) -> None:
         """`images.resize_as_(batch).copy_(batch)`: a tensor that is made once holds each batch in turn."""
-        target: ast.expr = node
-        while (
-            isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute) and target.func.attr.endswith("_")
-        ):
-            target = target.func.value
-        home = scope.find(target.id) if isinstance(target, ast.Name) else None
-        if home is None or not isinstance(target, ast.Name) or not (value.spread.is_local or value.origins):
+        if not (value.spread.is_local or value.origins):
             return
-        held = home.names[target.id]
-        if not held.things and not held.weights:
-            filled = held.but(spread=value.spread, origins=value.origins, models=value.models, zero=False)
-            home.names[target.id] = filled.but(axes=value.axes, array=held.array or value.array)
+        for names, name in self._holders(_changed(node), scope):
+            held = names[name]
+            if not held.things and not held.weights:
+                filled = held.but(spread=value.spread, origins=value.origins, models=value.models, zero=False)
+                names[name] = filled.but(axes=value.axes, array=held.array or value.array)
+
+    def _changed_in_place(self, node: ast.Call, operation: ast.operator, change: Value, scope: Scope) -> None:
+        """`total.add_(loss)`, which is `total = total + loss`."""
+        for names, name in self._holders(_changed(node), scope):
+            held = names[name]
+            if not held.things and not held.weights and (held.spread.is_local or change.spread.is_local):
+                changed = (held | change.but(things=frozenset())).computed(self._binary(operation, held, change))
+                names[name] = changed.but(made=held.made | {(scope.source, node.args[0])}, zero=False)
 
     def _note_backward(self, node: ast.Call, loss: Value, scope: Scope) -> None:
         """What is differentiated is a number; one that cannot be told apart is taken for a mean, with a warning."""
@@ -287,6 +306,11 @@ class Methods(Libraries, TorchModules):
                 self.event("write", node, scope, self._mixed(values))
                 return NOTHING
             return of(inner)
+        if "study" in inner.roles and name == "optimize":
+            self.event("search", node, scope, of(inner))
+        if inner.cls is None:
+            for value in values:
+                self._callbacks(value, name, node, scope)
         mixed = self._mixed([*values, *(held for key, held in inner.attributes.items() if key == KEPT)])
         if "dataset" in inner.roles:
             return of(inner)
@@ -332,6 +356,8 @@ class Methods(Libraries, TorchModules):
                 self._note_kept_by_sample(node)
                 pairs = list(zip(args[-1:], node.args[-1:], strict=False))
                 self._grow(of(container), pairs, scope, name)
+                if isinstance(node.func, ast.Attribute):
+                    self._note_row_by_row(node.func.value, scope)
                 return NOTHING
             return union([*container.parts, container.element]) if name == "pop" else NOTHING
         if name == "items":
@@ -370,6 +396,13 @@ class Methods(Libraries, TorchModules):
             named = [(scope.source, keyword.value) for keyword in node.keywords]
             container.stores += [store for store in named if store not in container.stores]
         return NOTHING
+
+
+def _changed(node: ast.expr) -> ast.expr:
+    """What methods change in place: `total` of `total.mul_(0.9).add_(loss)`."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
+        node = node.func.value
+    return node
 
 
 def _itself(items: Items) -> Items:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from autodist import picking, rowwise
@@ -221,3 +221,8 @@ def stable_order(thing: Thing) -> tuple[str, int, int]:
         getattr(node, "lineno", 0),
         getattr(node, "col_offset", 0),
     )
+
+
+def has_state(keywords: Mapping[str, Value]) -> bool:
+    """Whether a function of scikit-learn or pandas is told what to draw from."""
+    return "random_state" in keywords and keywords["random_state"].const is not None

@@ -121,6 +121,7 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
         if isinstance(node.op, ast.Add) and any(isinstance(t, Items) for t in before.things):
             self._note_refill(node.target, scope)
             self._grow(before, [(change, node.value)], scope, "extend")
+            self._note_row_by_row(node.target, scope)
             return
         held = [t for t in before.things if isinstance(t, Table)]
         if held and any(isinstance(t, Table) for t in change.things):  # `counts += Counter(labels)`

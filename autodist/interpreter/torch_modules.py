@@ -62,7 +62,7 @@ class TorchModules(Subscripts, Stores, Losses):
                 self.event("training_forward", node, scope, of(thing), given)
             if self._no_grad == 0 and self.uneven(given) is Rows.PADDED:
                 self.event("padded", node, scope, given)
-        kept, self._criterion = self._criterion, outermost and self._is_criterion(inner, values) or self._criterion
+        before, self._criterion = self._criterion, outermost and self._is_criterion(inner, values) or self._criterion
         self._forward += 1
         if inner.cls is not None and inner.cls.find("forward"):
             result = self.method(inner, "forward", node, args, keywords, scope)
@@ -81,7 +81,7 @@ class TorchModules(Subscripts, Stores, Losses):
                 whole = result  # a pair of outputs, not the steps of one
                 result = of(self._remember(node, lambda: Items(node, [whole, whole], NOTHING), "pair"))
         self._forward -= 1
-        self._criterion = kept
+        self._criterion = before
         if outermost and self._no_grad == 0:
             result = self._with_model(result, inner)
             for name, kept in inner.attributes.items():

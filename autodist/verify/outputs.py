@@ -19,6 +19,7 @@ VARYING = re.compile(
     r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*[-_ ]+(?:\d\d?[-_ ,]+)?(?:19|20)\d\d"
     r"|[0-2]\dh[-_]?[0-5]\dm(?:[-_]?[0-5]\ds)?"
     r"|[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}|(?<![^/])tmp[a-z0-9_]{8}(?![^/])"
+    r"|(?:[01]\d[-_.|])?[0-3]\d[-_.|T ][0-2]\d[-_:][0-5]\d[-_:][0-5]\d"
     r"|[0-2]\d[-_:][0-5]\d[-_:][0-5]\d|\d{9,}|events\.out\.tfevents\.[^/]*|[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d_[^/]*"
 )
 """Parts of paths that differ from run to run: dates, times, process numbers, host names, random and temporary names."""

@@ -95,6 +95,8 @@ class Pass:
     trains: bool = False
     viewed: bool = False
     """Whether it went through a model before another loader was asked for the batch of a step."""
+    evaluated: bool = False
+    """A model that is in evaluation saw a batch of it. What it has left when it is broken off trains nothing."""
     exhausted: bool = False
     stream: str | None = None
     """The state of the global generators, where the sampler draws from them."""
@@ -268,7 +270,8 @@ def read_trace(path: Path) -> RunTrace:
             entry.steered = entry.steered or event.get("steered", False)
             for other in recent.values():
                 other.viewed = other.viewed or other.key in computed and other.loader != entry.loader
-            recent[entry.key] = entry
+            if entry.trains or not entry.evaluated:
+                recent[entry.key] = entry
             latest = entry.key
         elif kind == "sampler-draws":
             run.passes[event["loader"], event["number"]].stream = event["stream"]
@@ -283,6 +286,7 @@ def read_trace(path: Path) -> RunTrace:
                 entry.trains = True
         elif kind == "evaluation" and latest is not None:
             recent.pop(latest, None)
+            run.passes[latest].evaluated = True
             evaluated.add(latest)
         elif kind == "abandoned":
             if (event["loader"], event["number"]) in evaluated:  # with a batch that was read, and looked at no more

@@ -311,6 +311,8 @@ def test_every_cause_has_advice_and_every_kind_a_cause() -> None:
         ("runs/0b7f3c1e-9a52-4d35-8a91-8f0f6f6f9d11/a", "runs/693f969c-ff9d-4c1f-a097-62278ab758d1/a"),
         ("run/Sunday_22_November_2026_17h_15m_29s", "run/Monday_01_May_2023_01h_00m_03s"),
         ("/tmp/tmpf2pmyoi9/best.pt", "/tmp/tmp_kgaz0p1/best.pt"),
+        ("best_11|24-09:31:15.pt", "best_11|24-09:32:47.pt"),
+        ("runs/11-24-09-31-15/a.pt", "runs/12-01-23-59-03/a.pt"),
     ],
 )
 def test_paths_without_their_date(first: str, second: str) -> None:

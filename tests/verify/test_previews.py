@@ -105,3 +105,40 @@ def test_a_random_part_of_the_training_data_is_evaluated(tmp_path: Path, zygote:
     after.write_text(convert(Project.load(before), Config()).entry.after)
     verdict = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote)
     assert verdict.equal, verdict.findings
+
+
+CUT_SHORT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+train_set = TensorDataset(torch.randn(16, 4), torch.randn(16, 1))
+rest = TensorDataset(torch.randn(16, 4), torch.randn(16, 1))
+for rate in (0.1, 0.01):
+    loader = DataLoader(train_set, batch_size=4, shuffle=True)
+    valid = DataLoader(rest, batch_size=4)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    for x, y in loader:
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+    model.eval()
+    total = 0.0
+    with torch.no_grad():
+        for i, (x, y) in enumerate(valid):
+            if i == 2:
+                break
+            total += nn.functional.mse_loss(model(x), y).item()
+    print(rate, total / 2)
+"""
+
+
+def test_an_evaluation_that_is_cut_short(tmp_path: Path, zygote: Zygote | None) -> None:
+    """The batch that it has left when it is broken off is none of the training that follows."""
+    before, after = tmp_path / "train.py", tmp_path / "train_ddp.py"
+    before.write_text(CUT_SHORT)
+    after.write_text(convert(Project.load(before), Config()).entry.after)
+    verdict = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote)
+    assert verdict.equal, verdict.findings

@@ -24,6 +24,8 @@ from autodist.verify.text import as_whole, factor_between, first_difference, lin
         ("[1/3] 12it/s", "[1/3] 99it/s"),
         ("DataParallel(", "DistributedDataParallel("),
         ("Net(", "FSDPNet("),
+        ("tensor(0.1234, grad_fn=<DivBackward0>)", "tensor(0.1234)"),
+        ("tensor([1.5000], requires_grad=True)", "tensor([1.5000])"),
         ("(1): BatchNorm2d(24, eps=1e-05)", "(1): SyncBatchNorm(24, eps=1e-05)"),
     ],
 )

@@ -2,8 +2,8 @@
 fault stands out.
 
 The default dtype does most of it. What a script pins to a smaller floating-point type (``.float()``,
-``dtype=torch.float32``, ``torch.FloatTensor``, NumPy arrays of float32) is widened here, in calls from anywhere but
-torch's own scaler and optimizers.
+``dtype=torch.float32``, ``torch.cfloat``, ``torch.FloatTensor``, NumPy arrays of float32) is widened here, in calls
+from anywhere but torch's own scaler and optimizers.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from autodist.verify.probes import ProbeContext
 
 NARROW = (torch.float32, torch.float16, torch.bfloat16)
+WIDE = {**dict.fromkeys(NARROW, torch.float64), torch.complex64: torch.complex128, torch.complex32: torch.complex128}
 EXEMPT = ("torch.amp", "torch.cuda.amp", "torch.optim", "torch.serialization", "torch._")
 CASTS = ("float", "half", "bfloat16")
 WITH_DTYPE = ("to", "type", "new_tensor", "new_empty", "new_zeros", "new_ones", "new_full", "sum", "mean", "softmax")
@@ -73,6 +74,7 @@ class PrecisionProbe:
         torch.set_default_tensor_type = lambda t, /: None
         for name in CASTS:
             setattr(torch.Tensor, name, self._double(getattr(torch.Tensor, name)))
+        torch.Tensor.cfloat = lambda this: this.to(torch.complex128)  # type: ignore[attr-defined]
         for name in WITH_DTYPE:
             setattr(torch.Tensor, name, self._widened(getattr(torch.Tensor, name), False))
         for name in FACTORIES:
@@ -129,12 +131,10 @@ class PrecisionProbe:
         def widened(*args: Any, **kwargs: Any) -> Any:
             exempt = self._exempt()
             if not exempt:
-                if any(value is dtype for value in args for dtype in NARROW):
-                    args = tuple(
-                        torch.float64 if isinstance(value, torch.dtype) and value in NARROW else value for value in args
-                    )
-                if any(kwargs.get("dtype") is dtype for dtype in NARROW):
-                    kwargs["dtype"] = torch.float64
+                if any(value is dtype for value in args for dtype in WIDE):
+                    args = tuple(WIDE.get(value, value) if isinstance(value, torch.dtype) else value for value in args)
+                if any(kwargs.get("dtype") is dtype for dtype in WIDE):
+                    kwargs["dtype"] = WIDE[kwargs["dtype"]]
                 if args and isinstance(args[-1], str) and args[-1].endswith(LEGACY):
                     owner = "torch.cuda." if args[-1].startswith("torch.cuda.") else "torch."
                     args = (*args[:-1], f"{owner}DoubleTensor")

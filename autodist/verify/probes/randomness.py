@@ -580,6 +580,20 @@ class RandomnessProbe:
             return plain(self._context.plan.rank if seed is None else seed)
 
         numpy_random.default_rng = functools.wraps(plain)(default_rng)
+        state: Any = numpy_random.RandomState
+        rank = self._context.plan.rank
+
+        class AsState(type):
+            def __instancecheck__(cls, instance: Any) -> bool:
+                return isinstance(instance, state)
+
+        class RandomState(state, metaclass=AsState):  # type: ignore[misc]
+            """The same of the older kind, as libraries make it that search among hyperparameters."""
+
+            def __init__(self, seed: Any = None) -> None:
+                super().__init__(rank if seed is None else seed)
+
+        numpy_random.RandomState = RandomState
 
     def _numpy(
         self,
