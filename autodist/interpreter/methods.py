@@ -161,9 +161,10 @@ class Methods(Libraries, TorchModules):
             if base.spread is ROWS and base.axes == 1 and name in rowwise.PICKING and self.plan.wholes is None:
                 spread = LOCAL  # one number for each sample, of which some are picked
             mixed = union([base, *operands])
-            if name in SIZES:  # of whichever samples
+            if name in SIZES:  # of whichever samples, unless it depends on what they are how many are picked
                 spread = SAME if self._is_of_one(base) else spread
-                mixed = mixed.without(Picked)
+                placed = {each for each in mixed.origins if isinstance(each, Picked) and each.place}
+                mixed = mixed.but(origins=mixed.origins - placed)
             cut = name in CUTTING
             results.append(
                 mixed.computed(spread).but(

@@ -10,7 +10,7 @@ from autodist.interpreter.losses import Losses
 from autodist.interpreter.stores import Stores
 from autodist.interpreter.subscripts import Subscripts
 from autodist.interpreter.words import DRAWING, KEPT, MOVES, RETURNS_SELF, SIZES
-from autodist.spread import CROSS, ROWS, Spread
+from autodist.spread import COUNT, CROSS, ROWS, SUM, Spread
 from autodist.values import (
     NOTHING,
     Class,
@@ -85,7 +85,8 @@ class TorchModules(Subscripts, Stores, Losses):
         if outermost and self._no_grad == 0:
             result = self._with_model(result, inner)
             for name, kept in inner.attributes.items():
-                if kept.spread.is_local and inner not in kept.models:  # `self.last_loss = F.cross_entropy(...)`
+                learnt = kept.spread.is_local and kept.spread not in (COUNT, SUM)  # what is counted has no gradient
+                if learnt and inner not in kept.models:  # `self.last_loss = F.cross_entropy(...)`
                     inner.attributes[name] = self._with_model(kept, inner)
         return result
 
