@@ -19,7 +19,7 @@ from autodist.rowwise import PARTNERS, is_entered, mixings
 from autodist.script import Reduction
 from autodist.source import Source, last_name, operands
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM
-from autodist.values import NOTHING, Class, Function, Object, Picked, Turn, Value, Wrapped
+from autodist.values import NOTHING, Class, Function, Gathered, Object, Picked, Turn, Value, Wrapped
 
 ROUNDS = 6
 """What meets gathered rows is found once those are gathered."""
@@ -86,12 +86,17 @@ def outputs_gathered(
             break
         found |= fresh
     whole = all(_is_whole(event) for event in current.of("backward") if event.node in unsettled)
-    again = any(event.grad and current.is_gathered(event.detail) for event in current.of("forward"))
+    again = any(event.grad and _holds_gathered(event.detail, current) for event in current.of("forward"))
     if not found or fresh or not whole or again or current.of("met") or current.of("mined"):
         return ()
     if any(_differs_in_length(before.values.get(node, NOTHING), before) for node in found):
         return ()
     return in_training(found.values(), current)
+
+
+def _holds_gathered(value: Value, run: Interpreter) -> bool:
+    """Whether a model is given rows of all ranks, also beside its own: there would be nothing left to share out."""
+    return any(isinstance(each, Gathered) and each.node in run.plan.gathered for each in value.origins)
 
 
 def _differentiates(loss: Event, run: Interpreter) -> bool:

@@ -152,6 +152,23 @@ EXAMPLES = [
 ]
 
 
+SEVERAL = (
+    "count",
+    "gpus",
+    "ngpu",
+    "n_gpu",
+    "num_gpu",
+    "device_ids",
+    "multi",
+    "parallel",
+    "distributed",
+    "len(",
+    ">",
+    "world",
+)
+"""Words of conditions that hold on several GPUs alone."""
+
+
 @rule("AD401", *REPLICATED)
 def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Wrap each model that trains in DistributedDataParallel.
@@ -190,6 +207,14 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
                 "DataParallel uses the devices of one process",
                 Fix(planned(site.source, removed)),
             )
+        for site in model.dropped:
+            if script.unwraps and _is_on_one_device(site):
+                message = (
+                    "on a GPU the checkpoints of the script have the keys of this wrapper (module.…), those of the "
+                    "conversion do not: neither reads the other's unless the prefix is removed, or added"
+                )
+                yield Finding(site.source, site.node, message, severity=Severity.WARNING)
+                break
         own_statistics = script.distributed and model.batch_norm and _keeps_buffers_apart(script, model)
         if script.distributed:  # batch statistics are each rank's own in the script as it is
             model = replace(model, batch_norm=False)
@@ -244,6 +269,13 @@ def _not_ready(model: Model, script: TrainingScript) -> str:
             "client or task: bind the copy to a name and wrap it there, or convert this part by hand"
         )
     return "cannot see where this model is ready to be wrapped"
+
+
+def _is_on_one_device(site: Site) -> bool:
+    """Whether a model is wrapped on a single GPU as well: `if device == "cuda": model = nn.DataParallel(model)`."""
+    parent = site.source.parents.get(site.statement)
+    asked = ast.unparse(parent.test).lower() if isinstance(parent, ast.If) else ""
+    return "cuda" in asked and not any(word in asked for word in SEVERAL)
 
 
 def _lonely(model: Model, statement: ast.stmt) -> bool:

@@ -193,3 +193,14 @@ loader = DataLoader(loader.dataset, 8, True, collate_fn=lambda rows: cut(rows, m
 def test_a_model_that_a_function_for_a_library_asks(tmp_path: Path) -> None:
     """It is called later, when the model is wrapped."""
     assert "cut(rows, model.module.longest)" in converted(tmp_path, SCRIPT.format(make=COLLATED))[0]
+
+
+@pytest.mark.parametrize(
+    ("test", "named"),
+    [("device == 'cuda'", True), ("torch.cuda.is_available()", True), ("torch.cuda.device_count() > 1", False)],
+)
+def test_a_wrapper_on_one_gpu_names_its_keys(tmp_path: Path, test: str, named: bool) -> None:
+    """Checkpoints that the script writes on a GPU have another prefix than those of the conversion."""
+    make = f"device = 'cpu'\nmodel = nn.Linear(4, 1)\nif {test}:\n    model = nn.DataParallel(model)"
+    _, said = converted(tmp_path, SCRIPT.format(make=make) + "torch.save(model.state_dict(), 'last.pt')\n")
+    assert ("AD401 on a GPU the checkpoints" in said) == named
