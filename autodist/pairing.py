@@ -86,12 +86,29 @@ def outputs_gathered(
             break
         found |= fresh
     whole = all(_is_whole(event) for event in current.of("backward") if event.node in unsettled)
-    again = any(event.grad and _holds_gathered(event.detail, current) for event in current.of("forward"))
+    alone = {event.node for event in current.of("forward") if not _computes_loss(event.node, before)}
+    again = any(e.grad and e.node in alone and _holds_gathered(e.detail, current) for e in current.of("forward"))
+    again = again or any(_goes_into_layer(node, current) for node in current.values)
     if not found or fresh or not whole or again or current.of("met") or current.of("mined"):
         return ()
     if any(_differs_in_length(before.values.get(node, NOTHING), before) for node in found):
         return ()
     return in_training(found.values(), current)
+
+
+def _computes_loss(call: ast.AST, run: Interpreter) -> bool:
+    """Whether a model gives a number and no rows: it is given labels, too, and computes the loss itself."""
+    value = run.values.get(call, NOTHING) if isinstance(call, ast.expr) else NOTHING
+    return not value.things and value.spread is not ROWS
+
+
+def _goes_into_layer(node: ast.expr, run: Interpreter) -> bool:
+    """Whether a layer is given rows of all ranks."""
+    if not isinstance(node, ast.Call):
+        return False
+    layers = [t for t in run.values.get(node.func, NOTHING).things if isinstance(t, Object) and t.cls is None]
+    trained = any("module" in each.roles and "loss" not in each.roles and each.args for each in layers)
+    return trained and any(_holds_gathered(run.values.get(each, NOTHING), run) for each in node.args)
 
 
 def _holds_gathered(value: Value, run: Interpreter) -> bool:
@@ -115,7 +132,7 @@ def _given_by_models(loss: Event, run: Interpreter) -> Found:
     of several outputs, where they are read."""
     made = {*ast.walk(loss.node), *(roots(loss.node, run, set()) if isinstance(loss.node, ast.expr) else ())}
     outer = {event.node for event in run.of("forward") if event.grad} & made
-    whole = {call for call in outer if not run.values[call].things and run.values[call].spread is not ROWS}  # type: ignore[index]
+    whole = {call for call in outer if _computes_loss(call, run)}
     layers = {each for each in made if isinstance(each, ast.Call) and _is_layer(each, run)} if whole else set()
     calls = {call for call in {*(outer - whole), *layers} if isinstance(call, ast.Call)}
     read = {call: {n for each in operands(call) for n in (*ast.walk(each), *roots(each, run, set()))} for call in calls}
