@@ -121,29 +121,28 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     def gathering(nodes: frozenset[ast.expr], draws: frozenset[int] | None = None) -> Interpreter:
         return again(Plan(modules=modules, gathered=nodes, draws=draws))
 
+    def modelled(rows: tuple[Reduction, ...]) -> tuple[TrainingScript, Interpreter]:
+        script, run = _modelled(project, config, facts, gathering(_nodes(rows)) if rows else first, rows)
+        opaque = () if _is_distributed(first) or not script.trains else map(_unfollowed, _opaque(run))
+        return replace(script, concerns=(*script.concerns, *opaque)), run
+
     paired = () if _is_distributed(first) else pairing.gathered(first, gathering)
-    script, run = _modelled(project, config, facts, gathering(_nodes(paired)) if paired else first, paired)
-    named = _warned(script)
-    backward = run.of("backward")
+    script, run = modelled(paired)
+    named, backward = _warned(script), run.of("backward")
     unsettled = frozenset(event.node for event in backward if not _is_settled(event, run) or event.node in named)
-    opaque = [each for event in backward for each in _opaque(event, run)]
-    if run is first or _is_distributed(first) or not (unsettled or named or opaque):
+    if run is first or _is_distributed(first) or not (unsettled or named):
         return script
     planned = partial(gathering, draws=run.plan.draws)
     related: tuple[Reduction, ...] = ()
     if not paired and unsettled:  # whatever else relates the samples of a batch, also of one that is made by hand
         related = pairing.gathered(planned(frozenset()), planned, unsettled)
-        if related:
-            script = _modelled(project, config, facts, gathering(_nodes(related)), related)[0]
-            opaque = []
-    if script.trains and (_warned(script) or opaque):
-        causes = named | {event.node for event in opaque}
-        concerned = unsettled | {event.node for event in backward if causes & _computed_from(event, run)}
+        script = modelled(related)[0] if related else script
+    if script.trains and _warned(script):
+        concerned = unsettled | {event.node for event in backward if named & _computed_from(event, run)}
         outputs = pairing.outputs_gathered(planned(frozenset()), planned, concerned)
-        other = _modelled(project, config, facts, gathering(_nodes(outputs)), outputs)[0] if outputs else script
-        if outputs and other.trains and len(_warned(other)) < len(_warned(script)) + len(opaque):
+        other = modelled(outputs)[0] if outputs else script
+        if other.trains and len(_warned(other)) < len(_warned(script)):
             return other
-        script = replace(script, concerns=(*script.concerns, *map(_unfollowed, opaque[:1])))
     if related or not unsettled:
         return script
     refused = next((_pairs(event) for event in run.of("backward") if event.value.spread is CROSS), None)
@@ -155,10 +154,11 @@ def _warned(script: TrainingScript) -> set[ast.AST]:
     return {concern.node for concern in script.concerns if concern.code == "AD602"}
 
 
-def _opaque(loss: Event, run: Interpreter) -> list[Event]:
-    """What a loss is computed by that may relate the samples of a batch, for all that is known of it."""
+def _opaque(run: Interpreter) -> list[Event]:
+    """What losses are computed by that may relate the samples of a batch, for all that is known of it."""
     calls = {event.node: event for event in run.of("unfollowed") if event.node not in run.plan.gathered}
-    return [calls[node] for node in _computed_from(loss, run) & calls.keys()] if calls else []
+    made = {node for loss in run.of("backward") for node in _computed_from(loss, run)} if calls else set()
+    return [event for node, event in calls.items() if node in made]
 
 
 def _unfollowed(event: Event) -> Concern:

@@ -74,7 +74,6 @@ SHAPES = {
     "numpy.random.choice": 1,
     "random.sample": 1,
 }
-# What finds some of the samples: how many, and which, says nothing in the order of the others.
 FOLLOWED = (
     RELATING
     | TURNING
@@ -122,6 +121,7 @@ GATHERING = frozenset(
     "cummax cummin searchsorted mode".split()
 )
 """What relates the samples that it is given, be they labels."""
+# What finds some of the samples: how many, and which, says nothing in the order of the others.
 FINDING = frozenset("nonzero argwhere unique flatnonzero".split())
 PRODUCTS = frozenset("mm matmul cdist addmm addmm_ cosine_similarity pairwise_distance".split())
 

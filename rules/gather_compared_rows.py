@@ -112,7 +112,8 @@ def _read_again(reductions: Sequence[Reduction]) -> Iterator[list[ast.Name]]:
         source, start = group[0].source, group[0].source.statement(reads[0])
         uses = [n for n in ast.walk(home) if isinstance(n, ast.Name) and n.id == name]
         later = [each for each in uses if place(each) >= place(start)]
-        below = all(source.parents[start] in source.ancestors(each) for each in reads)
+        block = source.block(start)
+        below = all(any(each in block for each in source.ancestors(read)) for read in reads)
         if below and {*later} == {*reads} and _is_bound_in_turn(name, start, source):
             yield reads
 

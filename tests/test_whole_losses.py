@@ -115,9 +115,40 @@ def test_what_cannot_be_gathered_is_named(tmp_path: Path) -> None:
     assert "RowsOfAllRanks" not in after and "AD602 cannot tell whether torch.linalg.svdvals(grad)" in said
 
 
-def test_a_sum_that_goes_on_from_epoch_to_epoch(tmp_path: Path) -> None:
+COUNTED = (
+    "        out = model(x)\n        loss = F.cross_entropy(out, y)\n        hits += (out.argmax(1) == y).sum().item()"
+)
+
+
+@pytest.mark.parametrize(
+    ("begin", "settled"),
+    [("", False), ("    if epoch % 2 == 0:\n        hits = 0\n", False), ("    hits = 0\n", True)],
+)
+def test_a_sum_that_goes_on_from_epoch_to_epoch(tmp_path: Path, begin: str, settled: bool) -> None:
     """Made global after an epoch, it would hold what all ranks have, to which each adds its own again."""
-    text = SCRIPT.format(step="        loss = F.cross_entropy(model(x), y)\n        seen += loss.item()", model="Net")
-    text = text.replace("for epoch in range(2):", "seen = 0.0\nfor epoch in range(2):")
-    after, _ = conftest.converted(tmp_path, text + "    print(seen)\n    print(seen / (epoch + 1))\n")
-    assert "seen = reduce_mean(seen)" not in after and "print(reduce_mean(seen))" in after
+    text = SCRIPT.format(step=COUNTED, model="Net")
+    text = text.replace("for epoch in range(2):\n", f"hits = 0\nfor epoch in range(2):\n{begin}")
+    after, _ = conftest.converted(tmp_path, text + "    print(hits)\n    print(hits / (epoch + 1))\n")
+    assert ("hits = reduce_sum(hits)" in after) == settled
+    assert ("print(reduce_sum(hits))" in after) == (not settled)
+
+
+def test_a_name_that_other_branches_read(tmp_path: Path) -> None:
+    """Gathered in one branch, it would be this rank's in the other."""
+    step = (
+        "out = model(x)\nif epoch:\n    loss = F.cross_entropy(out, y, weight=weights(y))\n"
+        "else:\n    loss = F.cross_entropy(out, y, weight=weights(y) + 1)"
+    )
+    after, said = converted(tmp_path, step)
+    assert "AD602" not in said
+    assert after.count("y = RowsOfAllRanks.apply(y)") == 0 and after.count("RowsOfAllRanks.apply(y)") == 4
+
+
+def test_one_loss_of_pairs_and_of_what_is_not_known(tmp_path: Path) -> None:
+    """The rows that are compared are gathered, and those of which it is not known what becomes of them."""
+    step = (
+        "out, z = model(x)\nloss = F.cross_entropy(out, y) + out.diff(dim=0).pow(2).mean()\n"
+        "loss = loss + torch.linalg.svdvals(z).mean()"
+    )
+    after, said = converted(tmp_path, step, "Pair")
+    assert "torch.linalg.svdvals(RowsOfAllRanks.apply(z))" in after and "AD602" not in said

@@ -291,10 +291,12 @@ def _starts_anew(name: str, loop: ast.stmt, source: Source) -> bool:
     outer = next((each for each in source.ancestors(loop) if isinstance(each, SUMMING)), None)
     if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
         return not any(isinstance(each, ast.Global) and name in each.names for each in ast.walk(outer))
-    bound = [each for each in ast.walk(outer) if isinstance(each, (ast.Assign, ast.AnnAssign))] if outer else []
-    targets = [n for each in bound for n in ast.walk(each) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    around = {loop, *source.ancestors(loop)}
     inside = set(ast.walk(loop))
-    return outer is None or any(each.id == name and each not in inside for each in targets)
+    bound = [each for each in ast.walk(outer) if isinstance(each, (ast.Assign, ast.AnnAssign))] if outer else []
+    always = [each for each in bound if each not in inside and not around.isdisjoint(source.block(each))]
+    targets = [n for each in always for n in ast.walk(each) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    return outer is None or any(each.id == name for each in targets)
 
 
 def _within(source: Source, use: ast.stmt, statement: ast.stmt) -> bool:
