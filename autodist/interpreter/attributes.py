@@ -76,6 +76,8 @@ class Attributes(Evaluation, Names):
             found = found | base  # of all samples at once, as long as no rank has its share
         elif not base.things and node.attr == "data" and base.origins:
             found = found | base.but(models=frozenset())
+        elif not base.things and base.origins and base.spread is SAME and node.attr not in ABOUT_TENSORS:
+            found = found | base.but(const=UNKNOWN, firm=False)  # as the values of a topk
         return found
 
     def _shape(self, base: Value, node: ast.AST) -> Value:
