@@ -27,7 +27,7 @@ COPYING = frozenset("deepcopy TransformerEncoder TransformerDecoder".split())
 def is_sometimes(parts: Iterable[Object], run: Interpreter) -> bool:
     """Whether one of the parts of a module, itself the first of them, is not always run."""
     module, *_ = parts = list(parts)
-    unread = (_never_read(name, part.cls, run) for part in parts if part.cls for name in _own_parts(part))
+    unread = (_has_unread(part.cls, _own_parts(part), run) for part in parts if part.cls)
     idle = (_is_idle(name, part, run) for part in parts if part.cls for name in _own_parameters(part))
     bare = (_gives_weight_only(name, part) for part in parts if part.cls for name in _own_parts(part))
     if any(unread) or any(idle) or any(bare) or any(_switched_off(part, run) for part in parts):
@@ -352,15 +352,17 @@ def _own_parts(module: Object) -> set[str]:
     }
 
 
-def _never_read(name: str, cls: Class, run: Interpreter) -> bool:
-    """Whether a part is made and never mentioned again, but in a method that nobody calls, to be copied:
+def _has_unread(cls: Class, names: set[str], run: Interpreter) -> bool:
+    """Whether one of these parts is made and never mentioned again, but in a method that nobody calls, to be copied:
     `copy.deepcopy(self.encoder)`, or while the module is made, `self.first.weight.data = self.vgg[0].weight.data`."""
+    methods = _methods(cls)
+    begin = methods.get("__init__")
+    if begin is None or not names:
+        return False
     nodes = [node for each in cls.line() for node in ast.walk(each.node)]
     copies = [n for n in nodes if isinstance(n, ast.Call) and last_name(n.func) in COPYING]
     copied = {id(argument) for call in copies for argument in call.args}
-    methods = _methods(cls)
-    begin = methods.get("__init__")
-    made = {id(n) for n in ast.walk(begin)} if begin is not None else set()
+    made = {id(n) for n in ast.walk(begin)}
     filled = set(made)
     for method in _while_made(methods):
         filled |= {id(n) for n in ast.walk(method)}
@@ -369,6 +371,7 @@ def _never_read(name: str, cls: Class, run: Interpreter) -> bool:
     for title, method in methods.items():
         if title not in called and not title.startswith("__") and method not in run.callers:
             copied |= {id(n) for n in ast.walk(method)}
+    read: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.Name) and node.id in ("getattr", "__dict__"):
             return False
@@ -377,9 +380,9 @@ def _never_read(name: str, cls: Class, run: Interpreter) -> bool:
         if node.attr in ("children", "modules", "_modules") and id(node) not in filled:  # `__init__` only fills them
             return False
         making = id(node) in made and (isinstance(node.ctx, ast.Store) or not _is_own(node))  # `models.vgg16()`
-        if node.attr == name and not making:
-            return False
-    return begin is not None
+        if not making:
+            read.add(node.attr)
+    return bool(names - read)
 
 
 def _while_made(methods: dict[str, ast.FunctionDef]) -> list[ast.FunctionDef]:
