@@ -1223,15 +1223,16 @@ def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: In
         seen.add(statement)
         name = _loader_name(event, loaders, run)
         kept = [loop for loop in outer if not all(loop.node in made[each] for each in loaders)]
-        number = _number(outer, event)
+        number, counted = _number(outer, event)
         anew = number is not None and any(loop.node in made[loader] for loader in loaders for loop in outer)
         again = restarts or number is not None and _passes_again(statement, events.values(), loaders)
         if len(phases) > 1 or _is_repeated(kept):
             number = None
         elif again:
             number = f"{name}.sampler.epoch + {number} + 1" if anew and name else None
-        fresh = any(_made_for(loader, event) for loader in loaders) and number is None
-        yield Epoch(event.source, statement, None if fresh else name, number)
+        around = outer[: outer.index(counted)] if number is not None and counted is not None else outer
+        begun = any(loop.node in made[loader] for loader in loaders for loop in around)
+        yield Epoch(event.source, statement, name, number, begun)
 
 
 def _passes_again(statement: ast.stmt, events: Iterable[Event], loaders: list[Object]) -> bool:
@@ -1263,12 +1264,6 @@ def _outermost(event: Event) -> ast.AST | None:
     """The loop around all others where a pass starts; each may count from zero."""
     loops = [loop.node for loop in event.loops if isinstance(loop.node, (ast.For, ast.While))]
     return loops[0] if loops else None
-
-
-def _made_for(loader: Object, start: Event) -> bool:
-    """Whether a loader is made anew in the loop that starts a pass over it."""
-    loops = [loop.node for loop in start.loops if loop.source is loader.source]
-    return bool(loops) and loops[-1] in loader.source.ancestors(loader.node)
 
 
 def _loader_name(event: Event, loaders: list[Object], run: Interpreter) -> str | None:
@@ -1327,8 +1322,9 @@ def _is_path(node: ast.AST) -> bool:
     return isinstance(node, ast.Name)
 
 
-def _number(outer: list[Loop], event: Event) -> str | None:
-    """The name, where a pass starts, of the running number of the innermost loop around it that has one."""
+def _number(outer: list[Loop], event: Event) -> tuple[str | None, Loop | None]:
+    """The name, where a pass starts, of the running number of the innermost loop around it that has one,
+    and that loop."""
     definition = event.function.node if event.function is not None else None
     parameters = {a.arg for a in (*definition.args.args, *definition.args.kwonlyargs)} if definition is not None else ()
     for loop in reversed(outer):
@@ -1341,11 +1337,11 @@ def _number(outer: list[Loop], event: Event) -> str | None:
             for name, value in inner.names.items():
                 # another variable that holds it may hold it from an earlier round: `best_epoch = epoch`
                 if inner is loop.scope and numbers.get(name) or name in parameters and indices & value.things:
-                    return name
+                    return name, loop
             if inner is loop.scope:
                 break
             parameters, inner = (), inner.parent
-    return None
+    return None, None
 
 
 # -------------------------------------------------------------------- batch sizes
