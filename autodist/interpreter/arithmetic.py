@@ -82,7 +82,8 @@ class Arithmetic(Evaluation):
         spread = self._binary(node.op, left, right, literal=isinstance(node.left, ast.Constant))
         apart = self._divided_each(node, left, right)
         if apart:
-            spread = left.spread if left.spread is not RATE else right.spread
+            each = left.spread if left.spread is not RATE else right.spread
+            spread = MEAN if each is SUM else each
         elif spread is ROWS and isinstance(node.op, (ast.Add, ast.Sub)) and _is_portion(left) is not _is_portion(right):
             spread = LOCAL if ROWS in (left.spread, right.spread) and left.spread is right.spread else spread
         if {left.spread, right.spread} == {ROWS, Spread.COLUMNS} and _sets_apart(node, left, right):
@@ -125,6 +126,8 @@ class Arithmetic(Evaluation):
         else:
             return frozenset()
         one = each.spread is ROWS or each.spread is MEAN and self.is_by_turn(each)
+        if each is left and each.spread is SUM and not self.is_by_turn(right):
+            one = self.is_by_turn(each)  # the sum over a part of the batch, by how many samples the batch has
         return frozenset([Portion(node)]) if one and not _is_portion(each) and not each.things else frozenset()
 
     def _divided_by_call(self, node: ast.Call, args: list[Value], result: Value) -> frozenset[Portion]:
@@ -269,6 +272,8 @@ class Arithmetic(Evaluation):
                 return LOCAL  # a mean over some of the samples, times the number of all
             return multiply(a, b)
         if isinstance(op, (ast.Div, ast.FloorDiv)):
+            if a is COUNT and b is COUNT and self.is_by_turn(left) and not self.is_by_turn(right):
+                return RATE  # what share of the samples a part of the batch has
             return divide(a, b)
         if isinstance(op, ast.MatMult):
             if (a, b) == (Spread.COLUMNS, ROWS) and not left.models and not right.models:

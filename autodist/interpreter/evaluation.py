@@ -38,7 +38,7 @@ from autodist.values import (
 DEVIATIONS = frozenset("std var std_mean var_mean median quantile".split())
 """What tells of samples how far apart they are, or which is in the middle."""
 NUMBERS = frozenset("item tolist float".split())
-LINEAR = FORMS | frozenset("sum mean neg float double half mul multiply div divide true_divide".split())
+LINEAR = FORMS | NUMBERS | frozenset("sum mean neg float double half mul multiply div divide true_divide".split())
 """What keeps a factor that all samples have."""
 
 
