@@ -164,10 +164,39 @@ class Arithmetic(Evaluation):
                     and self._is_of_extremes(side)
                 ):
                     self.event("statistic", side, scope, value)
+        if sides is not None and isinstance(op, ast.Mult) and any(map(self._is_by_whole_sum, sides)):
+            self._note_count(left, right, sides, scope)  # `weights / weights.sum() * len(weights)`
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and self._is_by_whole_sum(node):
+            for inner in ast.walk(node.left):
+                if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult):
+                    operands = inner.left, inner.right
+                    self._note_count(self._lately(inner.left), self._lately(inner.right), operands, scope)
         if self._compares_with_batch(op, left, right):
             self.event("batch_statistic", node, scope)
         centred = self.plan.wholes is None and self._is_centred(op, left, right)
         return frozenset([Mixing(node, scope.source, rowwise.STATISTIC)]) if centred else frozenset()
+
+    def _note_count(self, left: Value, right: Value, sides: tuple[ast.expr, ast.expr], scope: Scope) -> None:
+        """Note a number of samples that each of them is multiplied by, which is that of all ranks."""
+        for rows, count, side in ((left, right, sides[1]), (right, left, sides[0])):
+            if rows.spread is ROWS and count.spread is COUNT:
+                self.event("scales_gradient", side, scope, count)
+
+    def _is_by_whole_sum(self, node: ast.expr) -> bool:
+        """Whether something is divided by a sum that has been taken over all ranks."""
+        whole = self.plan.reduced | self.plan.joined
+        if not whole:
+            return False
+        pairs = self._lately(node).made if isinstance(node, ast.Name) else ()
+        made = [each for _, each in pairs] if isinstance(node, ast.Name) else [node]
+        divisors = [
+            each.right for one in made for each in ast.walk(one) if isinstance(each, ast.BinOp) and isinstance(each.op, ast.Div)
+        ]
+        for source, one in pairs:
+            changed = source.statement(one)
+            if isinstance(changed, ast.AugAssign) and isinstance(changed.op, ast.Div):
+                divisors.append(changed.value)
+        return any(part in whole for each in divisors for part in ast.walk(each))
 
     def _is_of_extremes(self, node: ast.expr, depth: int = 4) -> bool:
         """Whether a number is computed from the largest and smallest of samples, through which no gradient flows."""
