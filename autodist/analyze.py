@@ -79,6 +79,7 @@ from autodist.source import Source, argument, last_name, shortened
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.values import (
     NOTHING,
+    Amplified,
     Draw,
     External,
     Function,
@@ -1692,6 +1693,7 @@ def _assemble(
     concerns += _unwrapped_uses(run, models)
     concerns += _unreached_norms(run, models)
     concerns += [*_differentiated_norms(run, models), *_kept_statistics(models)]
+    concerns += _amplified_in_part(run)
     concerns += _penalties_alone(run) if not run.plan.bare else ()
     concerns += hooks.reentrant(run) if not _is_distributed(run) else ()
     concerns += hooks.concerns(run, models) if run.plan.bare or not _is_distributed(run) else ()
@@ -1729,6 +1731,7 @@ def _assemble(
         paired=tuple(wholes.paired(run)),
         averaged=tuple(averaged),
         sums=tuple(_sums(run)),
+        amplified=_amplified(run),
         previews=tuple(previewed),
         followers=tuple(followers),
         reductions=tuple(reductions),
@@ -2098,6 +2101,33 @@ def _sums(run: Interpreter) -> Iterator[Site]:
             ):
                 node = node.args[0]
             yield Site(event.source, node)
+
+
+def _amplified(run: Interpreter) -> tuple[Site, ...]:
+    """Where gradients of samples are taken of means over a rank's, and a loss or report counts how large they are."""
+    ends = (each for each in run.events if each.kind in {"backward", *escapes.SINKS})
+    found = [origin for event in ends for origin in event.value.origins if isinstance(origin, Amplified)]
+    places = {each.node: each.source for each in found}
+    whole = _taken_of_whole_data(run)
+    return tuple(Site(places[node], node) for node in run.values if node in places and node not in whole)
+
+
+def _taken_of_whole_data(run: Interpreter) -> set[ast.AST]:
+    """Where gradients are taken with regard to samples that every rank has in full, as attacks on a test set do."""
+    calls = {event.node for event in run.of("autograd_grad") if not event.value.spread.is_local}
+    return calls | {event.node for event in run.of("gradient") if not event.value.things}
+
+
+def _amplified_in_part(run: Interpreter) -> Iterator[Concern]:
+    """Gradients that are taken of samples that are shared out, and of others that are not."""
+    whole = _taken_of_whole_data(run)
+    places = {o.node: o.source for e in run.of("backward") for o in e.value.origins if isinstance(o, Amplified)}
+    for node in (each for each in run.values if each in places and each in whole):
+        message = (
+            "of a mean over a rank's samples, each of them has as many times its gradient as there are ranks, but this "
+            "is also taken of data that every rank has in full: divide the loss by the number of ranks in training"
+        )
+        yield Concern("AD602", places[node], node, message, Severity.WARNING)
 
 
 def _draw_sites(run: Interpreter, draws: frozenset[object]) -> Iterator[Draw]:

@@ -356,6 +356,8 @@ class TrainingScript:
     """Where two tensors of rows meet that have one shape, for all that can be seen."""
     averaged: tuple[tuple[Site, str], ...] = ()
     sums: tuple[Site, ...] = ()
+    amplified: tuple[Site, ...] = ()
+    """Where gradients are taken of means over a rank's samples, with regard to these, and how large they are counts."""
     previews: tuple[Site, ...] = ()
     """Calls of a model in training mode with rows that all ranks have, of which each can run its share."""
     followers: tuple[Wrapping, ...] = ()

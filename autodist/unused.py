@@ -133,7 +133,9 @@ def _is_one_of(index: ast.expr, source: Source, run: Interpreter, depth: int = 3
         loops = [around] if isinstance(around, (ast.For, ast.While)) else getattr(around, "generators", [])
         if any(_binds(each, index.id) for loop in loops for each in ast.walk(loop)):
             return False
-    made = [n.value for n in ast.walk(method) if isinstance(n, ast.Assign) and any(_binds(t, index.id) for t in n.targets)]
+    made = [
+        n.value for n in ast.walk(method) if isinstance(n, ast.Assign) and any(_binds(t, index.id) for t in n.targets)
+    ]
     if made:
         return any(isinstance(each, ast.Call) and _draws(each, run) for value in made for each in ast.walk(value))
     arguments = [each.arg for each in (*method.args.args, *method.args.kwonlyargs)]

@@ -11,7 +11,6 @@ from autodist.source import Source
 from autodist.spread import SAME
 from autodist.values import NOTHING, External, Index, Items, Object, Table, Value
 
-
 SETTINGS = frozenset("lr learning_rate momentum weight_decay betas".split())
 """What groups of parameters of an optimizer have."""
 

@@ -190,7 +190,10 @@ class Arithmetic(Evaluation):
         pairs = self._lately(node).made if isinstance(node, ast.Name) else ()
         made = [each for _, each in pairs] if isinstance(node, ast.Name) else [node]
         divisors = [
-            each.right for one in made for each in ast.walk(one) if isinstance(each, ast.BinOp) and isinstance(each.op, ast.Div)
+            each.right
+            for one in made
+            for each in ast.walk(one)
+            if isinstance(each, ast.BinOp) and isinstance(each.op, ast.Div)
         ]
         for source, one in pairs:
             changed = source.statement(one)
