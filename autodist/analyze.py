@@ -1695,7 +1695,7 @@ def _assemble(
     concerns += [*_differentiated_norms(run, models), *_kept_statistics(models)]
     concerns += _amplified_in_part(run)
     concerns += _penalties_alone(run) if not run.plan.bare else ()
-    concerns += hooks.reentrant(run) if not _is_distributed(run) else ()
+    concerns += [*hooks.reentrant(run), *hooks.bent(run)] if not _is_distributed(run) else ()
     concerns += hooks.concerns(run, models) if run.plan.bare or not _is_distributed(run) else ()
     prefixed = list(_prefixed(run, models))
     concerns += _lost_prefixes(prefixed)
