@@ -348,7 +348,7 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
         Site(e.source, e.node) for e in wraps if e.detail.const == "fully_sharded" and module in unwrapped(e.value)
     )
     if bypass is None and not wrapped:
-        bypass = _pattern(module, history) or _changes(module, history)
+        bypass = _pattern(module, history) or _changes(module, history) or _parts_by_turns(module, run, history)
     dropped = tuple(site for site in parallel if _is_conditional(site))
     # what is wrapped in both branches has the keys of a wrapper in its checkpoints, and keeps them
     dropped = tuple(site for site in dropped if not any(_alternatives(site, other) for other in parallel))
@@ -502,6 +502,25 @@ def _pattern(module: Object, history: History) -> str | None:
             )
         else:
             last = event
+    return None
+
+
+def _parts_by_turns(module: Object, run: Interpreter, history: History) -> str | None:
+    """Whether several forward passes of one step may run different parts: the wrapper looks for unused parameters in
+    the last of them alone."""
+    before: list[Event] = []
+    passes = [*history.forwards.get(module, []), *history.backwards.get(module, [])]
+    for event in sorted(passes, key=lambda e: e.order):
+        if event.kind == "forward":
+            before.append(event)
+            continue
+        loops = {loop.node for loop in event.loops}
+        again = any(loop.node not in loops for each in before for loop in each.loops)
+        pairs = ((one, other) for at, one in enumerate(before) for other in before[:at] if one.node is not other.node)
+        if again or any(not exclusive(one.source, one.node, other.node) for one, other in pairs):
+            if unused.runs_by_chance(parts(module), run):
+                return "it runs other parts in each of several forward passes before one backward pass"
+        before = []
     return None
 
 

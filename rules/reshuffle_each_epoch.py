@@ -9,7 +9,17 @@ from autodist.script import Epoch, Loader, TrainingScript
 from autodist.source import Source
 from autodist.values import Object
 
-from ._preamble import Planned, argument, given_sampler, may_be_none, member, planned
+from ._preamble import (
+    Planned,
+    argument,
+    defined,
+    free_name,
+    given_sampler,
+    imported,
+    may_be_none,
+    member,
+    planned,
+)
 
 EXAMPLES = [
     Example(
@@ -127,7 +137,9 @@ def reshuffle_each_epoch(script: TrainingScript, context: Context) -> Iterator[F
     """Tell the sampler which epoch it is.
 
     `DistributedSampler` derives its order from its seed and the epoch that `set_epoch` names. Without the call every
-    epoch repeats the order of the first.
+    epoch repeats the order of the first. A loader that is made anew in each round of a loop (clients of federated
+    learning, stages of a curriculum) brings a new sampler, whose epochs start again: passes are counted over all of
+    them.
     """
     if not script.trains:
         return
@@ -143,7 +155,7 @@ def reshuffle_each_epoch(script: TrainingScript, context: Context) -> Iterator[F
             if epoch.loader is None:
                 message = (
                     "the sampler cannot be told here which epoch it is, so that every pass repeats the order of the "
-                    "first: make the loader once, and call its sampler's set_epoch() before each pass"
+                    "first: give the loader a name, and call its sampler's set_epoch() before each pass"
                 )
                 yield Finding(epoch.source, epoch.statement, message, severity=Severity.WARNING)
                 continue
@@ -151,14 +163,26 @@ def reshuffle_each_epoch(script: TrainingScript, context: Context) -> Iterator[F
             number = epoch.number or f"{sampler}.epoch + 1"
             code = f"{sampler}.set_epoch({number})\n"
             imports: Planned = ()
+            if epoch.anew:
+                passes, imports = _counting(script, context, epoch.source)
+                code = f"{sampler}.set_epoch(next({passes}))\n"
             if _may_shuffle_otherwise(loader, script) or _passes_others(script, epoch):
-                name, imports = member(context, epoch.source, "torch.utils.data.distributed", "DistributedSampler")
+                name, more = member(context, epoch.source, "torch.utils.data.distributed", "DistributedSampler")
+                imports = (*imports, *more)
                 code = f"if isinstance({sampler}, {name}):\n    {code}"
             if (epoch.statement, code) in told:
                 continue  # one of several loaders passes here
             told.add((epoch.statement, code))
             fix = Fix((*imports, *planned(epoch.source, InsertBefore(epoch.statement, code))))
             yield Finding(epoch.source, epoch.statement, "each epoch has its own order of samples", fix)
+
+
+def _counting(script: TrainingScript, context: Context, source: Source) -> tuple[str, Planned]:
+    """The name of a count of all passes: a loader that is made again and again, and its epochs, start from zero."""
+    name = free_name(source, "passes", "all_passes")
+    itertools, imports = imported(context, source, "itertools")
+    code = f"{name} = {itertools}.count()  # over loaders that are made anew: each pass has its own order\n\n\n"
+    return name, (*imports, *defined(script, source, code))
 
 
 def _has_distributed_sampler(loader: Loader, script: TrainingScript) -> bool:

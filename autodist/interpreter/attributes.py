@@ -16,6 +16,7 @@ from autodist.spread import COUNT, CROSS, MEAN, RANK, ROWS, SAME, SUM, Spread
 from autodist.values import (
     NOTHING,
     UNKNOWN,
+    Amplified,
     Class,
     External,
     Function,
@@ -48,6 +49,10 @@ ABOUT_TENSORS = frozenset(
 
 OUTPUTS = frozenset("loss logits last_hidden_state pooler_output".split())
 """What the models of transformers hand out."""
+
+
+MANY = 200
+"""So many events after a backward pass, a gradient of samples is taken for one that it has left."""
 
 
 class Attributes(Evaluation, Names):
@@ -91,6 +96,9 @@ class Attributes(Evaluation, Names):
         if name == "data" and collation.is_packed(base):
             return base
         if name in ("data", "grad"):
+            losses = [event for event in self.events[-MANY:] if event.kind == "backward"] if name == "grad" else []
+            if losses and losses[-1].value.spread in (MEAN, SAME) and not _is_cleared(node, scope.source):
+                base = base.but(origins=base.origins | {Amplified(node, scope.source)})
             return base.but(models=frozenset())
         if name in ("T", "mT", "H"):
             return base.computed(tensors.operation("t", ast.Call(ast.Name(name), [], []), base.spread, []))

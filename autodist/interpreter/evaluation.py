@@ -18,6 +18,7 @@ from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.values import (
     NOTHING,
     UNKNOWN,
+    Amplified,
     Function,
     Gathered,
     Inside,
@@ -37,8 +38,10 @@ from autodist.values import (
 
 DEVIATIONS = frozenset("std var std_mean var_mean median quantile".split())
 """What tells of samples how far apart they are, or which is in the middle."""
+SIGNS = frozenset("sign sign_ sgn argmax argmin argsort".split())
+"""What does not tell how large something is."""
 NUMBERS = frozenset("item tolist float".split())
-LINEAR = FORMS | frozenset("sum mean neg float double half mul multiply div divide true_divide".split())
+LINEAR = FORMS | NUMBERS | frozenset("sum mean neg float double half mul multiply div divide true_divide".split())
 """What keeps a factor that all samples have."""
 
 
@@ -88,6 +91,8 @@ class Evaluation(Single):
             value = value.but(spread=SUM)
         if any(isinstance(each, Portion) for each in value.origins):
             value = self._portion(node, value)
+        if isinstance(node, ast.Compare) or isinstance(node, ast.Call) and last_name(node.func) in SIGNS:
+            value = value.without(Amplified)
         if value.spread is SUM:
             value = picking.whole(value)
         if value.models and (self._no_grad and isinstance(node, (ast.BinOp, ast.Call)) or _is_count(node)):
