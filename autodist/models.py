@@ -18,6 +18,7 @@ from autodist.values import (
     Class,
     External,
     Function,
+    Inside,
     Items,
     Object,
     Parameters,
@@ -445,8 +446,58 @@ def parts_of(thing: Thing) -> list[Object]:
 
 
 def normalises(module: Object, run: Interpreter) -> bool:
-    """Whether a module, or a part of it, normalises over batches."""
-    return any(_has_batch_norm(each, run) for each in parts(module))
+    """Whether a module, or a part of it, normalises over batches, or a module that it takes parts of."""
+    return any(_has_batch_norm(each, run) for each in _and_what_gave_parts(module))
+
+
+CONTAINERS = frozenset(f"torch.nn.{name}" for name in ("Sequential", "ModuleList", "ModuleDict"))
+
+
+def _and_what_gave_parts(module: Object) -> list[Object]:
+    """A module, all that it holds, and what it has layers of: `nn.Sequential(*list(resnet.children())[:-1])`."""
+    found: dict[Object, None] = {}
+    pending = [module]
+    while pending:
+        for each in parts(pending.pop()):
+            if each not in found:
+                found[each] = None
+                pending += [t for t in _taken_from(each) if t not in found]
+    return list(found)
+
+
+def _taken_from(module: Object) -> Iterator[Object]:
+    """Modules of which a container holds layers, or a class in an attribute that its methods call."""
+    if module.cls is None:
+        held = [*module.args, *module.keywords.values()] if module.name in CONTAINERS else []
+    else:
+        called = {node.func.attr for node in _calls(module.cls) if isinstance(node.func, ast.Attribute)}
+        held = [value for name, value in module.attributes.items() if name in called]
+    for thing in _flattened(held):
+        inner = thing.module if isinstance(thing, Inside) else None
+        inner = inner.module if isinstance(inner, Wrapped) else inner
+        if isinstance(inner, Object):
+            yield inner
+
+
+def _calls(cls: Class) -> Iterator[ast.Call]:
+    return (node for each in cls.line() for node in ast.walk(each.node) if isinstance(node, ast.Call))
+
+
+def _flattened(values: Iterable[Value]) -> Iterator[Thing]:
+    """What values hold, and what lists and dicts among it hold."""
+    pending, seen = list(values), set[int]()
+    while pending:
+        for thing in pending.pop().things:
+            if id(thing) in seen:
+                continue
+            seen.add(id(thing))
+            yield thing
+            if isinstance(thing, Items):
+                pending += [*thing.parts, thing.element]
+            elif isinstance(thing, Table):
+                pending += [*thing.entries.values(), thing.element]
+            elif isinstance(thing, Stream):
+                pending.append(thing.element)
 
 
 def _has_batch_norm(module: Object, run: Interpreter) -> bool:

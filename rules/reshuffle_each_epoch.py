@@ -166,10 +166,12 @@ def reshuffle_each_epoch(script: TrainingScript, context: Context) -> Iterator[F
             if epoch.anew:
                 passes, imports = _counting(script, context, epoch.source)
                 code = f"{sampler}.set_epoch(next({passes}))\n"
-            if _may_shuffle_otherwise(loader, script) or _passes_others(script, epoch):
+            passing = _passing(script, epoch)
+            if _may_shuffle_otherwise(loader, script) or _are_others(passing, script):
                 name, more = member(context, epoch.source, "torch.utils.data.distributed", "DistributedSampler")
                 imports = (*imports, *more)
-                code = f"if isinstance({sampler}, {name}):\n    {code}"
+                asked = f'getattr({epoch.loader}, "sampler", None)' if _may_lack_sampler(passing) else sampler
+                code = f"if isinstance({asked}, {name}):\n    {code}"
             if (epoch.statement, code) in told:
                 continue  # one of several loaders passes here
             told.add((epoch.statement, code))
@@ -222,15 +224,26 @@ def _may_shuffle_otherwise(loader: Loader, script: TrainingScript) -> bool:
     )
 
 
-def _passes_others(script: TrainingScript, epoch: Epoch) -> bool:
-    """Whether other loaders pass here too, which evaluate or are given samplers of the script's own."""
-    ours = frozenset(key for loader in script.loaders if not _has_its_own(loader, script) for key in loader.keys)
+def _passing(script: TrainingScript, epoch: Epoch) -> list[Object]:
+    """What may be passed over here, of all that the script makes."""
     source = epoch.source
     home = source.home(epoch.statement)
     for place in (epoch.statement, home):  # the loop may be over `bar = tqdm(loader)`
         said = (n for n in ast.walk(place) if isinstance(n, (ast.Name, ast.Attribute, ast.Subscript)))
         values = [script.values[n] for n in said if source.code(n) == epoch.loader and n in script.values]
         if values:
-            passing = (thing for value in values for thing in value.things if isinstance(thing, Object))
-            return any("loader" in thing.roles and thing.key not in ours for thing in passing)
-    return False
+            return [thing for value in values for thing in value.things if isinstance(thing, Object)]
+    return []
+
+
+def _are_others(passing: list[Object], script: TrainingScript) -> bool:
+    """Whether other loaders pass here too, which evaluate or are given samplers of the script's own, or something
+    else that the script passes over."""
+    ours = frozenset(key for loader in script.loaders if not _has_its_own(loader, script) for key in loader.keys)
+    loaders = [thing for thing in passing if "loader" in thing.roles]
+    return _may_lack_sampler(passing) or any(thing.key not in ours for thing in loaders)
+
+
+def _may_lack_sampler(passing: list[Object]) -> bool:
+    """Whether an object of a class of the script's own passes here, which is no loader: it may hold one."""
+    return any(thing.cls is not None and "loader" not in thing.roles for thing in passing)

@@ -12,7 +12,7 @@ from autodist.interpreter.names import Names
 from autodist.interpreter.questions import MODULE_METHODS, given_to, is_hidden, kept_as, last_part
 from autodist.interpreter.words import KEPT, SIZES
 from autodist.source import Source
-from autodist.spread import COUNT, CROSS, MEAN, RANK, ROWS, SAME, SUM, Spread
+from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, Spread
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -86,9 +86,15 @@ class Attributes(Evaluation, Names):
         return found
 
     def _shape(self, base: Value, node: ast.AST) -> Value:
-        """The sizes of a tensor: the first counts this rank's samples."""
-        items = self._remember(node, lambda: Items(node, [], NOTHING), "shape")
-        items.parts = [base.computed(COUNT if base.spread is ROWS else SAME), *[NOTHING] * 7]
+        """The sizes of a tensor: the first counts this rank's samples, or the second, where they lie along that axis."""
+        second = base.spread is Spread.COLUMNS
+        items = self._remember(node, lambda: Items(node, [], NOTHING), ("shape", second))
+        items.parts = [NOTHING] * 8
+        items.parts[second] = base.computed(COUNT)
+        if second and base.axes is not None:
+            items.parts[1 - base.axes] = base.computed(COUNT)
+        elif second:  # counted from the end, it is one of these, more often than not
+            items.parts[-3:-1] = [base.computed(LOCAL)] * 2
         return of(items)
 
     def _tensor_attribute(self, node: ast.Attribute, base: Value, scope: Scope) -> Value:

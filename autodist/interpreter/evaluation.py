@@ -19,6 +19,7 @@ from autodist.values import (
     NOTHING,
     UNKNOWN,
     Amplified,
+    External,
     Function,
     Gathered,
     Inside,
@@ -216,14 +217,16 @@ class Evaluation(Single):
 
     def _note_unfollowed(self, node: ast.Call, value: Value, scope: Scope) -> None:
         """Note what functions of libraries make of what models computed, of which nothing else is known."""
-        callee, name = self._lately(node.func), last_name(node.func)
-        if tensors.is_followed(name) or rowwise.is_entered(node, self._lately):
+        callee = self._lately(node.func)
+        libraries = {thing.name.rpartition(".")[2] for thing in callee.things if isinstance(thing, External)}
+        names = libraries or {last_name(node.func)}  # `loss_func(out, y)` after `loss_func = F.cross_entropy`
+        if all(map(tensors.is_followed, names)) or rowwise.is_entered(node, self._lately):
             return
         if any(isinstance(thing, (Object, Wrapped)) for thing in callee.things):
             return
         given = [self._lately(child) for child in operands(node)]
         rows = [each for each in given if each.spread in (ROWS, Spread.COLUMNS) and not each.things]
-        if any(each.models for each in rows) or rows and tensors.gathers(name):
+        if any(each.models for each in rows) or rows and any(map(tensors.gathers, names)):
             self.event("unfollowed", node, scope, value)
 
     def _note_meeting(self, node: ast.Compare | ast.BinOp, scope: Scope) -> None:
