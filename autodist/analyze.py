@@ -100,6 +100,7 @@ ROUNDS = 6
 WHOLE = ("whole", "dealt_out")
 SEQUENCES_FIRST = ("LSTM", "GRU", "RNN", "Transformer", "MultiheadAttention")
 KEYS = frozenset(["init_hidden", "initHidden", "init_state", "size", "Size"])
+SAMPLING = frozenset(["sample", "rsample"])
 SHAPES = frozenset(
     "view reshape randn zeros ones rand full empty expand repeat randint normal init_hidden new_zeros new_ones "
     "new_full Tensor FloatTensor LongTensor fill_ eye resize resize_ uniform split chunk new_empty randperm "
@@ -1593,7 +1594,9 @@ def _shapes_tensors(use: ast.expr, source: Source, run: Interpreter, in_step: bo
             called = last_name(ancestor.func) if isinstance(ancestor.func, (ast.Name, ast.Attribute)) else ""
             base = ancestor.func.value if isinstance(ancestor.func, ast.Attribute) else ancestor.func
             ours = run.values.get(base, NOTHING).spread in (ROWS, Spread.COLUMNS)
-            return called in SHAPES and (in_step or ours) or called in KEYS and in_step
+            listed = isinstance(inner, (ast.Tuple, ast.List)) and inner.elts[0] is use
+            drawn = called in SAMPLING and listed  # `prior.sample((batch_size,))`, of a distribution
+            return (called in SHAPES or drawn) and (in_step or ours) or called in KEYS and in_step
         if isinstance(ancestor, ast.Compare):
             return in_step and any(
                 run.values.get(part, NOTHING).spread is COUNT for part in (ancestor.left, *ancestor.comparators)

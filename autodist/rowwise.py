@@ -42,14 +42,14 @@ ELEMENTWISE = frozenset(
     "zeros_like ones_like rand_like randn_like Variable tensor as_tensor from_numpy asarray array astype FloatTensor "
     "DoubleTensor LongTensor Tensor view_as expand_as reshape_as square_ item isnan isinf logical_not logical_and "
     "logical_or float32 float64 int64 FloatTensor zero_ copy retain_grad nan_to_num fill_ normal_ uniform_ "
-    "bernoulli_ exponential_".split()
+    "bernoulli_ exponential_ toarray todense".split()
 )
 """Each number of the result comes from one number of each operand."""
 
 PER_ROW = frozenset(
     "linear bilinear embedding one_hot conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d "
     "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d "
-    "adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d layer_norm group_norm pixel_shuffle bmm".split()
+    "adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d layer_norm group_norm pixel_shuffle bmm baddbmm".split()
 )
 """Each row of the result comes from one row of the first operand."""
 
@@ -785,7 +785,8 @@ def _of_method(
             )
         return COLUMNS if short in ("embedding", "linear") else f"calls {short} on rows that lie along the second axis"
     if short in PER_ROW:
-        return ROWS if not others or short in ("bmm", "bilinear") else f"mixes rows ({short})"
+        beside = short in ("bmm", "baddbmm", "bilinear") and all(each.spread is ROWS for each in others)
+        return ROWS if not others or beside else f"mixes rows ({short})"
     if short in ALONG:
         return _along(short, node, rest, base, value)
     if short in ("view", "reshape"):

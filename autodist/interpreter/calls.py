@@ -29,6 +29,9 @@ from autodist.values import (
     union,
 )
 
+FROM_SETTINGS = frozenset(["from_pretrained", "from_config"])
+"""Methods of a model's class in a library that make one of its settings, and of what else `__init__` takes."""
+TO_PICTURE = "torchvision.transforms.ToPILImage"
 RESIZING = GROWS | frozenset("pop popleft remove clear".split())
 
 
@@ -84,7 +87,12 @@ class Calls(Methods, AutogradFunctions):
     def _applied(
         self, node: ast.Call, name: str, base: Value, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value | None:
-        """`Scale.apply(x)`, and what its passes tell each other."""
+        """`Scale.apply(x)`, and what its passes tell each other; `Tagger.from_pretrained(path, config=config)`."""
+        if name in FROM_SETTINGS:
+            made = [t for t in sorted(base.things, key=stable_order) if isinstance(t, Class) and _is_derived(t, name)]
+            settings = [keywords.get("config", args[0] if args and name == "from_config" else NOTHING), *args[1:]]
+            given = {key: value for key, value in keywords.items() if key != "config"}
+            return union(self._instantiate(t, node, settings, given, scope) for t in made) if made else None
         for thing in base.things:
             if name == "apply" and isinstance(thing, Class):
                 return self._apply_function(thing, node, args, keywords, scope)
@@ -122,8 +130,16 @@ class Calls(Methods, AutogradFunctions):
             if thing.cls is not None and thing.cls.find("__call__"):
                 return self.method(thing, "__call__", node, args, keywords, scope)
             mixed = self._mixed([*args, *keywords.values()])
+            if thing.name == TO_PICTURE:
+                return mixed | Value(frozenset([thing]))  # which is known by what makes it
             return mixed.computed(CROSS) if "pairwise_loss" in thing.roles and mixed.spread is ROWS else mixed
         return self._mixed([*args, *keywords.values()]) if isinstance(thing, Inside) else NOTHING
+
+
+def _is_derived(cls: Class, name: str) -> bool:
+    """Whether a class of the project has a method from the library that it derives from."""
+    inherited = any(isinstance(base, External) for each in cls.line() for base in each.bases)
+    return inherited and "module" in cls.roles and cls.find(name) is None
 
 
 def _is_super(node: ast.expr) -> bool:

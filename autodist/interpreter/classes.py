@@ -48,7 +48,7 @@ class Classes(Functions):
             return frozenset(["dataset"])
         if name in ("torch.optim.Optimizer", "torch.optim.optimizer.Optimizer"):
             return frozenset(["optimizer"])
-        if name.endswith((".PreTrainedModel", ".MessagePassing", ".ModelMixin")):
+        if name.endswith(("PreTrainedModel", ".MessagePassing", ".ModelMixin")):
             return frozenset(["module"])
         roles = self.catalog.roles(name)
         if roles & {"dropout", "batch_norm"} and name.startswith("torch.nn.") and name.rpartition(".")[2][0].isupper():

@@ -67,6 +67,9 @@ GRADIENT_HOOKS = frozenset(
 )
 """What has a function called with gradients in the midst of a backward pass."""
 FORMATTING = frozenset("format join".split())
+PARSER = "argparse.ArgumentParser"
+SUBPARSERS = frozenset("add_subparsers add_parser add_argument_group add_mutually_exclusive_group".split())
+"""What a parser of options hands out that options are added to."""
 ROWS_OF_A_TABLE = frozenset("n frac".split())
 """What pandas is told of how many rows to draw: `table.sample(frac=1)`."""
 
@@ -304,6 +307,11 @@ class Methods(Libraries, TorchModules):
             return NOTHING
         if "loader" in inner.roles and name == "__iter__":
             return self._listed("iter", of(inner), node, scope)
+        if name in SUBPARSERS and inner.name == PARSER:
+            return of(inner)  # whose options are read off the same namespace
+        if name == "set_defaults" and inner.name == PARSER:
+            self._note_functions(inner, keywords)
+            return NOTHING
         if name in ("parse_args", "add_argument", "parse_known_args"):
             made = self._remember(node, lambda: Object("arguments", frozenset(), node, scope.source, self._path))
             if name == "add_argument":
@@ -327,6 +335,13 @@ class Methods(Libraries, TorchModules):
         if base.spread.is_local and not inner.roles and inner.cls is None:
             return None  # what a library made of samples may be a tensor, or a text
         return mixed if mixed.spread.is_local else NOTHING
+
+    def _note_functions(self, parser: Object, keywords: dict[str, Value]) -> None:
+        """`set_defaults(func=train)`: what a command runs, `args.func(args)`. Any of them may be asked for."""
+        for name, value in keywords.items():
+            called = frozenset(thing for thing in value.things if isinstance(thing, (Function, Class)))
+            if called:
+                parser.attributes[name] = parser.attributes.get(name, NOTHING) | Value(called)
 
     def _note_default(self, parser: Object, args: list[Value], keywords: dict[str, Value]) -> None:
         """`add_argument("--seed", default=int(time.time()))`: an option that each process may set otherwise."""

@@ -40,8 +40,11 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
         return left
 
     def _planned(self, target: ast.expr, value: Value) -> Value:
-        """A model in its planned wrapper, or a list of such."""
+        """A model in its planned wrapper, or a list of such. What may also be a pair, `return net, other`, is not one
+        where it is wrapped as a model."""
         lists = [thing for thing in value.things if isinstance(thing, Items)]
+        if any(True for _ in value.objects("module")):
+            value, lists = value.but(things=value.things - frozenset(lists)), []
         if not lists:
             return wrapped(value, "planned")
         items = self._remember(target, lambda: Items(target, [], NOTHING), "planned")
