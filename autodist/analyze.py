@@ -1754,7 +1754,9 @@ def _assemble(
         ),
         downloads=tuple(_downloads(prepared, run)),
         waits=waits,
-        first_writes=tuple(waiting.first_writes(waits, [*guards, *opens])),
+        first_writes=tuple(
+            dict.fromkeys((*waiting.first_writes(waits, [*guards, *opens]), *waiting.looked(run, guards, outside)))
+        ),
         turned_buffers=tuple(_turned_buffers(run)),
         data_parallel_calls=sites("data_parallel_call"),
         prepared_alone=tuple(alone),
