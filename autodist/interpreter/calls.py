@@ -23,14 +23,18 @@ from autodist.values import (
     Picked,
     Portion,
     Scope,
+    Stream,
     Thing,
     Value,
     Wrapped,
+    of,
     union,
 )
 
 FROM_SETTINGS = frozenset(["from_pretrained", "from_config"])
 """Methods of a model's class in a library that make one of its settings, and of what else `__init__` takes."""
+PIECES = frozenset("chunk split tensor_split topk sort".split())
+"""What hands out several tensors."""
 TO_PICTURE = "torchvision.transforms.ToPILImage"
 RESIZING = GROWS | frozenset("pop popleft remove clear".split())
 
@@ -79,6 +83,9 @@ class Calls(Methods, AutogradFunctions):
         mixed |= self._picked_by_call(node, union(results), scope) | self._divided_by_call(node, args, union(results))
         if self._with_rows_second(node, union(results)):
             results = [union(results).but(spread=COLUMNS)]
+        if last_part(node.func) in PIECES and all(r.spread in (COLUMNS, SAME) and not r.things for r in results):
+            if union(results).spread is COLUMNS:  # several tensors, each of which has the samples where this one does
+                return of(Stream(union(results).but(origins=union(results).origins | mixed), NOTHING))
         if isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_") and union(results).spread is CROSS:
             for names, name in self._holders(node.func.value, scope):  # `distances.addmm_(z, z.t())`
                 names[name] = names[name].but(spread=CROSS)
