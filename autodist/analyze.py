@@ -79,6 +79,7 @@ from autodist.source import Source, argument, last_name, shortened
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.values import (
     NOTHING,
+    Amplified,
     Draw,
     External,
     Function,
@@ -1224,15 +1225,16 @@ def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: In
         seen.add(statement)
         name = _loader_name(event, loaders, run)
         kept = [loop for loop in outer if not all(loop.node in made[each] for each in loaders)]
-        number = _number(outer, event)
+        number, counted = _number(outer, event)
         anew = number is not None and any(loop.node in made[loader] for loader in loaders for loop in outer)
         again = restarts or number is not None and _passes_again(statement, events.values(), loaders)
         if len(phases) > 1 or _is_repeated(kept):
             number = None
         elif again:
             number = f"{name}.sampler.epoch + {number} + 1" if anew and name else None
-        fresh = any(_made_for(loader, event) for loader in loaders) and number is None
-        yield Epoch(event.source, statement, None if fresh else name, number)
+        around = outer[: outer.index(counted)] if number is not None and counted is not None else outer
+        begun = any(loop.node in made[loader] for loader in loaders for loop in around)
+        yield Epoch(event.source, statement, name, number, begun)
 
 
 def _passes_again(statement: ast.stmt, events: Iterable[Event], loaders: list[Object]) -> bool:
@@ -1264,12 +1266,6 @@ def _outermost(event: Event) -> ast.AST | None:
     """The loop around all others where a pass starts; each may count from zero."""
     loops = [loop.node for loop in event.loops if isinstance(loop.node, (ast.For, ast.While))]
     return loops[0] if loops else None
-
-
-def _made_for(loader: Object, start: Event) -> bool:
-    """Whether a loader is made anew in the loop that starts a pass over it."""
-    loops = [loop.node for loop in start.loops if loop.source is loader.source]
-    return bool(loops) and loops[-1] in loader.source.ancestors(loader.node)
 
 
 def _loader_name(event: Event, loaders: list[Object], run: Interpreter) -> str | None:
@@ -1328,8 +1324,9 @@ def _is_path(node: ast.AST) -> bool:
     return isinstance(node, ast.Name)
 
 
-def _number(outer: list[Loop], event: Event) -> str | None:
-    """The name, where a pass starts, of the running number of the innermost loop around it that has one."""
+def _number(outer: list[Loop], event: Event) -> tuple[str | None, Loop | None]:
+    """The name, where a pass starts, of the running number of the innermost loop around it that has one,
+    and that loop."""
     definition = event.function.node if event.function is not None else None
     parameters = {a.arg for a in (*definition.args.args, *definition.args.kwonlyargs)} if definition is not None else ()
     for loop in reversed(outer):
@@ -1342,11 +1339,11 @@ def _number(outer: list[Loop], event: Event) -> str | None:
             for name, value in inner.names.items():
                 # another variable that holds it may hold it from an earlier round: `best_epoch = epoch`
                 if inner is loop.scope and numbers.get(name) or name in parameters and indices & value.things:
-                    return name
+                    return name, loop
             if inner is loop.scope:
                 break
             parameters, inner = (), inner.parent
-    return None
+    return None, None
 
 
 # -------------------------------------------------------------------- batch sizes
@@ -1699,8 +1696,9 @@ def _assemble(
     concerns += _unwrapped_uses(run, models)
     concerns += _unreached_norms(run, models)
     concerns += [*_differentiated_norms(run, models), *_kept_statistics(models)]
+    concerns += _amplified_in_part(run)
     concerns += _penalties_alone(run) if not run.plan.bare else ()
-    concerns += hooks.reentrant(run) if not _is_distributed(run) else ()
+    concerns += [*hooks.reentrant(run), *hooks.bent(run)] if not _is_distributed(run) else ()
     concerns += hooks.concerns(run, models) if run.plan.bare or not _is_distributed(run) else ()
     prefixed = list(_prefixed(run, models))
     concerns += _lost_prefixes(prefixed)
@@ -1736,6 +1734,7 @@ def _assemble(
         paired=tuple(wholes.paired(run)),
         averaged=tuple(averaged),
         sums=tuple(_sums(run)),
+        amplified=_amplified(run),
         previews=tuple(previewed),
         followers=tuple(followers),
         reductions=tuple(reductions),
@@ -1755,7 +1754,9 @@ def _assemble(
         ),
         downloads=tuple(_downloads(prepared, run)),
         waits=waits,
-        first_writes=tuple(waiting.first_writes(waits, [*guards, *opens])),
+        first_writes=tuple(
+            dict.fromkeys((*waiting.first_writes(waits, [*guards, *opens]), *waiting.looked(run, guards, outside)))
+        ),
         turned_buffers=tuple(_turned_buffers(run)),
         data_parallel_calls=sites("data_parallel_call"),
         prepared_alone=tuple(alone),
@@ -2105,6 +2106,33 @@ def _sums(run: Interpreter) -> Iterator[Site]:
             ):
                 node = node.args[0]
             yield Site(event.source, node)
+
+
+def _amplified(run: Interpreter) -> tuple[Site, ...]:
+    """Where gradients of samples are taken of means over a rank's, and a loss or report counts how large they are."""
+    ends = (each for each in run.events if each.kind in {"backward", *escapes.SINKS})
+    found = [origin for event in ends for origin in event.value.origins if isinstance(origin, Amplified)]
+    places = {each.node: each.source for each in found}
+    whole = _taken_of_whole_data(run)
+    return tuple(Site(places[node], node) for node in run.values if node in places and node not in whole)
+
+
+def _taken_of_whole_data(run: Interpreter) -> set[ast.AST]:
+    """Where gradients are taken with regard to samples that every rank has in full, as attacks on a test set do."""
+    calls = {event.node for event in run.of("autograd_grad") if not event.value.spread.is_local}
+    return calls | {event.node for event in run.of("gradient") if not event.value.things}
+
+
+def _amplified_in_part(run: Interpreter) -> Iterator[Concern]:
+    """Gradients that are taken of samples that are shared out, and of others that are not."""
+    whole = _taken_of_whole_data(run)
+    places = {o.node: o.source for e in run.of("backward") for o in e.value.origins if isinstance(o, Amplified)}
+    for node in (each for each in run.values if each in places and each in whole):
+        message = (
+            "of a mean over a rank's samples, each of them has as many times its gradient as there are ranks, but this "
+            "is also taken of data that every rank has in full: divide the loss by the number of ranks in training"
+        )
+        yield Concern("AD602", places[node], node, message, Severity.WARNING)
 
 
 def _draw_sites(run: Interpreter, draws: frozenset[object]) -> Iterator[Draw]:

@@ -49,6 +49,7 @@ def joined(
     # of data that every rank has in full, a sum over the ranks would be another one
     whole = {event.node for event in current.of("joined") if event.grad and not event.value.spread.is_local}
     doubled = {node for node, each in found.items() if each.spread is SUM} & whole
+    doubled |= {e.node for e in current.of("joined") if e.on_one_rank or parts_ranks(e, guarded, current)}
     unsettled = {event.node for event in current.of("backward") if not is_settled(event, current)}
     settled: set[ast.AST] = set()
     left: set[ast.AST] = set()
@@ -95,7 +96,30 @@ def _joinable(run: Interpreter, guarded: frozenset[ast.AST]) -> dict[ast.expr, R
         made = {*ast.walk(node), *(part for each in roots(node, run, set()) for part in ast.walk(each))}
         return made.isdisjoint(found.keys() - {node})
 
-    return {node: each for node, each in found.items() if is_first(node)}
+    first = [node for node in found if is_first(node)]
+    # a layer that is run after another one of its kind is computed from all that this one computes
+    first = first or [
+        node for node in found if _within(node, found[node].source, run).isdisjoint(found.keys() - {node})
+    ]
+    return {node: found[node] for node in first}
+
+
+def _within(node: ast.expr, source: Source, run: Interpreter) -> set[ast.AST]:
+    """What a function computes something from, up to what the function is given."""
+    home = source.function(node)
+    given = {each.arg for each in ast.walk(home.args) if isinstance(each, ast.arg)} if home is not None else set()
+    found: set[ast.AST] = set()
+    pending: list[ast.AST] = [node]
+    while pending:
+        each = pending.pop()
+        if each in found or isinstance(each, ast.Name) and each.id in given:
+            continue
+        found.add(each)
+        pending += ast.iter_child_nodes(each)
+        if isinstance(each, ast.Name) or isinstance(each, ast.Attribute) and _is_held(each):
+            made = run.values.get(each, NOTHING).made
+            pending += [value for where, value in made if where is source and source.function(value) is home]
+    return found
 
 
 def _reduces(call: ast.AST, run: Interpreter) -> bool:
@@ -111,6 +135,11 @@ def _reduces(call: ast.AST, run: Interpreter) -> bool:
         isinstance(t, Object) and t.roles & losses or isinstance(t, External) and run.catalog.roles(t.name) & losses
         for t in made
     )
+
+
+def _is_held(node: ast.Attribute) -> bool:
+    """`self.mean`"""
+    return isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
 def _has_rows(node: ast.expr, run: Interpreter) -> bool:
@@ -132,7 +161,9 @@ def _made(node: ast.expr, source: Source, run: Interpreter) -> ast.expr:
     if isinstance(node, ast.Name) and len(value.made) == 1:
         ((where, made),) = value.made
         statement = where.statement(made) if where is source else None
-        if isinstance(statement, ast.Assign) and statement.value is made and _home(source, made) is _home(source, node):
+        here = _home(source, made) is _home(source, node)
+        returned = isinstance(made, ast.Call) and _reduces(made, run)  # `mean, variance = self.statistics(x)`
+        if isinstance(statement, ast.Assign) and statement.value is made and (here or returned):
             return _made(made, source, run) if isinstance(made, ast.Call) else made
     return node
 

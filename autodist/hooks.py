@@ -11,10 +11,16 @@ from autodist.models import unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model
 from autodist.sharding import keys, members
+from autodist.source import last_name
 from autodist.values import NOTHING, Class, Function, Parameters, of
 
 SCALING = frozenset("mul div true_divide neg negative multiply divide".split())
 SAME = frozenset("clone detach contiguous to float double half bfloat16".split())
+BENDING = frozenset(
+    "clamp clamp_ clip clip_ clamp_min clamp_max hardtanh hardtanh_ tanh sigmoid sign sign_ sgn norm normalize pow sqrt exp"
+    " log round".split()
+)
+"""What of twice a gradient is not twice what it is of that."""
 INSTEAD = "change `.grad` between backward() and step() instead"
 
 
@@ -63,6 +69,52 @@ def reentrant(run: Interpreter) -> Iterator[Concern]:
                 )
                 yield Concern("AD904", cls.source, inner, message, Severity.REFUSAL)
                 return
+
+
+def bent(run: Interpreter) -> Iterator[Concern]:
+    """Functions with a backward pass of their own that clips or normalises the gradients it is given, which are those of
+    a mean over a rank's samples."""
+    seen: set[Class] = set()
+    for node in run.values:
+        if not isinstance(node, ast.Attribute) or node.attr != "apply":
+            continue
+        owners = run.values.get(node.value, NOTHING).things
+        for cls in (thing for thing in owners if isinstance(thing, Class) and is_autograd_function(thing)):
+            found = next(_bending(cls), None) if cls not in seen else None
+            seen.add(cls)
+            if found is not None:
+                message = (
+                    f"{last_name(found.func)}() of the gradients of this rank's samples, which are as many times as "
+                    "large as in one process as there are ranks, is none that averaging them gives: results differ "
+                    "where it does more than scale them"
+                )
+                yield Concern("AD602", cls.source, found, message, Severity.WARNING)
+
+
+def _bending(cls: Class) -> Iterator[ast.Call]:
+    """Where the backward pass of a function computes something of a gradient that does not grow with it."""
+    backward = next((n for n in cls.node.body if isinstance(n, ast.FunctionDef) and n.name == "backward"), None)
+    if backward is None:
+        return
+    spec = backward.args
+    names = {each.arg for each in spec.args[1:]} | ({spec.vararg.arg} if spec.vararg is not None else set())
+
+    def speaks(node: ast.AST) -> bool:
+        return any(isinstance(each, ast.Name) and each.id in names for each in ast.walk(node))
+
+    for statement in (each for each in ast.walk(backward) if isinstance(each, ast.Assign)):
+        if speaks(statement.value):
+            names |= {n.id for target in statement.targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+    names.discard(spec.args[0].arg if spec.args else "")
+    for node in ast.walk(backward):
+        if isinstance(node, ast.Call) and last_name(node.func) in BENDING:
+            of_tensor = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+            bounds = [*node.args, *(keyword.value for keyword in node.keywords)]
+            given = [each for each in (*of_tensor, *node.args[:1]) if speaks(each)]
+            zero = [each for each in bounds if each not in given]
+            only_sign = len(zero) == 1 and isinstance(zero[0], ast.Constant) and zero[0].value == 0
+            if given and not only_sign:  # `clamp(min=0)` grows with what it is given
+                yield node
 
 
 def _runs_backward(node: ast.AST, cls: Class) -> bool:

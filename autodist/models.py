@@ -18,6 +18,7 @@ from autodist.values import (
     Class,
     External,
     Function,
+    Inside,
     Items,
     Object,
     Parameters,
@@ -348,7 +349,7 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
         Site(e.source, e.node) for e in wraps if e.detail.const == "fully_sharded" and module in unwrapped(e.value)
     )
     if bypass is None and not wrapped:
-        bypass = _pattern(module, history) or _changes(module, history)
+        bypass = _pattern(module, history) or _changes(module, history) or _parts_by_turns(module, run, history)
     dropped = tuple(site for site in parallel if _is_conditional(site))
     # what is wrapped in both branches has the keys of a wrapper in its checkpoints, and keeps them
     dropped = tuple(site for site in dropped if not any(_alternatives(site, other) for other in parallel))
@@ -445,8 +446,58 @@ def parts_of(thing: Thing) -> list[Object]:
 
 
 def normalises(module: Object, run: Interpreter) -> bool:
-    """Whether a module, or a part of it, normalises over batches."""
-    return any(_has_batch_norm(each, run) for each in parts(module))
+    """Whether a module, or a part of it, normalises over batches, or a module that it takes parts of."""
+    return any(_has_batch_norm(each, run) for each in _and_what_gave_parts(module))
+
+
+CONTAINERS = frozenset(f"torch.nn.{name}" for name in ("Sequential", "ModuleList", "ModuleDict"))
+
+
+def _and_what_gave_parts(module: Object) -> list[Object]:
+    """A module, all that it holds, and what it has layers of: `nn.Sequential(*list(resnet.children())[:-1])`."""
+    found: dict[Object, None] = {}
+    pending = [module]
+    while pending:
+        for each in parts(pending.pop()):
+            if each not in found:
+                found[each] = None
+                pending += [t for t in _taken_from(each) if t not in found]
+    return list(found)
+
+
+def _taken_from(module: Object) -> Iterator[Object]:
+    """Modules of which a container holds layers, or a class in an attribute that its methods call."""
+    if module.cls is None:
+        held = [*module.args, *module.keywords.values()] if module.name in CONTAINERS else []
+    else:
+        called = {node.func.attr for node in _calls(module.cls) if isinstance(node.func, ast.Attribute)}
+        held = [value for name, value in module.attributes.items() if name in called]
+    for thing in _flattened(held):
+        inner = thing.module if isinstance(thing, Inside) else None
+        inner = inner.module if isinstance(inner, Wrapped) else inner
+        if isinstance(inner, Object):
+            yield inner
+
+
+def _calls(cls: Class) -> Iterator[ast.Call]:
+    return (node for each in cls.line() for node in ast.walk(each.node) if isinstance(node, ast.Call))
+
+
+def _flattened(values: Iterable[Value]) -> Iterator[Thing]:
+    """What values hold, and what lists and dicts among it hold."""
+    pending, seen = list(values), set[int]()
+    while pending:
+        for thing in pending.pop().things:
+            if id(thing) in seen:
+                continue
+            seen.add(id(thing))
+            yield thing
+            if isinstance(thing, Items):
+                pending += [*thing.parts, thing.element]
+            elif isinstance(thing, Table):
+                pending += [*thing.entries.values(), thing.element]
+            elif isinstance(thing, Stream):
+                pending.append(thing.element)
 
 
 def _has_batch_norm(module: Object, run: Interpreter) -> bool:
@@ -502,6 +553,25 @@ def _pattern(module: Object, history: History) -> str | None:
             )
         else:
             last = event
+    return None
+
+
+def _parts_by_turns(module: Object, run: Interpreter, history: History) -> str | None:
+    """Whether several forward passes of one step may run different parts: the wrapper looks for unused parameters in
+    the last of them alone."""
+    before: list[Event] = []
+    passes = [*history.forwards.get(module, []), *history.backwards.get(module, [])]
+    for event in sorted(passes, key=lambda e: e.order):
+        if event.kind == "forward":
+            before.append(event)
+            continue
+        loops = {loop.node for loop in event.loops}
+        again = any(loop.node not in loops for each in before for loop in each.loops)
+        pairs = ((one, other) for at, one in enumerate(before) for other in before[:at] if one.node is not other.node)
+        if again or any(not exclusive(one.source, one.node, other.node) for one, other in pairs):
+            if unused.runs_by_chance(parts(module), run):
+                return "it runs other parts in each of several forward passes before one backward pass"
+        before = []
     return None
 
 

@@ -62,7 +62,7 @@ def gathered(
         found |= fresh
         current = run(frozenset(found))
     whole = all(_is_whole(event) for event in current.of("backward") if event.node in losses)
-    if not whole or current.of("met") or unsettled is not None and current.of("mined"):
+    if not whole or current.of("met") or unsettled is not None and (current.of("mined") or _enters(current, before)):
         return ()
     if found and any(_goes_into_layer(node, current) for node in current.values):
         return ()  # attention from sample to sample: a rank would compute the layers that follow for all of them
@@ -88,14 +88,18 @@ def outputs_gathered(
             break
         found |= fresh
     whole = all(_is_whole(event) for event in current.of("backward") if event.node in unsettled)
-    alone = {event.node for event in current.of("forward") if not _computes_loss(event.node, before)}
-    again = any(e.grad and e.node in alone and _holds_gathered(e.detail, current) for e in current.of("forward"))
-    again = again or any(_goes_into_layer(node, current) for node in current.values)
-    if not found or fresh or not whole or again or current.of("met") or current.of("mined"):
+    if not found or fresh or not whole or _enters(current, before) or current.of("met") or current.of("mined"):
         return ()
     if any(_differs_in_length(before.values.get(node, NOTHING), before) for node in found):
         return ()
     return in_training(found.values(), current)
+
+
+def _enters(run: Interpreter, before: Interpreter) -> bool:
+    """Whether rows of all ranks go into a model that gives rows itself, or into one of its layers."""
+    alone = {event.node for event in run.of("forward") if not _computes_loss(event.node, before)}
+    again = any(e.grad and e.node in alone and _holds_gathered(e.detail, run) for e in run.of("forward"))
+    return again or any(_goes_into_layer(node, run) for node in run.values)
 
 
 def _computes_loss(call: ast.AST, run: Interpreter) -> bool:

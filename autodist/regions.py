@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
+from autodist import temporary
 from autodist.interpreter import TESTING_FILES, Event, Interpreter
 from autodist.script import Site
 from autodist.source import Source
@@ -22,15 +23,6 @@ WRITERS = (
     "tensorboard_logger.Logger",
 )
 """Writers that ranks other than 0 do without."""
-PRIVATE_FILES = frozenset(
-    [
-        "io.BytesIO",
-        "io.StringIO",
-        "tempfile.NamedTemporaryFile",
-        "tempfile.SpooledTemporaryFile",
-        "tempfile.TemporaryFile",
-    ]
-)
 QUIET = frozenset(["torch.save", "json.dump", "pickle.dump", "yaml.dump", "csv.writer", "csv.DictWriter"])
 
 
@@ -57,7 +49,7 @@ def writes(
                     guards.setdefault(statement, Site(source, statement))
         elif event.kind in ("save", "write", "mkdir", "tracker"):
             if (
-                is_private(event, run)
+                temporary.is_private(event, run)
                 or event.kind == "mkdir"
                 and _may_exist(node)
                 and node not in apart
@@ -72,17 +64,14 @@ def writes(
             if (noted or isinstance(statement, ast.Expr)) and not _is_quiet_file(source, node, run):
                 statement = _check_then_make(source, statement) if event.kind == "mkdir" else statement
                 guards.setdefault(statement, Site(source, statement))
+    for site in temporary.put_in_place(run):
+        if not any(stands_in(site.source, site.node, each) for each in (prepared, frozenset(guards))):
+            assert isinstance(site.node, ast.stmt)
+            guards.setdefault(site.node, site)
     kept = _outermost(guards.values(), opens)
     alone = frozenset(site.node for site in kept if isinstance(site.node, ast.Expr))
     # `pickle.dump(data, open(path, "wb"))` is guarded as a whole
     return kept, [site for site in opens.values() if not stands_in(site.source, site.node, alone)]
-
-
-def is_private(event: Event, run: Interpreter) -> bool:
-    """Whether something is written to a file that no other rank sees: one in memory, or a temporary one."""
-    given = event.node.args if isinstance(event.node, ast.Call) else []
-    things = (thing for node in given for thing in run.values.get(node, NOTHING).things)
-    return any(isinstance(thing, Object) and thing.name in PRIVATE_FILES for thing in things)
 
 
 def _is_handed_back(event: Event, statement: ast.stmt) -> bool:
@@ -169,7 +158,8 @@ def preparations(run: Interpreter) -> tuple[list[Site], list[Site]]:
     happening: dict[tuple[int, ast.AST | None], set[str]] = {}
     for event in run.events:
         for depth, call in enumerate(event.calls):
-            happening.setdefault((depth, call.node), set()).add(event.kind)
+            kind = "removal" if event.kind == "write" and _removes(event.node) else event.kind
+            happening.setdefault((depth, call.node), set()).add(kind)
     for event in run.events:
         if (
             event.order >= (steps if event.kind == "download" else start)
@@ -178,7 +168,7 @@ def preparations(run: Interpreter) -> tuple[list[Site], list[Site]]:
             or event.inside_forward
         ):
             continue
-        if event.kind == "open" and not opens_for_writing(event.node, run) or is_private(event, run):
+        if event.kind == "open" and not opens_for_writing(event.node, run) or temporary.is_private(event, run):
             continue
         if event.kind == "download" and not downloads(event.node, run):
             continue
@@ -189,7 +179,8 @@ def preparations(run: Interpreter) -> tuple[list[Site], list[Site]]:
             inside = happening[depth, node]
             if inside & TRAINING:
                 continue
-            if event.kind == "download" or "exists" in inside and _is_spared(event, depth):
+            spared = "exists" in inside and "removal" not in inside and _is_spared(event, depth)
+            if event.kind == "download" or spared:
                 statement = source.statement(node)
                 found.setdefault(statement, Site(source, statement))
             elif _runs_alone(source.statement(node), node, event.calls[depth].function, inside):
@@ -227,13 +218,13 @@ def stands_where_missing(source: Source, statement: ast.stmt) -> bool:
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             return False
         if isinstance(ancestor, ast.If) and tests_files(ancestor.test):
-            if _finds(ancestor.test) != (inner in ancestor.body):
+            if finds(ancestor.test) != (inner in ancestor.body):
                 return True
         inner = ancestor
     return False
 
 
-def _finds(test: ast.expr) -> bool:
+def finds(test: ast.expr) -> bool:
     """Whether a test holds where files are there: `os.path.exists(path)`."""
     return not any(isinstance(n, (ast.Not, ast.Compare)) for n in ast.walk(test))
 
@@ -265,7 +256,7 @@ def _is_left_out(source: Source, statement: ast.stmt) -> bool:
     return any(
         isinstance(each, ast.If)
         and tests_files(each.test)
-        and _finds(each.test)
+        and finds(each.test)
         and isinstance(each.body[-1], ast.Return)
         for each in before
     )

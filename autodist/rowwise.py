@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from autodist.spread import COLUMNS, COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
+from autodist.tensors import IN_PLACE
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -292,7 +293,8 @@ def is_entered(node: ast.Call, latest: Latest) -> bool:
 
 
 def _called(node: ast.Call) -> str:
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return IN_PLACE.get(name, name)
 
 
 def library(node: ast.Call, latest: Latest) -> str | None:

@@ -93,13 +93,15 @@ class Unordered:
 
 @dataclass(frozen=True)
 class Epoch:
-    """A loop over a training loader: the statement that starts it, the loader there (None if no expression names it,
-    or if each pass has a new one, so that the sampler cannot count), and the epoch's number."""
+    """A loop over a training loader: the statement that starts it, the loader there (None if no expression names it),
+    the epoch's number, and whether neither it nor the sampler goes on counting, since a loop around makes the loader
+    ``anew`` and starts its epochs again."""
 
     source: Source
     statement: ast.stmt
     loader: str | None
     number: str | None
+    anew: bool = False
 
 
 @dataclass(frozen=True)
@@ -354,6 +356,8 @@ class TrainingScript:
     """Where two tensors of rows meet that have one shape, for all that can be seen."""
     averaged: tuple[tuple[Site, str], ...] = ()
     sums: tuple[Site, ...] = ()
+    amplified: tuple[Site, ...] = ()
+    """Where gradients are taken of means over a rank's samples, with regard to these, and how large they are counts."""
     previews: tuple[Site, ...] = ()
     """Calls of a model in training mode with rows that all ranks have, of which each can run its share."""
     followers: tuple[Wrapping, ...] = ()

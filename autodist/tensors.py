@@ -15,6 +15,8 @@ RELATING = frozenset(
 """What relates the numbers along an axis to each other."""
 TURNING = frozenset("t T transpose permute swapaxes movedim".split())
 """What exchanges axes."""
+IN_PLACE = {f"{name}_": name for name in ("t", "transpose", "swapaxes", "squeeze", "unsqueeze")}
+"""What does so to the tensor itself, and gives it."""
 # Methods and functions after which a value says the same as before, in another form or place.
 KEEPING = frozenset(
     "item cpu cuda to detach detach_ float double half long int bool numpy tolist clone data type requires_grad_ "
@@ -22,6 +24,8 @@ KEEPING = frozenset(
     "FloatTensor LongTensor asscalar astype Variable scale".split()
 )
 RESHAPING = frozenset("view reshape unsqueeze flatten ravel".split())
+SELECTING = frozenset("diag diagonal triu tril narrow select flip roll".split())
+"""What takes some of a tensor's elements, or puts them elsewhere: of a sum over samples, sums."""
 MEANS = frozenset("mean nanmean average".split())
 SUMS = frozenset("sum nansum count_nonzero".split())
 TALLIES = frozenset("bincount histc histogram".split())
@@ -78,6 +82,7 @@ SHAPES = {
 FOLLOWED = (
     RELATING
     | TURNING
+    | IN_PLACE.keys()
     | KEEPING
     | RESHAPING
     | MEANS
@@ -258,6 +263,7 @@ def relates_rows(name: str, call: ast.Call, position: int, spread: Spread) -> bo
 
 def moves_along(name: str) -> bool:
     """Whether a method or function relates the elements along an axis, or exchanges axes."""
+    name = IN_PLACE.get(name, name)
     return name in RELATING or name in TURNING or name in ("unsqueeze", "flip", "roll")
 
 
@@ -269,6 +275,7 @@ def pairs_rows(name: str, call: ast.Call, position: int, spread: Spread) -> bool
 
 def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Spread]) -> Spread:
     """The spread of a tensor operation, as a method of ``base`` or as a function (``base`` is None)."""
+    name = IN_PLACE.get(name, name)
     spreads = arguments if base is None else [base, *arguments]
     first = spreads[0] if spreads else SAME
     position = 1 if base is None else 0
@@ -290,12 +297,14 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
         return reduced(name, call, position, first)
     if name in RESHAPING and first in (MEAN, SUM) and not others:
         return first
+    if name in SELECTING and first in (MEAN, SUM) and not others:
+        return first
     if name in TALLIES and first in (ROWS, COLUMNS):
         return SUM if len(call.args) > 2 or any(k.arg in FIXED for k in call.keywords) else LOCAL
     if name == "resize_" and arguments and arguments[0] is COUNT:
         return ROWS
     if name in COUNTS:
-        return COUNT if first in (ROWS, COLUMNS) else (LOCAL if first.is_local else SAME)
+        return COUNT if first in (ROWS, COLUMNS) else LOCAL if first in (COUNT, LOCAL, CROSS) else SAME
     if name == "norm":  # its order comes before the axis
         position += 1
     if name in EXTREMES and first in (ROWS, COLUMNS) and not others:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from autodist import regions, weights
+from autodist import temporary, weights
 from autodist.interpreter import DRAWING, Event, Interpreter
 from autodist.models import is_main_guard, loose_parameters, optimized_by, owned_values, parts, unwrapped
 from autodist.rule import Severity
@@ -407,7 +407,7 @@ def _gathered_on_one_rank(event: Event, sharded: Sharded) -> str | None:
 
 
 def _saved(event: Event, sharded: Sharded) -> str | None:
-    if sharded.roots and regions.is_private(event, sharded.run) and isinstance(event.node, ast.Call):
+    if sharded.roots and temporary.is_private(event, sharded.run) and isinstance(event.node, ast.Call):
         if event.node.args and not sharded.run.values.get(event.node.args[0], NOTHING).spread.is_local:
             return (
                 "keeps a state in memory, or in a file of its own, from which shards cannot be loaded: keep "

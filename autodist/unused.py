@@ -27,19 +27,21 @@ COPYING = frozenset("deepcopy TransformerEncoder TransformerDecoder".split())
 def is_sometimes(parts: Iterable[Object], run: Interpreter) -> bool:
     """Whether one of the parts of a module, itself the first of them, is not always run."""
     module, *_ = parts = list(parts)
-    unread = (_never_read(name, part.cls, run) for part in parts if part.cls for name in _own_parts(part))
+    unread = (_has_unread(part.cls, _own_parts(part), run) for part in parts if part.cls)
     idle = (_is_idle(name, part, run) for part in parts if part.cls for name in _own_parameters(part))
     bare = (_gives_weight_only(name, part) for part in parts if part.cls for name in _own_parts(part))
     if any(unread) or any(idle) or any(bare) or any(_switched_off(part, run) for part in parts):
         return True
-    if any(_ends_unread(part) for part in parts):
+    if any(_ends_unread(part) or _picks(part, run) for part in parts):
         return True
     return any(True for part in parts for _ in branches(part, run)) or _repeats_at_random(module, run)
 
 
 def runs_by_chance(parts: Iterable[Object], run: Interpreter) -> bool:
     """Whether parts of a module may run in one step and not in another."""
-    return any(_repeats_at_random(part, run) or any(True for _ in branches(part, run)) for part in parts)
+    return any(
+        _repeats_at_random(part, run) or _picks(part, run) or any(True for _ in branches(part, run)) for part in parts
+    )
 
 
 def _switched_off(module: Object, run: Interpreter) -> bool:
@@ -83,6 +85,85 @@ def _ends_unread(module: Object) -> bool:
 
 def _is_list_of_layers(thing: object) -> bool:
     return isinstance(thing, Object) and thing.name.endswith("nn.ModuleList")
+
+
+def _picks(module: Object, run: Interpreter) -> bool:
+    """Whether a forward pass runs one of the layers that the module holds in a list or dict, and another pass another
+    one: `self.heads[task](x)`."""
+    held = {name for name, value in module.attributes.items() if any(map(_is_held_layers, value.things))}
+    methods = _methods(module.cls) if module.cls is not None and held else {}
+    if "forward" not in methods or module.cls is None:
+        return False
+    called = [methods[name] for name in (_reads_of("forward", methods) | {"forward"}) & methods.keys()]
+    picked: set[str] = set()
+    whole: set[str] = set()
+    for cls in module.cls.line():
+        for node in (each for method in called for each in ast.walk(method) if _is_own(each) and each.attr in held):
+            around = cls.source.parents.get(node)
+            if isinstance(around, ast.Subscript) and around.value is node:
+                if _is_one_of(around.slice, cls.source, run):
+                    picked.add(node.attr)
+                elif not isinstance(around.slice, ast.Constant):
+                    whole.add(node.attr)
+            elif around is not None and not (isinstance(around, ast.Call) and ast.unparse(around.func) == "len"):
+                whole.add(node.attr)
+    return bool(picked - whole)
+
+
+def _is_held_layers(thing: object) -> bool:
+    return isinstance(thing, Object) and thing.name.endswith(("nn.ModuleList", "nn.ModuleDict"))
+
+
+def _is_one_of(index: ast.expr, source: Source, run: Interpreter, depth: int = 3) -> bool:
+    """Whether an index in a forward pass stands for one thing in one step and for another in the next: it is drawn, or
+    a parameter of the forward pass, and no loop over all there are goes through it."""
+    if any(isinstance(each, ast.Call) and _draws(each, run) for each in ast.walk(index)):
+        return True
+    if isinstance(index, ast.Slice):  # `for layer in self.layers[:depth]`
+        bounds = [each for each in (index.lower, index.upper) if each is not None]
+        return any(_is_one_of(each, source, run, depth) for each in bounds)
+    if _is_own(index):
+        return any(_is_set_later(other, index.attr) for other in run.project.sources)
+    method = source.function(index)
+    if not isinstance(index, ast.Name) or not isinstance(method, ast.FunctionDef):
+        return False
+    for around in source.ancestors(index):
+        if around is method:
+            break
+        loops = [around] if isinstance(around, (ast.For, ast.While)) else getattr(around, "generators", [])
+        if any(_binds(each, index.id) for loop in loops for each in ast.walk(loop)):
+            return False
+    made = [
+        n.value for n in ast.walk(method) if isinstance(n, ast.Assign) and any(_binds(t, index.id) for t in n.targets)
+    ]
+    if made:
+        return any(isinstance(each, ast.Call) and _draws(each, run) for value in made for each in ast.walk(value))
+    arguments = [each.arg for each in (*method.args.args, *method.args.kwonlyargs)]
+    if method.name != "forward" or index.id not in arguments or not depth:
+        return False
+    outermost = {event.node for event in run.of("forward")}
+    for call, caller in run.callers.get(method, {}).items():
+        given = next((each.value for each in call.keywords if each.arg == index.id), None)
+        place = arguments.index(index.id) - 1  # `self` is none of those that are given
+        if given is None and 0 <= place < len(call.args):
+            given = call.args[place]
+        if given is None or isinstance(given, ast.Constant):
+            continue
+        if call in outermost or _is_one_of(given, caller, run, depth - 1):
+            return True
+    return False
+
+
+def _is_set_later(source: Source, name: str) -> bool:
+    """Whether an attribute is bound elsewhere than where its object is made: `model.task = 1`."""
+    if name not in source.text:
+        return False
+    stores = (n for n in ast.walk(source.tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store))
+    return any(n.attr == name and getattr(source.function(n), "name", "") != "__init__" for n in stores)
+
+
+def _binds(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
 
 
 def _settings(forward: ast.FunctionDef) -> list[str]:
@@ -352,15 +433,17 @@ def _own_parts(module: Object) -> set[str]:
     }
 
 
-def _never_read(name: str, cls: Class, run: Interpreter) -> bool:
-    """Whether a part is made and never mentioned again, but in a method that nobody calls, to be copied:
+def _has_unread(cls: Class, names: set[str], run: Interpreter) -> bool:
+    """Whether one of these parts is made and never mentioned again, but in a method that nobody calls, to be copied:
     `copy.deepcopy(self.encoder)`, or while the module is made, `self.first.weight.data = self.vgg[0].weight.data`."""
+    methods = _methods(cls)
+    begin = methods.get("__init__")
+    if begin is None or not names:
+        return False
     nodes = [node for each in cls.line() for node in ast.walk(each.node)]
     copies = [n for n in nodes if isinstance(n, ast.Call) and last_name(n.func) in COPYING]
     copied = {id(argument) for call in copies for argument in call.args}
-    methods = _methods(cls)
-    begin = methods.get("__init__")
-    made = {id(n) for n in ast.walk(begin)} if begin is not None else set()
+    made = {id(n) for n in ast.walk(begin)}
     filled = set(made)
     for method in _while_made(methods):
         filled |= {id(n) for n in ast.walk(method)}
@@ -369,6 +452,7 @@ def _never_read(name: str, cls: Class, run: Interpreter) -> bool:
     for title, method in methods.items():
         if title not in called and not title.startswith("__") and method not in run.callers:
             copied |= {id(n) for n in ast.walk(method)}
+    read: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.Name) and node.id in ("getattr", "__dict__"):
             return False
@@ -377,9 +461,9 @@ def _never_read(name: str, cls: Class, run: Interpreter) -> bool:
         if node.attr in ("children", "modules", "_modules") and id(node) not in filled:  # `__init__` only fills them
             return False
         making = id(node) in made and (isinstance(node.ctx, ast.Store) or not _is_own(node))  # `models.vgg16()`
-        if node.attr == name and not making:
-            return False
-    return begin is not None
+        if not making:
+            read.add(node.attr)
+    return bool(names - read)
 
 
 def _while_made(methods: dict[str, ast.FunctionDef]) -> list[ast.FunctionDef]:

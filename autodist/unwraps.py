@@ -13,7 +13,7 @@ from autodist.values import NOTHING, Class, External, Object, Table, Value, Wrap
 
 TAKING_PART = frozenset("optimizer scheduler scaler module".split())
 QUESTIONS = frozenset(
-    f"builtins.{name}" for name in ("delattr", "getattr", "hasattr", "isinstance", "setattr", "type", "vars")
+    f"builtins.{name}" for name in ("delattr", "dir", "getattr", "hasattr", "isinstance", "setattr", "type", "vars")
 )
 
 

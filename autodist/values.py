@@ -284,6 +284,15 @@ class Portion:
 
 
 @dataclass(frozen=True)
+class Amplified:
+    """The gradient of a mean over a rank's samples with regard to what one of them is, at ``node``: as many times as
+    large as there are ranks."""
+
+    node: ast.expr
+    source: Source
+
+
+@dataclass(frozen=True)
 class Gathered:
     """Rows of all ranks, put together at ``node``."""
 
@@ -349,7 +358,9 @@ class Value:
 
     things: frozenset[Thing] = frozenset()
     spread: Spread = SAME
-    origins: frozenset[Object | Draw | Mixing | Part | Picked | Turn | Portion | Gathered | Evened] = frozenset()
+    origins: frozenset[Object | Draw | Mixing | Part | Picked | Turn | Portion | Gathered | Evened | Amplified] = (
+        frozenset()
+    )
     models: frozenset[Thing] = frozenset()
     const: Any = UNKNOWN
     firm: bool = False

@@ -6,13 +6,14 @@ import ast
 import posixpath
 from collections.abc import Iterable, Iterator
 
-from autodist import regions
+from autodist import regions, temporary
 from autodist.interpreter import Event, Interpreter
 from autodist.script import Site
-from autodist.source import Source
+from autodist.source import Source, last_name
 from autodist.values import NOTHING
 
 READ_WITHOUT_PATH = frozenset("__getitem__ __iter__ forward".split())
+ENDING = frozenset("exit quit _exit".split())
 COMMON_NAMES = frozenset("open os f json pickle np torch".split())
 COMMON_ATTRIBUTES = frozenset("path join load dump save".split())
 
@@ -24,7 +25,7 @@ def for_rank_zero(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Si
         for e in run.events
         if e.kind in ("save", "write") or e.kind == "open" and regions.opens_for_writing(e.node, run)
     ]
-    written = [e for e in written if not regions.within(e, prepared) and not regions.is_private(e, run)]
+    written = [e for e in written if not regions.within(e, prepared) and not temporary.is_private(e, run)]
     seen: dict[ast.AST, int] = {}
     made = [e for e in run.of("mkdir") if isinstance(e.node, ast.Call) and e.node.args and not e.on_one_rank]
     for event in run.of("exists"):
@@ -63,6 +64,53 @@ def first_writes(waits: Iterable[Site], guarded: Iterable[Site]) -> Iterator[Sit
         around = [test for test in tests if test in site.source.ancestors(statement)]
         if around and regions.stands_where_missing(site.source, statement):
             yield Site(site.source, statement)
+
+
+def looked(run: Interpreter, guarded: Iterable[Site], prepared: frozenset[ast.AST]) -> Iterator[Site]:
+    """Where rank 0 makes or removes what ranks have looked for, which ends a script that finds it: `if exists(path):
+    sys.exit()`. One that looks later than the others would find what rank 0 has made."""
+    made = [e for e in run.of("mkdir") if not e.on_one_rank and not regions.within(e, prepared)]
+    changes = {site.source.statement(site.node): site.source for site in guarded}
+    changes |= {event.source.statement(event.node): event.source for event in made}
+    found: dict[ast.stmt, Source] = {}
+    for event in run.of("exists"):
+        test = event.source.statement(event.node)
+        if not isinstance(test, ast.If) or event.node not in ast.walk(test.test) or regions.within(event, prepared):
+            continue
+        there, missing = (test.body, test.orelse) if regions.finds(test.test) else (test.orelse, test.body)
+        if event.on_one_rank or not any(_ends(each) for branch in there for each in ast.walk(branch)):
+            continue
+        home, asked = event.source.home(test), _asked(event.node)
+        own = sorted((each for each in changes if changes[each] is event.source), key=lambda each: each.lineno)
+        inside = [next((e for e in own if _stands_in(e, branch, event.source)), None) for branch in (there, missing)]
+        later = (e for e in own if e.lineno > test.lineno and event.source.home(e) is home and _names_path(e, asked))
+        first = [*filter(None, inside), *([next(later, None)] if inside[1] is None else [])]
+        found |= {each: event.source for each in first if each is not None}
+    yield from (Site(source, statement) for statement, source in found.items())
+
+
+def _ends(node: ast.AST) -> bool:
+    """`sys.exit()`, `raise ValueError(path)`"""
+    return isinstance(node, ast.Raise) or isinstance(node, ast.Call) and last_name(node.func) in ENDING
+
+
+def _asked(node: ast.AST) -> str:
+    """The path that is looked for, as it is written."""
+    if not isinstance(node, ast.Call):
+        return ""
+    if node.args:
+        return ast.dump(node.args[0])
+    return ast.dump(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+
+
+def _names_path(statement: ast.stmt, asked: str) -> bool:
+    """Whether a call of a statement is given a path, or is one of its methods."""
+    calls = [each for each in ast.walk(statement) if isinstance(each, ast.Call)]
+    return any(asked == _asked(call) or asked in map(ast.dump, call.args) for call in calls)
+
+
+def _stands_in(statement: ast.stmt, branch: list[ast.stmt], source: Source) -> bool:
+    return any(each in branch for each in (statement, *source.ancestors(statement)))
 
 
 def _place(event: Event, written: Event, run: Interpreter) -> tuple[Source, ast.stmt]:

@@ -9,7 +9,17 @@ from autodist.script import Epoch, Loader, TrainingScript
 from autodist.source import Source
 from autodist.values import Object
 
-from ._preamble import Planned, argument, given_sampler, may_be_none, member, planned
+from ._preamble import (
+    Planned,
+    argument,
+    defined,
+    free_name,
+    given_sampler,
+    imported,
+    may_be_none,
+    member,
+    planned,
+)
 
 EXAMPLES = [
     Example(
@@ -127,7 +137,9 @@ def reshuffle_each_epoch(script: TrainingScript, context: Context) -> Iterator[F
     """Tell the sampler which epoch it is.
 
     `DistributedSampler` derives its order from its seed and the epoch that `set_epoch` names. Without the call every
-    epoch repeats the order of the first.
+    epoch repeats the order of the first. A loader that is made anew in each round of a loop (clients of federated
+    learning, stages of a curriculum) brings a new sampler, whose epochs start again: passes are counted over all of
+    them.
     """
     if not script.trains:
         return
@@ -143,7 +155,7 @@ def reshuffle_each_epoch(script: TrainingScript, context: Context) -> Iterator[F
             if epoch.loader is None:
                 message = (
                     "the sampler cannot be told here which epoch it is, so that every pass repeats the order of the "
-                    "first: make the loader once, and call its sampler's set_epoch() before each pass"
+                    "first: give the loader a name, and call its sampler's set_epoch() before each pass"
                 )
                 yield Finding(epoch.source, epoch.statement, message, severity=Severity.WARNING)
                 continue
@@ -151,14 +163,28 @@ def reshuffle_each_epoch(script: TrainingScript, context: Context) -> Iterator[F
             number = epoch.number or f"{sampler}.epoch + 1"
             code = f"{sampler}.set_epoch({number})\n"
             imports: Planned = ()
-            if _may_shuffle_otherwise(loader, script) or _passes_others(script, epoch):
-                name, imports = member(context, epoch.source, "torch.utils.data.distributed", "DistributedSampler")
-                code = f"if isinstance({sampler}, {name}):\n    {code}"
+            if epoch.anew:
+                passes, imports = _counting(script, context, epoch.source)
+                code = f"{sampler}.set_epoch(next({passes}))\n"
+            passing = _passing(script, epoch)
+            if _may_shuffle_otherwise(loader, script) or _are_others(passing, script):
+                name, more = member(context, epoch.source, "torch.utils.data.distributed", "DistributedSampler")
+                imports = (*imports, *more)
+                asked = f'getattr({epoch.loader}, "sampler", None)' if _may_lack_sampler(passing) else sampler
+                code = f"if isinstance({asked}, {name}):\n    {code}"
             if (epoch.statement, code) in told:
                 continue  # one of several loaders passes here
             told.add((epoch.statement, code))
             fix = Fix((*imports, *planned(epoch.source, InsertBefore(epoch.statement, code))))
             yield Finding(epoch.source, epoch.statement, "each epoch has its own order of samples", fix)
+
+
+def _counting(script: TrainingScript, context: Context, source: Source) -> tuple[str, Planned]:
+    """The name of a count of all passes: a loader that is made again and again, and its epochs, start from zero."""
+    name = free_name(source, "passes", "all_passes")
+    itertools, imports = imported(context, source, "itertools")
+    code = f"{name} = {itertools}.count()  # over loaders that are made anew: each pass has its own order\n\n\n"
+    return name, (*imports, *defined(script, source, code))
 
 
 def _has_distributed_sampler(loader: Loader, script: TrainingScript) -> bool:
@@ -198,15 +224,26 @@ def _may_shuffle_otherwise(loader: Loader, script: TrainingScript) -> bool:
     )
 
 
-def _passes_others(script: TrainingScript, epoch: Epoch) -> bool:
-    """Whether other loaders pass here too, which evaluate or are given samplers of the script's own."""
-    ours = frozenset(key for loader in script.loaders if not _has_its_own(loader, script) for key in loader.keys)
+def _passing(script: TrainingScript, epoch: Epoch) -> list[Object]:
+    """What may be passed over here, of all that the script makes."""
     source = epoch.source
     home = source.home(epoch.statement)
     for place in (epoch.statement, home):  # the loop may be over `bar = tqdm(loader)`
         said = (n for n in ast.walk(place) if isinstance(n, (ast.Name, ast.Attribute, ast.Subscript)))
         values = [script.values[n] for n in said if source.code(n) == epoch.loader and n in script.values]
         if values:
-            passing = (thing for value in values for thing in value.things if isinstance(thing, Object))
-            return any("loader" in thing.roles and thing.key not in ours for thing in passing)
-    return False
+            return [thing for value in values for thing in value.things if isinstance(thing, Object)]
+    return []
+
+
+def _are_others(passing: list[Object], script: TrainingScript) -> bool:
+    """Whether other loaders pass here too, which evaluate or are given samplers of the script's own, or something
+    else that the script passes over."""
+    ours = frozenset(key for loader in script.loaders if not _has_its_own(loader, script) for key in loader.keys)
+    loaders = [thing for thing in passing if "loader" in thing.roles]
+    return _may_lack_sampler(passing) or any(thing.key not in ours for thing in loaders)
+
+
+def _may_lack_sampler(passing: list[Object]) -> bool:
+    """Whether an object of a class of the script's own passes here, which is no loader: it may hold one."""
+    return any(thing.cls is not None and "loader" not in thing.roles for thing in passing)

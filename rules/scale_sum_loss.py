@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from autodist.edits import WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
-from ._preamble import dist, planned
+from ._preamble import argument, dist, planned
 
 EXAMPLES = [
     Example(
@@ -95,7 +96,9 @@ def scale_sum_loss(script: TrainingScript, context: Context) -> Iterator[Finding
     """Keep the gradient of a loss that is a sum over samples.
 
     Gradients are averaged over the ranks. For a mean over the batch that gives the gradient of the whole batch; for a
-    sum it gives one N-th of it, which the factor restores. The loss that is reported stays as it is.
+    sum it gives one N-th of it, which the factor restores. The loss that is reported stays as it is. Gradients with
+    regard to samples are averaged over nothing: of a mean over a rank's share they are N times those of the batch, and
+    are divided where a loss counts how large they are.
     """
     if not script.trains or script.distributed:
         return
@@ -105,3 +108,10 @@ def scale_sum_loss(script: TrainingScript, context: Context) -> Iterator[Finding
         yield Finding(
             site.source, site.node, "the loss is a sum over samples, and gradients are averaged over ranks", fix
         )
+    for site in script.amplified:
+        d, imports = dist(context, site.source)
+        taken_of = argument(site.node, "outputs", 0) if isinstance(site.node, ast.Call) else site.node
+        if taken_of is not None:
+            fix = Fix((*imports, *planned(site.source, WrapExpr(taken_of, f"{{}} / {d}.get_world_size()"))))
+            message = "of a mean over a rank's samples, each of them has as many times its gradient as there are ranks"
+            yield Finding(site.source, site.node, message, fix)

@@ -29,6 +29,7 @@ LAYERS = """
     wholes | unbatched | waiting | weighing
     escapes | models | launchers | borrowed | frameworks
     regions | unused | scalars | inplace
+    temporary
     interpreter
     result
     script

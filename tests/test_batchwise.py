@@ -210,3 +210,60 @@ def test_a_forward_pass_that_goes_by_its_batch_is_warned_of(tmp_path: Path, body
 def test_a_forward_pass_of_each_sample_by_itself_stays(tmp_path: Path, body: str) -> None:
     code, said = converted(tmp_path, "loss = F.mse_loss(out, y)", GOING_BY.format(body=body))
     assert "SumOverRanks" not in code and "AD602" not in said
+
+
+NORMS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Norm(nn.Module):
+    def statistics(self, x):
+        mean = torch.mean(x, dim=0)
+        return mean, torch.mean((x - mean) ** 2, dim=0)
+
+    def forward(self, x):
+{forward}
+        return (x - mean) / (variance + 1e-5).sqrt()
+
+
+model = nn.Sequential(nn.Linear(8, 8), Norm(), nn.Linear(8, 8), Norm(), nn.Linear(8, 1))
+loader = DataLoader(TensorDataset(torch.randn(64, 8), torch.randn(64, 1)), batch_size=8, shuffle=True)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("forward", "expected"),
+    [
+        (
+            "self.mean = x.mean(0)\nvariance = (x - self.mean).pow(2).mean(0)\nmean = self.mean",
+            "self.mean = SumOverRanks.apply(x.mean(0)) / dist.get_world_size()\n"
+            "        variance = SumOverRanks.apply((x - self.mean).pow(2).mean(0)) / dist.get_world_size()\n",
+        ),
+        (
+            "mean = x.mean(0)\nvariance = (x - mean).pow(2).mean(0)",
+            "variance = SumOverRanks.apply((x - mean).pow(2).mean(0)) / dist.get_world_size()\n",
+        ),
+    ],
+)
+def test_layers_of_a_kind_one_after_the_other(tmp_path: Path, forward: str, expected: str) -> None:
+    """What the second is given is computed from what the first takes over all ranks, in the same line."""
+    after, said = conftest.converted(tmp_path, NORMS.format(forward=indent(forward, " " * 8)))
+    assert expected in after and "AD602" not in said
+
+
+def test_statistics_that_a_function_gives(tmp_path: Path) -> None:
+    script = NORMS.replace("mean, torch.mean((x - mean) ** 2, dim=0)", "mean, variance").replace(
+        "        return mean, ", "        variance = torch.mean((x - mean) ** 2, dim=0)\n        return mean, "
+    )
+    after, said = conftest.converted(tmp_path, script.format(forward="        mean, variance = self.statistics(x)"))
+    assert "mean = SumOverRanks.apply(torch.mean(x, dim=0)) / dist.get_world_size()\n" in after
+    assert "variance = SumOverRanks.apply(torch.mean((x - mean) ** 2, dim=0)) / dist.get_world_size()\n" in after
+    assert "AD602" not in said

@@ -73,3 +73,42 @@ FOUND = """\
 )
 def test_what_is_put_on_disk(tmp_path: Path, prepare: str, call: str, expected: str) -> None:
     assert expected in converted(tmp_path, SCRIPT.format(prepare=prepare, call=call))[0]
+
+
+HALTED = """\
+    if os.path.exists(path):
+        overwrite = input("overwrite? ") == "y"
+        if overwrite:
+            shutil.rmtree(path)
+            os.makedirs(path)
+        else:
+            raise SystemExit
+    else:
+        os.makedirs(path)
+    with open(os.path.join(path, "settings.txt"), "w") as file:
+        file.write(path)
+    overwrite = False
+    return overwrite"""
+
+
+def test_what_a_rank_that_comes_second_would_remove(tmp_path: Path) -> None:
+    """It finds what rank 0 has just made, which it must not take for what was there before."""
+    after, _ = converted(tmp_path, SCRIPT.format(prepare=HALTED, call="overwrite = prepare('data')"))
+    assert "rank 0 downloads first" not in after
+    assert after.count("dist.barrier()  # all ranks have looked for it\n") == 2
+    assert "            if dist.get_rank() == 0:\n                shutil.rmtree(path)\n" in after
+
+
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        "if os.path.exists(path):\n    sys.exit('it is there')\nos.makedirs(path)",
+        "if os.path.isdir(path):\n    raise ValueError(path)\nos.makedirs(path, exist_ok=True)",
+        "if not os.path.exists(path):\n    os.makedirs(path)\nelse:\n    quit()",
+    ],
+)
+def test_a_script_that_ends_where_it_finds_something(tmp_path: Path, prepare: str) -> None:
+    """No rank may look only when rank 0 has made it."""
+    after, _ = converted(tmp_path, SCRIPT.format(prepare="    pass", call=f"path = 'data'\n{prepare}"))
+    assert "dist.barrier()  # all ranks have looked for it\n" in after
+    assert after.index("if ") < after.index("# all ranks have looked for it") < after.index("os.makedirs(path")

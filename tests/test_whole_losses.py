@@ -152,3 +152,10 @@ def test_one_loss_of_pairs_and_of_what_is_not_known(tmp_path: Path) -> None:
     )
     after, said = converted(tmp_path, step, "Pair")
     assert "torch.linalg.svdvals(RowsOfAllRanks.apply(z))" in after and "AD602" not in said
+
+
+@pytest.mark.parametrize("chosen", ["each.topk(6).values", "torch.topk(each, 6)[0]", "each[each.topk(6).indices]"])
+def test_the_hardest_samples_of_a_batch(tmp_path: Path, chosen: str) -> None:
+    """They are chosen among those of all ranks, by whatever name `topk` hands them out."""
+    after, said = converted(tmp_path, f"each = F.cross_entropy(model(x), y, reduction='none')\nloss = {chosen}.mean()")
+    assert "each = RowsOfAllRanks.apply(" in after and "AD602" not in said

@@ -7,11 +7,12 @@ and `resolving.py` traces it back. `placed` (`placing.py`) says where each is ma
 
 from __future__ import annotations
 
-from autodist.escapes.finding import escapes
+from autodist.escapes.finding import SINKS, escapes
 from autodist.escapes.origins import learnt_from, roots
 from autodist.escapes.placing import Placed, distinguishing, given_instead, placed, summed_up_before, upstream
 
 __all__ = [
+    "SINKS",
     "Placed",
     "distinguishing",
     "escapes",

@@ -82,7 +82,8 @@ class Arithmetic(Evaluation):
         spread = self._binary(node.op, left, right, literal=isinstance(node.left, ast.Constant))
         apart = self._divided_each(node, left, right)
         if apart:
-            spread = left.spread if left.spread is not RATE else right.spread
+            each = left.spread if left.spread is not RATE else right.spread
+            spread = MEAN if each is SUM else each
         elif spread is ROWS and isinstance(node.op, (ast.Add, ast.Sub)) and _is_portion(left) is not _is_portion(right):
             spread = LOCAL if ROWS in (left.spread, right.spread) and left.spread is right.spread else spread
         if {left.spread, right.spread} == {ROWS, Spread.COLUMNS} and _sets_apart(node, left, right):
@@ -125,6 +126,8 @@ class Arithmetic(Evaluation):
         else:
             return frozenset()
         one = each.spread is ROWS or each.spread is MEAN and self.is_by_turn(each)
+        if each is left and each.spread is SUM and not self.is_by_turn(right):
+            one = self.is_by_turn(each)  # the sum over a part of the batch, by how many samples the batch has
         return frozenset([Portion(node)]) if one and not _is_portion(each) and not each.things else frozenset()
 
     def _divided_by_call(self, node: ast.Call, args: list[Value], result: Value) -> frozenset[Portion]:
@@ -161,10 +164,42 @@ class Arithmetic(Evaluation):
                     and self._is_of_extremes(side)
                 ):
                     self.event("statistic", side, scope, value)
+        if sides is not None and isinstance(op, ast.Mult) and any(map(self._is_by_whole_sum, sides)):
+            self._note_count(left, right, sides, scope)  # `weights / weights.sum() * len(weights)`
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and self._is_by_whole_sum(node):
+            for inner in ast.walk(node.left):
+                if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult):
+                    operands = inner.left, inner.right
+                    self._note_count(self._lately(inner.left), self._lately(inner.right), operands, scope)
         if self._compares_with_batch(op, left, right):
             self.event("batch_statistic", node, scope)
         centred = self.plan.wholes is None and self._is_centred(op, left, right)
         return frozenset([Mixing(node, scope.source, rowwise.STATISTIC)]) if centred else frozenset()
+
+    def _note_count(self, left: Value, right: Value, sides: tuple[ast.expr, ast.expr], scope: Scope) -> None:
+        """Note a number of samples that each of them is multiplied by, which is that of all ranks."""
+        for rows, count, side in ((left, right, sides[1]), (right, left, sides[0])):
+            if rows.spread is ROWS and count.spread is COUNT:
+                self.event("scales_gradient", side, scope, count)
+
+    def _is_by_whole_sum(self, node: ast.expr) -> bool:
+        """Whether something is divided by a sum that has been taken over all ranks."""
+        whole = self.plan.reduced | self.plan.joined
+        if not whole:
+            return False
+        pairs = self._lately(node).made if isinstance(node, ast.Name) else ()
+        made = [each for _, each in pairs] if isinstance(node, ast.Name) else [node]
+        divisors = [
+            each.right
+            for one in made
+            for each in ast.walk(one)
+            if isinstance(each, ast.BinOp) and isinstance(each.op, ast.Div)
+        ]
+        for source, one in pairs:
+            changed = source.statement(one)
+            if isinstance(changed, ast.AugAssign) and isinstance(changed.op, ast.Div):
+                divisors.append(changed.value)
+        return any(part in whole for each in divisors for part in ast.walk(each))
 
     def _is_of_extremes(self, node: ast.expr, depth: int = 4) -> bool:
         """Whether a number is computed from the largest and smallest of samples, through which no gradient flows."""
@@ -269,6 +304,8 @@ class Arithmetic(Evaluation):
                 return LOCAL  # a mean over some of the samples, times the number of all
             return multiply(a, b)
         if isinstance(op, (ast.Div, ast.FloorDiv)):
+            if a is COUNT and b is COUNT and self.is_by_turn(left) and not self.is_by_turn(right):
+                return RATE  # what share of the samples a part of the batch has
             return divide(a, b)
         if isinstance(op, ast.MatMult):
             if (a, b) == (Spread.COLUMNS, ROWS) and not left.models and not right.models:

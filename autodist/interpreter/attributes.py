@@ -12,10 +12,11 @@ from autodist.interpreter.names import Names
 from autodist.interpreter.questions import MODULE_METHODS, given_to, is_hidden, kept_as, last_part
 from autodist.interpreter.words import KEPT, SIZES
 from autodist.source import Source
-from autodist.spread import COUNT, CROSS, MEAN, RANK, ROWS, SAME, SUM, Spread
+from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, Spread
 from autodist.values import (
     NOTHING,
     UNKNOWN,
+    Amplified,
     Class,
     External,
     Function,
@@ -50,6 +51,10 @@ OUTPUTS = frozenset("loss logits last_hidden_state pooler_output".split())
 """What the models of transformers hand out."""
 
 
+MANY = 200
+"""So many events after a backward pass, a gradient of samples is taken for one that it has left."""
+
+
 class Attributes(Evaluation, Names):
     """Expressions with a dot."""
 
@@ -81,9 +86,15 @@ class Attributes(Evaluation, Names):
         return found
 
     def _shape(self, base: Value, node: ast.AST) -> Value:
-        """The sizes of a tensor: the first counts this rank's samples."""
-        items = self._remember(node, lambda: Items(node, [], NOTHING), "shape")
-        items.parts = [base.computed(COUNT if base.spread is ROWS else SAME), *[NOTHING] * 7]
+        """The sizes of a tensor: the first counts this rank's samples, or the second, where they lie along that axis."""
+        second = base.spread is Spread.COLUMNS
+        items = self._remember(node, lambda: Items(node, [], NOTHING), ("shape", second))
+        items.parts = [NOTHING] * 8
+        items.parts[second] = base.computed(COUNT)
+        if second and base.axes is not None:
+            items.parts[1 - base.axes] = base.computed(COUNT)
+        elif second:  # counted from the end, it is one of these, more often than not
+            items.parts[-3:-1] = [base.computed(LOCAL)] * 2
         return of(items)
 
     def _tensor_attribute(self, node: ast.Attribute, base: Value, scope: Scope) -> Value:
@@ -91,6 +102,9 @@ class Attributes(Evaluation, Names):
         if name == "data" and collation.is_packed(base):
             return base
         if name in ("data", "grad"):
+            losses = [event for event in self.events[-MANY:] if event.kind == "backward"] if name == "grad" else []
+            if losses and losses[-1].value.spread in (MEAN, SAME) and not _is_cleared(node, scope.source):
+                base = base.but(origins=base.origins | {Amplified(node, scope.source)})
             return base.but(models=frozenset())
         if name in ("T", "mT", "H"):
             return base.computed(tensors.operation("t", ast.Call(ast.Name(name), [], []), base.spread, []))

@@ -109,8 +109,11 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             return of(Stream(self._mixed([self._element(v, node) for v in args[1:]]), NOTHING))
         if short == "len":
             return NOTHING if self._is_sequence(node.args[:1], first) else self._length(first)
-        if short == "isinstance" and self.plan.wholes is not None and len(args) == 2:
-            return self._tells_tensor(first, args[1])
+        if short == "isinstance" and len(args) == 2:
+            if _are_modules(first) and args[1].things and all(map(_is_module_class, args[1].things)):
+                return constant(True, firm=True)
+            if self.plan.wholes is not None:
+                return self._tells_tensor(first, args[1])
         if short == "slice" and any(value.spread is RANK for value in args):
             return Value(spread=ROWS)
         if short in ("sum", "fsum", "math.fsum"):
@@ -423,3 +426,15 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if inner.spread is ROWS:
             return inner.computed(SUM)
         return inner.but(const=UNKNOWN, firm=False, things=frozenset())
+
+
+def _are_modules(value: Value) -> bool:
+    """Whether a value is known to be a module, and nothing else."""
+    inner = [thing.module if isinstance(thing, Wrapped) else thing for thing in value.things]
+    modules = all(isinstance(thing, Object) and "module" in thing.roles for thing in inner)
+    return bool(inner) and modules and value.const is UNKNOWN and not value.optional
+
+
+def _is_module_class(thing: Thing) -> bool:
+    """`nn.Module`, of which all modules are."""
+    return isinstance(thing, External) and thing.name in ("torch.nn.Module", "torch.nn.modules.Module")

@@ -18,6 +18,8 @@ from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.values import (
     NOTHING,
     UNKNOWN,
+    Amplified,
+    External,
     Function,
     Gathered,
     Inside,
@@ -37,8 +39,10 @@ from autodist.values import (
 
 DEVIATIONS = frozenset("std var std_mean var_mean median quantile".split())
 """What tells of samples how far apart they are, or which is in the middle."""
+SIGNS = frozenset("sign sign_ sgn argmax argmin argsort".split())
+"""What does not tell how large something is."""
 NUMBERS = frozenset("item tolist float".split())
-LINEAR = FORMS | frozenset("sum mean neg float double half mul multiply div divide true_divide".split())
+LINEAR = FORMS | NUMBERS | frozenset("sum mean neg float double half mul multiply div divide true_divide".split())
 """What keeps a factor that all samples have."""
 
 
@@ -88,6 +92,8 @@ class Evaluation(Single):
             value = value.but(spread=SUM)
         if any(isinstance(each, Portion) for each in value.origins):
             value = self._portion(node, value)
+        if isinstance(node, ast.Compare) or isinstance(node, ast.Call) and last_name(node.func) in SIGNS:
+            value = value.without(Amplified)
         if value.spread is SUM:
             value = picking.whole(value)
         if value.models and (self._no_grad and isinstance(node, (ast.BinOp, ast.Call)) or _is_count(node)):
@@ -211,14 +217,16 @@ class Evaluation(Single):
 
     def _note_unfollowed(self, node: ast.Call, value: Value, scope: Scope) -> None:
         """Note what functions of libraries make of what models computed, of which nothing else is known."""
-        callee, name = self._lately(node.func), last_name(node.func)
-        if tensors.is_followed(name) or rowwise.is_entered(node, self._lately):
+        callee = self._lately(node.func)
+        libraries = {thing.name.rpartition(".")[2] for thing in callee.things if isinstance(thing, External)}
+        names = libraries or {last_name(node.func)}  # `loss_func(out, y)` after `loss_func = F.cross_entropy`
+        if all(map(tensors.is_followed, names)) or rowwise.is_entered(node, self._lately):
             return
         if any(isinstance(thing, (Object, Wrapped)) for thing in callee.things):
             return
         given = [self._lately(child) for child in operands(node)]
         rows = [each for each in given if each.spread in (ROWS, Spread.COLUMNS) and not each.things]
-        if any(each.models for each in rows) or rows and tensors.gathers(name):
+        if any(each.models for each in rows) or rows and any(map(tensors.gathers, names)):
             self.event("unfollowed", node, scope, value)
 
     def _note_meeting(self, node: ast.Compare | ast.BinOp, scope: Scope) -> None:

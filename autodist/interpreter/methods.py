@@ -168,6 +168,8 @@ class Methods(Libraries, TorchModules):
                 spread = SAME if self._is_of_one(base) else spread
                 placed = {each for each in mixed.origins if isinstance(each, Picked) and each.place}
                 mixed = mixed.but(origins=mixed.origins - placed)
+            if name in tensors.IN_PLACE:
+                self._turned_in_place(node, spread, scope)
             cut = name in CUTTING
             results.append(
                 mixed.computed(spread).but(
@@ -188,6 +190,13 @@ class Methods(Libraries, TorchModules):
             if not held.things and not held.weights:
                 filled = held.but(spread=value.spread, origins=value.origins, models=value.models, zero=False)
                 names[name] = filled.but(axes=value.axes, array=held.array or value.array)
+
+    def _turned_in_place(self, node: ast.Call, spread: Spread, scope: Scope) -> None:
+        """`x.transpose_(0, 1)`, which is `x = x.transpose(0, 1)`."""
+        for names, name in self._holders(_changed(node), scope):
+            held = names[name]
+            if not held.things and held.spread.is_local:
+                names[name] = held.but(spread=spread, axes=None)
 
     def _changed_in_place(self, node: ast.Call, operation: ast.operator, change: Value, scope: Scope) -> None:
         """`total.add_(loss)`, which is `total = total + loss`."""

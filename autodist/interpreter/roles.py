@@ -7,7 +7,20 @@ import ast
 from autodist.interpreter.questions import constants_in, first_text, stable_order, wrapped
 from autodist.interpreter.stores import Stores
 from autodist.spread import COLUMNS, MEAN, RANK, ROWS, SAME, SUM, WORLD
-from autodist.values import NOTHING, Function, Index, Items, Object, Parameters, Scope, Value, constant, of, union
+from autodist.values import (
+    NOTHING,
+    Amplified,
+    Function,
+    Index,
+    Items,
+    Object,
+    Parameters,
+    Scope,
+    Value,
+    constant,
+    of,
+    union,
+)
 
 FIXED_STEPS = frozenset("euler midpoint heun2 heun3 rk4 explicit_adams implicit_adams".split())
 """Methods of torchdiffeq whose steps go by no error."""
@@ -192,8 +205,12 @@ class Roles(Stores):
             of_each = outputs.spread  # the gradient of a mean is one, too
         elif not inputs.things and inputs.spread is COLUMNS:
             of_each = COLUMNS  # a gradient lies as what it is the gradient of
-        element = Value(spread=of_each, origins=value.origins, models=value.models)
-        return of(self._remember(node, lambda: Items(node, [], element))).but(origins=value.origins)
+        origins = value.origins
+        rows = any(each.spread in (ROWS, COLUMNS) for each in (inputs, *self._contents(inputs)))
+        if not parameters and rows and outputs.models and outputs.spread in (MEAN, SAME):
+            origins |= {Amplified(node, scope.source)}
+        element = Value(spread=of_each, origins=origins, models=value.models)
+        return of(self._remember(node, lambda: Items(node, [], element))).but(origins=origins)
 
     def call_autograd_backward(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
