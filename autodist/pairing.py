@@ -64,6 +64,8 @@ def gathered(
     whole = all(_is_whole(event) for event in current.of("backward") if event.node in losses)
     if not whole or current.of("met") or unsettled is not None and (current.of("mined") or _enters(current, before)):
         return ()
+    if found and any(_goes_into_layer(node, current) for node in current.values):
+        return ()  # attention from sample to sample: a rank would compute the layers that follow for all of them
     return in_training(found.values(), current)  # others were computed from those
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
+from autodist import axis_patterns
 from autodist.source import last_name
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread, add, combine, divide, multiply
 
@@ -285,6 +286,9 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
         return SUM
     if name == "einsum":
         return _einsum(call, spreads[1:])
+    placed = axis_patterns.moved(name, call, first)
+    if placed is not None:
+        return placed
     if name in ARITHMETIC and len(spreads) == 2:
         return ARITHMETIC[name](first, spreads[1])
     if name in ("reshape", "view", "flatten", "ravel") and first is COLUMNS and axis(call, position) in (None, -1):

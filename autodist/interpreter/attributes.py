@@ -130,6 +130,8 @@ class Attributes(Evaluation, Names):
         if isinstance(thing, Wrapped):
             return of(thing.module) if name == "module" else self._attribute(thing.module, node, base, scope)
         if isinstance(thing, External):
+            if f"{thing.name}.{name}" in self.project.modules:  # in a folder without an `__init__.py`
+                return self._module(f"{thing.name}.{name}", node)
             return of(External(public(f"{thing.name}.{name}")))
         if isinstance(thing, LocalModule):
             if name == "__dict__":

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from autodist import picking
+from autodist import picking, tensors
 from autodist.interpreter.autograd_functions import CONTEXT, AutogradFunctions
 from autodist.interpreter.methods import Methods
 from autodist.interpreter.questions import last_part, stable_order
-from autodist.interpreter.words import GROWS
+from autodist.interpreter.words import GROWS, SPLITTING
 from autodist.source import operands
 from autodist.spread import COLUMNS, CROSS, LOCAL, ROWS, SAME, SUM
 from autodist.values import (
@@ -23,14 +23,18 @@ from autodist.values import (
     Picked,
     Portion,
     Scope,
+    Stream,
     Thing,
     Value,
     Wrapped,
+    of,
     union,
 )
 
 FROM_SETTINGS = frozenset(["from_pretrained", "from_config"])
 """Methods of a model's class in a library that make one of its settings, and of what else `__init__` takes."""
+PIECES = SPLITTING | {"topk", "sort"}
+"""What hands out several tensors."""
 TO_PICTURE = "torchvision.transforms.ToPILImage"
 RESIZING = GROWS | frozenset("pop popleft remove clear".split())
 
@@ -79,10 +83,21 @@ class Calls(Methods, AutogradFunctions):
         mixed |= self._picked_by_call(node, union(results), scope) | self._divided_by_call(node, args, union(results))
         if self._with_rows_second(node, union(results)):
             results = [union(results).but(spread=COLUMNS)]
+        if last_part(node.func) in PIECES and self._are_pieces(node, base, union(results)):
+            return of(Stream(union(results).but(origins=union(results).origins | mixed), NOTHING))
         if isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_") and union(results).spread is CROSS:
             for names, name in self._holders(node.func.value, scope):  # `distances.addmm_(z, z.t())`
                 names[name] = names[name].but(spread=CROSS)
         return union(results).but(origins=union(results).origins | mixed) if mixed else union(results)
+
+    def _are_pieces(self, node: ast.Call, base: Value | None, result: Value) -> bool:
+        """Whether a call hands out several tensors, each of which has all of the samples, where the whole has them."""
+        if result.things:
+            return False
+        method = base is not None and not base.things
+        at = tensors.axis(node, 1 if method else 2)
+        beside = last_part(node.func) in SPLITTING and at is not None and at is not False and at != 0
+        return result.spread is COLUMNS or result.spread is ROWS and beside and result.axes != 1
 
     def _applied(
         self, node: ast.Call, name: str, base: Value, args: list[Value], keywords: dict[str, Value], scope: Scope

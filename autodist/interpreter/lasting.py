@@ -6,7 +6,11 @@ import ast
 
 from autodist import carried
 from autodist.interpreter.machine import Machine
+from autodist.source import Source
 from autodist.values import NOTHING, Parameters, Scope, Thing, Value, constant
+
+
+FRESH = frozenset("add sub mul div clone".split())
 
 
 class Lasting(Machine):
@@ -45,7 +49,8 @@ class Lasting(Machine):
             return False  # `memory = self.memory`
         if not self._is_within(node, scope):
             given = self._calls[-1].given() if self._calls else {}
-            return rebinds or scope.find(name) is scope and scope.parent is not None and name not in given
+            own = scope.find(name) is scope and scope.parent is not None
+            return rebinds or own and (name not in given or _is_computed_before(name, node, scope.source))
         stores = [
             each
             for each in ast.walk(self._loops[-1].node)
@@ -84,3 +89,23 @@ class Lasting(Machine):
         modules = [t for t in self._lately(node.value).objects("module") if t.cls is not None]
         names = [carried.buffers(each.node for each in t.cls.line()) for t in modules if t.cls is not None]
         return bool(modules) and (self._forward > 0 or any(node.attr in each for each in names))
+
+
+def _is_computed_before(name: str, node: ast.stmt, source: Source) -> bool:
+    """Whether a parameter of a function names another tensor by then: `x = x - mean` ahead of `x /= deviation`."""
+    for statement in (node, *source.ancestors(node)):
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            break
+        block = source.block(statement) if isinstance(statement, ast.stmt) else []
+        for before in block[: block.index(statement)] if isinstance(statement, ast.stmt) else ():
+            targets = before.targets if isinstance(before, ast.Assign) else []
+            named = any(isinstance(each, ast.Name) and each.id == name for each in targets)
+            if named and isinstance(before, ast.Assign) and _is_fresh(before.value):
+                return True
+    return False
+
+
+def _is_fresh(value: ast.expr) -> bool:
+    """Whether an expression computes a new tensor, and is no view of another one."""
+    named = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute)
+    return isinstance(value, ast.BinOp) or named and value.func.attr in FRESH  # type: ignore[attr-defined]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from autodist import rowwise, tensors
+from autodist.axis_patterns import REARRANGING
 from autodist.interpreter.builtin_calls import BuiltinCalls
 from autodist.interpreter.questions import first_text
 from autodist.interpreter.words import DRAWING
@@ -41,7 +42,7 @@ class Libraries(BuiltinCalls):
                 result: Value | None = handler(name, node, args, keywords, scope)
                 if result is not None:
                     return result
-        for value in values:
+        for value in values if name != "builtins.map" else ():  # which is called with what it is mapped over
             self._callbacks(value, name, node, scope)
         if roles & {
             "print",
@@ -61,6 +62,8 @@ class Libraries(BuiltinCalls):
         builtin = self._builtin(name, node, args, keywords, scope)
         if builtin is not None:
             return builtin
+        if name.startswith("einops.") and name.rpartition(".")[2] in (*REARRANGING, "einsum"):
+            return self._function(name.rpartition(".")[2], node, args, keywords)
         roots = name.partition(".")[0]
         of_samples = any(v.spread.is_local for v in values)  # `Variable(x, requires_grad=True)`
         if keywords.get("requires_grad", NOTHING).const is True and "module" not in roles and not of_samples:
