@@ -21,6 +21,7 @@ from autodist.values import (
     Amplified,
     Function,
     Gathered,
+    Index,
     Inside,
     Items,
     Object,
@@ -33,6 +34,7 @@ from autodist.values import (
     Turn,
     Value,
     Wrapped,
+    is_chosen,
     union,
 )
 
@@ -134,6 +136,15 @@ class Evaluation(Single):
             return NOTHING  # of its own elements
         return value.but(spread=ROWS) if value.spread in (MEAN, SUM, LOCAL, Spread.COLUMNS) else value
 
+    def _chosen(self, value: Value, *tests: Value) -> Value:
+        """What a list grows by where samples decide whether it does: `if labels[i] != labels[j]: others.append(j)`."""
+        deciding = next((each for each in tests if each.spread is ROWS), None)
+        loop = next((loop.node for loop in reversed(self._loops) if loop.by_row), None)
+        if deciding is None or value.spread is not SAME or any(not isinstance(t, Index) for t in value.things):
+            return value
+        turn = frozenset([Turn(loop)] if loop is not None else [])
+        return deciding.but(things=frozenset(), const=UNKNOWN, spread=LOCAL, origins=deciding.origins | turn)
+
     def pairs_turn(self, given: Iterable[Value]) -> bool:
         """Whether the sample that a loop has come to meets the others of the batch: `(out - out[i]).pow(2)`."""
         rows = [value for value in given if value.spread is ROWS and not value.things]
@@ -211,7 +222,9 @@ class Evaluation(Single):
         if value.spread is CROSS and all(each.spread is not CROSS for each in given):
             self.event("paired", node, scope, value)
         met = (ROWS, Spread.COLUMNS, COUNT, LOCAL)
-        if any(map(self.is_gathered, given)) and any(each.spread in met and not each.things for each in given):
+        chosen = [each for value in given for each in self._contents(value) if isinstance(node, ast.Subscript)]
+        local = any(each.spread in met and not each.things for each in given) or any(map(is_chosen, chosen))
+        if any(map(self.is_gathered, given)) and local:
             self.event("met", node, scope, value)
 
     def _note_unfollowed(self, node: ast.Call, value: Value, scope: Scope) -> None:

@@ -355,7 +355,10 @@ class Methods(Libraries, TorchModules):
             if name in GROWS:
                 self.event("store", node, scope, union(args))
                 self._note_kept_by_sample(node)
-                pairs = list(zip(args[-1:], node.args[-1:], strict=False))
+                pairs = [
+                    (self._chosen(v, *self._row_tests), each)
+                    for v, each in zip(args[-1:], node.args[-1:], strict=False)
+                ]
                 self._grow(of(container), pairs, scope, name)
                 if isinstance(node.func, ast.Attribute):
                     self._note_row_by_row(node.func.value, scope)

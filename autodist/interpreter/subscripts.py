@@ -40,6 +40,7 @@ from autodist.values import (
     Table,
     Value,
     Wrapped,
+    is_chosen,
     of,
     union,
 )
@@ -112,10 +113,23 @@ class Subscripts(Places):
         if self.plan.wholes is None and chosen.spread.is_local and (whole or self._lately(axis).spread.is_local):
             if picking.is_condition(axis, self._lately):
                 chosen = chosen.but(origins=chosen.origins | {Picked(axis, scope.source)})
-            elif base.models and base.spread is ROWS and not self._no_grad and picking.mines(axis, self._lately):
+            elif self._computes(base, axis) and not self._no_grad and picking.mines(axis, self._lately):
                 if not self._counts_off(axis):
                     self.event("mined", axis, scope, self._lately(axis))
+        elif self.plan.wholes is None and base.spread is ROWS and not base.things and self._lists_some(axis):
+            chosen = chosen.but(origins=chosen.origins | {Picked(axis, scope.source)})
         return found | collation.picked(chosen, key.const)
+
+    def _lists_some(self, axis: ast.expr) -> bool:
+        """Whether an index is a list of the samples that a condition holds for."""
+        lists = [t for t in self._lately(axis).things if isinstance(t, Items)]
+        return any(is_chosen(each) for items in lists for each in (*items.parts, items.element))
+
+    def _computes(self, base: Value, axis: ast.expr) -> bool:
+        """Whether samples are chosen that a model has computed, within a forward pass by what a function makes of the
+        batch: `out[torch.tensor(hardest(labels))]`."""
+        inside = self._forward > 0 and self._lately(axis).spread is LOCAL
+        return base.spread is ROWS and (bool(base.models) or inside)
 
     @staticmethod
     def _begins_with_loss(node: ast.Subscript, base: Value, scope: Scope) -> bool:
