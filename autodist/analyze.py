@@ -1232,8 +1232,19 @@ def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: In
         elif again:
             number = f"{name}.sampler.epoch + {number} + 1" if anew and name else None
         around = outer[: outer.index(counted)] if number is not None and counted is not None else outer
-        begun = any(loop.node in made[loader] for loader in loaders for loop in around)
+        remade = [loop for loop in around if any(loop.node in made[loader] for loader in loaders)]
+        begun = not all(_makes_model(loop, run) for loop in remade)
         yield Epoch(event.source, statement, name, number, begun)
+
+
+def _makes_model(loop: Loop, run: Interpreter) -> bool:
+    """Whether a loop makes a model that has seen no samples, as one for each fold of the data: its epochs may have the
+    orders of another one's."""
+    calls = [node for node in ast.walk(loop.node) if isinstance(node, ast.Call)]
+    if any(last_name(each.func) in ("deepcopy", "load_state_dict") for each in calls):
+        return False
+    made = {t.node for each in calls for t in run.values.get(each, NOTHING).objects("module")}
+    return not made.isdisjoint(calls)
 
 
 def _passes_again(statement: ast.stmt, events: Iterable[Event], loaders: list[Object]) -> bool:

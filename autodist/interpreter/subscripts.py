@@ -133,16 +133,18 @@ class Subscripts(Places):
 
     @staticmethod
     def _begins_with_loss(node: ast.Subscript, base: Value, scope: Scope) -> bool:
-        """Whether `outputs[:2]` are those of a model of transformers that was given labels."""
+        """Whether `outputs[:2]`, or `outputs.to_tuple()[:2]`, are those of a model of transformers that was given
+        labels."""
         models = [t.module if isinstance(t, Wrapped) else t for t in base.models]
         if base.things or base.spread is not ROWS or isinstance(node.slice, ast.Slice) and node.slice.lower is not None:
             return False
         if not any(isinstance(t, Object) and t.name.startswith("transformers.") for t in models):
             return False
-        made = [node.value]
-        if isinstance(node.value, ast.Name):
+        made = [_as_given(node.value)]
+        if isinstance(made[0], ast.Name):
+            name = made[0].id
             bound = (each for each in ast.walk(scope.source.home(node)) if isinstance(each, ast.Assign))
-            made = [each.value for each in bound if any(getattr(t, "id", "") == node.value.id for t in each.targets)]
+            made = [_as_given(v.value) for v in bound if any(getattr(t, "id", "") == name for t in v.targets)]
         calls = [each for each in made if isinstance(each, ast.Call)]
         return any("label" in (keyword.arg or "") for call in calls for keyword in call.keywords)
 
@@ -317,6 +319,12 @@ def _moving(home: ast.AST) -> set[str]:
                     if found & {ast.unparse(n) for n in ast.walk(value) if isinstance(n, (ast.Name, ast.Attribute))}:
                         found.add(ast.unparse(target))
     return found
+
+
+def _as_given(node: ast.expr) -> ast.expr:
+    """`outputs` of `outputs.to_tuple()`"""
+    called = node.func if isinstance(node, ast.Call) else None
+    return called.value if isinstance(called, ast.Attribute) and called.attr == "to_tuple" else node
 
 
 def _is_permuting(node: ast.expr) -> bool:
