@@ -1724,6 +1724,8 @@ def _assemble(
     meant, maybe = unwraps.found(run)
     seeded = frozenset(randomness.seeded(run))
     lone = frozenset(site.node for site in sites("writer") if regions.is_lone_writer(site, run))
+    apart = randomness.diverge(run, loaders, draws | {d.node for d in wholes.draws(run, "dealt_out")}, models, dealt)
+    varied = frozenset(randomness.noise(run, dealt))
     script = TrainingScript(
         project,
         run.values,
@@ -1779,15 +1781,13 @@ def _assemble(
             randomness.seed_of(e) for e in run.of("unseeded") if not e.loops and not randomness.is_per_sample(e)
         ),
         searches=tuple(searching.searches(run)),
-        diverge=randomness.diverge(
-            run, loaders, draws | {d.node for d in wholes.draws(run, "dealt_out")}, models, dealt
-        ),
-        noise=frozenset(randomness.noise(run, dealt)),
+        diverge=apart,
+        noise=varied,
         devices=tuple(_devices(project)),
         hidden_devices=hidden,
         asked_devices=tuple(_asked_devices(hidden)),
         set_devices=sites("set_device"),
-        concerns=(*concerns, *naming.concerns(run)),
+        concerns=(*concerns, *naming.concerns(run), *_drawn_alike(run, varied | {"torch", "cuda"} if apart else None)),
         shards=sharded,
     )
     setup = _setup(script, run)
@@ -2112,6 +2112,20 @@ def _sums(run: Interpreter) -> Iterator[Site]:
             ):
                 node = node.args[0]
             yield Site(event.source, node)
+
+
+def _drawn_alike(run: Interpreter, varied: frozenset[str] | None) -> Iterator[Concern]:
+    """What is drawn for one of a rank's samples after the other, where ranks are seeded alike."""
+    if _is_distributed(run):
+        return
+    for event in [*randomness.drawn_alike(run, varied or frozenset())][:1]:
+        code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else "this"
+        message = (
+            f"{code} draws for one of this rank's samples after the other, and all "
+            "ranks draw alike: what is drawn repeats from rank to rank within a batch; draw for the whole batch before "
+            "it is shared out, or from a generator that is seeded by rank"
+        )
+        yield Concern("AD702", event.source, event.node, message, Severity.WARNING)
 
 
 def _amplified(run: Interpreter) -> tuple[Site, ...]:

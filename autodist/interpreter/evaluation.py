@@ -257,6 +257,13 @@ class Evaluation(Single):
             isinstance(each, Gathered) and each.node in self.plan.gathered for each in value.origins
         )
 
+    def _note_noise(self, node: ast.Call, scope: Scope) -> None:
+        """Note what is drawn for rows of all ranks: each rank would draw something else for them."""
+        if self.plan.gathered:
+            parts = (each for each in ast.walk(node) if isinstance(each, ast.expr) and each is not node)
+            if any(self.is_gathered(self._lately(each)) for each in parts):
+                self.event("noise_for_gathered", node, scope)
+
     def _possible(self, value: Value) -> Value:
         """A value without what is made only where tests come out another way than they do here."""
         things = frozenset(thing for thing in value.things if self._can_be(thing))

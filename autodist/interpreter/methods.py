@@ -143,6 +143,7 @@ class Methods(Libraries, TorchModules):
             self.event("numpy_draw", node, scope)
         if name in FILLING and (self._forward or self._loops or base.spread is not SAME):
             self.event("random", node, scope)
+            self._note_noise(node, scope)
         operands = [] if name in TYPED_LIKE else values
         if name in TYPED_LIKE and not base.things and not base.spread.is_local:
             return base
