@@ -2121,9 +2121,8 @@ def _drawn_alike(run: Interpreter, varied: frozenset[str] | None) -> Iterator[Co
     for event in [*randomness.drawn_alike(run, varied or frozenset())][:1]:
         code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else "this"
         message = (
-            f"{code} draws for one of this rank's samples after the other, and all "
-            "ranks draw alike: what is drawn repeats from rank to rank within a batch; draw for the whole batch before "
-            "it is shared out, or from a generator that is seeded by rank"
+            f"{code} draws for this rank's samples, and all ranks draw alike: what is drawn repeats from rank to rank "
+            "within a batch; draw for the whole batch before it is shared out, or from a generator seeded by rank"
         )
         yield Concern("AD702", event.source, event.node, message, Severity.WARNING)
 

@@ -362,12 +362,14 @@ def _is_for_one_row(event: Event) -> bool:
 
 
 def drawn_alike(run: Interpreter, varied: frozenset[str]) -> Iterator[Event]:
-    """Where numbers are drawn for one of a rank's samples after the other from generators that are alike on all ranks:
-    those of libraries other than the ``varied`` ones."""
+    """Where numbers are drawn for a rank's samples, by one call or for one after the other, from generators that are
+    alike on all ranks: those of libraries other than the ``varied`` ones."""
     steps = run.step_loops
     for event in (each for kind in DRAWS[:2] for each in run.of(kind)):
         inside = any(loop.node in steps for loop in event.loops) and not event.inside_forward
-        if inside and _is_for_one_row(event) and not is_per_sample(event) and not _libraries(event, run) <= varied:
+        drawn = run.values.get(event.node, NOTHING) if isinstance(event.node, ast.expr) else NOTHING
+        sized = drawn.spread is ROWS and not _is_dropout(event, run) or _is_for_one_row(event)
+        if inside and sized and not is_per_sample(event) and not _libraries(event, run) <= varied:
             yield event
 
 
