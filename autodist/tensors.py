@@ -118,7 +118,7 @@ FOLLOWED = (
     "poisson_nll_loss gaussian_nll_loss kl_div binary_cross_entropy binary_cross_entropy_with_logits "
     "margin_ranking_loss hinge_embedding_loss huber_loss smooth_l1_loss soft_margin_loss multi_margin_loss "
     "multilabel_margin_loss multilabel_soft_margin_loss triplet_margin_loss triplet_margin_with_distance_loss "
-    "cosine_embedding_loss ctc_loss scaled_dot_product_attention item_ sample rsample log_prob entropy Normal "
+    "to_tuple cosine_embedding_loss ctc_loss scaled_dot_product_attention item_ sample rsample log_prob entropy Normal "
     "Categorical Bernoulli kl_divergence Independent Variable FloatTensor apply pin_memory".split()
 )
 """What is known of how it treats the samples of a batch: nothing is said of other functions of torch."""

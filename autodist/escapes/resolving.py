@@ -27,7 +27,7 @@ from autodist.interpreter import Event, Interpreter
 from autodist.picking import picks, takes_first
 from autodist.source import Source, last_name
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
-from autodist.values import NOTHING, UNKNOWN, Items, Object, Stream, Table, Value
+from autodist.values import NOTHING, UNKNOWN, Items, Object, Stream, Table, Value, is_chosen
 
 
 @dataclass(frozen=True)
@@ -148,8 +148,12 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
     together = _together(value, run) if event.kind != "test" else SAME
     if together.is_local and isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
         yield from _counted(node, together, source, event, run, seen)
-    else:
-        yield from _contained(value, source, event, run, seen)
+        return
+    held = list(_contained(value, source, event, run, seen))
+    yield from held
+    lists = [t for t in value.things if isinstance(t, Items)]
+    if not held and event.kind != "test" and any(map(is_chosen, (t.element for t in lists))):
+        yield Escape(source, node, LOCAL, event)  # the numbers of some samples among this rank's
 
 
 def _looked_at(value: Value, run: Interpreter) -> Iterator[tuple[Source, ast.Name]]:

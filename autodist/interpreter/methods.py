@@ -146,6 +146,7 @@ class Methods(Libraries, TorchModules):
             self.event("numpy_draw", node, scope)
         if name in FILLING and (self._forward or self._loops or base.spread is not SAME):
             self.event("random", node, scope)
+            self._note_noise(node, scope)
         operands = [] if name in TYPED_LIKE else values
         if name in TYPED_LIKE and not base.things and not base.spread.is_local:
             return base
@@ -379,7 +380,10 @@ class Methods(Libraries, TorchModules):
             if name in GROWS:
                 self.event("store", node, scope, union(args))
                 self._note_kept_by_sample(node)
-                pairs = list(zip(args[-1:], node.args[-1:], strict=False))
+                pairs = [
+                    (self._chosen(v, *self._row_tests), each)
+                    for v, each in zip(args[-1:], node.args[-1:], strict=False)
+                ]
                 self._grow(of(container), pairs, scope, name)
                 if isinstance(node.func, ast.Attribute):
                     self._note_row_by_row(node.func.value, scope)
