@@ -83,7 +83,7 @@ class Attributes(Evaluation, Names):
         return found
 
     def _shape(self, base: Value, node: ast.AST) -> Value:
-        """The sizes of a tensor: the first counts this rank's samples, or the second, where they lie along that axis."""
+        """The sizes of a tensor: the first counts this rank's samples, or the second, if they lie along that axis."""
         second = base.spread is Spread.COLUMNS
         items = self._remember(node, lambda: Items(node, [], NOTHING), ("shape", second))
         items.parts = [NOTHING] * 8
