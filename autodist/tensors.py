@@ -25,7 +25,7 @@ KEEPING = frozenset(
 )
 RESHAPING = frozenset("view reshape unsqueeze flatten ravel".split())
 SELECTING = frozenset("diag diagonal triu tril narrow select flip roll".split())
-"""What takes some of a tensor's elements, or puts them elsewhere: of a sum over samples, sums."""
+"""What takes some of a tensor's elements by their places, or puts them elsewhere: as many, whatever they are."""
 MEANS = frozenset("mean nanmean average".split())
 SUMS = frozenset("sum nansum count_nonzero".split())
 TALLIES = frozenset("bincount histc histogram".split())
@@ -296,8 +296,6 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
     if name in MEANS or name in SUMS:
         return reduced(name, call, position, first)
     if name in RESHAPING and first in (MEAN, SUM) and not others:
-        return first
-    if name in SELECTING and first in (MEAN, SUM) and not others:
         return first
     if name in TALLIES and first in (ROWS, COLUMNS):
         return SUM if len(call.args) > 2 or any(k.arg in FIXED for k in call.keywords) else LOCAL

@@ -157,7 +157,8 @@ class Methods(Libraries, TorchModules):
             or not results
             and base.spread.is_local
         ):
-            spread = tensors.operation(name, node, base.spread, [v.spread for v in operands])
+            counted = self._selected_from(node, base) if name in tensors.COUNTS else base.spread
+            spread = tensors.operation(name, node, counted, [v.spread for v in operands])
             if self.is_one_row(base) and tensors.moves_along(name):
                 spread = base.spread
             if self.pairs_turn((base, *operands)):
@@ -181,6 +182,16 @@ class Methods(Libraries, TorchModules):
         elif not base.things and (base.origins or base.models):
             results.append(Value(origins=base.origins, models=frozenset() if name in CUTTING else base.models))
         return union(results) if results else None
+
+    def _selected_from(self, node: ast.Call, base: Value) -> Spread:
+        """The spread of what elements are taken from, to be counted: `sums.diagonal().numel()`."""
+        inner = node.func.value if isinstance(node.func, ast.Attribute) else node
+        while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
+            if inner.func.attr not in tensors.SELECTING:
+                break
+            inner = inner.func.value
+            base = self._lately(inner)
+        return base.spread
 
     def _copied_into(self, node: ast.Call, value: Value, scope: Scope) -> None:
         """`images.resize_as_(batch).copy_(batch)`: a tensor that is made once holds each batch in turn."""
