@@ -18,6 +18,7 @@ from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.values import (
     NOTHING,
     UNKNOWN,
+    External,
     Function,
     Gathered,
     Inside,
@@ -211,14 +212,16 @@ class Evaluation(Single):
 
     def _note_unfollowed(self, node: ast.Call, value: Value, scope: Scope) -> None:
         """Note what functions of libraries make of what models computed, of which nothing else is known."""
-        callee, name = self._lately(node.func), last_name(node.func)
-        if tensors.is_followed(name) or rowwise.is_entered(node, self._lately):
+        callee = self._lately(node.func)
+        named = {t.name.rpartition(".")[2] for t in callee.things if isinstance(t, External)}
+        names = named or {last_name(node.func)}  # `criterion = F.cross_entropy`, `import grad as gradient`
+        if all(map(tensors.is_followed, names)) or rowwise.is_entered(node, self._lately):
             return
         if any(isinstance(thing, (Object, Wrapped)) for thing in callee.things):
             return
         given = [self._lately(child) for child in operands(node)]
         rows = [each for each in given if each.spread in (ROWS, Spread.COLUMNS) and not each.things]
-        if any(each.models for each in rows) or rows and tensors.gathers(name):
+        if any(each.models for each in rows) or rows and any(map(tensors.gathers, names)):
             self.event("unfollowed", node, scope, value)
 
     def _note_meeting(self, node: ast.Compare | ast.BinOp, scope: Scope) -> None:
