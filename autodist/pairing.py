@@ -64,6 +64,8 @@ def gathered(
     whole = all(_is_whole(event) for event in current.of("backward") if event.node in losses)
     if not whole or current.of("met") or unsettled is not None and current.of("mined"):
         return ()
+    if any(takes_first(before.values.get(node, NOTHING)) for node in found):
+        return ()  # the first samples of every rank are not those of the batch
     return in_training(found.values(), current)  # others were computed from those
 
 

@@ -53,6 +53,7 @@ ARITHMETIC: dict[str, Callable[[Spread, Spread], Spread]] = {
     "sub": add,
     "sub_": add,
 }
+REPEATING = frozenset("repeat expand tile".split())
 NEW = frozenset("new new_zeros new_ones new_full new_empty".split())
 NORMS = frozenset(["norm", "vector_norm"])
 # Where random functions take the shape of what they draw: the number of a positional argument, -1 for the last one.
@@ -278,6 +279,8 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
     told = bool(call.args) and all(isinstance(each, ast.Constant) for each in call.args)
     if name in NEW and base is not None and told:  # `x.new_zeros(1)`
         return SAME
+    if name in REPEATING and base is SAME and others == [COUNT]:  # `mask.repeat(len(x), 1)`: the same for each sample
+        return {0: ROWS, 1: COLUMNS}.get(arguments.index(COUNT), LOCAL)
     if name in ("dot", "vdot") and spreads == [ROWS, ROWS]:
         return SUM
     if name == "einsum":
