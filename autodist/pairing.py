@@ -68,6 +68,8 @@ def gathered(
         return ()
     if found and any(_goes_into_layer(node, current) for node in current.values):
         return ()  # attention from sample to sample: a rank would compute the layers that follow for all of them
+    if any(takes_first(before.values.get(node, NOTHING)) for node in found):
+        return ()  # the first samples of every rank are not those of the batch
     return in_training(found.values(), current)  # others were computed from those
 
 

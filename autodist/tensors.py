@@ -58,6 +58,8 @@ ARITHMETIC: dict[str, Callable[[Spread, Spread], Spread]] = {
     "sub": add,
     "sub_": add,
 }
+REPEATING = frozenset("repeat expand tile".split())
+NEW = frozenset("new new_zeros new_ones new_full new_empty".split())
 NORMS = frozenset(["norm", "vector_norm"])
 # Where random functions take the shape of what they draw: the number of a positional argument, -1 for the last one.
 SHAPES = {
@@ -282,6 +284,11 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
     others = [each for each in spreads[1:] if each.is_local]
     if name == "new_tensor" and base is not None:  # of another's type and device, not of its samples
         return arguments[0] if arguments else SAME
+    told = bool(call.args) and all(isinstance(each, ast.Constant) for each in call.args)
+    if name in NEW and base is not None and told:  # `x.new_zeros(1)`
+        return SAME
+    if name in REPEATING and base is SAME and others == [COUNT]:  # `mask.repeat(len(x), 1)`: the same for each sample
+        return {0: ROWS, 1: COLUMNS}.get(arguments.index(COUNT), LOCAL)
     if name in ("dot", "vdot") and spreads == [ROWS, ROWS]:
         return SUM
     if name == "einsum":

@@ -150,7 +150,8 @@ class Methods(Libraries, TorchModules):
         operands = [] if name in TYPED_LIKE else values
         if name in TYPED_LIKE and not base.things and not base.spread.is_local:
             return base
-        if name in ("view", "reshape") and args and not base.things and base.spread is SAME and args[0].things:
+        listed = bool(args) and bool(args[0].things) or any(isinstance(each, ast.Starred) for each in node.args)
+        if name in ("view", "reshape") and listed and not base.things and base.spread is SAME:
             return base  # `freqs.view(shape)`, whatever the list of sizes was made of
         if (
             (not base.things and (base.spread is not SAME or any(v.spread.is_local for v in operands)))
