@@ -1233,8 +1233,19 @@ def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: In
         elif again:
             number = f"{name}.sampler.epoch + {number} + 1" if anew and name else None
         around = outer[: outer.index(counted)] if number is not None and counted is not None else outer
-        begun = any(loop.node in made[loader] for loader in loaders for loop in around)
+        remade = [loop for loop in around if any(loop.node in made[loader] for loader in loaders)]
+        begun = not all(_makes_model(loop, run) for loop in remade)
         yield Epoch(event.source, statement, name, number, begun)
+
+
+def _makes_model(loop: Loop, run: Interpreter) -> bool:
+    """Whether a loop makes a model that has seen no samples, as one for each fold of the data: its epochs may have the
+    orders of another one's."""
+    calls = [node for node in ast.walk(loop.node) if isinstance(node, ast.Call)]
+    if any(last_name(each.func) in ("deepcopy", "load_state_dict") for each in calls):
+        return False
+    made = {t.node for each in calls for t in run.values.get(each, NOTHING).objects("module")}
+    return not made.isdisjoint(calls)
 
 
 def _passes_again(statement: ast.stmt, events: Iterable[Event], loaders: list[Object]) -> bool:
@@ -1717,6 +1728,8 @@ def _assemble(
     meant, maybe = unwraps.found(run)
     seeded = frozenset(randomness.seeded(run))
     lone = frozenset(site.node for site in sites("writer") if regions.is_lone_writer(site, run))
+    apart = randomness.diverge(run, loaders, draws | {d.node for d in wholes.draws(run, "dealt_out")}, models, dealt)
+    varied = frozenset(randomness.noise(run, dealt))
     script = TrainingScript(
         project,
         run.values,
@@ -1774,15 +1787,13 @@ def _assemble(
             randomness.seed_of(e) for e in run.of("unseeded") if not e.loops and not randomness.is_per_sample(e)
         ),
         searches=tuple(searching.searches(run)),
-        diverge=randomness.diverge(
-            run, loaders, draws | {d.node for d in wholes.draws(run, "dealt_out")}, models, dealt
-        ),
-        noise=frozenset(randomness.noise(run, dealt)),
+        diverge=apart,
+        noise=varied,
         devices=tuple(_devices(project)),
         hidden_devices=hidden,
         asked_devices=tuple(_asked_devices(hidden)),
         set_devices=sites("set_device"),
-        concerns=(*concerns, *naming.concerns(run)),
+        concerns=(*concerns, *naming.concerns(run), *_drawn_alike(run, varied | {"torch", "cuda"} if apart else None)),
         shards=sharded,
     )
     setup = _setup(script, run)
@@ -2107,6 +2118,19 @@ def _sums(run: Interpreter) -> Iterator[Site]:
             ):
                 node = node.args[0]
             yield Site(event.source, node)
+
+
+def _drawn_alike(run: Interpreter, varied: frozenset[str] | None) -> Iterator[Concern]:
+    """What is drawn for one of a rank's samples after the other, where ranks are seeded alike."""
+    if _is_distributed(run):
+        return
+    for event in [*randomness.drawn_alike(run, varied or frozenset())][:1]:
+        code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else "this"
+        message = (
+            f"{code} draws for this rank's samples, and all ranks draw alike: what is drawn repeats from rank to rank "
+            "within a batch; draw for the whole batch before it is shared out, or from a generator seeded by rank"
+        )
+        yield Concern("AD702", event.source, event.node, message, Severity.WARNING)
 
 
 def _amplified(run: Interpreter) -> tuple[Site, ...]:

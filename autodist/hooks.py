@@ -17,8 +17,8 @@ from autodist.values import NOTHING, Class, Function, Parameters, of
 SCALING = frozenset("mul div true_divide neg negative multiply divide".split())
 SAME = frozenset("clone detach contiguous to float double half bfloat16".split())
 BENDING = frozenset(
-    "clamp clamp_ clip clip_ clamp_min clamp_max hardtanh hardtanh_ tanh sigmoid sign sign_ sgn norm normalize pow sqrt exp"
-    " log round".split()
+    "clamp clamp_ clip clip_ clamp_min clamp_max hardtanh hardtanh_ tanh sigmoid sign sign_ sgn norm normalize pow "
+    "sqrt exp log round".split()
 )
 """What of twice a gradient is not twice what it is of that."""
 INSTEAD = "change `.grad` between backward() and step() instead"
@@ -72,7 +72,7 @@ def reentrant(run: Interpreter) -> Iterator[Concern]:
 
 
 def bent(run: Interpreter) -> Iterator[Concern]:
-    """Functions with a backward pass of their own that clips or normalises the gradients it is given, which are those of
+    """Functions with a backward pass of their own that clips or normalises the gradients it is given, those of
     a mean over a rank's samples."""
     seen: set[Class] = set()
     for node in run.values:

@@ -62,10 +62,14 @@ def gathered(
         found |= fresh
         current = run(frozenset(found))
     whole = all(_is_whole(event) for event in current.of("backward") if event.node in losses)
+    if current.of("noise_for_gathered"):
+        return ()
     if not whole or current.of("met") or unsettled is not None and (current.of("mined") or _enters(current, before)):
         return ()
     if found and any(_goes_into_layer(node, current) for node in current.values):
         return ()  # attention from sample to sample: a rank would compute the layers that follow for all of them
+    if any(takes_first(before.values.get(node, NOTHING)) for node in found):
+        return ()  # the first samples of every rank are not those of the batch
     return in_training(found.values(), current)  # others were computed from those
 
 
@@ -88,6 +92,8 @@ def outputs_gathered(
             break
         found |= fresh
     whole = all(_is_whole(event) for event in current.of("backward") if event.node in unsettled)
+    if current.of("noise_for_gathered"):
+        return ()
     if not found or fresh or not whole or _enters(current, before) or current.of("met") or current.of("mined"):
         return ()
     if any(_differs_in_length(before.values.get(node, NOTHING), before) for node in found):

@@ -302,7 +302,8 @@ def _draws_noise(
     if any(_is_in(loop, e) or not _is_in(outermost, e) for e in later):
         return False
     varied = {"torch", "cuda", *noise(run, shared)}
-    early = [e for e in run.of("random") if e.order < end and _libraries(e, run) & varied]
+    drawn = [*run.of("random"), *filter(_is_for_one_row, run.of("random_number"))]
+    early = [e for e in drawn if e.order < end and _libraries(e, run) & varied]
     return drops or any(e.order > start or _is_dropout(e, run) for e in early)
 
 
@@ -324,18 +325,52 @@ def _is_drawn(value: Value) -> bool:
 
 
 def noise(run: Interpreter, shared: frozenset[ast.AST]) -> Iterator[str]:
-    """Libraries besides torch whose draws in training steps are all arrays of noise, never a decision nor a batch that
-    is ``shared`` out."""
+    """Libraries besides torch whose draws in training steps are all arrays of noise, or numbers for one sample after
+    the other, never a decision nor a batch that is ``shared`` out, and which draw no order of the samples."""
     steps = run.step_loops
+    outer = {event.loops[0].node for event in run.of("backward") if event.loops}
+    deciding = {
+        library
+        for event in run.of("random_number")
+        if event.loops and event.loops[0].node in outer and not _is_for_one_row(event) and not is_per_sample(event)
+        for library in _libraries(event, run)
+    }
     drawn: dict[str, bool] = {}
-    for event in run.events:
-        if event.kind == "random" and isinstance(event.node, ast.expr) and any(e.node in steps for e in event.loops):
-            sized = run.values.get(event.node, NOTHING).spread is ROWS or _is_noise(event.node)
-            sized = sized or any(loop.by_row for loop in event.loops)  # for each sample anew
-            sized = sized and shared.isdisjoint((event.node, *event.source.ancestors(event.node)))
-            for library in _libraries(event, run) - {"torch", "cuda"}:
-                drawn[library] = drawn.get(library, True) and sized
+    for event in (each for kind in DRAWS[:2] for each in run.of(kind)):
+        if not isinstance(event.node, ast.expr) or is_per_sample(event):
+            continue
+        inside = any(loop.node in steps for loop in event.loops)
+        if not inside and not (event.loops and event.loops[0].node in outer and _names_order_of(event)):
+            continue
+        sized = event.kind == "random" and (run.values.get(event.node, NOTHING).spread is ROWS or _is_noise(event.node))
+        sized = sized or _is_for_one_row(event)
+        if event.kind == "random_number" and not (sized and deciding.isdisjoint(_libraries(event, run))):
+            continue
+        sized = sized and shared.isdisjoint((event.node, *event.source.ancestors(event.node)))
+        for library in _libraries(event, run) - {"torch", "cuda"}:
+            drawn[library] = drawn.get(library, True) and sized
     yield from (library for library, sized in drawn.items() if sized)
+
+
+def _names_order_of(event: Event) -> bool:
+    return isinstance(event.node, ast.Call) and _names_order(event.node)
+
+
+def _is_for_one_row(event: Event) -> bool:
+    """Whether something is drawn anew for each of a rank's samples."""
+    return any(loop.by_row for loop in event.loops)
+
+
+def drawn_alike(run: Interpreter, varied: frozenset[str]) -> Iterator[Event]:
+    """Where numbers are drawn for a rank's samples, by one call or for one after the other, from generators that are
+    alike on all ranks: those of libraries other than the ``varied`` ones."""
+    steps = run.step_loops
+    for event in (each for kind in DRAWS[:2] for each in run.of(kind)):
+        inside = any(loop.node in steps for loop in event.loops) and not event.inside_forward
+        drawn = run.values.get(event.node, NOTHING) if isinstance(event.node, ast.expr) else NOTHING
+        sized = drawn.spread is ROWS and not _is_dropout(event, run) or _is_for_one_row(event)
+        if inside and sized and not is_per_sample(event) and not _libraries(event, run) <= varied:
+            yield event
 
 
 def _is_noise(node: ast.expr) -> bool:

@@ -182,6 +182,8 @@ def preparations(run: Interpreter) -> tuple[list[Site], list[Site]]:
             spared = "exists" in inside and "removal" not in inside and _is_spared(event, depth)
             if event.kind == "download" or spared:
                 statement = source.statement(node)
+                if event.kind == "download":
+                    statement = _attempt(source, _file_test(source, statement), run)
                 found.setdefault(statement, Site(source, statement))
             elif _runs_alone(source.statement(node), node, event.calls[depth].function, inside):
                 alone.setdefault(source.statement(node), Site(source, source.statement(node)))
@@ -189,6 +191,11 @@ def preparations(run: Interpreter) -> tuple[list[Site], list[Site]]:
         else:
             statement = event.source.statement(event.node)
             outer = _file_test(event.source, statement)
+            if event.kind == "download":
+                outer = _attempt(event.source, outer, run)
+                if _fetches_anew(event, outer, run):
+                    alone.setdefault(outer, Site(event.source, outer))
+                    continue
             if event.kind == "write" and _removes(event.node):
                 continue  # who comes second finds something else there
             if event.kind == "download" or outer is not statement:
@@ -287,6 +294,43 @@ def downloads(node: ast.AST, run: Interpreter) -> bool:
         wanted = next((k.value for k in node.keywords if k.arg == "download"), None)
         return wanted is not None and run.values.get(wanted, NOTHING).const not in (False, None)
     return True
+
+
+FETCHING = frozenset(["urllib.request.urlretrieve", "wget.download"])
+"""What downloads whether the file is there or not."""
+
+
+def _fetches_anew(event: Event, statement: ast.stmt, run: Interpreter) -> bool:
+    """Whether a statement downloads a file that another rank has downloaded already, and leaves nothing else behind."""
+    function = event.node.func if isinstance(event.node, ast.Call) else None
+    names = {t.name for t in run.values.get(function, NOTHING).things if isinstance(t, External)} if function else set()
+    inside = set(ast.walk(statement))
+    if not names or not names <= FETCHING or any(isinstance(n, ast.If) and tests_files(n.test) for n in inside):
+        return False
+    bound = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    home = event.source.home(statement)
+    read = (n for n in ast.walk(home) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n not in inside)
+    return isinstance(statement, (ast.Expr, ast.Try, ast.For)) and bound.isdisjoint(n.id for n in read)
+
+
+def _attempt(source: Source, statement: ast.stmt, run: Interpreter) -> ast.stmt:
+    """The `try` around a statement that may fail, with the loop that tries again, or the statement itself: what waits
+    for rank 0 has to come whether it fails or not."""
+    found = statement
+    for ancestor in source.ancestors(statement):
+        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            break
+        again = isinstance(ancestor, (ast.For, ast.While)) and isinstance(found, ast.Try)
+        if not again and not (isinstance(ancestor, ast.Try) and ancestor.handlers):
+            continue
+        assert isinstance(ancestor, ast.stmt)
+        around = frozenset([ancestor])
+        if any(isinstance(each, ast.Return) for each in ast.walk(ancestor)):
+            break
+        if any(event.kind in TRAINING and within(event, around) for event in run.events):
+            break
+        found = ancestor
+    return found
 
 
 def _file_test(source: Source, statement: ast.stmt) -> ast.stmt:

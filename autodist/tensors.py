@@ -25,7 +25,7 @@ KEEPING = frozenset(
 )
 RESHAPING = frozenset("view reshape unsqueeze flatten ravel".split())
 SELECTING = frozenset("diag diagonal triu tril narrow select flip roll".split())
-"""What takes some of a tensor's elements, or puts them elsewhere: of a sum over samples, sums."""
+"""What takes some of a tensor's elements by their places, or puts them elsewhere: as many, whatever they are."""
 MEANS = frozenset("mean nanmean average".split())
 SUMS = frozenset("sum nansum count_nonzero".split())
 TALLIES = frozenset("bincount histc histogram".split())
@@ -58,6 +58,8 @@ ARITHMETIC: dict[str, Callable[[Spread, Spread], Spread]] = {
     "sub": add,
     "sub_": add,
 }
+REPEATING = frozenset("repeat expand tile".split())
+NEW = frozenset("new new_zeros new_ones new_full new_empty".split())
 NORMS = frozenset(["norm", "vector_norm"])
 # Where random functions take the shape of what they draw: the number of a positional argument, -1 for the last one.
 SHAPES = {
@@ -118,7 +120,7 @@ FOLLOWED = (
     "poisson_nll_loss gaussian_nll_loss kl_div binary_cross_entropy binary_cross_entropy_with_logits "
     "margin_ranking_loss hinge_embedding_loss huber_loss smooth_l1_loss soft_margin_loss multi_margin_loss "
     "multilabel_margin_loss multilabel_soft_margin_loss triplet_margin_loss triplet_margin_with_distance_loss "
-    "cosine_embedding_loss ctc_loss scaled_dot_product_attention item_ sample rsample log_prob entropy Normal "
+    "to_tuple cosine_embedding_loss ctc_loss scaled_dot_product_attention item_ sample rsample log_prob entropy Normal "
     "Categorical Bernoulli kl_divergence Independent Variable FloatTensor apply pin_memory".split()
 )
 """What is known of how it treats the samples of a batch: nothing is said of other functions of torch."""
@@ -282,6 +284,11 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
     others = [each for each in spreads[1:] if each.is_local]
     if name == "new_tensor" and base is not None:  # of another's type and device, not of its samples
         return arguments[0] if arguments else SAME
+    told = bool(call.args) and all(isinstance(each, ast.Constant) for each in call.args)
+    if name in NEW and base is not None and told:  # `x.new_zeros(1)`
+        return SAME
+    if name in REPEATING and base is SAME and others == [COUNT]:  # `mask.repeat(len(x), 1)`: the same for each sample
+        return {0: ROWS, 1: COLUMNS}.get(arguments.index(COUNT), LOCAL)
     if name in ("dot", "vdot") and spreads == [ROWS, ROWS]:
         return SUM
     if name == "einsum":
@@ -296,8 +303,6 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
     if name in MEANS or name in SUMS:
         return reduced(name, call, position, first)
     if name in RESHAPING and first in (MEAN, SUM) and not others:
-        return first
-    if name in SELECTING and first in (MEAN, SUM) and not others:
         return first
     if name in TALLIES and first in (ROWS, COLUMNS):
         return SUM if len(call.args) > 2 or any(k.arg in FIXED for k in call.keywords) else LOCAL

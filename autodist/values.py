@@ -443,6 +443,11 @@ def drawn_from(value: Value) -> Iterator[Object]:
             yield from drawn_from(thing.argument("iterable", 0) or NOTHING)
 
 
+def is_chosen(value: Value) -> bool:
+    """Whether it is a number that a list has of some of a rank's samples, which a condition holds for."""
+    return value.spread is Spread.LOCAL and any(isinstance(each, Turn) for each in value.origins)
+
+
 def is_clock(origin: object) -> bool:
     """Whether it is a call that answers each process differently: the time, a random name, a process's number."""
     return isinstance(origin, Object) and "clock" in origin.roles

@@ -281,7 +281,11 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
         yield Finding(source, node, f"{shortened(source.code(node))} is {reduction.spread.value}", fix)
 
 
-ARRAYS = frozenset("array asarray zeros ones empty full zeros_like ones_like stack concatenate vstack hstack".split())
+ARRAYS = frozenset(
+    "array asarray zeros ones empty full zeros_like ones_like stack concatenate vstack hstack bincount histogram "
+    "confusion_matrix multilabel_confusion_matrix".split()
+)
+"""What NumPy and scikit-learn make arrays by."""
 
 
 def _uses_numpy(source: Source) -> bool:
@@ -301,6 +305,8 @@ def _is_of_many(reduction: Reduction, script: TrainingScript) -> bool:
         if any(isinstance(n, (ast.List, ast.ListComp)) for n in ast.walk(value)):
             return True  # `losses = [0.0] * epochs`
     spoken = {reduction.source.code(n) for n in ast.walk(reduction.node) if isinstance(n, (ast.Name, ast.Attribute))}
+    added = [n for n in ast.walk(reduction.source.tree) if isinstance(n, ast.AugAssign)]
+    bound += [(reduction.source.code(n.target), n.value) for n in added]  # `counts += np.bincount(labels)`
     calls = [value for target, value in bound if isinstance(value, ast.Call) and target in spoken]
     calls += [n for n in ast.walk(reduction.node) if isinstance(n, ast.Call)]
     reduced = (call for call in calls if isinstance(call.func, ast.Attribute) and (call.args or call.keywords))
@@ -308,7 +314,7 @@ def _is_of_many(reduction: Reduction, script: TrainingScript) -> bool:
     entered = [thing.node for thing in _called(reduction.node, script) if isinstance(thing, Function)]
     calls += [made for function in entered for made in _returned(function)]
     names = (thing.name for call in calls for thing in _called(call, script) if isinstance(thing, External))
-    return any(name.startswith("numpy.") and name.rpartition(".")[2] in ARRAYS for name in names)
+    return any(name.startswith(("numpy.", "sklearn.")) and name.rpartition(".")[2] in ARRAYS for name in names)
 
 
 def _picked(node: ast.expr, bound: Sequence[tuple[str, ast.expr]], script: TrainingScript) -> Iterator[ast.expr]:

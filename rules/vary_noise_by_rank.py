@@ -207,3 +207,6 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
         code = f"{torch}.manual_seed({torch}.initial_seed() + {d}.get_rank())  # dropout and noise differ by rank\n"
         fix = Fix((*imports, *torch_import, *planned(site.source, InsertBefore(site.node, code + "".join(more)))))
         yield Finding(site.source, site.node, "every rank would draw the same noise", fix)
+    for concern in script.concerns:
+        if concern.code == "AD702":
+            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)

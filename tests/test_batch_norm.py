@@ -75,6 +75,51 @@ def test_settings_of_a_file_may_ask_for_it(tmp_path: Path) -> None:
     assert "convert_sync_batchnorm" in result.entry.after
 
 
+TAKEN = """\
+import torch
+import torchvision
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self, backbone):
+        super().__init__()
+        self.backbone = backbone
+        self.head = nn.Linear({width}, 3)
+
+    def forward(self, x):
+        return self.head(self.backbone(x).flatten(1))
+
+
+loader = DataLoader(TensorDataset(torch.randn(8, 3, 32, 32), torch.randint(3, (8,))), batch_size=4, shuffle=True)
+net = torchvision.models.{name}()
+{backbone}
+model = Net(backbone)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "backbone", "normalises"),
+    [
+        ("resnet18", "backbone = nn.Sequential(*list(net.children())[:-1])", True),
+        ("resnet18", "layers = list(net.children())[:-1]\nbackbone = nn.Sequential(*layers)", True),
+        ("resnet18", "backbone = nn.Sequential(net.conv1, net.bn1, net.layer1, nn.AdaptiveAvgPool2d(1))", True),
+        ("vgg11", "backbone = nn.Sequential(*list(net.children())[:-1])", False),
+        ("resnet18", "backbone = nn.Sequential(nn.Flatten(), nn.Linear(3072, net.fc.in_features))", False),
+    ],
+)
+def test_layers_of_another_model(tmp_path: Path, name: str, backbone: str, normalises: bool) -> None:
+    """Statistics of each rank's own samples, silently, where the layers of a model are put into a container."""
+    code, _ = converted(tmp_path, TAKEN.format(name=name, backbone=backbone, width="512"))
+    assert ("convert_sync_batchnorm" in code) == normalises
+
+
 INSIDE = """\
 class Pretrained(nn.Module):
     def __init__(self):

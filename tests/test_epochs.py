@@ -157,3 +157,49 @@ def test_two_looks_at_the_data_show_different_samples(tmp_path: Path) -> None:
     assert f"{following}x, y = next(iter(loader))" in code
     assert f"    {following}    for x, y in loader:" in code
     assert code.count("set_epoch(") == 2
+
+
+OWN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Scaled:
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __iter__(self):
+        for x, y in self.loader:
+            yield 2 * x, y
+
+
+def fit(model, loader):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(2):
+        for x, y in loader:
+            loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+fit(model, loader)
+fit(model, Scaled(loader))
+"""
+
+
+def test_an_iterable_of_the_scripts_own(tmp_path: Path) -> None:
+    """It stopped at `Scaled.sampler`."""
+    code, _ = converted(tmp_path, OWN)
+    asked = 'if isinstance(getattr(loader, "sampler", None), DistributedSampler):'
+    assert f"{asked}\n            loader.sampler.set_epoch(epoch)" in code
+    assert "        self.loader.sampler.set_epoch(self.loader.sampler.epoch + 1)" in code
+
+
+def test_bars_of_notebooks(tmp_path: Path) -> None:
+    text = SCRIPT.format(over="tqdm(loader)").replace("from tqdm import", "from tqdm.autonotebook import")
+    code, _ = converted(tmp_path, text)
+    assert "tqdm(loader, disable=dist.get_rank() != 0)" in code

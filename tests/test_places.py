@@ -242,3 +242,20 @@ def test_a_field_of_a_batch_is_no_sample(tmp_path: Path) -> None:
     text = "from torchvision.datasets import MNIST\n" + text
     code, _ = converted(tmp_path, text.replace("{step}", "loss = (out - out.median(0)[0]).pow(2).mean()"))
     assert "RowsOfAllRanks.apply(batch)" not in code and "RowsOfAllRanks.apply(" in code
+
+
+@pytest.mark.parametrize("number", ["3", "shots"])
+def test_samples_that_are_taken_before_the_model_is_run(tmp_path: Path, number: str) -> None:
+    """The first of every rank are not those of the batch, whatever is gathered of what the model makes of them."""
+    step = (
+        f"first, others = model(x[:{number}]), model(x[{number}:])\n"
+        f"loss = F.cross_entropy(-torch.cdist(others, first), y[{number}:])"
+    )
+    after, said = loss_of(tmp_path, f"shots = 3\n{step}")
+    assert "RowsOfAllRanks" not in after and f"the loss is of some samples of each rank, [:{number}]" in said
+
+
+def test_samples_that_are_taken_of_what_the_model_gave(tmp_path: Path) -> None:
+    step = "first, others = out[:shots], out[shots:]\nloss = F.cross_entropy(-torch.cdist(others, first), y[shots:])"
+    after, said = loss_of(tmp_path, f"shots = 3\n{step}")
+    assert "out = RowsOfAllRanks.apply(out)" in after and "AD602" not in said

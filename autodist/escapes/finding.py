@@ -16,7 +16,7 @@ from autodist.regions import stands_in
 from autodist.script import Site
 from autodist.source import Source, last_name
 from autodist.spread import LOCAL, MEAN, ROWS, SUM
-from autodist.values import NOTHING, Object
+from autodist.values import NOTHING, Object, Turn
 
 SINKS = frozenset(
     "format print log tracker schedule test save write file_method step discarded store set_item meets "
@@ -63,7 +63,11 @@ def escapes(run: Interpreter, guards: list[Site]) -> list[Escape]:
                     found.setdefault(escape.node, escape)
         for node in exposed(event, run):
             for escape in resolve(node, event.source, event, run, set()):
-                if event.kind == "test" and escape.spread is ROWS and _is_tested(escape.node, event):
+                if (
+                    event.kind == "test"
+                    and escape.spread is ROWS
+                    and _is_tested(_by_turn(escape.node, escape.source, run), event)
+                ):
                     escape = replace(escape, spread=LOCAL)  # one row after the other: only of one is it true or false
                 found.setdefault(escape.node, escape)
     others = [e for n, e in found.items() if stored.keys().isdisjoint((n, *e.source.ancestors(n)))]
@@ -159,6 +163,15 @@ def _is_whole_in_part(escape: Escape, run: Interpreter) -> bool:
     """Whether rows also come from a loader of which every rank reads all samples."""
     loaders = [o for o in run.values.get(escape.node, NOTHING).origins if isinstance(o, Object) and "loader" in o.roles]
     return any(not run.shares_out(loader) for loader in loaders)
+
+
+def _by_turn(node: ast.expr, source: Source, run: Interpreter) -> ast.expr:
+    """`labels[i]`, the sample that a loop has come to, of `labels`."""
+    parent = source.parents.get(node)
+    if isinstance(parent, ast.Subscript) and parent.value is node:
+        if any(isinstance(each, Turn) for each in run.values.get(parent, NOTHING).origins):
+            return parent
+    return node
 
 
 def _is_tested(node: ast.expr, event: Event) -> bool:

@@ -13,7 +13,7 @@ from autodist.interpreter import Event, Interpreter, Loop
 from autodist.picking import picks
 from autodist.source import Source
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
-from autodist.values import NOTHING, Function, Items, Object, drawn_from
+from autodist.values import NOTHING, Function, Items, Object, Table, drawn_from
 
 SUMMING = (ast.For, ast.While, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -188,11 +188,12 @@ def _switched(place: Placed, run: Interpreter) -> Iterator[Placed]:
         loop = _outermost_loop(event.source, node, uses)
         if switch is None and isinstance(loop, ast.For):
             switch = _sampler_test(loop, event.source, run)
-        name = node.target.id if isinstance(node.target, ast.Name) else None
-        if switch is None or loop is None or name and not _starts_anew(name, loop, event.source):
+        target = _added_to(node.target, loop, run)
+        name = target.id if isinstance(target, ast.Name) else None
+        if switch is None or loop is None or target is None or name and not _starts_anew(name, loop, event.source):
             yield Placed(place.source, place.node, Spread.LOCAL, None, place.event)
         else:
-            yield Placed(event.source, node.target, SUM, loop, place.event, switch)
+            yield Placed(event.source, target, SUM, loop, place.event, switch)
 
 
 def _by_loader(place: Placed, ours: list[Event], run: Interpreter) -> Placed:
@@ -204,9 +205,25 @@ def _by_loader(place: Placed, ours: list[Event], run: Interpreter) -> Placed:
     sums = {event.node: event.source for event in ours if isinstance(event.node, ast.AugAssign)}
     node, source = next(iter(sums.items()))
     outer = _outermost_loop(source, node, [Escape(place.source, place.node, place.spread, place.event)])
-    if switch is None or len(sums) != 1 or outer is None or either.node not in ast.walk(outer):
+    target = _added_to(node.target, outer, run)
+    if switch is None or len(sums) != 1 or outer is None or target is None or either.node not in ast.walk(outer):
         return Placed(place.source, place.node, Spread.LOCAL, None, place.event)
-    return Placed(source, node.target, SUM, outer, place.event, switch)
+    return Placed(source, target, SUM, outer, place.event, switch)
+
+
+def _added_to(target: ast.expr, loop: ast.stmt | None, run: Interpreter) -> ast.expr | None:
+    """What is made global after a loop: all of `counts` where it adds to `counts[label]`, now one, now another.
+    None for a dict, of which ranks may have other keys."""
+    bound = (
+        {n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} if loop else set()
+    )
+    while isinstance(target, ast.Subscript):
+        if bound.isdisjoint(n.id for n in ast.walk(target.slice) if isinstance(n, ast.Name)):
+            break
+        target = target.value
+        if any(isinstance(thing, Table) for thing in run.values.get(target, NOTHING).things):
+            return None
+    return target
 
 
 def _may_be_either(loop: Loop, event: Event, run: Interpreter) -> bool:

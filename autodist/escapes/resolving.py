@@ -27,7 +27,7 @@ from autodist.interpreter import Event, Interpreter
 from autodist.picking import picks, takes_first
 from autodist.source import Source, last_name
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
-from autodist.values import NOTHING, UNKNOWN, Items, Object, Stream, Table, Value
+from autodist.values import NOTHING, UNKNOWN, Items, Object, Stream, Table, Value, is_chosen
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,8 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
             ]
         if not inner and own is not None:
             inner = list(resolve(own, source, event, run, seen))
+        if not inner and value.spread is LOCAL and event.kind != "test":
+            inner = list(_reported_alone(value, event, run))
         rows = [e for e in inner if e.spread is ROWS]
         if rows and (
             any(e.spread is LOCAL for e in inner) or any(_is_wanted(e, source.statement(node), run) for e in rows)
@@ -148,8 +150,12 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
     together = _together(value, run) if event.kind != "test" else SAME
     if together.is_local and isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
         yield from _counted(node, together, source, event, run, seen)
-    else:
-        yield from _contained(value, source, event, run, seen)
+        return
+    held = list(_contained(value, source, event, run, seen))
+    yield from held
+    lists = [t for t in value.things if isinstance(t, Items)]
+    if not held and event.kind != "test" and any(map(is_chosen, (t.element for t in lists))):
+        yield Escape(source, node, LOCAL, event)  # the numbers of some samples among this rank's
 
 
 def _looked_at(value: Value, run: Interpreter) -> Iterator[tuple[Source, ast.Name]]:
@@ -173,6 +179,31 @@ def _may_be_reduced(made: ast.expr, value: Value, event: Event, run: Interpreter
         return True
     mean = picks(value) is not None and value.spread is MEAN
     return made not in fed_to_losses(run) and (mean or _extreme(made, event, run) is not None)
+
+
+def _reported_alone(value: Value, event: Event, run: Interpreter) -> Iterator[Escape]:
+    """The sums and means that a number is made of which a model gave, or what it gave, and no loss is computed from:
+    how many codes are in use, `torch.exp(-(used * used.log()).sum())`. In a forward pass, whose samples may also be
+    ones that all ranks have, only means."""
+    for where, made in sorted_sites(value):
+        inner = list(resolve(made, where, event, run, set())) if made not in fed_to_losses(run) else []
+        inside = in_forward(where, made)
+        if all(
+            (each.spread is MEAN or not inside and each.spread is SUM)
+            and not rowwise.mixings(run.values.get(each.node, NOTHING))
+            and (not inside or each.source is where and where.function(each.node) is where.function(made))
+            for each in inner
+        ):
+            yield from (_of_name(each, run) for each in inner)
+
+
+def _of_name(escape: Escape, run: Interpreter) -> Escape:
+    """The mean itself of `used + 1e-10`, so that it is made global once for all that is computed from it."""
+    node = escape.node
+    sides = [node.left, node.right] if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)) else []
+    local = [each for each in sides if run.values.get(each, NOTHING).spread.is_local]
+    alone = escape.spread is MEAN and len(local) == 1 and run.values[local[0]].spread is MEAN
+    return Escape(escape.source, local[0], MEAN, escape.event) if alone else escape
 
 
 def _is_mean_of_picked(node: ast.expr, value: Value, run: Interpreter) -> bool:

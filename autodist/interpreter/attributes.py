@@ -73,6 +73,8 @@ class Attributes(Evaluation, Names):
         found = union(self._attribute(thing, node, base, scope) for thing in base.things)
         if base.spread in (ROWS, Spread.COLUMNS) and node.attr == "shape":
             found = found | self._shape(base, node)
+        elif base.spread in (ROWS, Spread.COLUMNS) and node.attr == "size" and not _is_called(node, scope.source):
+            found = found | base.computed(COUNT)  # of an array of NumPy: how many numbers it holds
         elif base.spread.is_local and not base.things or base.spread is CROSS:
             found = found | self._tensor_attribute(node, base, scope)
         elif not base.things and (base.spread is RANK or any(map(is_clock, base.origins))):
@@ -86,7 +88,7 @@ class Attributes(Evaluation, Names):
         return found
 
     def _shape(self, base: Value, node: ast.AST) -> Value:
-        """The sizes of a tensor: the first counts this rank's samples, or the second, where they lie along that axis."""
+        """The sizes of a tensor: the first counts this rank's samples, or the second, if they lie along that axis."""
         second = base.spread is Spread.COLUMNS
         items = self._remember(node, lambda: Items(node, [], NOTHING), ("shape", second))
         items.parts = [NOTHING] * 8
@@ -273,6 +275,11 @@ class Attributes(Evaluation, Names):
 
 def _is_class_method(function: Function) -> bool:
     return not isinstance(function.node, ast.Lambda) and "classmethod" in map(last_part, function.node.decorator_list)
+
+
+def _is_called(node: ast.Attribute, source: Source) -> bool:
+    parent = source.parents.get(node)
+    return isinstance(parent, ast.Call) and parent.func is node
 
 
 def _is_cleared(gradient: ast.Attribute, source: Source) -> bool:

@@ -35,6 +35,7 @@ from autodist.values import (
     Value,
     Wrapped,
     constant,
+    is_chosen,
     of,
     union,
 )
@@ -413,6 +414,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 return under_samples(thing)
             if isinstance(thing, Items):
                 inner = union([*thing.parts, thing.element])
+                if is_chosen(inner):
+                    return Value(spread=SUM, origins=inner.origins).without(Turn)
                 if inner.spread is ROWS:
                     return inner.computed(LOCAL if makes_set(thing.node) else COUNT)  # ranks may hold the same ones
             if isinstance(thing, Object) and "distributed_sampler" in thing.roles:

@@ -57,6 +57,7 @@ class Draws(Contents):
         ):
             if value.spread in (ROWS, LOCAL) and self._loops:
                 self.event("local_draw", expression, scope, value, constant(id(node)))
+        self._note_noise(node, scope)
         size = tensors.drawn(name, node)
         if "generator" not in keywords:
             self.event("random" if size is not None else "random_number", node, scope)
@@ -79,6 +80,7 @@ class Draws(Contents):
         if "generator" not in keywords:
             self.event("random", node, scope, self._mixed(args))
         sized = [*args, *keywords.values(), *(c for a in args for c in self._contents(a))]
+        self._note_noise(node, scope)
         if any(v.spread in (COUNT, ROWS) for v in sized):
             return Value(spread=ROWS, origins=frozenset().union(*(v.origins for v in sized)))
         if keywords.get("requires_grad", NOTHING).const is True:
@@ -99,7 +101,8 @@ class Draws(Contents):
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value | None:
         self.event("random", node, scope)
-        return None
+        self._note_noise(node, scope)
+        return args[0].computed(args[0].spread) if args and args[0].spread.is_local else None
 
     def call_random_transform(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope

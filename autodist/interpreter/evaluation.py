@@ -22,6 +22,7 @@ from autodist.values import (
     External,
     Function,
     Gathered,
+    Index,
     Inside,
     Items,
     Object,
@@ -34,6 +35,7 @@ from autodist.values import (
     Turn,
     Value,
     Wrapped,
+    is_chosen,
     union,
 )
 
@@ -135,6 +137,15 @@ class Evaluation(Single):
             return NOTHING  # of its own elements
         return value.but(spread=ROWS) if value.spread in (MEAN, SUM, LOCAL, Spread.COLUMNS) else value
 
+    def _chosen(self, value: Value, *tests: Value) -> Value:
+        """What a list grows by where samples decide whether it does: `if labels[i] != labels[j]: others.append(j)`."""
+        deciding = next((each for each in tests if each.spread is ROWS), None)
+        loop = next((loop.node for loop in reversed(self._loops) if loop.by_row), None)
+        if deciding is None or value.spread is not SAME or any(not isinstance(t, Index) for t in value.things):
+            return value
+        turn = frozenset([Turn(loop)] if loop is not None else [])
+        return deciding.but(things=frozenset(), const=UNKNOWN, spread=LOCAL, origins=deciding.origins | turn)
+
     def pairs_turn(self, given: Iterable[Value]) -> bool:
         """Whether the sample that a loop has come to meets the others of the batch: `(out - out[i]).pow(2)`."""
         rows = [value for value in given if value.spread is ROWS and not value.things]
@@ -212,7 +223,9 @@ class Evaluation(Single):
         if value.spread is CROSS and all(each.spread is not CROSS for each in given):
             self.event("paired", node, scope, value)
         met = (ROWS, Spread.COLUMNS, COUNT, LOCAL)
-        if any(map(self.is_gathered, given)) and any(each.spread in met and not each.things for each in given):
+        chosen = [each for value in given for each in self._contents(value) if isinstance(node, ast.Subscript)]
+        local = any(each.spread in met and not each.things for each in given) or any(map(is_chosen, chosen))
+        if any(map(self.is_gathered, given)) and local:
             self.event("met", node, scope, value)
 
     def _note_unfollowed(self, node: ast.Call, value: Value, scope: Scope) -> None:
@@ -246,6 +259,13 @@ class Evaluation(Single):
         return value.spread is SAME and any(
             isinstance(each, Gathered) and each.node in self.plan.gathered for each in value.origins
         )
+
+    def _note_noise(self, node: ast.Call, scope: Scope) -> None:
+        """Note what is drawn for rows of all ranks: each rank would draw something else for them."""
+        if self.plan.gathered:
+            parts = (each for each in ast.walk(node) if isinstance(each, ast.expr) and each is not node)
+            if any(self.is_gathered(self._lately(each)) for each in parts):
+                self.event("noise_for_gathered", node, scope)
 
     def _possible(self, value: Value) -> Value:
         """A value without what is made only where tests come out another way than they do here."""

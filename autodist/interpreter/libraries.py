@@ -19,6 +19,9 @@ REMAKING = tuple(
 """What puts other parameters in the place of those of a module."""
 MAKING = frozenset("zeros ones empty full".split())
 TYPES = frozenset("Tensor FloatTensor DoubleTensor LongTensor HalfTensor".split())
+SCORES = ("sklearn.metrics.", "scipy.stats.", "torchmetrics.functional.")
+"""What computes numbers from samples, and no row for each."""
+MEANS_OF_SAMPLES = frozenset("accuracy_score mean_squared_error mean_absolute_error hamming_loss zero_one_loss".split())
 
 
 class Libraries(BuiltinCalls):
@@ -89,7 +92,10 @@ class Libraries(BuiltinCalls):
             own = self._remember(node, lambda: Object(name, roles, node, scope.source, self._path), name)
             own.args, own.keywords = args, keywords
             self.event("make", node, scope, of(own))
-            return Value(frozenset([own]), mixed.spread if mixed.spread.is_local else SAME, mixed.origins, mixed.models)
+            spread = mixed.spread if mixed.spread.is_local else SAME
+            if spread is ROWS and name.startswith(SCORES) and name.rpartition(".")[2] not in MEANS_OF_SAMPLES:
+                spread = LOCAL  # as the F1 score, of which no mean over the ranks is made
+            return Value(frozenset([own]), spread, mixed.origins, mixed.models)
         return self._function(name.rpartition(".")[2], node, args, keywords)
 
     def _unseen_share(self, name: str, roles: frozenset[str], values: list[Value]) -> Value | None:

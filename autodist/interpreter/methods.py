@@ -146,17 +146,20 @@ class Methods(Libraries, TorchModules):
             self.event("numpy_draw", node, scope)
         if name in FILLING and (self._forward or self._loops or base.spread is not SAME):
             self.event("random", node, scope)
+            self._note_noise(node, scope)
         operands = [] if name in TYPED_LIKE else values
         if name in TYPED_LIKE and not base.things and not base.spread.is_local:
             return base
-        if name in ("view", "reshape") and args and not base.things and base.spread is SAME and args[0].things:
+        listed = bool(args) and bool(args[0].things) or any(isinstance(each, ast.Starred) for each in node.args)
+        if name in ("view", "reshape") and listed and not base.things and base.spread is SAME:
             return base  # `freqs.view(shape)`, whatever the list of sizes was made of
         if (
             (not base.things and (base.spread is not SAME or any(v.spread.is_local for v in operands)))
             or not results
             and base.spread.is_local
         ):
-            spread = tensors.operation(name, node, base.spread, [v.spread for v in operands])
+            counted = self._selected_from(node, base) if name in tensors.COUNTS else base.spread
+            spread = tensors.operation(name, node, counted, [v.spread for v in operands])
             if self.is_one_row(base) and tensors.moves_along(name):
                 spread = base.spread
             if self.pairs_turn((base, *operands)):
@@ -180,6 +183,16 @@ class Methods(Libraries, TorchModules):
         elif not base.things and (base.origins or base.models):
             results.append(Value(origins=base.origins, models=frozenset() if name in CUTTING else base.models))
         return union(results) if results else None
+
+    def _selected_from(self, node: ast.Call, base: Value) -> Spread:
+        """The spread of what elements are taken from, to be counted: `sums.diagonal().numel()`."""
+        inner = node.func.value if isinstance(node.func, ast.Attribute) else node
+        while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
+            if inner.func.attr not in tensors.SELECTING:
+                break
+            inner = inner.func.value
+            base = self._lately(inner)
+        return base.spread
 
     def _copied_into(self, node: ast.Call, value: Value, scope: Scope) -> None:
         """`images.resize_as_(batch).copy_(batch)`: a tensor that is made once holds each batch in turn."""
@@ -379,7 +392,10 @@ class Methods(Libraries, TorchModules):
             if name in GROWS:
                 self.event("store", node, scope, union(args))
                 self._note_kept_by_sample(node)
-                pairs = list(zip(args[-1:], node.args[-1:], strict=False))
+                pairs = [
+                    (self._chosen(v, *self._row_tests), each)
+                    for v, each in zip(args[-1:], node.args[-1:], strict=False)
+                ]
                 self._grow(of(container), pairs, scope, name)
                 if isinstance(node.func, ast.Attribute):
                     self._note_row_by_row(node.func.value, scope)

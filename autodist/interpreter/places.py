@@ -9,7 +9,7 @@ from autodist import picking
 from autodist.interpreter.attributes import Attributes
 from autodist.interpreter.questions import last_part, literal_int
 from autodist.rowwise import CONVERTING
-from autodist.source import operands
+from autodist.source import Source, operands
 from autodist.spread import COUNT, ROWS
 from autodist.values import Index, Mixing, Picked, Scope, Turn, Value
 
@@ -32,6 +32,7 @@ class Places(Attributes):
         some = _is_head(axis) or _is_part(axis) and (computed or self._is_tensor(holder, base))
         some = some or computed and (self._stays_fixed(axis) or self._is_one(axis) and self._is_held(holder, base))
         some = some or computed and _are_numbers(axis, self._lately)
+        some = some or self.plan.wholes is None and self._stays_fixed(axis) and _splits(axis, holder, scope.source)
         return frozenset([Picked(axis, scope.source, place=True)]) if some else frozenset()
 
     def _is_of_one(self, value: Value) -> bool:
@@ -111,6 +112,16 @@ def _are_numbers(node: ast.expr, lately: Callable[[ast.expr], Value]) -> bool:
         made = [each for _, each in lately(node).made if each is not node]
         return bool(made) and all(not isinstance(each, ast.Name) and _are_numbers(each, lately) for each in made)
     return isinstance(node, ast.List) and bool(node.elts) and all(literal_int(each) is not None for each in node.elts)
+
+
+def _splits(axis: ast.expr, holder: ast.expr, source: Source) -> bool:
+    """Whether a batch is taken apart at a place: `x[:shots]`, beside `x[shots:]`."""
+    if not isinstance(axis, ast.Slice) or axis.step is not None or (axis.lower is None) is (axis.upper is None):
+        return False
+    name, at = ast.unparse(holder), ast.unparse(axis.lower or axis.upper or holder)
+    wanted = f"{name}[:{at}]" if axis.lower is not None else f"{name}[{at}:]"
+    home = source.function(axis) or source.tree
+    return any(isinstance(each, ast.Subscript) and ast.unparse(each) == wanted for each in ast.walk(home))
 
 
 def _bounds(axis: ast.expr) -> list[ast.expr]:

@@ -190,6 +190,10 @@ class Stores(Evaluation):
             held = names[name]
             if base.spread.is_reducible and key.spread.is_local:  # `c[c.abs() < 0.1] = 0.1`: no mean any more
                 names[name] = held = held.but(spread=LOCAL)
+            if base.spread is ROWS and key.spread is LOCAL and not held.things and not self._forward:
+                names[name] = held = held.but(
+                    spread=LOCAL, made=held.made | key.made
+                )  # `ranks[errors.argsort()] = numbers`
             if value.spread.is_local and not held.things and held.spread is SAME:
                 spread = value.spread if value.spread.is_reducible else LOCAL
                 origins = held.origins | picking.whole(value).origins

@@ -40,6 +40,7 @@ from autodist.values import (
     Table,
     Value,
     Wrapped,
+    is_chosen,
     of,
     union,
 )
@@ -112,23 +113,38 @@ class Subscripts(Places):
         if self.plan.wholes is None and chosen.spread.is_local and (whole or self._lately(axis).spread.is_local):
             if picking.is_condition(axis, self._lately):
                 chosen = chosen.but(origins=chosen.origins | {Picked(axis, scope.source)})
-            elif base.models and base.spread is ROWS and not self._no_grad and picking.mines(axis, self._lately):
+            elif self._computes(base, axis) and not self._no_grad and picking.mines(axis, self._lately):
                 if not self._counts_off(axis):
                     self.event("mined", axis, scope, self._lately(axis))
+        elif self.plan.wholes is None and base.spread is ROWS and not base.things and self._lists_some(axis):
+            chosen = chosen.but(origins=chosen.origins | {Picked(axis, scope.source)})
         return found | collation.picked(chosen, key.const)
+
+    def _lists_some(self, axis: ast.expr) -> bool:
+        """Whether an index is a list of the samples that a condition holds for."""
+        lists = [t for t in self._lately(axis).things if isinstance(t, Items)]
+        return any(is_chosen(each) for items in lists for each in (*items.parts, items.element))
+
+    def _computes(self, base: Value, axis: ast.expr) -> bool:
+        """Whether samples are chosen that a model has computed, within a forward pass by what a function makes of the
+        batch: `out[torch.tensor(hardest(labels))]`."""
+        inside = self._forward > 0 and self._lately(axis).spread is LOCAL
+        return base.spread is ROWS and (bool(base.models) or inside)
 
     @staticmethod
     def _begins_with_loss(node: ast.Subscript, base: Value, scope: Scope) -> bool:
-        """Whether `outputs[:2]` are those of a model of transformers that was given labels."""
+        """Whether `outputs[:2]`, or `outputs.to_tuple()[:2]`, are those of a model of transformers that was given
+        labels."""
         models = [t.module if isinstance(t, Wrapped) else t for t in base.models]
         if base.things or base.spread is not ROWS or isinstance(node.slice, ast.Slice) and node.slice.lower is not None:
             return False
         if not any(isinstance(t, Object) and t.name.startswith("transformers.") for t in models):
             return False
-        made = [node.value]
-        if isinstance(node.value, ast.Name):
+        made = [_as_given(node.value)]
+        if isinstance(made[0], ast.Name):
+            name = made[0].id
             bound = (each for each in ast.walk(scope.source.home(node)) if isinstance(each, ast.Assign))
-            made = [each.value for each in bound if any(getattr(t, "id", "") == node.value.id for t in each.targets)]
+            made = [_as_given(v.value) for v in bound if any(getattr(t, "id", "") == name for t in v.targets)]
         calls = [each for each in made if isinstance(each, ast.Call)]
         return any("label" in (keyword.arg or "") for call in calls for keyword in call.keywords)
 
@@ -303,6 +319,12 @@ def _moving(home: ast.AST) -> set[str]:
                     if found & {ast.unparse(n) for n in ast.walk(value) if isinstance(n, (ast.Name, ast.Attribute))}:
                         found.add(ast.unparse(target))
     return found
+
+
+def _as_given(node: ast.expr) -> ast.expr:
+    """`outputs` of `outputs.to_tuple()`"""
+    called = node.func if isinstance(node, ast.Call) else None
+    return called.value if isinstance(called, ast.Attribute) and called.attr == "to_tuple" else node
 
 
 def _is_permuting(node: ast.expr) -> bool:

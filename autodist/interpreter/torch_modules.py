@@ -216,6 +216,8 @@ class TorchModules(Subscripts, Stores, Losses):
             return self._module_call(inner if not isinstance(thing, Wrapped) else thing, node, args, keywords, scope)
         if name in ("state_dict", "load_state_dict", "zero_grad"):
             self.event("model_" + name, node, scope, of(thing))
+            if keywords.get("assign", NOTHING).const is True:  # it has other parameters from here on
+                self.event("move", node, scope, of(thing))
             return of(self._state_dict(node, scope))
         if name == "register_buffer":
             self.event("buffer", node, scope, self._mixed(args))

@@ -13,7 +13,7 @@ COUNTS = {"train": 256, "test": 64}
 
 
 def write(folder: Path) -> None:
-    """``fashion-mnist_PART.csv`` (``label`` and ``pixel1`` to ``pixel784``) and ``train-images-idx3-ubyte`` and so on."""
+    """``fashion-mnist_PART.csv`` (``label``, ``pixel1`` to ``pixel784``) and ``train-images-idx3-ubyte`` and so on."""
     rng = np.random.default_rng(0)
     for seed, (part, count) in enumerate(COUNTS.items()):
         labels = rng.integers(0, 10, count)

@@ -1,0 +1,142 @@
+"""What tutorials and course notebooks write: what is asked of a loss, of sizes, of scores and of a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import converted
+
+SCRIPT = """\
+import numpy as np
+import torch
+import torch.nn.functional as F
+from sklearn.metrics import f1_score
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+{before}
+data = TensorDataset(torch.randn(48, 4, 6), torch.randint(0, 3, (48,)))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+val_loader = DataLoader(data, batch_size=8)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    scores = []
+    for x, y in loader:
+        out = model(x)
+{step}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+{after}
+"""
+NET = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rows = nn.Linear(6, 5)
+        self.lstm = nn.LSTM(5, 7, batch_first=True)
+        self.last = nn.Linear(7, 3)
+
+    def forward(self, x):
+        seen = torch.stack([self.rows(x[:, t]) for t in range(x.size(1))], dim=0){turned}
+        hidden, _ = self.lstm(seen)
+        return self.last(hidden[:, -1])
+"""
+PLAIN = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(24, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+
+    def forward(self, x):
+        return self.body(x)
+"""
+LOSS = "loss = F.cross_entropy(out, y)"
+
+
+def script(step: str = LOSS, before: str = PLAIN, after: str = "") -> str:
+    indented = "\n".join(f"        {line}" for line in step.splitlines())
+    return SCRIPT.format(before=before, step=indented, after=after)
+
+
+@pytest.mark.parametrize("turned", [".transpose_(0, 1)", "\n        seen.transpose_(0, 1)", ".swapaxes_(0, 1)"])
+def test_axes_that_are_exchanged_in_place(tmp_path: Path, turned: str) -> None:
+    _, said = converted(tmp_path, script(before=NET.replace("{turned}", turned)))
+    assert "AD602" not in said
+
+
+@pytest.mark.parametrize(
+    ("loss", "gathered"), [("F.cross_entropy", False), ("nn.functional.nll_loss", False), ("mylib.criterion", True)]
+)
+def test_a_loss_function_by_another_name(tmp_path: Path, loss: str, gathered: bool) -> None:
+    """`loss_func = F.cross_entropy` was not known by the name of the variable."""
+    before = f"import mylib\n\n{PLAIN}\n\nloss_func = {loss}\n"
+    step = "loss = loss_func(out, y)"
+    code, said = converted(tmp_path, script(step, before=before))
+    assert "AD602" not in said and ("RowsOfAllRanks" in code) == gathered
+
+
+@pytest.mark.parametrize(
+    ("size", "means"), [("views.shape[1]", True), ("views.size(1)", True), ("views.shape[-2]", False)]
+)
+def test_sizes_of_samples_that_lie_along_the_second_axis(tmp_path: Path, size: str, means: bool) -> None:
+    """A sum over the samples of a rank was taken for one over any other axis, and multiplied by the number of ranks."""
+    step = (
+        "views = torch.stack([out, 2 * out])\n"
+        'terms = torch.einsum("tbd,sbd->ts", views, views)\n'
+        f"loss = terms.sum() / ((terms.numel() - terms.diagonal().numel()) * {size})"
+    )
+    code, said = converted(tmp_path, script(step))
+    assert "loss * dist.get_world_size()" not in code and "SumOverRanks" not in code
+    assert "AD602" not in said and ("RowsOfAllRanks" in code) != means
+
+
+def test_modules_are_modules(tmp_path: Path) -> None:
+    """The branch for plain functions, which sets no mode, is not one that a module takes."""
+    before = PLAIN + (
+        "\n\ndef evaluate(net, loader):\n"
+        "    hits = 0\n"
+        "    for x, y in loader:\n"
+        "        with torch.no_grad():\n"
+        "            if isinstance(net, torch.nn.Module):\n"
+        "                net.eval()\n"
+        "                hits += (net(x).argmax(1) == y).sum().item()\n"
+        "                net.train()\n"
+        "            elif 'training' in net.__code__.co_varnames:\n"
+        "                hits += (net(x, training=False).argmax(1) == y).sum().item()\n"
+        "            else:\n"
+        "                hits += (net(x).argmax(1) == y).sum().item()\n"
+        "    return hits\n"
+    )
+    code, said = converted(tmp_path, script(before=before, after="    print(evaluate(model, val_loader))"))
+    assert "AD602" not in said and "share_rows" not in code
+
+
+def test_sizes_of_arrays_count_samples(tmp_path: Path) -> None:
+    before = PLAIN + (
+        "\n\ndef frequencies(loader):\n"
+        "    counts, total = 0, 0\n"
+        "    for _, y in loader:\n"
+        "        labels = y.numpy().flatten()\n"
+        "        counts += np.bincount(labels, minlength=3)\n"
+        "        total += labels.size\n"
+        "    return 1 / np.log(1.02 + counts / total)\n"
+    )
+    code, said = converted(tmp_path, script(before=before, after="    print(frequencies(loader))"))
+    assert "    counts = reduce_sum(counts)\n    total = reduce_sum(total)\n" in code and "AD601" not in said
+    assert "return total.numpy()" in code  # of an array
+
+
+@pytest.mark.parametrize("shown", ["sum(scores) / len(scores)", "np.mean(scores)"])
+def test_scores_that_are_no_means(tmp_path: Path, shown: str) -> None:
+    """A mean of the ranks' F1 scores was printed for that of the batch."""
+    step = f'{LOSS}\nscores.append(f1_score(y.numpy(), out.argmax(1).numpy(), average="macro"))'
+    code, _ = converted(tmp_path, script(step, after=f"    print({shown})"))
+    assert "f1_score(gather_rows(y).numpy(), " in code and "reduce_mean" not in code
+
+
+def test_what_a_model_has_is_asked_of_itself(tmp_path: Path) -> None:
+    code, _ = converted(tmp_path, script(after="print(dir(model))"))
+    assert "print(dir(model.module))" in code
