@@ -1708,7 +1708,8 @@ def _assemble(
     concerns += _unreached_norms(run, models)
     concerns += [*_differentiated_norms(run, models), *_kept_statistics(models)]
     concerns += _amplified_in_part(run)
-    concerns += _penalties_alone(run) if not run.plan.bare else ()
+    awaited = any(not model.bypassed for model in models)  # gradients that are averaged by hand are not
+    concerns += _penalties_alone(run) if awaited and not run.plan.bare else ()
     concerns += [*hooks.reentrant(run), *hooks.bent(run)] if not _is_distributed(run) else ()
     concerns += hooks.concerns(run, models) if run.plan.bare or not _is_distributed(run) else ()
     prefixed = list(_prefixed(run, models))

@@ -65,6 +65,8 @@ class Project:
         roots = [root, *added_folders(source, entry.parent)]
         if (entry.parent / "src").is_dir():  # what is imported from there stands on the path when it is run
             roots.append(entry.parent / "src")
+        if entry.name == "__main__.py":  # `python -m package`
+            roots.append(entry.parent.parent)
         repository = repository or _repository(entry)
         modules: dict[str, Source] = {}
         pending: list[tuple[Source, str]] = [(source, _package(root, entry))]

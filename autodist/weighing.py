@@ -174,7 +174,8 @@ def _words(event: Event, run: Interpreter) -> str | None:
         sites = [each for where, each in run.values.get(made, NOTHING).made if where is event.source]
         made = sites[0] if len(sites) == 1 else made
     names = [each.name for each in event.value.things if isinstance(each, Object)]
-    if not isinstance(made, ast.Call) or len(names) != 1:
+    shifted = {any(each in name for each in SHIFTED) for name in names}  # new, or `from_pretrained`
+    if not isinstance(made, ast.Call) or len(shifted) != 1:
         return None
     labels = next((k.value for k in made.keywords if k.arg == "labels"), None)
     batch = next((k.value for k in made.keywords if k.arg is None), None)
@@ -184,9 +185,10 @@ def _words(event: Event, run: Interpreter) -> str | None:
         code = f'{batch.id}["labels"]'
     else:
         return None
-    if any(each in names[0] for each in SHIFTED):
+    if shifted == {True}:
         return f"({code}[..., 1:] != -100).sum()"
-    return f"({code} != -100).sum()" if any(each in names[0] for each in UNSHIFTED) else None
+    known = all(any(each in name for each in UNSHIFTED) for name in names)
+    return f"({code} != -100).sum()" if known else None
 
 
 def parts_ranks(event: Event, guarded: frozenset[ast.AST], run: Interpreter) -> bool:

@@ -39,6 +39,7 @@ LAYERS = """
     rowwise | collation | picking | alternatives | carried
     values
     tensors
+    axis_patterns
     spread
     catalog | project
     search_path

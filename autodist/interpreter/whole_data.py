@@ -184,7 +184,7 @@ class WholeData(Contents):
     def _is_foreign(self, node: ast.Call) -> bool:
         """Whether a call leaves torch, NumPy and Python, as one that plots does."""
         name = rowwise.library(node, self._lately)
-        return name is not None and name.partition(".")[0] not in ("torch", "numpy", "builtins", "math", "copy")
+        return name is not None and name.partition(".")[0] not in ("torch", "numpy", "builtins", "math", "copy", "apex")
 
 
 def _cuts(node: ast.expr) -> bool:

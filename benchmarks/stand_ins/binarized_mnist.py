@@ -13,8 +13,8 @@ ROWS = {"train_data": 400, "valid_data": 200, "test_data": 100}
 
 def write(folder: Path) -> None:
     """``binarized_mnist.npz``: three arrays of float32."""
-    arrays = {}
+    arrays: dict[str, np.ndarray] = {}
     for seed, (name, rows) in enumerate(ROWS.items()):
         pictures = np.stack(list(patterned(np.arange(rows) % 10, (28, 28), seed)))
         arrays[name] = (pictures.reshape(rows, -1) > 127).astype("float32")
-    np.savez(folder / "binarized_mnist.npz", **arrays)
+    np.savez(folder / "binarized_mnist.npz", allow_pickle=True, **arrays)
