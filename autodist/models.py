@@ -311,10 +311,13 @@ def _calls_itself(event: Event, module: Object) -> bool:
 def _merged(models: list[Model]) -> list[Model]:
     """One model for each place to wrap at: which of several classes a factory makes is known only when it runs."""
     found: dict[object, Model] = {}
-    for model in models:
-        key: object = model.object
-        if model.wrapping is not None:
-            key = model.wrapping.statement, ast.dump(model.wrapping.target)
+    places = [(model, _where_wrapped(model)) for model in models]
+    around = {where for model, where in places if model.data_parallel}
+    for model, where in places:
+        key: object = model.object if where is None or model.data_parallel else where
+        if where in around and not model.data_parallel:
+            reason = model.bypassed or "another model that may stand in its place brings a wrapper of its own"
+            model = replace(model, bypassed=reason)
         other = found.get(key)
         if other is not None:
             model = replace(
@@ -322,10 +325,15 @@ def _merged(models: list[Model]) -> list[Model]:
                 bypassed=other.bypassed or model.bypassed,
                 batch_norm=other.batch_norm or model.batch_norm,
                 sometimes_unused=other.sometimes_unused or model.sometimes_unused,
+                dropped=tuple(dict.fromkeys((*other.dropped, *model.dropped))),
                 alternatives=(*other.alternatives, model.object),
             )
         found[key] = model
     return list(found.values())
+
+
+def _where_wrapped(model: Model) -> tuple[ast.stmt, str] | None:
+    return None if model.wrapping is None else (model.wrapping.statement, ast.dump(model.wrapping.target))
 
 
 def _place(thing: Thing) -> tuple[int, int, str]:
