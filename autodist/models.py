@@ -12,7 +12,7 @@ from autodist import unused
 from autodist.interpreter import Event, Interpreter
 from autodist.regions import exclusive, within
 from autodist.script import Model, Site, Wrapping
-from autodist.source import Source, shortened
+from autodist.source import Source, last_name, shortened
 from autodist.values import (
     NOTHING,
     Class,
@@ -639,7 +639,9 @@ def settled_at(module: Object, run: Interpreter) -> Wrapping | None:
 def _wrapping(module: Object, run: Interpreter, history: History) -> Wrapping | None:
     """After the last statement that makes, moves or binds the model before its first use."""
     grown = max((event.order for event in _grows(module, history)), default=-1)
-    uses = history.forwards.get(module) or run.of("backward")
+    quiet = [e for e in run.of("forward") if not e.grad and not e.loops and module in unwrapped(e.value)]
+    tried = [*(event for event in history.forwards.get(module, []) if _is_trial(event)), *quiet]
+    uses = [event for event in history.forwards.get(module, []) if event not in tried] or run.of("backward")
     use = next((event for event in uses if event.order > grown), None)
     first = use.order if use is not None else len(run.events)
     chosen: Event | None = None
@@ -668,15 +670,36 @@ def _wrapping(module: Object, run: Interpreter, history: History) -> Wrapping | 
     if placed is None:
         return _in_list(module, history, use, first)
     found = _after_initialisation(at(placed, use), use, run)
-    later = sorted((*_freezes(module, history), *_grows(module, history)), key=lambda event: event.order)
+    later = sorted((*_freezes(module, history), *_grows(module, history), *tried), key=lambda event: event.order)
     later = [e for e in later if placed.order < e.order < first and e.function == placed.function]
     if later and later[-1].source is found.source:  # what is frozen by then, the wrapper leaves alone
         statement = found.source.statement(later[-1].node)
-        loops = [a for a in found.source.ancestors(statement) if isinstance(a, (ast.For, ast.While))]
+        loops = [a for a in found.source.ancestors(statement) if isinstance(a, (ast.For, ast.While, ast.With))]
         statement = after_conditions(found.source, loops[-1] if loops else statement, use, found.target)
         if use is None or not within(use, frozenset([statement])):
             return Wrapping(found.source, statement, found.target, None)
     return found
+
+
+def _is_trial(event: Event) -> bool:
+    """`model(torch.rand(1, 3, 32, 32))`, or `print(...)` of it: to see that it runs, before it is wrapped, whose batch
+    statistics would count the same rows once for each rank."""
+    statement = event.source.statement(event.node)
+    if event.loops or not isinstance(statement, (ast.Expr, ast.Assign)):
+        return False
+    if isinstance(statement, ast.Expr):
+        return statement.value is event.node or _prints(statement)
+    target = statement.targets[0]
+    if statement.value is not event.node or not isinstance(target, ast.Name):
+        return False
+    home = event.source.home(statement)
+    reads = (n for n in ast.walk(home) if isinstance(n, ast.Name) and n.id == target.id and n is not target)
+    return all(_prints(event.source.statement(each)) for each in reads)
+
+
+def _prints(statement: ast.stmt) -> bool:
+    shown = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(shown, ast.Call) and last_name(shown.func) == "print"
 
 
 def _sets_mode(node: ast.AST) -> bool:
