@@ -204,3 +204,19 @@ def test_models_that_bring_wrappers_of_their_own(tmp_path: Path) -> None:
     assert "nn.DataParallel" not in code and "self.encoder = DDP(nn.Linear(6, 3))" in code
     code, _ = converted(tmp_path, CHOSEN.replace("{small}", "nn.Linear(6, 3)"))
     assert "nn.DataParallel" not in code and "average_gradients(optimizer)" in code
+
+
+@pytest.mark.parametrize(
+    "trial",
+    [
+        "model(torch.rand(2, 4, 6))",
+        "print(model(torch.rand(2, 4, 6)).shape)",
+        "with torch.no_grad():\n    model(torch.rand(2, 4, 6))",
+        "shown = model(torch.rand(2, 4, 6))\nprint(shown.shape)",
+    ],
+)
+def test_a_model_is_tried_out_before_it_is_wrapped(tmp_path: Path, trial: str) -> None:
+    """Batch statistics over all ranks count the rows of a trial once for each rank, and running_var was another."""
+    text = script().replace("model = Net()\n", f"model = Net()\n{trial}\n")
+    code, _ = converted(tmp_path, text)
+    assert code.index("torch.rand(2, 4, 6)") < code.index("model = DDP(model)")
