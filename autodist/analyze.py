@@ -1792,7 +1792,11 @@ def _assemble(
         hidden_devices=hidden,
         asked_devices=tuple(_asked_devices(hidden)),
         set_devices=sites("set_device"),
-        concerns=(*concerns, *naming.concerns(run), *_drawn_alike(run, varied | {"torch", "cuda"} if apart else None, dealt)),
+        concerns=(
+            *concerns,
+            *naming.concerns(run),
+            *_drawn_alike(run, varied | {"torch", "cuda"} if apart else None, dealt),
+        ),
         shards=sharded,
     )
     setup = _setup(script, run)
@@ -2120,7 +2124,7 @@ def _sums(run: Interpreter) -> Iterator[Site]:
 
 
 def _drawn_alike(run: Interpreter, varied: frozenset[str] | None, dealt: frozenset[ast.AST]) -> Iterator[Concern]:
-    """What is drawn for one of a rank's samples after the other, where ranks are seeded alike, and is not shared out."""
+    """What is drawn for one of a rank's samples after the other, where ranks are seeded alike, and not shared out."""
     if _is_distributed(run):
         return
     found = (each for each in randomness.drawn_alike(run, varied or frozenset()) if each.node not in dealt)

@@ -9,7 +9,6 @@ from autodist.interpreter.machine import Machine
 from autodist.source import Source
 from autodist.values import NOTHING, Parameters, Scope, Thing, Value, constant
 
-
 FRESH = frozenset("add sub mul div clone".split())
 
 

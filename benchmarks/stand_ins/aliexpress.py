@@ -23,6 +23,10 @@ def write(folder: Path) -> None:
         answers = score > 1, score > 1.5
         lines = [",".join(["", *names, "click", "conversion"])]
         for row in range(rows):
-            cells = [*categories[row], *(f"{number:.4f}" for number in numbers[row]), *(int(part[row]) for part in answers)]
+            cells = [
+                *categories[row],
+                *(f"{number:.4f}" for number in numbers[row]),
+                *(int(part[row]) for part in answers),
+            ]
             lines.append(",".join(map(str, [row, *cells])))
         (folder / "AliExpress_NL" / f"{part}.csv").write_text("\n".join(lines) + "\n")

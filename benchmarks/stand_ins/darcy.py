@@ -19,5 +19,8 @@ def write(folder: Path) -> None:
         weights = rng.normal(size=(PAIRS, 3, 3))
         waves = np.sin(np.arange(1, 4)[:, None] * places)
         field = np.einsum("nij,ix,jy->nxy", weights, waves, waves)
-        content = {"coeff": np.where(field > 0, 12.0, 3.0), "sol": np.tanh(field) / 100 + 0.01 * rng.random((GRID, GRID))}
+        content = {
+            "coeff": np.where(field > 0, 12.0, 3.0),
+            "sol": np.tanh(field) / 100 + 0.01 * rng.random((GRID, GRID)),
+        }
         write_mat(folder / f"piececonst_r421_N1024_smooth{number}.mat", content)

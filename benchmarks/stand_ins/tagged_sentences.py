@@ -25,7 +25,8 @@ def write(folder: Path) -> None:
     lines = []
     for sentence in sentences:
         left = (
-            "+".join(str(letters.index(letter)) for letter in word) + f":{vocabulary.index(word)}" for word, _ in sentence
+            "+".join(str(letters.index(letter)) for letter in word) + f":{vocabulary.index(word)}"
+            for word, _ in sentence
         )
         lines.append(" ".join(left) + "\t" + " ".join(str(tags.index(tag)) for _, tag in sentence))
     (folder / "train.csv").write_text("\n".join(lines) + "\n")
