@@ -81,8 +81,8 @@ def _joinable(run: Interpreter, guarded: frozenset[ast.AST]) -> dict[ast.expr, R
         node = event.node
         if not isinstance(node, ast.expr) or not event.grad or event.on_one_rank or parts_ranks(event, guarded, run):
             continue
-        if event.source.is_reported(node):
-            continue
+        if event.source.is_reported(node) or event.inside_forward and run.of("export"):
+            continue  # rank 0 alone runs the model for its graph
         if event.value.spread is MEAN and (
             run.uneven(event.value) is not None or not uneven.isdisjoint(ast.walk(node))
         ):

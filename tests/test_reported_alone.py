@@ -89,3 +89,14 @@ def test_a_sum_inside_of_a_model(tmp_path: Path) -> None:
     forward = "return out, out.abs().sum().log()"
     after, said = converted(tmp_path, "out, size = model(x)\nloss = F.mse_loss(out, y)", "size", forward)
     assert "reduce_sum" not in after and "AD601" in said
+
+
+def test_a_model_that_rank_zero_runs_alone(tmp_path: Path) -> None:
+    """For its graph: the other ranks do not come by what is inside, and rank 0 would wait for them."""
+    step = "writer.add_graph(model, x)\nout, codes = model(x)\nloss = F.mse_loss(out, y)"
+    script = "from torch.utils.tensorboard import SummaryWriter\n" + SCRIPT.replace(
+        "loader =", 'writer = SummaryWriter("runs")\nloader ='
+    )
+    steps, inside = indent(step, " " * 8), indent(INSIDE, " " * 8)
+    after, said = conftest.converted(tmp_path, script.format(step=steps, forward=inside, reported="codes"))
+    assert "used = out.softmax(1).mean(0)\n" in after and "samples alone" in said

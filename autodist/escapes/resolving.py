@@ -185,9 +185,12 @@ def _reported_alone(value: Value, event: Event, run: Interpreter) -> Iterator[Es
     """The sums and means that a number is made of which a model gave, or what it gave, and no loss is computed from:
     how many codes are in use, `torch.exp(-(used * used.log()).sum())`. In a forward pass, whose samples may also be
     ones that all ranks have, only means."""
+    alone = any(each.on_one_rank for each in run.of("forward")) or any(run.of("export"))  # for its graph, on rank 0
     for where, made in sorted_sites(value):
-        inner = list(resolve(made, where, event, run, set())) if made not in fed_to_losses(run) else []
         inside = in_forward(where, made)
+        if made in fed_to_losses(run) or inside and alone:
+            continue
+        inner = list(resolve(made, where, event, run, set()))
         if all(
             (each.spread is MEAN or not inside and each.spread is SUM)
             and not rowwise.mixings(run.values.get(each.node, NOTHING))
