@@ -426,6 +426,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
 
     def _total(self, value: Value) -> Value:
         inner = value.but(things=frozenset()) | self._one_inside(value)
+        if inner.spread is ROWS and any(isinstance(t, Items) and (t.by_layer or t.is_told) for t in value.things):
+            return inner.computed(ROWS)  # of whole batches: `sum(head(x) for head in self.heads)`
         if inner.spread is ROWS:
             return inner.computed(SUM)
         return inner.but(const=UNKNOWN, firm=False, things=frozenset())

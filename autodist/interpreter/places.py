@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from autodist import picking
 from autodist.interpreter.attributes import Attributes
@@ -12,7 +12,7 @@ from autodist.interpreter.questions import last_part, literal_int
 from autodist.rowwise import CONVERTING
 from autodist.source import Source, operands
 from autodist.spread import COUNT, ROWS
-from autodist.values import NOTHING, Function, Index, Mixing, Object, Picked, Scope, Turn, Value, Wrapped
+from autodist.values import NOTHING, Function, Index, Mixing, Object, Picked, Scope, Thing, Turn, Value, Wrapped
 
 TAKING = frozenset(["narrow", "select", "index_select"])
 """What takes some of an axis, which is told first."""
@@ -109,20 +109,22 @@ class Places(Attributes):
                 return True
         return False
 
-    @staticmethod
-    def _width(value: Value) -> int | None:
+    def _width(self, value: Value) -> int | None:
         """How many numbers the last layer of a model gives, if that can be read."""
         models = [t.module if isinstance(t, Wrapped) else t for t in value.models]
-        if len(models) != 1 or not isinstance(models[0], Object):
+        model = models[0] if len(models) == 1 else None
+        if not isinstance(model, Object):
             return None
-        layer: Object | None = models[0]
-        if layer is not None and layer.name.endswith("nn.Sequential"):
-            held = [t for given in layer.args[-1:] for t in given.things if isinstance(t, Object)]
-            layer = held[0] if len(held) == 1 else None
-        elif layer is not None and layer.cls is not None:
-            layer = _returned_layer(layer)
-        told = layer.argument("out_features", 1) if layer is not None and layer.name == "torch.nn.Linear" else None
-        return told.const if told is not None and isinstance(told.const, int) else None
+        last: Iterable[Thing] = [model]
+        if model.name.endswith("nn.Sequential"):
+            last = [thing for given in model.args[-1:] for thing in given.things]
+        elif model.cls is not None:
+            returned = _returned(model)
+            last = self._lately(returned.func).things if isinstance(returned, ast.Call) else ()
+        layers = [each for each in last if isinstance(each, Object) and each.name == "torch.nn.Linear"]
+        widths = {told.const for each in layers if (told := each.argument("out_features", 1)) is not None}
+        width = widths.pop() if len(widths) == 1 else None
+        return width if isinstance(width, int) else None
 
     def _turns(self, axis: ast.expr) -> frozenset[Picked | Turn]:
         """The loops over a batch, sample by sample, whose running number an index is, or a slice is computed from."""
@@ -165,16 +167,12 @@ RESHAPING_ROWS = frozenset(
 """What may make other rows of a batch."""
 
 
-def _returned_layer(module: Object) -> Object | None:
-    """The layer whose output a forward pass returns: `return self.head(x)`."""
+def _returned(module: Object) -> ast.expr | None:
+    """What a forward pass returns, if it does so in one place."""
     found = module.cls.find("forward") if module.cls is not None else None
     bodies = [t.node for t in found[1].things if isinstance(t, Function)] if found is not None else []
     returns = [n.value for body in bodies for n in ast.walk(body) if isinstance(n, ast.Return)]
-    call = returns[0] if len(returns) == 1 else None
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
-        return None
-    held = [t for t in module.attributes.get(call.func.attr, NOTHING).things if isinstance(t, Object)]
-    return held[0] if len(held) == 1 else None
+    return returns[0] if len(returns) == 1 else None
 
 
 def _are_numbers(node: ast.expr, lately: Callable[[ast.expr], Value]) -> bool:
