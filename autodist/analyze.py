@@ -1793,7 +1793,11 @@ def _assemble(
         hidden_devices=hidden,
         asked_devices=tuple(_asked_devices(hidden)),
         set_devices=sites("set_device"),
-        concerns=(*concerns, *naming.concerns(run), *_drawn_alike(run, varied | {"torch", "cuda"} if apart else None)),
+        concerns=(
+            *concerns,
+            *naming.concerns(run),
+            *_drawn_alike(run, varied | {"torch", "cuda"} if apart else frozenset(), dealt),
+        ),
         shards=sharded,
     )
     setup = _setup(script, run)
@@ -2120,11 +2124,11 @@ def _sums(run: Interpreter) -> Iterator[Site]:
             yield Site(event.source, node)
 
 
-def _drawn_alike(run: Interpreter, varied: frozenset[str] | None) -> Iterator[Concern]:
+def _drawn_alike(run: Interpreter, varied: frozenset[str], shared: frozenset[ast.AST]) -> Iterator[Concern]:
     """What is drawn for one of a rank's samples after the other, where ranks are seeded alike."""
     if _is_distributed(run):
         return
-    for event in [*randomness.drawn_alike(run, varied or frozenset())][:1]:
+    for event in [*randomness.drawn_alike(run, varied, shared)][:1]:
         code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else "this"
         message = (
             f"{code} draws for this rank's samples, and all ranks draw alike: what is drawn repeats from rank to rank "

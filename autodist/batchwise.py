@@ -49,7 +49,8 @@ def joined(
     # of data that every rank has in full, a sum over the ranks would be another one
     whole = {event.node for event in current.of("joined") if event.grad and not event.value.spread.is_local}
     doubled = {*found} & {n for n in whole if isinstance(n, ast.expr) and n in found and found[n].spread is SUM}
-    doubled |= {e.node for e in current.of("joined") if e.on_one_rank or parts_ranks(e, guarded, current)}
+    alone = {e.node for e in current.of("joined") if e.on_one_rank or parts_ranks(e, guarded, current)}
+    doubled |= {*found} & alone
     unsettled = {event.node for event in current.of("backward") if not is_settled(event, current)}
     settled: set[ast.AST] = set()
     left: set[ast.AST] = set()

@@ -12,7 +12,7 @@ from autodist import unused
 from autodist.interpreter import Event, Interpreter
 from autodist.regions import exclusive, within
 from autodist.script import Model, Site, Wrapping
-from autodist.source import Source, shortened
+from autodist.source import Source, last_name, shortened
 from autodist.values import (
     NOTHING,
     Class,
@@ -311,10 +311,13 @@ def _calls_itself(event: Event, module: Object) -> bool:
 def _merged(models: list[Model]) -> list[Model]:
     """One model for each place to wrap at: which of several classes a factory makes is known only when it runs."""
     found: dict[object, Model] = {}
-    for model in models:
-        key: object = model.object
-        if model.wrapping is not None:
-            key = model.wrapping.statement, ast.dump(model.wrapping.target)
+    places = [(model, _where_wrapped(model)) for model in models]
+    around = {where for model, where in places if model.data_parallel}
+    for model, where in places:
+        key: object = model.object if where is None or model.data_parallel else where
+        if where in around and not model.data_parallel:
+            reason = model.bypassed or "another model that may stand in its place brings a wrapper of its own"
+            model = replace(model, bypassed=reason)
         other = found.get(key)
         if other is not None:
             model = replace(
@@ -322,10 +325,15 @@ def _merged(models: list[Model]) -> list[Model]:
                 bypassed=other.bypassed or model.bypassed,
                 batch_norm=other.batch_norm or model.batch_norm,
                 sometimes_unused=other.sometimes_unused or model.sometimes_unused,
+                dropped=tuple(dict.fromkeys((*other.dropped, *model.dropped))),
                 alternatives=(*other.alternatives, model.object),
             )
         found[key] = model
     return list(found.values())
+
+
+def _where_wrapped(model: Model) -> tuple[ast.stmt, str] | None:
+    return None if model.wrapping is None else (model.wrapping.statement, ast.dump(model.wrapping.target))
 
 
 def _place(thing: Thing) -> tuple[int, int, str]:
@@ -650,7 +658,9 @@ def settled_at(module: Object, run: Interpreter) -> Wrapping | None:
 def _wrapping(module: Object, run: Interpreter, history: History) -> Wrapping | None:
     """After the last statement that makes, moves or binds the model before its first use."""
     grown = max((event.order for event in _grows(module, history)), default=-1)
-    uses = history.forwards.get(module) or run.of("backward")
+    quiet = [e for e in run.of("forward") if not e.grad and not e.loops and module in unwrapped(e.value)]
+    tried = [*(event for event in history.forwards.get(module, []) if _is_trial(event)), *quiet]
+    uses = [event for event in history.forwards.get(module, []) if event not in tried] or run.of("backward")
     use = next((event for event in uses if event.order > grown), None)
     first = use.order if use is not None else len(run.events)
     chosen: Event | None = None
@@ -679,15 +689,36 @@ def _wrapping(module: Object, run: Interpreter, history: History) -> Wrapping | 
     if placed is None:
         return _in_list(module, history, use, first)
     found = _after_initialisation(at(placed, use), use, run)
-    later = sorted((*_freezes(module, history), *_grows(module, history)), key=lambda event: event.order)
+    later = sorted((*_freezes(module, history), *_grows(module, history), *tried), key=lambda event: event.order)
     later = [e for e in later if placed.order < e.order < first and e.function == placed.function]
     if later and later[-1].source is found.source:  # what is frozen by then, the wrapper leaves alone
         statement = found.source.statement(later[-1].node)
-        loops = [a for a in found.source.ancestors(statement) if isinstance(a, (ast.For, ast.While))]
+        loops = [a for a in found.source.ancestors(statement) if isinstance(a, (ast.For, ast.While, ast.With))]
         statement = after_conditions(found.source, loops[-1] if loops else statement, use, found.target)
         if use is None or not within(use, frozenset([statement])):
             return Wrapping(found.source, statement, found.target, None)
     return found
+
+
+def _is_trial(event: Event) -> bool:
+    """`model(torch.rand(1, 3, 32, 32))`, or `print(...)` of it: to see that it runs, before it is wrapped, whose batch
+    statistics would count the same rows once for each rank."""
+    statement = event.source.statement(event.node)
+    if event.loops or not isinstance(statement, (ast.Expr, ast.Assign)):
+        return False
+    if isinstance(statement, ast.Expr):
+        return statement.value is event.node or _prints(statement)
+    target = statement.targets[0]
+    if statement.value is not event.node or not isinstance(target, ast.Name):
+        return False
+    home = event.source.home(statement)
+    reads = (n for n in ast.walk(home) if isinstance(n, ast.Name) and n.id == target.id and n is not target)
+    return all(_prints(event.source.statement(each)) for each in reads)
+
+
+def _prints(statement: ast.stmt) -> bool:
+    shown = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(shown, ast.Call) and last_name(shown.func) == "print"
 
 
 def _sets_mode(node: ast.AST) -> bool:

@@ -70,6 +70,10 @@ def gathered(
         return ()  # attention from sample to sample: a rank would compute the layers that follow for all of them
     if any(takes_first(before.values.get(node, NOTHING)) for node in found):
         return ()  # the first samples of every rank are not those of the batch
+    inputs = {node for node in found if not before.values.get(node, NOTHING).models}
+    steps = [e for e in current.of("forward") if e.grad and not _computes_loss(e.node, before)]
+    if any(isinstance(each, Gathered) and each.node in inputs for e in steps for each in e.detail.origins):
+        return ()  # every rank would run the model on all of them
     return in_training(found.values(), current)  # others were computed from those
 
 

@@ -148,7 +148,8 @@ def reduces_axis(name: str) -> bool:
 
 def is_followed(name: str) -> bool:
     """Whether it is known how a function or method treats the samples that it is given; classes only hold them."""
-    return name in FOLLOWED or name[:1].isupper()
+    in_place = name.endswith("_") and name[:-1] in ELEMENTWISE  # `loss.log_()`
+    return name in FOLLOWED or in_place or name[:1].isupper()
 
 
 def gathers(name: str) -> bool:

@@ -125,8 +125,25 @@ def test_sizes_of_arrays_count_samples(tmp_path: Path) -> None:
         "    return 1 / np.log(1.02 + counts / total)\n"
     )
     code, said = converted(tmp_path, script(before=before, after="    print(frequencies(loader))"))
-    assert "    counts = reduce_sum(counts)\n    total = reduce_sum(total)\n" in code and "AD601" not in said
-    assert "return total.numpy()" in code  # of an array
+    assert "1 / np.log(reduce_mean(1.02 + counts / total))" in code and "AD602" not in said
+    assert "return mean.numpy()" in code  # of an array
+
+
+def test_counts_by_label_over_shared_and_whole_loaders(tmp_path: Path) -> None:
+    """The last label's count alone was made global."""
+    before = PLAIN + (
+        "\n\ndef confusion(net, loader):\n"
+        "    counts = np.zeros([3, 3])\n"
+        "    for x, y in loader:\n"
+        "        guesses = net(x).argmax(1)\n"
+        "        for i in range(len(y)):\n"
+        "            label, guess = y[i].item(), guesses[i].item()\n"
+        "            counts[label, guess] += 1.0\n"
+        "    return counts\n"
+    )
+    after = "print(confusion(model, loader))\nprint(confusion(model, val_loader))"
+    code, _ = converted(tmp_path, script(before=before, after=after))
+    assert "if isinstance(loader.sampler, DistributedSampler):\n        counts = reduce_sum(counts)\n" in code
 
 
 @pytest.mark.parametrize("shown", ["sum(scores) / len(scores)", "np.mean(scores)"])
@@ -140,3 +157,66 @@ def test_scores_that_are_no_means(tmp_path: Path, shown: str) -> None:
 def test_what_a_model_has_is_asked_of_itself(tmp_path: Path) -> None:
     code, _ = converted(tmp_path, script(after="print(dir(model))"))
     assert "print(dir(model.module))" in code
+
+
+CHOSEN = """\
+import argparse
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = {small}
+
+    def forward(self, x):
+        return self.encoder(x)
+
+
+class Large(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.DataParallel(nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 3)))
+
+    def forward(self, x):
+        return self.encoder(x)
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--model", default="small")
+model = Small() if parser.parse_args().model == "small" else Large()
+loader = DataLoader(TensorDataset(torch.randn(48, 6), torch.randint(0, 3, (48,))), batch_size=8, shuffle=True)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_models_that_bring_wrappers_of_their_own(tmp_path: Path) -> None:
+    """That of the second was left as it was, and its gradients were each rank's own."""
+    code, _ = converted(tmp_path, CHOSEN.replace("{small}", "nn.DataParallel(nn.Linear(6, 3))"))
+    assert "nn.DataParallel" not in code and "self.encoder = DDP(nn.Linear(6, 3))" in code
+    code, _ = converted(tmp_path, CHOSEN.replace("{small}", "nn.Linear(6, 3)"))
+    assert "nn.DataParallel" not in code and "average_gradients(optimizer)" in code
+
+
+@pytest.mark.parametrize(
+    "trial",
+    [
+        "model(torch.rand(2, 4, 6))",
+        "print(model(torch.rand(2, 4, 6)).shape)",
+        "with torch.no_grad():\n    model(torch.rand(2, 4, 6))",
+        "shown = model(torch.rand(2, 4, 6))\nprint(shown.shape)",
+    ],
+)
+def test_a_model_is_tried_out_before_it_is_wrapped(tmp_path: Path, trial: str) -> None:
+    """Batch statistics over all ranks count the rows of a trial once for each rank, and running_var was another."""
+    text = script().replace("model = Net()\n", f"model = Net()\n{trial}\n")
+    code, _ = converted(tmp_path, text)
+    assert code.index("torch.rand(2, 4, 6)") < code.index("model = DDP(model)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable
 
 from autodist import picking
@@ -11,7 +12,7 @@ from autodist.interpreter.questions import last_part, literal_int
 from autodist.rowwise import CONVERTING
 from autodist.source import Source, operands
 from autodist.spread import COUNT, ROWS
-from autodist.values import Index, Mixing, Picked, Scope, Turn, Value
+from autodist.values import NOTHING, Function, Index, Mixing, Object, Picked, Scope, Turn, Value, Wrapped
 
 TAKING = frozenset(["narrow", "select", "index_select"])
 """What takes some of an axis, which is told first."""
@@ -70,6 +71,59 @@ class Places(Attributes):
         turns = any(isinstance(each, Turn) for each in result.origins)
         return first is not None and first > 1 and not turns and not self.is_batch_size(sizes[0])
 
+    def _groups_rows(self, node: ast.Call, result: Value) -> bool:
+        """`out.view(len(out) // 2, 2, 3)`, and `out.view(-1, 2, 3)` of three numbers for each sample: neighbours in a
+        batch come together, unless what a model is given was made of several for each sample."""
+        if last_part(node.func) not in ("view", "reshape") or result.spread is not ROWS or self.plan.wholes is not None:
+            return False
+        held = node.func.value if isinstance(node.func, ast.Attribute) else None
+        base = self._lately(held) if held is not None else NOTHING
+        sizes = list(node.args[0].elts) if len(node.args) == 1 and isinstance(node.args[0], ast.Tuple) else node.args
+        if held is None or base.spread is not ROWS or not base.models or len(sizes) < 2 or self._is_reshaped(held):
+            return False
+        both = [literal_int(each) for each in sizes[:2]]
+        if None not in both and self.is_batch_size(ast.Constant(both[0] * both[1])):  # type: ignore[operator]
+            return not self.is_batch_size(sizes[0]) and len(sizes) > 2  # `out.view(4, 2, 3)` of eight samples
+        if ast.unparse(sizes[0]) != "-1":
+            made = [each for _, each in self._lately(sizes[0]).made] if isinstance(sizes[0], ast.Name) else [sizes[0]]
+            return bool(made) and all(self._is_part_of_count(each) for each in made)
+        width, rest = self._width(base), [literal_int(each) for each in sizes[1:]]
+        known = [each for each in rest if each is not None and each > 0]
+        return width is not None and len(known) == len(rest) and math.prod(known) > width
+
+    def _is_part_of_count(self, node: ast.expr) -> bool:
+        """`len(out) // 2`"""
+        divides = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.FloorDiv, ast.Div))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "int" and len(node.args) == 1:
+            return self._is_part_of_count(node.args[0])
+        return divides and self._lately(node.left).spread is COUNT and literal_int(node.right) is not None  # type: ignore[attr-defined]
+
+    def _is_reshaped(self, node: ast.expr, depth: int = 8) -> bool:
+        """Whether the rows of something may be others than those of the batch: on the way from there some were put
+        together or taken apart."""
+        for each in ast.walk(node):
+            if isinstance(each, ast.Call) and last_part(each.func) in RESHAPING_ROWS:
+                return True
+            made = self._lately(each).made if isinstance(each, (ast.Name, ast.Attribute)) else ()
+            if depth and any(self._is_reshaped(inner, depth - 1) for _, inner in made if inner is not node):
+                return True
+        return False
+
+    @staticmethod
+    def _width(value: Value) -> int | None:
+        """How many numbers the last layer of a model gives, if that can be read."""
+        models = [t.module if isinstance(t, Wrapped) else t for t in value.models]
+        if len(models) != 1 or not isinstance(models[0], Object):
+            return None
+        layer: Object | None = models[0]
+        if layer is not None and layer.name.endswith("nn.Sequential"):
+            held = [t for given in layer.args[-1:] for t in given.things if isinstance(t, Object)]
+            layer = held[0] if len(held) == 1 else None
+        elif layer is not None and layer.cls is not None:
+            layer = _returned_layer(layer)
+        told = layer.argument("out_features", 1) if layer is not None and layer.name == "torch.nn.Linear" else None
+        return told.const if told is not None and isinstance(told.const, int) else None
+
     def _turns(self, axis: ast.expr) -> frozenset[Picked | Turn]:
         """The loops over a batch, sample by sample, whose running number an index is, or a slice is computed from."""
         if not isinstance(axis, (ast.Name, ast.Slice)):
@@ -102,6 +156,25 @@ class Places(Attributes):
         stops = [each for loop in loops if isinstance(loop, ast.Call) for each in loop.args]
         counted = bool(loops) and not any(self._lately(each).spread is COUNT for each in stops)
         return literal_int(axis) is not None or isinstance(value.const, int) or counted
+
+
+RESHAPING_ROWS = frozenset(
+    "view reshape flatten unflatten cat concat stack vstack hstack repeat repeat_interleave tile expand rearrange "
+    "chunk split unbind transpose permute".split()
+)
+"""What may make other rows of a batch."""
+
+
+def _returned_layer(module: Object) -> Object | None:
+    """The layer whose output a forward pass returns: `return self.head(x)`."""
+    found = module.cls.find("forward") if module.cls is not None else None
+    bodies = [t.node for t in found[1].things if isinstance(t, Function)] if found is not None else []
+    returns = [n.value for body in bodies for n in ast.walk(body) if isinstance(n, ast.Return)]
+    call = returns[0] if len(returns) == 1 else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return None
+    held = [t for t in module.attributes.get(call.func.attr, NOTHING).things if isinstance(t, Object)]
+    return held[0] if len(held) == 1 else None
 
 
 def _are_numbers(node: ast.expr, lately: Callable[[ast.expr], Value]) -> bool:
