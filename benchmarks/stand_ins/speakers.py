@@ -11,7 +11,7 @@ SPEAKERS, UTTERANCES, FRAMES, MELS, EMBEDDING = 16, 8, 180, 40, 256
 
 
 def write(folder: Path) -> None:
-    """``train_tisv/speakerN.npy``: utterances, mels, frames. ``spmel/train.pkl`` and folders of speakers: frames, 80."""
+    """``train_tisv/speakerN.npy``: utterances, mels, frames. ``spmel/train.pkl`` and a folder a speaker: frames, 80."""
     rng = np.random.default_rng(0)
     (folder / "train_tisv").mkdir()
     speakers = []
