@@ -115,5 +115,5 @@ load(model, "out", "model.pt")
 )
 def test_a_function_that_insists_on_the_file(tmp_path: Path, first: str, test: str, before: str) -> None:
     """Another rank stopped where it looked for what rank 0 was still writing."""
-    code, _ = converted(tmp_path, INSISTING.format(first=first, test=test))
+    code, _ = conftest.converted(tmp_path, INSISTING.format(first=first, test=test))
     assert before in code
