@@ -127,7 +127,17 @@ def _place(event: Event, written: Event, run: Interpreter) -> tuple[Source, ast.
     for ancestor in source.ancestors(statement):
         if isinstance(ancestor, ast.If) and regions.tests_files(ancestor.test):
             statement = ancestor
-    return source, statement
+    block = source.block(statement)
+    above = block[: block.index(statement)]
+    return source, next((each for each in above if _insists_on_file(each)), statement)
+
+
+def _insists_on_file(statement: ast.stmt) -> bool:
+    """`assert os.path.isfile(path)`, `if not os.path.exists(path): raise ...`, or `return`"""
+    if isinstance(statement, ast.If):
+        leaves = any(isinstance(each, (ast.Raise, ast.Return)) for each in statement.body)
+        return leaves and regions.tests_files(statement.test)
+    return isinstance(statement, ast.Assert) and regions.tests_files(statement.test)
 
 
 def _comes_by(source: Source, waiting: ast.AST, statement: ast.stmt) -> bool:

@@ -74,3 +74,46 @@ def test_what_a_data_set_reads(tmp_path: Path, read: str, written: str, waits: i
     after, _ = conftest.converted(tmp_path, SCRIPT.format(read=read, written=written))
     assert after.count("rank 0 has written it") == waits
     assert (BARRIER in after) == bool(waits)
+
+
+INSISTING = """\
+import os
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def load(model, folder, name):
+    {first}
+    path = os.path.join(folder, name)
+    {test}
+    model.load_state_dict(torch.load(path))
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+os.makedirs("out", exist_ok=True)
+torch.save(model.state_dict(), "out/model.pt")
+load(model, "out", "model.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "test", "before"),
+    [
+        ("pass", "assert os.path.isfile(path)", "    dist.barrier()  # rank 0 has written it\n    assert"),
+        ("assert os.path.isdir(folder)", "assert os.path.isfile(path)", "it\n    assert os.path.isdir"),
+        ("pass", "if not os.path.exists(path): raise FileNotFoundError(path)", "it\n    if not os.path.exists"),
+        ("pass", "assert name", "it\n    model.module.load_state_dict"),
+    ],
+)
+def test_a_function_that_insists_on_the_file(tmp_path: Path, first: str, test: str, before: str) -> None:
+    """Another rank stopped where it looked for what rank 0 was still writing."""
+    code, _ = conftest.converted(tmp_path, INSISTING.format(first=first, test=test))
+    assert before in code
