@@ -117,7 +117,7 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
         if not inner and own is not None:
             inner = list(resolve(own, source, event, run, seen))
         if not inner and value.spread is LOCAL and event.kind != "test":
-            inner = list(_reported_alone(value, event, run))
+            inner = list(_reported_alone(value, event, run, seen))
         rows = [e for e in inner if e.spread is ROWS]
         if rows and (
             any(e.spread is LOCAL for e in inner) or any(_is_wanted(e, source.statement(node), run) for e in rows)
@@ -181,7 +181,7 @@ def _may_be_reduced(made: ast.expr, value: Value, event: Event, run: Interpreter
     return made not in fed_to_losses(run) and (mean or _extreme(made, event, run) is not None)
 
 
-def _reported_alone(value: Value, event: Event, run: Interpreter) -> Iterator[Escape]:
+def _reported_alone(value: Value, event: Event, run: Interpreter, seen: set[ast.AST]) -> Iterator[Escape]:
     """The sums and means that a number is made of which a model gave, or what it gave, and no loss is computed from:
     how many codes are in use, `torch.exp(-(used * used.log()).sum())`. In a forward pass, whose samples may also be
     ones that all ranks have, only means."""
@@ -190,7 +190,7 @@ def _reported_alone(value: Value, event: Event, run: Interpreter) -> Iterator[Es
         inside = in_forward(where, made)
         if made in fed_to_losses(run) or inside and alone:
             continue
-        inner = list(resolve(made, where, event, run, set()))
+        inner = list(resolve(made, where, event, run, set(seen)))
         if all(
             (each.spread is MEAN or not inside and each.spread is SUM)
             and not rowwise.mixings(run.values.get(each.node, NOTHING))
