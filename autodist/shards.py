@@ -12,6 +12,7 @@ from autodist.models import optimized_by, parts, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Shards, Site
 from autodist.sharding import Key, Keys, keys, members, rank_check, starts
+from autodist.source import last_name
 from autodist.values import NOTHING, Class, External, Function, Inside, Object, Parameters, Wrapped
 
 KEEPING = frozenset("detach cpu clone float double abs".split())
@@ -370,10 +371,14 @@ def hoists(
     return list(moved.values()), list(stuck.values())
 
 
+LAZY = frozenset(["map", "filter", "imap"])
+"""What calls a function when its results are asked for."""
+
+
 def _outside_loops(site: Site, guard: ast.stmt) -> ast.expr | None:
     """The expression around ``site`` that no comprehension runs more than once, so that it can be made before."""
     found: ast.AST = site.node
-    lazy = False
+    lazy = isinstance(found, ast.Call) and last_name(found.func) in LAZY
     for ancestor in site.source.ancestors(site.node):
         if ancestor is guard:
             break

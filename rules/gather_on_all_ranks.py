@@ -40,8 +40,15 @@ EXAMPLES = [
         + "output = sum(model(x).mean().item() for x in torch.randn(3, 5, 4))\n"
         + 'np.save("mean.npy", output)\n',
     ),
-    Example(  # a callback: refused
+    Example(  # `map` calls when `list` asks it to
         before=NUMPY + 'np.save("all.npy", list(map(lambda x: model(x).sum().item(), torch.randn(3, 5, 4))))\n',
+        after=NUMPY
+        + "output = list(map(lambda x: model(x).sum().item(), torch.randn(3, 5, 4)))\n"
+        + 'np.save("all.npy", output)\n',
+    ),
+    Example(  # a callback: refused
+        before=NUMPY
+        + 'np.save("all.npy", np.apply_along_axis(lambda x: model(torch.tensor(x)).item(), 0, np.ones((4, 3))))\n',
         after=None,
     ),
     Example(before=PLAIN, after=None),
