@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -682,20 +683,31 @@ def _sometimes_joined(run: Interpreter) -> Site | None:
 
 
 def _never_joined(run: Interpreter) -> Iterator[Concern]:
-    """A script that is distributed as it stands, but for a switch of its own: `distributed = False`."""
+    """A script that is distributed as it stands, but for a switch of its own, `distributed = False`, or for an option
+    of which what starts the processes knows nothing: `if args.world_size > 1:`."""
     site = _sometimes_joined(run)
-    test = site.node.test if site is not None and isinstance(site.node, ast.If) else None
-    if site is None or not isinstance(test, ast.Name):
+    if site is None or not isinstance(site.node, ast.If):
         return
-    stores = [n for n in ast.walk(site.source.tree) if isinstance(n, ast.Name) and n.id == test.id]
+    test = site.node.test
+    stores = [n for n in ast.walk(site.source.tree) if isinstance(n, ast.Name) and n.id == ast.unparse(test)]
     bound = [site.source.statement(n) for n in stores if isinstance(n.ctx, ast.Store)]
     value = bound[0].value if len(bound) == 1 and isinstance(bound[0], ast.Assign) else None
     if isinstance(value, ast.Constant) and value.value in (False, 0, None):
         message = (
-            f"{test.id} is {value.value} here, so that each process would train by itself: set it, and the script is "
-            "distributed as it stands"
+            f"{ast.unparse(test)} is {value.value} here, so that each process would train by itself: set it, and the "
+            "script is distributed as it stands"
         )
         yield Concern("AD101", site.source, bound[0], message, Severity.WARNING)
+    elif not any(LAUNCHED.search(source.text) for source in run.project.sources):
+        message = (
+            f"joins the other processes where {shortened(ast.unparse(test))} alone, which torchrun does not see to: "
+            "started without that option, each process would train by itself"
+        )
+        yield Concern("AD101", site.source, site.node, message, Severity.WARNING)
+
+
+LAUNCHED = re.compile(r"WORLD_SIZE|LOCAL_RANK|--local[_-]rank|[\"']RANK[\"']|torchelastic|\bspawn\b")
+"""What a script speaks of that asks how it has been started, or starts the processes itself."""
 
 
 # -------------------------------------------------------------------- refusals

@@ -79,7 +79,21 @@ def test_a_part_of_the_data_for_each_rank_is_no_evaluation_for_a_sharded_model(t
     assert warned.needs_person and not warned.refused
     assert not any("wait for ever" in each.message for each in converted(tmp_path, WRAPPED, Strategy.DDP).diagnostics)
     even = WRAPPED.replace("range(rank, len(test_set), world)", "DistributedSampler(test_set)")
-    assert not converted(tmp_path, even, Strategy.FSDP).needs_person
+    even = even.replace("if args.distributed:\n    dist.init", "if int(os.environ['WORLD_SIZE']) > 1:\n    dist.init")
+    assert not converted(
+        tmp_path, even.replace("import argparse", "import argparse\nimport os"), Strategy.FSDP
+    ).needs_person
+
+
+def test_an_option_that_torchrun_does_not_give(tmp_path: Path) -> None:
+    """Without it, each process would train by itself."""
+    said = [each for each in converted(tmp_path, OPTIONAL, Strategy.DDP).diagnostics if each.code == "AD101"]
+    assert any("started without that option" in each.message for each in said)
+    asked = OPTIONAL.replace("if args.distributed:\n    dist", "if 'RANK' in os.environ:\n    dist")
+    said = [
+        each for each in converted(tmp_path, "import os\n" + asked, Strategy.DDP).diagnostics if each.code == "AD101"
+    ]
+    assert not any("started without that option" in each.message for each in said)
 
 
 SWITCHED = """\
