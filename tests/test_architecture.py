@@ -78,6 +78,13 @@ ESCAPES = """
     exposure | origins | rows
 """
 
+ANALYZE = """
+    analysis
+    assembling | refusals
+    beginning | handmade | loaders | losses | modules
+    batch_sizes | checkpoints | devices | launched | reductions
+"""
+
 FOR_RULES = {"rule", "script", "config", "edits", "imports", "values", "spread", "source"}
 """What a rule may import of autodist: what describes a script, and what describes a change."""
 
@@ -137,7 +144,9 @@ def test_imports_go_down(path: Path) -> None:
         assert twin or other == me or depth[other] > depth[me], f"{path}:{line}: imports {other} from below or beside"
 
 
-@pytest.mark.parametrize(("package", "layers"), [("interpreter", INTERPRETER), ("escapes", ESCAPES)])
+@pytest.mark.parametrize(
+    ("package", "layers"), [("interpreter", INTERPRETER), ("escapes", ESCAPES), ("analyze", ANALYZE)]
+)
 def test_imports_inside_a_package_go_down(package: str, layers: str) -> None:
     depth = ranks(layers)
     paths = {path.stem: path for path in (PACKAGE / package).glob("*.py") if path.stem != "__init__"}

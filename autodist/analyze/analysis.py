@@ -1,0 +1,202 @@
+"""From a project to its training script: run it in the mind, decide, and run it again with what was decided."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+
+from autodist import (
+    batchwise,
+    catalog,
+    escapes,
+    meta,
+    optimizers,
+    pairing,
+    picking,
+    rowwise,
+    sharding,
+    shards,
+    weighing,
+    weights,
+    wholes,
+)
+from autodist.analyze.assembling import assembled
+from autodist.analyze.batch_sizes import batch_size_sites, shard_sites
+from autodist.analyze.handmade import along_sequence, batch_draws, has_no_batches, origins_of, through_time
+from autodist.analyze.launched import is_distributed, seeds_by_rank
+from autodist.analyze.losses import whole_losses, without_sums
+from autodist.analyze.modules import uncovered
+from autodist.analyze.reductions import made_global_after, rank_zero_statements, reduced, summed_up_before
+from autodist.analyze.refusals import in_batch_negatives, refusals_of
+from autodist.borrowed import borrowed, imported_names
+from autodist.config import Config, Strategy
+from autodist.interpreter import Event, Interpreter, Plan
+from autodist.models import (
+    trained_models,
+    wrap_plan,
+)
+from autodist.project import Project
+from autodist.rule import Severity
+from autodist.script import (
+    Concern,
+    Reduction,
+    TrainingScript,
+)
+from autodist.source import shortened
+from autodist.spread import CROSS
+from autodist.values import (
+    Object,
+)
+
+
+def analyze(project: Project, config: Config) -> TrainingScript:
+    """The semantic model of a project."""
+    facts = catalog.load(config.catalog)
+
+    def again(plan: Plan) -> Interpreter:
+        return Interpreter(project, facts, plan).run()
+
+    first = again(Plan())
+    modules = frozenset(first.promoted)
+    if modules:
+        first = again(Plan(modules=modules))
+
+    def gathering(nodes: frozenset[ast.expr], draws: frozenset[int] | None = None) -> Interpreter:
+        return again(Plan(modules=modules, gathered=nodes, draws=draws))
+
+    def modelled(rows: tuple[Reduction, ...]) -> tuple[TrainingScript, Interpreter]:
+        script, run = _modelled(project, config, facts, gathering(_nodes(rows)) if rows else first, rows)
+        opaque = () if is_distributed(first) or not script.trains else map(_unfollowed, _opaque(run))
+        return replace(script, concerns=(*script.concerns, *opaque)), run
+
+    paired = () if is_distributed(first) else pairing.gathered(first, gathering)
+    script, run = modelled(paired)
+    named, backward = _warned(script), run.of("backward")
+    unsettled = frozenset(event.node for event in backward if not _is_settled(event, run) or event.node in named)
+    if run is first or is_distributed(first) or not (unsettled or named):
+        return script
+    planned = partial(gathering, draws=run.plan.draws)
+    related: tuple[Reduction, ...] = ()
+    if not paired and unsettled:  # whatever else relates the samples of a batch, also of one that is made by hand
+        related = pairing.gathered(planned(frozenset()), planned, unsettled)
+        script = modelled(related)[0] if related else script
+    if script.trains and _warned(script):
+        concerned = unsettled | {event.node for event in backward if named & _computed_from(event, run)}
+        outputs = pairing.outputs_gathered(planned(frozenset()), planned, concerned)
+        other = modelled(outputs)[0] if outputs else script
+        if other.trains and len(_warned(other)) < len(_warned(script)):
+            return other
+    if related or not unsettled:
+        return script
+    refused = next((in_batch_negatives(event) for event in run.of("backward") if event.value.spread is CROSS), None)
+    return TrainingScript(project, first.values, concerns=(refused,)) if refused is not None else script
+
+
+def _warned(script: TrainingScript) -> set[ast.AST]:
+    """What makes losses others than those of one process."""
+    return {concern.node for concern in script.concerns if concern.code == "AD602"}
+
+
+def _opaque(run: Interpreter) -> list[Event]:
+    """What losses are computed by that may relate the samples of a batch, for all that is known of it."""
+    calls = {event.node: event for event in run.of("unfollowed") if event.node not in run.plan.gathered}
+    made = {node for loss in run.of("backward") for node in _computed_from(loss, run)} if calls else set()
+    return [event for node, event in calls.items() if node in made]
+
+
+def _unfollowed(event: Event) -> Concern:
+    code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else ""
+    message = (
+        f"cannot tell whether {code} computes each sample of a batch apart from the others: where it does not, results "
+        "differ from those of one process"
+    )
+    return Concern("AD602", event.source, event.node, message, Severity.WARNING)
+
+
+def _computed_from(event: Event, run: Interpreter) -> set[ast.AST]:
+    """What a loss is made of, and what mixed the rows that it is computed from."""
+    made = escapes.roots(event.node, run, set()) if isinstance(event.node, ast.expr) else set()
+    return {*ast.walk(event.node), *made, *(each.node for each in rowwise.mixings(event.value))}
+
+
+def _is_settled(event: Event, run: Interpreter) -> bool:
+    """Whether a loss becomes that of one process when gradients are averaged."""
+    return batchwise.is_settled(event, run) and not picking.takes_first(event.value)
+
+
+def _nodes(reductions: Iterable[Reduction]) -> frozenset[ast.expr]:
+    return frozenset(each.node for each in reductions)
+
+
+def _modelled(
+    project: Project, config: Config, facts: catalog.Catalog, first: Interpreter, paired: tuple[Reduction, ...]
+) -> tuple[TrainingScript, Interpreter]:
+    """The model of a project, of which the rows that losses compare are gathered, and the run that it was read off."""
+
+    def again(plan: Plan) -> Interpreter:
+        return Interpreter(project, facts, plan).run()
+
+    modules, pairs = first.plan.modules, _nodes(paired)
+    whole = None
+    moving = along_sequence(first) or through_time(first, again, modules)
+    if moving is not None or has_no_batches(first):
+        whole = wholes.find(again, Plan(modules=modules), moving is not None)
+    refused = list(refusals_of(first, config.strategy, whole, moving))
+    if refused:
+        concerns = tuple(refused)
+        return TrainingScript(project, first.values, concerns=concerns, distributed=is_distributed(first)), first
+    models = trained_models(first)
+    fsdp = config.strategy.shards
+    if fsdp:
+        models = sharding.sharded(models, first)
+    refused = list(uncovered(first, models))
+    if refused:
+        return TrainingScript(project, first.values, concerns=tuple(refused)), first
+    trained = {origin.key for origin in origins_of(first) if isinstance(origin, Object)}
+    drawn = not trained and whole is None and not seeds_by_rank(first)
+    draws = frozenset(id(draw.node) for draw in batch_draws(first)) if drawn else frozenset()
+    plan = Plan(sharded=shard_sites(first, trained), draws=draws, modules=modules, gathered=pairs, bare=fsdp)
+    if whole is not None:
+        plan = replace(plan, wholes=whole.nodes, columns=whole.columns, counts=whole.counts, batches=whole.batches)
+    dropped = frozenset(s.node for m in models for s in (*m.dropped, *(m.data_parallel if fsdp else ())))
+    dropped |= {e.node for e in first.events if e.kind == "wrap" and e.detail.const == "fully_sharded"}
+    plan = replace(plan, wraps={} if fsdp else wrap_plan(models), dropped=dropped)
+    second = again(plan)
+    batch_sizes = batch_size_sites(second, plan)
+    plan = replace(plan, divided=frozenset(site.node for site in batch_sizes if isinstance(site.node, ast.expr)))
+    while pairs and (kept := plan.divided & pairing.wanted_whole(again(plan))):
+        batch_sizes = [site for site in batch_sizes if site.node not in kept]
+        plan = replace(plan, divided=plan.divided - kept)
+    even = [] if is_distributed(second) else list(weighing.weighed(second, rank_zero_statements(second)))
+    held = shards.guarded_parameters(second, models, rank_zero_statements(second)) if fsdp else []
+    plan = replace(plan, reduced=frozenset(site.node for site, _ in held))
+
+    before = [] if is_distributed(second) else summed_up_before(again, plan, second)
+    plan = replace(plan, settled=made_global_after(before))
+    plan, third, even, joined = whole_losses(again, plan, even, is_distributed(second))
+    run, reductions, leftover = reduced(project, facts, plan, third, before)
+    script = assembled(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held)
+    script = replace(script, weighed=tuple(even), joined=joined, gathered=pairing.in_training(paired, run))
+    if (twice := pairing.doubled(run)) is not None:
+        message = (
+            "the loss compares the samples of a batch, and is computed here of all data, too, gradients on: evaluate "
+            "below `with torch.no_grad():`"
+        )
+        concern = Concern("AD906", twice.source, twice.node, message, Severity.REFUSAL)
+        return TrainingScript(project, first.values, concerns=(concern,)), first
+    if config.strategy is Strategy.ZERO:
+        parted, states = optimizers.parted(run, script.models, script.guards)
+        script = replace(script, parted=tuple(parted), optimizer_states=tuple(states))
+    if config.meta_device:
+        made = meta.built(run, list(script.models))
+        script = replace(script, models=tuple(made), concerns=(*script.concerns, *meta.concerns(run, made)))
+    if config.strategy.shards and not config.reshard_after_forward:
+        penalties = tuple(weights.left_whole(run, list(script.models)))
+        script = replace(script, concerns=(*script.concerns, *penalties))
+    if config.sharded_checkpoints:
+        folders = tuple(shards.folder_concerns(run, script.shards))
+        script = replace(script, concerns=(*script.concerns, *folders))
+    uses = borrowed(project, facts.equivalents)
+    return without_sums(replace(script, borrowed=uses, borrowed_names=imported_names(project))), run

@@ -1,0 +1,300 @@
+"""What has been found of a project, put together."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+
+from autodist import (
+    averaging,
+    escapes,
+    hooks,
+    naming,
+    previews,
+    randomness,
+    regions,
+    searching,
+    shards,
+    turns,
+    unshardable,
+    unwraps,
+    waiting,
+    while_importing,
+    wholes,
+)
+from autodist.analyze.beginning import (
+    before_group,
+    downloads,
+    first_on_rank_zero,
+    hoisted,
+    import_time_concerns,
+    only_saves,
+    order_of,
+    setup_of,
+    stays_below,
+)
+from autodist.analyze.checkpoints import checkpoint, lost_prefixes, prefixed_keys
+from autodist.analyze.devices import asked_devices, device_spellings, hidden_devices, loads_of
+from autodist.analyze.handmade import draw_sites, drawn_alike
+from autodist.analyze.launched import is_distributed, never_joined, sometimes_joined
+from autodist.analyze.loaders import evaluation_loaders, evaluation_samplers, sampler_concerns, sharded_loaders
+from autodist.analyze.losses import amplified, amplified_in_part, loss_concerns, sums
+from autodist.analyze.modules import (
+    compiled_statistics,
+    differentiated_norms,
+    kept_statistics,
+    layer_tests,
+    penalties_alone,
+    sample_after_sample,
+    turned_buffers,
+    unreached_norms,
+    unwrapped_uses,
+)
+from autodist.analyze.reductions import reduction_at
+from autodist.interpreter import Event, Interpreter
+from autodist.launchers import launcher, without
+from autodist.project import Project
+from autodist.rule import Severity
+from autodist.script import (
+    Concern,
+    Model,
+    Shards,
+    Site,
+    TrainingScript,
+    Unordered,
+)
+from autodist.source import shortened
+from autodist.values import (
+    NOTHING,
+    Function,
+    Path_,
+)
+
+
+def assembled(
+    project: Project,
+    first: Interpreter,
+    run: Interpreter,
+    models: list[Model],
+    trained: set[tuple[int, Path_]],
+    draws: frozenset[object],
+    batch_sizes: list[Site],
+    placed: list[escapes.Placed],
+    leftover: list[escapes.Placed],
+    held: list[tuple[Site, ast.stmt]],
+) -> TrainingScript:
+    shared_draws = (*draw_sites(run, draws), *wholes.draws(run, "dealt_out"))
+    dealt: frozenset[ast.AST] = frozenset(draw.node for draw in shared_draws)
+    loaders, concerns = sharded_loaders(first, run, trained)
+    loaders = [randomness.with_shared_order(loader, run, models) for loader in loaders]
+    prepared, alone = regions.preparations(run)
+    outside = frozenset(site.node for site in (*prepared, *alone))
+    waits = tuple(waiting.for_rank_zero(run, outside))
+    guards, opens = regions.writes(run, outside, naming.folders_apart(run))
+    sharded = shards.shards(run, models) if run.plan.bare else Shards()
+    needed = {p.node: p.source for p in placed} | {s.node: s.source for s in (*sharded.saves, *sharded.reads)}
+    guards, opens = regions.opened(guards, opens, needed)
+    guards = [site for site in guards if not only_saves(site, sharded)]
+    alone_there = [*guards, *regions.where_a_writer_is(guards, run)]
+    if not is_distributed(run) or run.plan.bare:
+        hoists, stuck = shards.hoists(run, models, sharded, alone_there)
+        sharded = replace(sharded, hoists=(*held, *hoists))
+        concerns += stuck
+    guarded = {site.node for site in alone_there}
+    reported = [
+        (p.event.on_one_rank, reduction_at(p, hoisted(p, guarded))) for p in (placed if not is_distributed(run) else ())
+    ]
+    reductions = [each for alone, each in reported if not alone and not stays_below(each)]
+    concerns += import_time_concerns(run, loaders, [*guards, *opens, *prepared], models)
+    concerns += _leftover_concerns(leftover, run)
+    concerns += unshardable.concerns(run, models) if run.plan.bare else ()
+    concerns += [
+        Concern(
+            "AD601",
+            each.source,
+            each.node,
+            (
+                f"rank 0 reports {each.source.code(each.node)}, which covers only its own samples; reduce it "
+                "over the ranks before this branch"
+            ),
+            Severity.WARNING,
+        )
+        for alone, each in reported
+        if alone or stays_below(each)
+    ]
+    concerns += never_joined(run)
+    concerns += loss_concerns(run)
+    concerns += sampler_concerns(run)
+    in_training = previews.passes_in_training(run)
+    previewed, missed = previews.previews(in_training, run, models)
+    followers, unfollowed = previews.unsynchronised(in_training, run, models)
+    concerns += [*missed, *unfollowed]
+    concerns += sample_after_sample(run)
+    averaged, unaveraged = averaging.averaged(run, models)
+    concerns += unaveraged if not run.plan.bare else ()
+    concerns += compiled_statistics(run, models)
+    concerns += unwrapped_uses(run, models)
+    concerns += unreached_norms(run, models)
+    concerns += [*differentiated_norms(run, models), *kept_statistics(models)]
+    concerns += amplified_in_part(run)
+    awaited = any(not model.bypassed for model in models)  # gradients that are averaged by hand are not
+    concerns += penalties_alone(run) if awaited and not run.plan.bare else ()
+    concerns += [*hooks.reentrant(run), *hooks.bent(run)] if not is_distributed(run) else ()
+    concerns += hooks.concerns(run, models) if run.plan.bare or not is_distributed(run) else ()
+    prefixed = list(prefixed_keys(run, models))
+    concerns += lost_prefixes(prefixed)
+    concerns += turns.concerns(loaders)
+    concerns += unwraps.concerns(run, run.catalog.knows)
+    kinds: dict[str, list[Event]] = {}
+    for event in run.events:
+        kinds.setdefault(event.kind, []).append(event)
+
+    def sites(*names: str) -> tuple[Site, ...]:
+        unique = {e.node: Site(e.source, e.node) for name in names for e in kinds.get(name, []) if not e.on_one_rank}
+        return tuple(sorted(unique.values(), key=lambda s: order_of(run, s)))
+
+    hidden = tuple(hidden_devices(project))
+    meant, maybe = unwraps.found(run)
+    seeded = frozenset(randomness.seeded(run))
+    lone = frozenset(site.node for site in sites("writer") if regions.is_lone_writer(site, run))
+    apart = randomness.diverge(run, loaders, draws | {d.node for d in wholes.draws(run, "dealt_out")}, models, dealt)
+    varied = frozenset(randomness.noise(run, dealt))
+    script = TrainingScript(
+        project,
+        run.values,
+        distributed=is_distributed(run),
+        sometimes_joined=sometimes_joined(run),
+        launcher=without(launcher(run), run.plan.dropped),
+        prints=any(not event.on_one_rank for kind in ("print", "log", "progress") for event in kinds.get(kind, [])),
+        models=tuple(models),
+        loaders=tuple(loaders),
+        evaluation_loaders=tuple(evaluation_loaders(run, loaders)),
+        evaluation_samplers=tuple(evaluation_samplers(run, loaders)),
+        draws=shared_draws,
+        batch_sizes=tuple(batch_sizes),
+        wholes=tuple(wholes.draws(run)),
+        row_means=tuple(wholes.row_means(run)),
+        paired=tuple(wholes.paired(run)),
+        averaged=tuple(averaged),
+        sums=tuple(sums(run)),
+        amplified=amplified(run),
+        previews=tuple(previewed),
+        followers=tuple(followers),
+        reductions=tuple(reductions),
+        unwraps=tuple(meant),
+        layer_tests=tuple(layer_tests(run, models)),
+        prefixed_loads=tuple(dict.fromkeys(filter(None, map(checkpoint, prefixed)))),
+        maybe_wrapped=maybe,
+        guards=tuple(sorted(guards, key=lambda s: order_of(run, s))),
+        before_group=frozenset(before_group(run, guards)),
+        opens=tuple(opens),
+        writers=sites("writer"),
+        lone_writers=lone,
+        places_of_writers=(
+            naming.places_of_writers(run, [*alone_there, *opens, *sites("file_handler"), *sites("log_config")])
+            if lone
+            else ()
+        ),
+        downloads=tuple(downloads(prepared, run)),
+        waits=waits,
+        first_writes=tuple(
+            dict.fromkeys((*waiting.first_writes(waits, [*guards, *opens]), *waiting.looked(run, guards, outside)))
+        ),
+        turned_buffers=tuple(turned_buffers(run)),
+        data_parallel_calls=sites("data_parallel_call"),
+        prepared_alone=tuple(alone),
+        loads=tuple(loads_of(run)),
+        progress=tuple(s for s in sites("progress") if _accepts_disable(s, run)),
+        file_handlers=tuple(s for s in sites("file_handler") if not regions.is_chosen_by_rank(s.node, run)),
+        log_configs=tuple(s for s in sites("log_config") if not regions.is_chosen_by_rank(s.node, run)),
+        uses_logging=bool(kinds.get("log") or kinds.get("log_config")),
+        seeded=seeded,
+        drawn=frozenset(randomness.drawn(run)),
+        unordered=tuple(_unordered(run, frozenset(first_on_rank_zero(prepared, run)))),
+        named_apart=naming.named_apart(run),
+        unseeded=tuple(
+            randomness.seed_of(e) for e in run.of("unseeded") if not e.loops and not randomness.is_per_sample(e)
+        ),
+        searches=tuple(searching.searches(run)),
+        diverge=apart,
+        noise=varied,
+        devices=tuple(device_spellings(project)),
+        hidden_devices=hidden,
+        asked_devices=tuple(asked_devices(hidden)),
+        set_devices=sites("set_device"),
+        concerns=(
+            *concerns,
+            *naming.concerns(run),
+            *drawn_alike(run, varied | {"torch", "cuda"} if apart else frozenset(), dealt),
+        ),
+        shards=sharded,
+    )
+    setup = setup_of(script, run)
+    silenced = while_importing.silenced(run, setup) if models and not script.distributed else None
+    return replace(script, setup=setup, silenced=silenced)
+
+
+def _leftover_concerns(leftover: list[escapes.Placed], run: Interpreter) -> Iterator[Concern]:
+    for place in leftover:
+        if place.event.kind == "discarded":
+            continue
+        code = place.source.code(place.node)
+        if place.event.kind == "state":
+            kept = ast.unparse(place.event.detail.const[0])
+            message = (
+                f"{kept} keeps {shortened(code)} for later steps, computed from this rank's samples alone: ranks go on "
+                "with other states than one process; gather it over the ranks before it is kept"
+            )
+        elif place.event.kind == "test":
+            if not _decides(place):
+                continue
+            message = (
+                f"decides on {shortened(code)}, which differs between ranks: they would part ways here; "
+                "decide on a value that is reduced over the ranks"
+            )
+        else:
+            message = (
+                f"reports {shortened(code)}, computed from this rank's samples alone: gather it over the "
+                "ranks, or compute it on rank 0 from all samples"
+            )
+        yield Concern("AD601", place.source, place.node, message, Severity.WARNING)
+
+
+def _decides(place: escapes.Placed) -> bool:
+    """Whether a branch on the value changes what the ranks do together: whether they step, leave or write."""
+    branch = place.source.statement(place.node)
+    inner = [n for n in ast.walk(branch) if isinstance(n, (ast.Break, ast.Continue, ast.Return, ast.Raise))]
+    calls = {n.func.attr for n in ast.walk(branch) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)}
+    return bool(inner) or bool(calls & {"backward", "step", "save"})
+
+
+def _accepts_disable(site: Site, run: Interpreter) -> bool:
+    """A fallback for tqdm may not know its arguments, and `**options` may hold this one."""
+    assert isinstance(site.node, ast.Call)
+    if any(keyword.arg is None for keyword in site.node.keywords):
+        return False
+    for thing in run.values.get(site.node.func, NOTHING).things:
+        if isinstance(thing, Function) and not isinstance(thing.node, ast.Lambda):
+            names = {a.arg for a in (*thing.node.args.args, *thing.node.args.kwonlyargs)}
+            if thing.node.args.kwarg is None and "disable" not in names:
+                return False
+    return True
+
+
+def _unordered(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Unordered]:
+    """Where all ranks together put a set in order. Of what is sorted or counted right away the order is none."""
+    seen: set[ast.AST] = set()
+    for event in run.of("ordered"):
+        early = event.source is not run.project.entry and not event.calls
+        called_back = any(call.node is None for call in event.calls)
+        if event.node in seen or event.on_one_rank or early or called_back or randomness.is_per_sample(event):
+            continue
+        seen.add(event.node)
+        parent = event.source.parents.get(event.node)
+        named = parent.func if isinstance(parent, ast.Call) and event.node in parent.args else None
+        if isinstance(named, ast.Name) and named.id in ("sorted", "len", "set", "sum", "max", "min", "any", "all"):
+            continue
+        waiting = regions.within(event, prepared)
+        if not waiting or not regions.is_kept_for_others(event, run):
+            yield Unordered(Site(event.source, event.node), event.detail.const is True, waiting)

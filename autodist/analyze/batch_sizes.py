@@ -1,0 +1,329 @@
+"""Where a batch size is set, and whether each rank may take its part of it."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Mapping
+
+from autodist import (
+    escapes,
+)
+from autodist.interpreter import Interpreter, Plan
+from autodist.script import (
+    Site,
+)
+from autodist.source import Source, argument, last_name
+from autodist.spread import COUNT, ROWS, Spread
+from autodist.values import (
+    NOTHING,
+    Draw,
+    Function,
+    Object,
+    Path_,
+    Table,
+)
+
+KEYS = frozenset(["init_hidden", "initHidden", "init_state", "size", "Size"])
+SAMPLING = frozenset(["sample", "rsample"])
+SHAPES = frozenset(
+    "view reshape randn zeros ones rand full empty expand repeat randint normal init_hidden new_zeros new_ones "
+    "new_full Tensor FloatTensor LongTensor fill_ eye resize resize_ uniform split chunk new_empty randperm "
+    "permutation multinomial binomial standard_normal".split()
+)
+REFILLING = frozenset("copy_ normal_ uniform_ fill_ resize_ resize_as_ random_".split())
+
+
+def shard_sites(run: Interpreter, trained: set[tuple[int, Path_]]) -> frozenset[tuple[int, Path_]]:
+    """Keys of the loaders to shard: those that train, and what else the same call makes if nothing tells them apart."""
+    keys = set(trained)
+    by_node: dict[ast.AST, list[tuple[Object, Mapping[str, object]]]] = {}
+    for event in run.events:
+        if event.kind == "loader":
+            for thing in event.value.objects("loader"):
+                by_node.setdefault(thing.node, []).append((thing, dict(event.detail.const)))
+    for made in by_node.values():
+        if any(t.key in trained for t, _ in made) and any(t.key not in trained for t, _ in made):
+            if training_switch(made, trained) is None:
+                keys |= {t.key for t, _ in made}
+    return frozenset(keys)
+
+
+def training_switch(made: list[tuple[Object, Mapping[str, object]]], trained: set[tuple[int, Path_]]) -> str | None:
+    """The expression that is true where a shared call makes a training loader."""
+    training = [dict(names) for thing, names in made if thing.key in trained]
+    others = [dict(names) for thing, names in made if thing.key not in trained]
+    shuffles = {argument(thing.node, "shuffle", 2) for thing, _ in made}
+    named = {each.id for each in shuffles if isinstance(each, ast.Name)}
+    return escapes.distinguishing(training, others, named.pop() if len(named) == 1 else None)
+
+
+def batch_size_sites(run: Interpreter, plan: Plan) -> list[Site]:
+    """Uses of a training loader's batch size that build or shape tensors in a training step: a rank has its share."""
+    assert plan.sharded is not None
+    names: set[str] = set()
+    literals: set[object] = set()
+    for event in run.events:
+        if event.kind == "loader" and any(
+            t.key in plan.sharded and not run.is_sharded(t) for t in event.value.objects("loader")
+        ):
+            assert isinstance(event.node, ast.Call)
+            node = argument(event.node, "batch_size", 1) or _in_settings(event.node, "batch_size", run)
+            if node is not None and (name := _setting(node)) is not None:
+                names.add(name)
+            elif isinstance(node, ast.Constant) and node.value != 1:
+                literals.add(node.value)
+    drawn = [draw for event in run.of("draw") for draw in event.value.things if isinstance(draw, Draw)]
+    drawn = [draw for draw in drawn if plan.draws is not None and id(draw.node) in plan.draws]
+    shared = {draw.node for draw in drawn}
+    names |= {last_name(draw.size) for draw in drawn if isinstance(draw.size, (ast.Name, ast.Attribute))}
+    made = (run.loops_of.get(draw.size, set()) for draw in drawn if draw.size is not None)  # in a generator of batches
+    steps = run.step_loops.union(*made)
+    return [
+        Site(source, use)
+        for use, source in run.sources.items()
+        if isinstance(use, ast.expr)
+        and (
+            _is_named(use, names)
+            or isinstance(use, ast.Constant)
+            and use.value in literals
+            and _counts_rows(use, source)
+        )
+        and not _is_also_other(use, source, run, names)
+        and run.values.get(use, NOTHING).spread is not COUNT  # `batch_size = x.shape[0]` is this rank's already
+        and not run.is_gathered(run.values.get(use, NOTHING))
+        and not _is_read_off(use, source)
+        and shared.isdisjoint(source.ancestors(use))
+        and not any(_is_in(steps, bound, run) for bound in _bound(use, source, names))
+        and (
+            _is_in(steps, use, run)
+            and _is_given_to_shape(use, source, run, names)
+            or any(
+                shapes_tensors(
+                    each,
+                    source,
+                    run,
+                    _is_in(steps, use, run) or _is_refilled(use, source) or _fills_for_steps(use, source, run, steps),
+                )
+                for each in (use, *(_used_as(use, source) if _is_in(steps, use, run) else ()))
+            )
+        )
+    ]
+
+
+def _setting(node: ast.expr) -> str | None:
+    """What a setting is called: `batch_size`, `args.batch_size`, `config["batch_size"]`."""
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        return last_name(node)
+    key = node.slice if isinstance(node, ast.Subscript) else None
+    return key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
+
+
+def _is_named(use: ast.expr, names: set[str]) -> bool:
+    """Whether a setting is read that goes by one of these names."""
+    return isinstance(getattr(use, "ctx", None), ast.Load) and _setting(use) in names
+
+
+def _is_also_other(use: ast.expr, source: Source, run: Interpreter, names: set[str]) -> bool:
+    """Whether this is a parameter of a function that is told the batch size in one place and another number in the
+    next: `noise(batch_size)` and `noise(25)`. It becomes a rank's share where it is given."""
+    home = source.function(use) if isinstance(use, ast.Name) else None
+    if not isinstance(home, ast.FunctionDef) or not isinstance(use, ast.Name):
+        return False
+    calls = (each for each in run.sources if isinstance(each, ast.Call))
+    called = [(call, each) for call in calls for each in _functions(call, run) if each.node is home]
+    given = [node for call, each in called if (node := _given(call, each, use.id)) is not None]
+    told = {_is_named(node, names) for node in given if run.values.get(node, NOTHING).spread is not COUNT}
+    return len(told) > 1
+
+
+def _functions(call: ast.Call, run: Interpreter) -> list[Function]:
+    """The functions of the project that a call may enter."""
+    return [each for each in run.values.get(call.func, NOTHING).things if isinstance(each, Function)]
+
+
+def _given(call: ast.Call, function: Function, name: str) -> ast.expr | None:
+    """What a call gives a parameter."""
+    parameters = _parameters(function)
+    return argument(call, name, parameters.index(name) if name in parameters else None)
+
+
+def _parameters(function: Function) -> list[str]:
+    """What a call may give a function by its place: a method is bound already."""
+    parameters = [each.arg for each in function.node.args.args]
+    return parameters[1:] if function.owner is not None else parameters
+
+
+def _is_read_off(use: ast.expr, source: Source) -> bool:
+    """Whether a variable is bound to the size of a tensor: `batch_size, channels = x.shape`."""
+    home = source.function(use) if isinstance(use, ast.Name) else None
+    bound = [each for each in ast.walk(home) if isinstance(each, ast.Assign)] if home is not None else []
+    names = [(n, each.value) for each in bound for t in each.targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+    values = [value for name, value in names if name.id == getattr(use, "id", None)]
+    sizes = (n for value in values for n in ast.walk(value) if isinstance(n, ast.Attribute))
+    return any(size.attr in ("size", "shape") for size in sizes)
+
+
+def _is_given_to_shape(use: ast.expr, source: Source, run: Interpreter, names: set[str]) -> bool:
+    """`noise(batch_size)`, of a function that draws so many: the size is a rank's share where it is given. Where the
+    function calls it by a name of the batch size, it becomes one inside."""
+    call = source.parents[use]
+    call = source.parents[call] if isinstance(call, ast.keyword) else call
+    if not isinstance(call, ast.Call) or use is call.func:
+        return False
+    for thing in _functions(call, run):
+        if isinstance(thing.node, ast.FunctionDef):
+            given = [name for name in _parameters(thing) if _given(call, thing, name) is use]
+            uses = (n for n in ast.walk(thing.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+            named = [n for n in uses if n.id in given]
+            named = [n for n in named if n.id not in names or _is_also_other(n, thing.source, run, names)]
+            if any(shapes_tensors(n, thing.source, run, True) for n in named):
+                return True
+    return False
+
+
+def _is_in(steps: frozenset[ast.AST], node: ast.expr, run: Interpreter) -> bool:
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return bool(run.loops_of.get(node, set()) & steps)
+
+
+def _bound(use: ast.expr, source: Source, names: set[str]) -> list[ast.expr]:
+    """What a local variable is bound to, where that is a batch size: `self.batch_size`, in a function that is also
+    told a size. It becomes a rank's share there, not where the variable is used."""
+    home = source.function(use) if isinstance(use, ast.Name) else None
+    bound = (each for each in ast.walk(home) if isinstance(each, ast.Assign)) if home is not None else ()
+    values = [each.value for each in bound if any(getattr(t, "id", "") == last_name(use) for t in each.targets)]
+    return [each for each in values if isinstance(each, (ast.Name, ast.Attribute)) and last_name(each) in names]
+
+
+def _used_as(use: ast.expr, source: Source) -> list[ast.expr]:
+    """The uses of the local variable that a batch size is bound to."""
+    statement, home = source.parents.get(use), source.function(use)
+    if not isinstance(statement, ast.Assign) or statement.value is not use or home is None:
+        return []
+    names = {target.id for target in statement.targets if isinstance(target, ast.Name)}
+    loads = (n for n in ast.walk(home) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+    return [each for each in loads if each.id in names]
+
+
+def _in_settings(call: ast.Call, name: str, run: Interpreter) -> ast.expr | None:
+    """The expression that a dict of settings gives a call: `DataLoader(data, **settings)`."""
+    for keyword in call.keywords if any(each.arg is None for each in call.keywords) else ():
+        for thing in run.values.get(keyword.value, NOTHING).things if keyword.arg is None else ():
+            if isinstance(thing, Table) and isinstance(thing.node, ast.Dict):
+                keys = (getattr(key, "value", None) for key in thing.node.keys)
+                found = dict(zip(keys, thing.node.values, strict=True))
+                if name in found:
+                    return found[name]
+    return None
+
+
+def _counts_rows(literal: ast.Constant, source: Source) -> bool:
+    """Whether a number stands where the first axis of a tensor is told, in every step: `torch.ones(8, 1)`."""
+    outer = itertools.takewhile(lambda a: not isinstance(a, (ast.For, ast.While)), source.ancestors(literal))
+    for each in outer:
+        if (
+            isinstance(each, ast.If)
+            or isinstance(each, ast.With)
+            and "_grad" in source.code(each.items[0].context_expr)
+        ):
+            return False  # samples to look at, now and then
+    inner: ast.AST = literal
+    parent = source.parents[literal]
+    if isinstance(parent, (ast.Tuple, ast.List)) and parent.elts[0] is literal:
+        inner, parent = parent, source.parents[parent]
+        return isinstance(parent, (ast.Call, ast.keyword))
+    return isinstance(parent, ast.Call) and len(parent.args) > 1 and parent.args[0] is inner
+
+
+def _fills_for_steps(use: ast.expr, source: Source, run: Interpreter, steps: frozenset[ast.AST]) -> bool:
+    """Whether a use is in the shape of a tensor of equal numbers that is made once, for training steps alone:
+    `self.real = torch.ones(self.batch_size, 1)`."""
+    statement = source.statement(use)
+    call = next((each for each in source.ancestors(use) if isinstance(each, ast.Call)), None)
+    if call is None or not isinstance(call.func, ast.Attribute) or call.func.attr not in ("ones", "zeros", "full"):
+        return False
+    if not isinstance(statement, ast.Assign):
+        return False
+    target, value = statement.targets[0], statement.value
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        pairs = zip(target.elts, value.elts, strict=True)
+        target, value = next((pair for pair in pairs if any(n is use for n in ast.walk(pair[1]))), (target, value))
+    while value is not call and isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        value = value.func.value  # `.to(device)`
+    if value is not call or not isinstance(target, (ast.Name, ast.Attribute)):
+        return False
+    kind = (ast.FunctionDef, ast.AsyncFunctionDef) if isinstance(target, ast.Name) else ast.ClassDef
+    home = next((a for a in source.ancestors(statement) if isinstance(a, kind)), source.tree)
+    name = ast.unparse(target)
+    reads = [
+        each
+        for each in ast.walk(home)
+        if isinstance(each, (ast.Name, ast.Attribute)) and isinstance(each.ctx, ast.Load) and ast.unparse(each) == name
+    ]
+    others = [each for each in reads if not _is_assigned_back(each, source, name)]
+    return bool(others) and all(run.loops_of.get(each, set()) & steps for each in others)
+
+
+def _is_assigned_back(read: ast.expr, source: Source, name: str) -> bool:
+    """`self.real = self.real.cuda()`, also among others of a tuple"""
+    statement = source.statement(read)
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return any(name in map(ast.unparse, getattr(target, "elts", [target])) for target in targets)
+
+
+def _is_refilled(use: ast.expr, source: Source) -> bool:
+    """Whether a use is in the shape of a tensor that is made once and filled anew in each step."""
+    statement = source.statement(use)
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
+        return False
+    name = statement.targets[0].id
+    home = source.home(statement)
+    for call in ast.walk(home):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in REFILLING:
+            base = call.func.value
+            base = base.value if isinstance(base, ast.Attribute) and base.attr == "data" else base
+            if isinstance(base, ast.Name) and base.id == name:
+                return True
+    return False
+
+
+def shapes_tensors(use: ast.expr, source: Source, run: Interpreter, in_step: bool) -> bool:
+    """Whether a use builds a tensor in a training step, or reshapes one that holds this rank's samples, or takes some
+    of these: `out[:batch_size]` of what was computed for two batches."""
+    inner: ast.AST = use
+    if in_step and _cuts_rows(use, source, run):
+        return True
+    for ancestor in source.ancestors(use):
+        if isinstance(ancestor, ast.Call) and inner is not ancestor.func:
+            called = last_name(ancestor.func) if isinstance(ancestor.func, (ast.Name, ast.Attribute)) else ""
+            base = ancestor.func.value if isinstance(ancestor.func, ast.Attribute) else ancestor.func
+            ours = run.values.get(base, NOTHING).spread in (ROWS, Spread.COLUMNS)
+            listed = isinstance(inner, (ast.Tuple, ast.List)) and inner.elts[0] is use
+            drawn = called in SAMPLING and listed  # `prior.sample((batch_size,))`, of a distribution
+            return (called in SHAPES or drawn) and (in_step or ours) or called in KEYS and in_step
+        if isinstance(ancestor, ast.Compare):
+            return in_step and any(
+                run.values.get(part, NOTHING).spread is COUNT for part in (ancestor.left, *ancestor.comparators)
+            )
+        if isinstance(ancestor, (ast.stmt, ast.BinOp)):
+            return False
+        inner = ancestor
+    return False
+
+
+def _cuts_rows(use: ast.expr, source: Source, run: Interpreter) -> bool:
+    """`out[batch_size : 2 * batch_size]`"""
+    inner, cut = use, source.parents[use]
+    if isinstance(cut, ast.BinOp) and isinstance(cut.op, ast.Mult):
+        inner, cut = cut, source.parents[cut]
+    if not isinstance(cut, ast.Slice) or inner is cut.step:
+        return False
+    outer = source.parents[cut]
+    first = cut if not isinstance(outer, ast.Tuple) else outer.elts[0]
+    taken = source.parents[outer] if isinstance(outer, ast.Tuple) else outer
+    if first is not cut or not isinstance(taken, ast.Subscript):
+        return False
+    value = run.values.get(taken.value, NOTHING)
+    return value.spread is ROWS and not value.things

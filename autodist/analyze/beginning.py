@@ -1,0 +1,170 @@
+"""Where a script begins its work: the process group is set up ahead of that."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from autodist import (
+    escapes,
+    shards,
+    while_importing,
+)
+from autodist.analyze.launched import is_distributed
+from autodist.imports import below_imports, is_preface
+from autodist.interpreter import Event, Interpreter
+from autodist.rule import Severity
+from autodist.script import (
+    Concern,
+    Loader,
+    Model,
+    Reduction,
+    Setup,
+    Shards,
+    Site,
+    TrainingScript,
+)
+from autodist.source import Source
+from autodist.values import (
+    Object,
+)
+
+NEEDS_GROUP = frozenset(
+    (
+        "seed loader download mkdir save open writer optimizer forward backward move print "
+        "log file_handler log_config random random_number numpy_draw search set_device progress make ordered"
+    ).split()
+)
+
+
+def only_saves(site: Site, found: Shards) -> bool:
+    """Whether a statement is a call that writes on rank 0 by itself."""
+    return isinstance(site.node, ast.Expr) and any(site.node.value is save.node for save in found.saves)
+
+
+def order_of(run: Interpreter, site: Site) -> tuple[int, int, int]:
+    return run.project.sources.index(site.source), getattr(site.node, "lineno", 0), getattr(site.node, "col_offset", 0)
+
+
+def hoisted(place: escapes.Placed, guarded: set[ast.AST]) -> ast.stmt | None:
+    """The guarded statement that a reduction must come before."""
+    around = (place.node, *place.source.ancestors(place.node))
+    return next((node for node in reversed(around) if node in guarded and isinstance(node, ast.stmt)), None)
+
+
+def stays_below(reduction: Reduction) -> bool:
+    """Whether what rank 0 alone comes to, such as `if writer is not None:`, computes the value that has to be made
+    before it."""
+    return reduction.hoist is not None and shards.made_inside(reduction.node, reduction.hoist)
+
+
+def _names_file(call: ast.AST) -> bool:
+    """`logging.basicConfig(filename="train.log")`"""
+    return isinstance(call, ast.Call) and any(keyword.arg == "filename" for keyword in call.keywords)
+
+
+def import_time_concerns(
+    run: Interpreter, loaders: list[Loader], sites: list[Site], models: list[Model]
+) -> Iterator[Concern]:
+    """What needs the process group but happens while a module is imported, before the script can join it."""
+    changed = {loader.node for loader in loaders if not loader.sharded} | {site.node for site in sites}
+    changed |= {model.wrapping.statement for model in models if model.wrapping is not None and not model.wrapped}
+    changed |= {event.node for event in run.of("file_handler") if models}
+    changed |= {event.node for event in run.of("log_config") if models and _names_file(event.node)}
+    for event in run.events:
+        if event.calls or event.source is run.project.entry or is_distributed(run):
+            continue
+        if event.node in changed or any(ancestor in changed for ancestor in event.source.ancestors(event.node)):
+            message = "runs while this module is imported, before the process group exists: move it into a function"
+            yield Concern("AD905", event.source, event.node, message, Severity.REFUSAL)
+            return
+    if models and not is_distributed(run):
+        yield from while_importing.concerns(run)
+
+
+def downloads(prepared: list[Site], run: Interpreter) -> Iterator[tuple[Site, Site]]:
+    """Runs of neighbouring statements that prepare data, each with its first and last."""
+    statements = {site.node: site.source for site in prepared}
+    taken: set[ast.AST] = set()
+    for site in sorted(prepared, key=lambda s: order_of(run, s)):
+        if site.node in taken:
+            continue
+        assert isinstance(site.node, ast.stmt)
+        block = site.source.block(site.node)
+        last = index = block.index(site.node)
+        for later in range(index + 1, len(block)):
+            if block[later] in statements:
+                last = later
+            elif not isinstance(block[later], (ast.Assign, ast.AnnAssign)) or later - last > 4:
+                break
+        taken.update(block[index : last + 1])
+        yield site, Site(site.source, block[last])
+
+
+def first_on_rank_zero(prepared: list[Site], run: Interpreter) -> Iterator[ast.stmt]:
+    """The statements that the other ranks wait for: in them no rank can communicate."""
+    for first, last in downloads(prepared, run):
+        assert isinstance(first.node, ast.stmt) and isinstance(last.node, ast.stmt)
+        block = first.source.block(first.node)
+        yield from block[block.index(first.node) : block.index(last.node) + 1]
+
+
+def before_group(run: Interpreter, guarded: Iterable[Site]) -> Iterator[ast.AST]:
+    """What comes before the process group is made: no rank can be asked for."""
+    joined = next((event.order for event in run.of("init_process_group")), -1)
+    early = {event.node for event in run.events if event.order < joined}
+    late = {event.node for event in run.events if event.order > joined}
+    for site in guarded:
+        inside = set(ast.walk(site.node))
+        if not inside.isdisjoint(early) and inside.isdisjoint(late):
+            yield site.node
+
+
+def setup_of(script: TrainingScript, run: Interpreter) -> Setup | None:
+    """Before the first statement of the entry script that needs the process group, as late as an expert would."""
+    entry = run.project.entry
+    body = entry.tree.body
+    if not body:
+        return None
+    guard = next((s for s in body if isinstance(s, ast.If) and _is_main_guard(s.test)), None)
+    start = next((s for s in body if not is_preface(s)), body[-1])
+    named = {node for site in script.named_apart for node in ast.walk(site.node)}
+    needed = [
+        e
+        for e in run.events
+        if e.kind in NEEDS_GROUP and not (e.kind == "make" and not _matters(e)) or e.kind == "clock" and e.node in named
+    ]
+    found = [top for event in needed if (top := _top_statement(event, entry)) is not None and not is_preface(top)]
+    first = next((top for top in found if not isinstance(top, (ast.FunctionDef, ast.ClassDef))), None)
+    if first is None and guard is None and found and isinstance(found[0], ast.FunctionDef):
+        return Setup(entry, _without_docstring(found[0].body), found[0])  # what a launcher or an entry point calls
+    define = below_imports(entry)
+    if guard is not None and (first is None or first is guard or body.index(first) >= body.index(guard)):
+        return Setup(entry, guard.body[0], min(define, guard, key=body.index))
+    before = first if first is not None else start
+    return Setup(entry, before, min(define, before, key=body.index))
+
+
+def _without_docstring(body: list[ast.stmt]) -> ast.stmt:
+    return next((s for s in body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))), body[-1])
+
+
+def _matters(event: Event) -> bool:
+    return any(isinstance(t, Object) and bool(t.roles & {"module", "dataset", "device"}) for t in event.value.things)
+
+
+def _top_statement(event: Event, entry: Source) -> ast.stmt | None:
+    """The top-level statement of the entry script that an event happens in."""
+    chain = [(call.node, call.source) for call in event.calls if call.node is not None]
+    for node, source in [*chain, (event.node, event.source)]:
+        if source is entry:
+            top: ast.AST = node
+            for ancestor in entry.ancestors(node):
+                if isinstance(ancestor, ast.Module):
+                    return top if isinstance(top, ast.stmt) else None
+                top = ancestor
+    return None
+
+
+def _is_main_guard(test: ast.expr) -> bool:
+    return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"

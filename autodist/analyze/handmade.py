@@ -1,0 +1,220 @@
+"""Batches that a step makes by hand: indices that are drawn, noise, slices of the data."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+
+from autodist import (
+    randomness,
+)
+from autodist.analyze.batch_sizes import shapes_tensors
+from autodist.analyze.launched import is_distributed
+from autodist.interpreter import Event, Interpreter, Plan
+from autodist.rule import Severity
+from autodist.script import (
+    Concern,
+)
+from autodist.source import Source, last_name, shortened
+from autodist.spread import SAME, Spread
+from autodist.values import (
+    NOTHING,
+    Draw,
+    Function,
+    Object,
+    is_clock,
+)
+
+SEQUENCES_FIRST = ("LSTM", "GRU", "RNN", "Transformer", "MultiheadAttention")
+
+
+def has_no_batches(run: Interpreter) -> bool:
+    """Whether neither a loader nor what is drawn anew in each step reaches a gradient."""
+    backwards = run.of("backward")
+    if not backwards or any(event.value.spread is not SAME for event in backwards):
+        return False
+    if any(isinstance(origin, Object) for origin in origins_of(run)):
+        return False
+    return not batch_draws(run)
+
+
+def along_sequence(run: Interpreter) -> Draw | None:
+    """A slice that steps through a sequence, as in `x = text[i : i + n]; y = text[i + 1 : i + 1 + n]`."""
+    starts: dict[str, set[str]] = {}
+    for draw in _drawn(run):
+        if (
+            isinstance(draw.node, ast.Subscript)
+            and isinstance(draw.node.slice, ast.Slice)
+            and draw.node.slice.lower is not None
+        ):
+            lowers = starts.setdefault(ast.dump(draw.node.value), set())
+            lowers.add(ast.dump(draw.node.slice.lower))
+            if len(lowers) > 1:
+                return draw
+    return None
+
+
+def through_time(run: Interpreter, again: Callable[[Plan], Interpreter], modules: frozenset[int]) -> Draw | None:
+    """A slice of which a layer takes the first axis for time, so that its rows are no samples."""
+    draws = _drawn(run)
+    if not any(isinstance(draw.node, ast.Subscript) for draw in draws) and not _takes_sequences_first(run):
+        return None
+    taken = frozenset(id(draw.node) for draw in draws)
+    for event in again(Plan(sharded=frozenset(), draws=taken, modules=modules, wholes=frozenset())).of("along_rows"):
+        if (
+            found := next((draw for draw in draws if draw in event.value.origins and not draw.noise), None)
+        ) is not None:
+            return found
+    return None
+
+
+def _drawn(run: Interpreter) -> list[Draw]:
+    """The draws that a step makes its batches of, where no loader does."""
+    if any(event.value.spread is not SAME for event in run.of("backward")):
+        return []
+    return [] if any(isinstance(origin, Object) for origin in origins_of(run)) else batch_draws(run)
+
+
+def beside_loaders(run: Interpreter) -> tuple[Draw, Event] | None:
+    """A step that trains on samples picked by hand alone, where others train on those of a loader."""
+    if is_distributed(run) or not any(isinstance(origin, Object) for origin in origins_of(run)):
+        return None
+    picking = {thing for event in run.of("picks") if event.loops for thing in event.value.things}
+    for event in run.of("backward"):
+        if not any(isinstance(origin, Object) for origin in event.value.origins):
+            drawn = sorted(
+                (o for o in event.value.origins if isinstance(o, Draw) and o in picking),
+                key=lambda o: (o.node.lineno, o.node.col_offset),
+            )
+            if drawn:
+                return drawn[0], event
+    return None
+
+
+def origins_of(run: Interpreter) -> list[Object | Draw]:
+    """The loaders and draws whose samples reach a gradient."""
+    found: dict[Object | Draw, None] = {}
+    for event in run.events:
+        if event.kind == "backward":
+            given = [each for each in event.value.origins if isinstance(each, (Object, Draw))]
+            data = [each for each in given if not is_clock(each) and not (isinstance(each, Draw) and each.whole)]
+            for origin in sorted(data, key=lambda o: (o.node.lineno, o.node.col_offset)):
+                found.setdefault(origin)
+    return list(found)
+
+
+def batch_draws(run: Interpreter) -> list[Draw]:
+    """Draws made anew for each step: in the innermost loop around a backward, or called from there."""
+    loops = {loop.node for event in run.of("backward") for loop in event.loops[-1:]}
+    origins = set(origins_of(run))
+    found = []
+    for event in run.of("draw"):
+        if not event.inside_forward and any(loop.node in loops for loop in event.loops[-2:]):
+            found += [t for t in event.value.things if isinstance(t, Draw) and t in origins]
+    found = list(dict.fromkeys(found))
+    # a permutation that is then cut into batches is not itself a batch
+    slices = [draw for draw in found if isinstance(draw.node, ast.Subscript)]
+    chosen = slices or [draw for draw in found if not draw.noise and not _is_permutation(draw)]
+    noise = [draw for draw in found if draw.noise and draw not in chosen]
+    sizes = {_size_of(draw, run) for draw in chosen or noise}
+    if not chosen and (
+        len(sizes) > 1
+        or _takes_sequences_first(run)
+        or not all(_only_sizes_batches(draw, noise, run) for draw in noise)
+    ):
+        return []
+    return [*chosen, *(draw for draw in noise if draw.size is not None and _size_of(draw, run) in sizes)]
+
+
+def _is_permutation(draw: Draw) -> bool:
+    """Whether all of the data is put in order: a share of that says nothing about the size of a batch."""
+    return isinstance(draw.node, ast.Call) and getattr(draw.node.func, "attr", getattr(draw.node.func, "id", "")) in (
+        "randperm",
+        "permutation",
+    )
+
+
+def _takes_sequences_first(run: Interpreter) -> bool:
+    """Whether a module takes the batch as its second axis, so that the first one of a tensor may be time."""
+    return any(
+        isinstance(thing, Object)
+        and thing.name.startswith("torch.nn.")
+        and thing.name.rpartition(".")[2].startswith(SEQUENCES_FIRST)
+        and thing.keywords.get("batch_first", NOTHING).const is not True
+        for value in run.values.values()
+        for thing in value.things
+    )
+
+
+def _size_of(draw: Draw, run: Interpreter) -> object:
+    """The number of samples, or as much as is known of it."""
+    if draw.size is None:
+        return None
+    const = run.values.get(draw.size, NOTHING).const
+    if isinstance(const, int):
+        return const
+    return last_name(draw.size) if isinstance(draw.size, (ast.Name, ast.Attribute)) else ast.dump(draw.size)
+
+
+def _only_sizes_batches(draw: Draw, draws: list[Draw], run: Interpreter) -> bool:
+    """Whether the size of a drawn batch also shapes nothing that would then be too large for a rank's share."""
+    if isinstance(draw.size, ast.Constant):
+        return True
+    if not isinstance(draw.size, (ast.Name, ast.Attribute)):
+        return False
+    nodes = {each.node for each in draws}
+    steps = run.step_loops
+    return all(
+        not nodes.isdisjoint(source.ancestors(use))
+        or _is_handed_on(use, source, run)
+        or shapes_tensors(use, source, run, in_step=bool(run.loops_of.get(use, set()) & steps))
+        for use, source in run.sources.items()
+        if isinstance(use, (ast.Name, ast.Attribute))
+        and isinstance(use.ctx, ast.Load)
+        and last_name(use) == last_name(draw.size)
+    )
+
+
+def _is_handed_on(use: ast.expr, source: Source, run: Interpreter) -> bool:
+    """Whether a value is only printed, or given to a function of the project."""
+    parent = source.parents[use]
+    if isinstance(parent, ast.keyword):
+        parent = source.parents[parent]
+    if isinstance(parent, ast.Call):
+        things = run.values.get(parent.func, NOTHING).things
+        printed = isinstance(parent.func, ast.Name) and parent.func.id == "print"
+        return printed or bool(things) and all(isinstance(thing, Function) for thing in things)
+    return isinstance(parent, (ast.FormattedValue, ast.Assign))
+
+
+def drawn_alike(run: Interpreter, varied: frozenset[str], shared: frozenset[ast.AST]) -> Iterator[Concern]:
+    """What is drawn for one of a rank's samples after the other, where ranks are seeded alike."""
+    if is_distributed(run):
+        return
+    for event in [*randomness.drawn_alike(run, varied, shared)][:1]:
+        code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else "this"
+        message = (
+            f"{code} draws for this rank's samples, and all ranks draw alike: what is drawn repeats from rank to rank "
+            "within a batch; draw for the whole batch before it is shared out, or from a generator seeded by rank"
+        )
+        yield Concern("AD702", event.source, event.node, message, Severity.WARNING)
+
+
+def draw_sites(run: Interpreter, draws: frozenset[object]) -> Iterator[Draw]:
+    seen: set[ast.AST] = set()
+    for event in run.of("draw"):
+        for thing in event.value.things:
+            if isinstance(thing, Draw) and id(thing.node) in draws and thing.node not in seen:
+                if not _is_shared(thing, run):
+                    seen.add(thing.node)
+                    yield thing
+
+
+def _is_shared(draw: Draw, run: Interpreter) -> bool:
+    """Whether the script already takes the rank's share of what it draws."""
+    parent = draw.source.parents.get(draw.node)
+    if isinstance(parent, ast.Call):
+        return draw.node in parent.args and any(draw in event.value.origins for event in run.of("share"))
+    if not isinstance(parent, ast.Subscript) or not isinstance(parent.slice, ast.Slice) or parent.slice.lower is None:
+        return False
+    return run.values.get(parent.slice.lower, NOTHING).spread is Spread.RANK

@@ -1,0 +1,340 @@
+"""The loaders whose batches are shared out, and the epochs in which they are read."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+
+from autodist import (
+    randomness,
+    resizing,
+    searching,
+)
+from autodist.analyze.batch_sizes import training_switch
+from autodist.interpreter import Event, Interpreter, Loop
+from autodist.rule import Severity
+from autodist.script import (
+    Concern,
+    Epoch,
+    Loader,
+    Site,
+)
+from autodist.source import Source, last_name, shortened
+from autodist.values import (
+    NOTHING,
+    Draw,
+    Index,
+    Object,
+    Path_,
+    Scope,
+    Value,
+    drawn_from,
+)
+
+
+def sharded_loaders(
+    first: Interpreter, run: Interpreter, trained: set[tuple[int, Path_]]
+) -> tuple[list[Loader], list[Concern]]:
+    made: dict[ast.AST, list[tuple[Object, Mapping[str, object]]]] = {}
+    nodes: dict[ast.AST, Source] = {}
+    for event in run.events:
+        if event.kind in ("loader", "make"):
+            for thing in event.value.objects("loader"):
+                if all(thing is not other for other, _ in made.get(thing.node, [])):
+                    names = dict(event.detail.const) if event.kind == "loader" else {}
+                    made.setdefault(thing.node, []).append((thing, names))
+                    nodes[thing.node] = event.source if event.kind == "loader" else thing.source
+    loaders, concerns = [], []
+    passes = _passes(run)
+    for node, found in made.items():
+        ours = [(t, n) for t, n in found if t.key in trained]
+        if not ours:
+            continue
+        mixed = len(ours) < len(found)
+        switch = training_switch(found, trained) if mixed else None
+        loader = ours[0][0]
+        source = nodes[node]
+        dataset = loader.argument("dataset", 0) or NOTHING
+        iterable = any("iterable_dataset" in t.roles for t in dataset.things if isinstance(t, Object))
+        loaders.append(
+            Loader(
+                loader,
+                source,
+                loader.node,
+                tuple(_epochs([t for t, _ in ours], passes, run)),
+                all(run.is_sharded(t) for t, _ in ours),
+                mixed,
+                switch,
+                iterable,
+                _has_distributed_sampler(loader),
+                frozenset(t.key for t, _ in ours),
+                any(resizing.changes_length(t, passes.get(t, ()), run) for t, _ in ours),
+            )
+        )
+        if mixed and switch is None:
+            concerns.append(
+                Concern(
+                    "AD201",
+                    source,
+                    node,
+                    (
+                        "makes loaders for training and for evaluation alike: both are sharded, and where a "
+                        "data set does not divide, evaluation counts the samples that pad it twice"
+                    ),
+                    Severity.WARNING,
+                )
+            )
+    return loaders, concerns
+
+
+def evaluation_loaders(run: Interpreter, loaders: list[Loader]) -> Iterator[Site]:
+    """The calls that make loaders of which none trains."""
+    training = {loader.node for loader in loaders}
+    made = {
+        event.node: event.source
+        for event in run.of("loader")
+        if any(thing.name == "torch.utils.data.DataLoader" for thing in event.value.objects("loader"))
+    }
+    yield from (Site(source, node) for node, source in made.items() if node not in training)
+
+
+def evaluation_samplers(run: Interpreter, loaders: list[Loader]) -> Iterator[Site]:
+    """The calls that make random samplers for such loaders, which draw from the global generator."""
+    training = {loader.node for loader in loaders}
+    used = {sampler.node for loader in loaders for sampler in randomness.unseeded_samplers(loader.object)}
+    found = {
+        sampler.node: Site(sampler.source, sampler.node)
+        for event in run.of("loader")
+        if event.node not in training
+        for loader in event.value.objects("loader")
+        for sampler in randomness.unseeded_samplers(loader)
+    }
+    yield from (site for node, site in found.items() if node not in used)
+
+
+def _has_distributed_sampler(loader: Object) -> bool:
+    sampler = loader.argument("sampler", 3) or NOTHING
+    return any(
+        "distributed_sampler" in thing.roles and (thing.argument("shuffle", 3) or NOTHING).const is not False
+        for thing in sampler.things
+        if isinstance(thing, Object)
+    )
+
+
+def _passes(run: Interpreter) -> dict[Object, list[Event]]:
+    """Where a pass over each loader starts."""
+    found: dict[Object, list[Event]] = {}
+    for event in sorted([*run.of("iterate"), *run.of("iter")], key=lambda e: e.order):
+        if not isinstance(event.node, ast.comprehension):
+            for loader in dict.fromkeys(drawn_from(event.value)):
+                found.setdefault(loader, []).append(event)
+    return found
+
+
+def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: Interpreter) -> Iterator[Epoch]:
+    """The statements that start a pass over one of the loaders."""
+    seen: set[ast.stmt] = set()
+    events = {event.order: event for loader in loaders for event in passes.get(loader, [])}
+    steps = run.step_loops
+    restarts = any(event.kind == "iter" and event.loops and event.loops[-1].node in steps for event in events.values())
+    phases = {_outermost(event) for event in events.values() if event.kind == "iterate" and event.grad}
+    made: dict[Object, set[ast.AST]] = {each: set() for each in loaders}
+    for event in run.of("loader"):
+        for loader in event.value.objects("loader"):
+            if loader in made:
+                made[loader] |= {loop.node for loop in event.loops}
+    looked_at: set[Object] = set()
+    for _, event in sorted(events.items()):
+        statement = event.node if isinstance(event.node, ast.stmt) else event.source.statement(event.node)
+        outer = [loop for loop in event.loops if isinstance(loop.node, (ast.For, ast.While))]
+        if not outer and event.grad and statement not in seen:  # a look at the data before it is trained on
+            again_looked = not looked_at.isdisjoint(drawn_from(event.value))
+            looked_at |= set(drawn_from(event.value))
+            if again_looked:
+                seen.add(statement)
+                yield Epoch(event.source, statement, _loader_name(event, loaders, run), None)
+        if not outer or statement in seen or any(isinstance(s, ast.For) and s is statement for s in seen):
+            continue
+        seen.add(statement)
+        name = _loader_name(event, loaders, run)
+        kept = [loop for loop in outer if not all(loop.node in made[each] for each in loaders)]
+        number, counted = _number(outer, event)
+        anew = number is not None and any(loop.node in made[loader] for loader in loaders for loop in outer)
+        again = restarts or number is not None and _passes_again(statement, events.values(), loaders)
+        if len(phases) > 1 or _is_repeated(kept):
+            number = None
+        elif again:
+            number = f"{name}.sampler.epoch + {number} + 1" if anew and name else None
+        around = outer[: outer.index(counted)] if number is not None and counted is not None else outer
+        remade = [loop for loop in around if any(loop.node in made[loader] for loader in loaders)]
+        begun = not all(_makes_model(loop, run) for loop in remade)
+        yield Epoch(event.source, statement, name, number, begun)
+
+
+def _makes_model(loop: Loop, run: Interpreter) -> bool:
+    """Whether a loop makes a model that has seen no samples, as one for each fold of the data: its epochs may have the
+    orders of another one's."""
+    calls = [node for node in ast.walk(loop.node) if isinstance(node, ast.Call)]
+    if any(last_name(each.func) in ("deepcopy", "load_state_dict") for each in calls):
+        return False
+    made = {t.node for each in calls for t in run.values.get(each, NOTHING).objects("module")}
+    return not made.isdisjoint(calls)
+
+
+def _passes_again(statement: ast.stmt, events: Iterable[Event], loaders: list[Object]) -> bool:
+    """Whether a round of the loops around calls a function twice that passes over a loader it is given: once for each
+    of two models that train."""
+    ways: dict[tuple[Object, tuple[ast.AST, ...]], set[tuple[int, ...]]] = {}
+    for event in events:
+        if event.grad and event.node is statement:
+            loops = tuple(loop.node for loop in event.loops)
+            for loader in set(drawn_from(event.value)) & set(loaders):
+                ways.setdefault((loader, loops), set()).add(tuple(id(call.node) for call in event.calls))
+    return any(len(each) > 1 for each in ways.values())
+
+
+def _is_repeated(loops: list[Loop]) -> bool:
+    """Whether no loop numbers the passes over a loader: a `while` has no number, a loop around starts it anew."""
+    counting = [place for place, loop in enumerate(loops) if any(_numbers(loop).values())]
+    return any(isinstance(loop.node, ast.While) for loop in loops) or bool(counting) and counting[-1] > 0
+
+
+def _numbers(loop: Loop) -> dict[str, set[Index]]:
+    """What a loop's target names that counts its rounds."""
+    target = None if isinstance(loop.node, ast.While) else loop.node.target
+    names = [n.id for n in ast.walk(target) if isinstance(n, ast.Name)] if target is not None else []
+    return {name: {t for t in loop.scope.names.get(name, NOTHING).things if isinstance(t, Index)} for name in names}
+
+
+def _outermost(event: Event) -> ast.AST | None:
+    """The loop around all others where a pass starts; each may count from zero."""
+    loops = [loop.node for loop in event.loops if isinstance(loop.node, (ast.For, ast.While))]
+    return loops[0] if loops else None
+
+
+def _loader_name(event: Event, loaders: list[Object], run: Interpreter) -> str | None:
+    """An expression that names the loader where a pass over it starts."""
+    start = event.node.iter if isinstance(event.node, (ast.For, ast.AsyncFor)) else event.node
+    for node in ast.walk(start):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and _is_path(node):
+            value = run.values.get(node, NOTHING)
+            if _is_loader(value, loaders):
+                return event.source.code(node)
+            for bar in value.objects("progress"):
+                if (name := _read_by(bar, event, loaders, run)) and name != event.source.code(node):
+                    return name
+                if name and bar.name.startswith("tqdm.") and _is_path(bar.node.args[0]):
+                    return f"{name}.iterable"  # `loader = tqdm(loader)`
+    scope: Scope | None = event.scope
+    while scope is not None:
+        for name, value in scope.names.items():
+            if _is_loader(value, loaders):
+                return name
+        scope = scope.parent
+    owner = event.function.owner if event.function is not None else None
+    if isinstance(owner, Object) and isinstance(event.function and event.function.node, ast.FunctionDef):
+        first = event.function.node.args.args[:1] if event.function is not None else []
+        for name, value in owner.attributes.items():
+            if first and _is_loader(value, loaders):
+                return f"{first[0].arg}.{name}"
+    return None
+
+
+def _read_by(bar: Object, event: Event, loaders: list[Object], run: Interpreter) -> str | None:
+    """The expression for the loader in `bar = tqdm(loader)`, where the same function then iterates over the bar."""
+    if bar.source is not event.source or not isinstance(bar.node, ast.Call) or not bar.node.args:
+        return None
+    homes = [event.source.home(node) for node in (bar.node, event.node)]
+    read = bar.node.args[0]
+    while isinstance(read, ast.Call) and getattr(read.func, "id", "") == "enumerate" and read.args:
+        read = read.args[0]
+    if homes[0] is homes[1] and _is_path(read) and _is_loader(run.values.get(read, NOTHING), loaders):
+        return event.source.code(read)
+    return None
+
+
+def _is_loader(value: Value, loaders: list[Object]) -> bool:
+    """Whether a value is one of the loaders, or another one, and nothing else such as a progress bar over it."""
+    return any(t in loaders for t in value.things) and all(
+        isinstance(t, Object) and "loader" in t.roles for t in value.things
+    )
+
+
+def _is_path(node: ast.AST) -> bool:
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        if isinstance(node, ast.Subscript) and not isinstance(node.slice, (ast.Constant, ast.Name)):
+            return False
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def _number(outer: list[Loop], event: Event) -> tuple[str | None, Loop | None]:
+    """The name, where a pass starts, of the running number of the innermost loop around it that has one,
+    and that loop."""
+    definition = event.function.node if event.function is not None else None
+    parameters = {a.arg for a in (*definition.args.args, *definition.args.kwonlyargs)} if definition is not None else ()
+    for loop in reversed(outer):
+        if not isinstance(loop.node, ast.For):
+            continue
+        numbers = _numbers(loop)
+        indices = frozenset().union(*numbers.values())
+        inner: Scope | None = event.scope
+        while inner is not None:
+            for name, value in inner.names.items():
+                # another variable that holds it may hold it from an earlier round: `best_epoch = epoch`
+                if inner is loop.scope and numbers.get(name) or name in parameters and indices & value.things:
+                    return name, loop
+            if inner is loop.scope:
+                break
+            parameters, inner = (), inner.parent
+    return None, None
+
+
+def sampler_concerns(run: Interpreter) -> Iterator[Concern]:
+    """Samplers of the script's own that draw from a new seed, so that ranks would not agree on the samples."""
+    yield from searching.concerns(run)
+    for event in run.of("beyond"):
+        code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else ""
+        draw = next(thing for thing in event.value.things if isinstance(thing, Draw))
+        message = (
+            f"{code} mixes the samples of a batch by {shortened(draw.source.code(draw.node))}, which counts those of "
+            "all ranks: a rank has its share only; draw as many numbers as the tensor has rows"
+        )
+        yield Concern("AD902", event.source, event.node, message, Severity.REFUSAL)
+        return
+    for event in run.of("shared_in_part"):
+        code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else ""
+        message = (
+            f"{code} hands out a rank's share of a batch, or all of a batch that is made elsewhere, as a setting says: "
+            "make the other one where it is called, too"
+        )
+        yield Concern("AD902", event.source, event.node, message, Severity.REFUSAL)
+        return
+    taken = run.plan.draws or frozenset()
+    for event in run.of("local_draw"):
+        if event.detail.const not in taken or not isinstance(event.node, ast.expr):
+            continue
+        code = event.source.code(event.node)
+        message = (
+            f"draws by {shortened(code)}, which each rank changes by its own samples: ranks would draw different "
+            f"batches; gather what changes {shortened(code)} over the ranks, or draw without it"
+        )
+        yield Concern("AD902", event.source, event.node, message, Severity.REFUSAL)
+        return
+    for order, other in randomness.parted_orders(run):
+        code = shortened(order.source.code(order.node)) if isinstance(order.node, ast.expr) else "the order"
+        message = (
+            f"{code} draws from the generator of which {other} draws as much as a rank's own rows ask for: ranks would "
+            "put the samples in different orders; give the order a generator of its own"
+        )
+        yield Concern("AD902", order.source, order.node, message, Severity.REFUSAL)
+        return
+    for event in run.of("unseeded"):
+        owners = [call.function.owner for call in event.calls]
+        if any(isinstance(owner, Object) and owner.roles & {"sampler", "batch_sampler"} for owner in owners):
+            message = (
+                "a sampler that starts from a new seed draws other samples on each rank, where all must agree: "
+                "give it a seed"
+            )
+            yield Concern("AD203", event.source, event.node, message, Severity.REFUSAL)
+            return

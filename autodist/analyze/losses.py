@@ -1,0 +1,269 @@
+"""Losses: what makes each that of the whole batch, and what is to be said of it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from autodist import (
+    batchwise,
+    collation,
+    escapes,
+    rowwise,
+    weighing,
+)
+from autodist.analyze.reductions import rank_zero_statements
+from autodist.borrowed import departed
+from autodist.collation import Rows
+from autodist.interpreter import Event, Interpreter, Plan
+from autodist.picking import picks, takes_first
+from autodist.rule import Severity
+from autodist.script import (
+    Concern,
+    Reduction,
+    Site,
+    TrainingScript,
+    Weighed,
+)
+from autodist.source import Source, argument, last_name, shortened
+from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread
+from autodist.values import (
+    NOTHING,
+    Amplified,
+    Object,
+)
+
+UNEVEN = {
+    Rows.JOINED: "the loss is a mean over what {} joins, of which ranks have different numbers",
+    Rows.PADDED: "the loss is a mean over what {} pads to the longest sample, whose length differs by rank",
+    Rows.FEWER: "the loss is a mean over the samples that {} leaves, of which ranks have different numbers",
+}
+
+
+def whole_losses(
+    run: Callable[[Plan], Interpreter], plan: Plan, even: list[Weighed], distributed: bool
+) -> tuple[Plan, Interpreter, list[Weighed], tuple[Reduction, ...]]:
+    """What makes losses those of the whole batch that no mean over the ranks is: means that are weighed, sums and
+    means that are joined. Nothing is weighed in vain."""
+    tried = {each.node for each in even}
+
+    def counted(plan: Plan) -> Interpreter:
+        return _counted(run(plan), run, plan)
+
+    while True:
+        plan = replace(plan, weighed=frozenset(each.node for each in even), joined=frozenset())
+        current = run(plan)
+        guards = rank_zero_statements(current)
+        joined = () if distributed else batchwise.joined(_counted(current, run, plan), counted, plan, guards)
+        if joined:
+            plan = replace(plan, joined=frozenset(each.node for each in joined))
+            current = run(plan)
+            guards = rank_zero_statements(current)
+        more = [] if distributed else [w for w in weighing.weighed(current, guards) if w.node not in tried]
+        if more:  # by weights that have become those of all ranks
+            tried |= {each.node for each in more}
+            even = [*even, *more]
+            continue
+        settled = weighing.settles(_counted(current, run, plan)) if even else frozenset()
+        if all(each.node in settled for each in even):
+            return plan, current, even, joined
+        even = [each for each in even if each.node in settled]
+
+
+def _counted(current: Interpreter, run: Callable[[Plan], Interpreter], plan: Plan) -> Interpreter:
+    """The analysis of ``plan`` where losses that are divided by the size of the batch are by that of all ranks."""
+    sizes = frozenset(e.node for e in current.of("statistic") if e.value.spread is COUNT)
+    return run(replace(plan, reduced=plan.reduced | sizes)) if sizes else current
+
+
+def without_sums(script: TrainingScript) -> TrainingScript:
+    """What is said about code that goes is not worth saying."""
+    gone = departed(script.borrowed)
+    if not gone:
+        return script
+    return replace(
+        script,
+        unwraps=tuple(site for site in script.unwraps if site.node not in gone and not _clips(site)),
+        reductions=tuple(reduction for reduction in script.reductions if reduction.node not in gone),
+    )
+
+
+def _clips(site: Site) -> bool:
+    """`model.clip_grad_norm_(1.0)`, of a wrapper that goes"""
+    parent = site.source.parents.get(site.node)
+    return isinstance(parent, ast.Attribute) and parent.attr == "clip_grad_norm_"
+
+
+def _weighs_padding(event: Event, run: Interpreter) -> bool:
+    """Whether a function that pads its rows takes a softmax along them afterwards, `softmax(scores, dim=1)`, and
+    masks nothing."""
+    home = event.source.function(event.node)
+    if not event.inside_forward or home is None or "mask" in event.source.code(home):
+        return False
+    for call in (each for each in ast.walk(home) if isinstance(each, ast.Call) and each.lineno > event.node.lineno):  # type: ignore[attr-defined]
+        layers = [t for t in run.values.get(call.func, NOTHING).things if isinstance(t, Object)]
+        axes = [t.argument("dim", 0) for t in layers if t.name == "torch.nn.Softmax"]
+        if last_name(call.func) == "softmax" and not layers:
+            given = argument(call, "dim", 1 if not isinstance(call.func, ast.Attribute) else None)
+            axes.append(run.values.get(given or (call.args[-1] if call.args else call), NOTHING))
+        if any(axis is not None and axis.const == 1 for axis in axes):
+            return True
+    return False
+
+
+def loss_concerns(run: Interpreter) -> Iterator[Concern]:
+    seen: set[ast.AST] = set()
+    for event in run.events:
+        if event.kind != "backward" or event.node in seen:
+            continue
+        seen.add(event.node)
+        if event.value.spread in (LOCAL, ROWS, Spread.COLUMNS):
+            yield Concern(
+                "AD602",
+                event.source,
+                event.node,
+                (
+                    "cannot tell that this loss is a mean over the samples of the batch: gradients are "
+                    "averaged over ranks, which is right for a mean only (a masked or weighted mean "
+                    "differs by how its weights fall on the ranks)"
+                ),
+                Severity.WARNING,
+            )
+    mixed = [
+        (m.source, m.node)
+        for e in run.of("backward")
+        for m in rowwise.mixings(e.value)
+        if m.reason != rowwise.PARTNERS and (run.plan.wholes is None or m.reason == rowwise.STATISTIC)
+    ]
+    computed = [*((e.source, e.node) for e in run.of("batch_statistic")), *mixed]
+    for source, node in {source: (source, node) for source, node in reversed(computed)}.values():
+        message = (
+            "computes with a statistic of the batch: each rank takes that of its own samples, so that results differ "
+            "from those of one process"
+        )
+        yield Concern("AD602", source, node, message, Severity.WARNING)
+    for source, node in _pairings(run)[:1]:
+        message = (
+            f"{shortened(source.code(node))} pairs each sample of a batch with another: a rank finds it in "
+            "its own share, so that results differ from those of one process"
+        )
+        yield Concern("AD602", source, node, message, Severity.WARNING)
+    for event in [each for each in run.of("adaptive") if each.value.spread.is_local][:1]:
+        message = (
+            "chooses its steps by the errors of a whole batch, a rank by those of its own samples: results differ from "
+            "those of one process within the solver's tolerance"
+        )
+        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+    for event in [each for each in run.of("pads_to_longest") if _weighs_padding(each, run)][:1]:
+        message = (
+            "pads to the longest of a rank's own samples, and a softmax over them gives the padding its share: results "
+            "differ from those of one process; mask the padding, or pad to a fixed length (total_length)"
+        )
+        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+    for event in run.of("mined")[:1]:
+        assert isinstance(event.node, ast.expr)
+        message = (
+            f"computes with those of a batch's samples that {shortened(event.source.code(event.node))} names, by what "
+            "the others are: each rank chooses among its own samples only"
+        )
+        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+    for event in [each for each in run.of("word_loss") if each.node not in run.plan.weighed][:1]:
+        model = next(thing.name.split(".")[1] for thing in event.value.things if isinstance(thing, Object))
+        message = (
+            f"the loss of {model} is a mean over the words that its labels do not leave out, of which ranks may have "
+            "different numbers: gradients may differ slightly from those of one process"
+        )
+        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+    weighted = {(source, node): option for source, node, option in weighing.left_over(run)}
+    for (source, node), option in weighted.items():
+        yield _weighted(source, node, option)
+    if not weighted:
+        yield from _uneven_losses(run)
+
+
+def _pairings(run: Interpreter) -> list[tuple[Source, ast.expr]]:
+    """What mixes each sample with another, whose place in the batch is fixed: `x.flip(0)`, MixUp of torchvision."""
+    made = [(each.source, each.node) for event in run.of("make") for each in event.value.objects("mixes_samples")]
+    mixings = [mixing for event in run.of("backward") for mixing in rowwise.mixings(event.value)]
+    return [*made, *((each.source, each.node) for each in mixings if each.reason == rowwise.PARTNERS)]
+
+
+def _uneven_losses(run: Interpreter) -> Iterator[Concern]:
+    """Means over the words of a rank's samples, of which another rank has more."""
+    means = [event for event in run.of("backward") if event.value.spread is MEAN]
+    for event in [*run.of("uneven_loss"), *means]:
+        why = run.uneven(event.value, target=event.kind == "uneven_loss")
+        if why is None:
+            continue
+        picked = picks(event.value)
+        made = shortened(picked.source.code(picked.node)) if picked is not None else collation.names(event.value)
+        message = (
+            f"{UNEVEN[why].format(made)}: each rank divides by the number of its own, so gradients differ slightly"
+        )
+        if takes_first(event.value):
+            message = f"the loss is of some samples of each rank, [{made}], not of the batch: gradients differ"
+        yield Concern("AD602", event.source, event.node, f"{message} from those of one process", Severity.WARNING)
+        return
+    if any(mark in source.text for source in run.project.sources for mark in ("mask", "pack_")):
+        return  # what is filled up is left out again
+    for event in run.of("padded"):
+        message = (
+            f"the model is given what {collation.names(event.value)} pads to the longest sample, and not how long each "
+            "is: ranks pad to other lengths than one process, and what the model makes of the padding differs"
+        )
+        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+        return
+
+
+def _weighted(source: Source, node: ast.AST, option: str) -> Concern:
+    message = (
+        f"the loss is a mean weighted by {option}: each rank divides by the weights of its own samples, so gradients "
+        "differ slightly from those of one process"
+    )
+    return Concern("AD602", source, node, message, Severity.WARNING)
+
+
+def sums(run: Interpreter) -> Iterator[Site]:
+    """Losses that are sums over samples: averaging gradients over ranks divides them by the number of ranks."""
+    seen: set[ast.AST] = set()
+    for event in run.events:
+        if event.kind == "backward" and event.value.spread in (SUM, COUNT) and event.node not in seen:
+            seen.add(event.node)
+            assert isinstance(event.node, ast.Call)
+            node = event.node.func.value if isinstance(event.node.func, ast.Attribute) else event.node.args[0]
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr == "scale"
+                and node.args
+            ):
+                node = node.args[0]
+            yield Site(event.source, node)
+
+
+def amplified(run: Interpreter) -> tuple[Site, ...]:
+    """Where gradients of samples are taken of means over a rank's, and a loss or report counts how large they are."""
+    ends = (each for each in run.events if each.kind in {"backward", *escapes.SINKS})
+    found = [origin for event in ends for origin in event.value.origins if isinstance(origin, Amplified)]
+    places = {each.node: each.source for each in found}
+    whole = _taken_of_whole_data(run)
+    return tuple(Site(places[node], node) for node in run.values if node in places and node not in whole)
+
+
+def _taken_of_whole_data(run: Interpreter) -> set[ast.AST]:
+    """Where gradients are taken with regard to samples that every rank has in full, as attacks on a test set do."""
+    calls = {event.node for event in run.of("autograd_grad") if not event.value.spread.is_local}
+    return calls | {event.node for event in run.of("gradient") if not event.value.things}
+
+
+def amplified_in_part(run: Interpreter) -> Iterator[Concern]:
+    """Gradients that are taken of samples that are shared out, and of others that are not."""
+    whole = _taken_of_whole_data(run)
+    places = {o.node: o.source for e in run.of("backward") for o in e.value.origins if isinstance(o, Amplified)}
+    for node in (each for each in run.values if each in places and each in whole):
+        message = (
+            "of a mean over a rank's samples, each of them has as many times its gradient as there are ranks, but this "
+            "is also taken of data that every rank has in full: divide the loss by the number of ranks in training"
+        )
+        yield Concern("AD602", places[node], node, message, Severity.WARNING)

@@ -1,0 +1,280 @@
+"""How a script uses its models and their layers, beside calling them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autodist import (
+    regions,
+    rowwise,
+)
+from autodist.analyze.launched import is_distributed
+from autodist.interpreter import Event, Interpreter
+from autodist.models import (
+    optimized_by,
+    parts,
+    unseen_model,
+    unwrapped,
+)
+from autodist.rule import Severity
+from autodist.script import (
+    Concern,
+    Model,
+    Site,
+)
+from autodist.sharding import keys, members
+from autodist.source import argument, last_name
+from autodist.spread import COLUMNS
+from autodist.values import (
+    NOTHING,
+    External,
+    Function,
+    Items,
+    Object,
+    Wrapped,
+    of,
+)
+
+
+def uncovered(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
+    """Optimizers that train something whose forward pass was not seen: its gradients would stay each rank's own."""
+    members = {part.key for model in models for each in (model.object, *model.alternatives) for part in parts(each)}
+    stepped = {t for e in run.events if e.kind == "step" for t in e.value.objects("optimizer")}
+    for optimizer in sorted(stepped, key=lambda o: (str(o.source.path), o.node.lineno)):
+        missing = [m for m in optimized_by(optimizer) if not any(part.key in members for part in parts(m))]
+        if missing or not models:
+            message = (
+                "trains a model whose forward pass cannot be followed, so that its gradients could "
+                "not be averaged; convert this part by hand"
+            )
+            site: Site = Site(optimizer.source, optimizer.node)
+            if not missing and (unseen := unseen_model(optimizer, run)) is not None:
+                site, reason = unseen
+                message = f"trains a model that cannot be followed: {reason}"
+            yield Concern("AD904", site.source, site.node, message, Severity.REFUSAL)
+            return
+
+
+def layer_tests(run: Interpreter, models: list[Model]) -> Iterator[Site]:
+    """Where training asks for layers of batch normalisation, which are of another class once they are synchronised."""
+    if not any(model.batch_norm and model.wrapping is not None for model in models):
+        return
+    training = {loop.node for event in run.of("backward") for loop in event.loops}
+    steps = [event for event in run.events if any(loop.node in training for loop in event.loops)]
+    places: set[ast.AST] = {*training, *(call.function.node for event in steps for call in event.calls)}
+    places |= {node for model in models if model.wrapping is not None for node in _later_methods(model, run)}
+    for node, value in run.values.items():
+        named = any(isinstance(t, External) and t.name.startswith("torch.nn.BatchNorm") for t in value.things)
+        source = run.sources.get(node)
+        if not named or source is None:
+            continue
+        parent = source.parents.get(node)
+        outer = node if isinstance(parent, ast.Call) else parent
+        call = source.parents.get(outer) if outer is not None else None
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "isinstance" and outer in call.args[1:]:
+            if isinstance(outer, ast.expr) and not places.isdisjoint(source.ancestors(call)):
+                yield Site(source, outer)
+
+
+def _later_methods(model: Model, run: Interpreter) -> Iterator[ast.AST]:
+    """The methods of a model that are called once it is wrapped or sharded, as for the parameters of an optimizer."""
+    assert model.wrapping is not None
+    place = frozenset([model.wrapping.statement])
+    made = max((event.order for event in run.events if regions.within(event, place)), default=len(run.events))
+    for event in run.of("model_method"):
+        module = next((t for t in unwrapped(event.value) if isinstance(t, Object) and t.key == model.object.key), None)
+        call = event.node
+        if event.order <= made or module is None or module.cls is None or not isinstance(call, ast.Call):
+            continue
+        found = module.cls.find(call.func.attr) if isinstance(call.func, ast.Attribute) else None
+        yield from (t.node for t in found[1].things if isinstance(t, Function)) if found is not None else ()
+
+
+def unwrapped_uses(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
+    """Training steps that the planned wrapper does not reach: their gradients would silently stay each rank's own."""
+    if run.plan.bare:
+        return
+    training = {loop.node for event in run.of("backward") for loop in event.loops}
+    steps = [e for e in run.of("forward") if e.grad and any(loop.node in training for loop in e.loops)]
+    steps = [e for e in steps if not _only_attacks(e, run)]
+    for model in models:
+        if model.wrapping is None or model.bypassed is not None or model.data_parallel:
+            continue
+        ours = {each.key for each in (model.object, *model.alternatives)}
+        bare = [e for e in steps if any(isinstance(t, Object) and t.key in ours for t in e.value.things)]
+        around = [e for e in bare if any(isinstance(t, Wrapped) for t in e.value.things)]
+        if len(bare) > len(around):
+            uses = [event for event in bare if event not in around]
+            message = "cannot see where to wrap this model so that its training steps go through the wrapper"
+            yield Concern("AD904", uses[0].source, uses[0].node, message, Severity.REFUSAL)
+
+
+def _only_attacks(event: Event, run: Interpreter) -> bool:
+    """Whether a function asks a model for gradients of what it is given, as an attack on it does, and keeps nothing of
+    what the model says: no gradient of a parameter comes from there."""
+    asks = any(each.function is event.function for each in run.of("autograd_grad"))
+    if event.function is None or not asks or not event.calls or event.calls[-1].function is not event.function:
+        return False
+    call, body = event.calls[-1].node, event.function.node
+    kept = any(isinstance(n, (ast.Attribute, ast.Subscript)) and isinstance(n.ctx, ast.Store) for n in _changed(body))
+    learns = any(isinstance(n, ast.Call) and last_name(n.func) == "backward" for n in ast.walk(body))
+    result = run.values.get(call, NOTHING) if isinstance(call, ast.expr) else NOTHING
+    return call is not None and not (kept or learns or result.models or result.things)
+
+
+def _changed(body: ast.AST) -> Iterator[ast.expr]:
+    """What a function assigns to, numbers of a tensor aside: `x.data += step`."""
+    for node in ast.walk(body):
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        yield from (
+            each
+            for each in targets
+            if each is not None and not (isinstance(each, ast.Attribute) and each.attr in ("data", "requires_grad"))
+        )
+
+
+def unreached_norms(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
+    """Layers of batch normalisation that a model also keeps in a plain list: SyncBatchNorm takes the place of its
+    modules alone, and what the list holds would go on normalising by each rank's own samples."""
+    if is_distributed(run):
+        return
+    for model in models:
+        if not model.batch_norm or model.wrapped or model.wrapping is None and not model.data_parallel:
+            continue
+        for part in (each for one in (model.object, *model.alternatives) for each in parts(one)):
+            for name, value in part.attributes.items():
+                lists = [thing for thing in value.things if isinstance(thing, Items)]
+                held = [each for items in lists for each in (*items.parts, items.element)]
+                if part.cls is None or not any(True for each in held for _ in each.objects("batch_norm")):
+                    continue
+                message = (
+                    f"keeps layers of batch normalisation in self.{name}, a plain list, where nn.SyncBatchNorm does "
+                    "not take their place: make it an nn.ModuleList"
+                )
+                yield Concern("AD904", part.cls.source, part.cls.node, message, Severity.REFUSAL)
+                return
+
+
+def differentiated_norms(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
+    """Gradients of gradients through batch statistics, of which nn.SyncBatchNorm has none."""
+    if is_distributed(run):
+        return
+    for event in run.of("autograd_grad"):
+        if event.detail.const is not True or not isinstance(event.node, ast.Call) or not event.grad:
+            continue
+        given = (argument(event.node, "outputs", 0), argument(event.node, "inputs", 1))
+        through, before = (
+            {key for t in run.values.get(each, NOTHING).models for key in keys(unwrapped(of(t)))} if each else set()
+            for each in given
+        )
+        for model in models:
+            if model.batch_norm and not model.wrapped and model.object.key in through - before:
+                message = (
+                    "trains on a gradient that passes through batch normalisation, and nn.SyncBatchNorm has no second "
+                    "derivative: normalise in this model by nn.InstanceNorm or nn.GroupNorm"
+                )
+                yield Concern("AD904", event.source, event.node, message, Severity.REFUSAL)
+                return
+
+
+def penalties_alone(run: Interpreter) -> Iterator[Concern]:
+    """Losses that are computed from gradients of a model alone, on which the bias of its last layer has no say."""
+    passes = {event.node for event in run.of("forward")}
+    grads = {event.node for event in run.of("autograd_grad") if event.detail.const is True}
+    for event in run.of("backward") if grads else ():
+        loss = event.node.func.value if isinstance(event.node, ast.Call) else None  # type: ignore[attr-defined]
+        reached: set[ast.AST] = set()
+        pending: list[ast.AST] = [loss] if loss is not None else []
+        while pending:  # past the gradients, not into what they are taken of
+            node = pending.pop()
+            if node not in reached:
+                reached.add(node)
+                pending += ast.iter_child_nodes(node) if node not in grads else ()
+                value = run.values.get(node, NOTHING) if isinstance(node, ast.expr) else NOTHING
+                pending += [made for _, made in value.made] if node not in grads else []
+        if reached & grads and passes.isdisjoint(reached):
+            message = (
+                "trains on a gradient penalty alone, on which a last bias has no say, so that "
+                "DistributedDataParallel waits for its gradient: add the penalty to the other loss of the step, or "
+                "`0 * out.sum()` of what the model computed to it"
+            )
+            yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+            return
+
+
+def kept_statistics(models: list[Model]) -> Iterator[Concern]:
+    """Layers that keep statistics of a rank's samples, and that nn.SyncBatchNorm does not replace."""
+    for part in (part for model in models for part in parts(model.object)):
+        keeps = part.argument("track_running_stats", 4)
+        if part.name.startswith("torch.nn.InstanceNorm") and keeps is not None and keeps.const is True:
+            message = (
+                f"{part.name.rpartition('.')[2]} keeps running statistics of the samples that it is given: each rank "
+                "keeps those of its own ones, and those of rank 0 are saved; leave out track_running_stats"
+            )
+            yield Concern("AD602", part.source, part.node, message, Severity.WARNING)
+            return
+
+
+def sample_after_sample(run: Interpreter) -> Iterator[Concern]:
+    """Layers that take the batch of a loader for a sequence, since nobody has said `batch_first=True`."""
+    for event in run.of("along_rows"):
+        layer = next((t for t in event.detail.things if isinstance(t, Object)), None)
+        loaders = [t for t in event.value.origins if isinstance(t, Object) and "loader" in t.roles]
+        if layer is None or not loaders or rowwise.takes_one(layer.name.rpartition(".")[2], event.value):
+            continue
+        if any(loader.argument("collate_fn") for loader in loaders):
+            continue  # what a batch looks like is up to that function
+        around = event.source.function(event.node)
+        if around is not None and "pack_" in event.source.code(around):
+            continue  # a packed sequence knows its own axes
+        second = event.value.spread is COLUMNS
+        message = (
+            f"nn.{layer.name.rpartition('.')[2]} takes the {'second' if second else 'first'} axis for time, which is "
+            "that of the samples in a batch of this loader: it runs from sample to sample, of which each rank has its "
+            f"share{'' if second else '; make it with batch_first=True'}"
+        )
+        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+        return
+
+
+def compiled_statistics(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
+    """`torch.jit.script(model)` of a model whose BatchNorm layers the conversion replaces."""
+    normalised = frozenset(members(model for model in models if model.batch_norm and not model.wrapped))
+    for event in run.of("export"):
+        call = event.node
+        function = run.values.get(call.func, NOTHING) if isinstance(call, ast.Call) else NOTHING
+        if External("torch.jit.script") in function.things and normalised & keys(unwrapped(event.value)):
+            message = (
+                "cannot compile SyncBatchNorm, which takes the place of BatchNorm on GPUs: use torch.jit.trace, or "
+                "load what is saved into a new model and compile that"
+            )
+            yield Concern("AD402", event.source, call, message, Severity.WARNING)
+
+
+def turned_buffers(run: Interpreter) -> Iterator[Site]:
+    """Buffers with an axis of one element and turned axes: `pe.unsqueeze(0).transpose(0, 1)`."""
+    seen: set[ast.AST] = set()
+    for event in run.of("buffer"):
+        given = [*event.node.args[1:2], *(k.value for k in event.node.keywords if k.arg == "tensor")]  # type: ignore[attr-defined]
+        for tensor in given:
+            made = [tensor]
+            if isinstance(tensor, ast.Name):
+                home = event.source.function(tensor)
+                bound = [n for n in ast.walk(home) if isinstance(n, ast.Assign)] if home is not None else []
+                made = [n.value for n in bound if any(getattr(t, "id", "") == tensor.id for t in n.targets)]
+            if tensor not in seen and any(_adds_and_turns(each) for each in made[-1:]):
+                seen.add(tensor)
+                yield Site(event.source, tensor)
+
+
+def _adds_and_turns(node: ast.expr) -> bool:
+    """Whether a chain of methods adds an axis and turns axes after that, with the memory as it is."""
+    if isinstance(node, ast.BinOp):  # `scale * pe.unsqueeze(0).transpose(0, 1)` lies in memory like its operand
+        return _adds_and_turns(node.left) or _adds_and_turns(node.right)
+    names: list[str] = []
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        names.append(node.func.attr)
+        node = node.func.value
+    turns = [at for at, name in enumerate(names) if name in ("transpose", "permute", "swapaxes", "movedim")]
+    return bool(turns) and "unsqueeze" in names[turns[0] :] and names[0] != "clone"

@@ -1,0 +1,141 @@
+"""Numbers that a script reads off the device: what makes each that of all ranks."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from autodist import (
+    catalog,
+    escapes,
+    naming,
+    regions,
+    tensors,
+)
+from autodist.interpreter import Interpreter, Plan
+from autodist.project import Project
+from autodist.script import (
+    Reduction,
+    Site,
+)
+from autodist.spread import ROWS, Spread
+from autodist.values import (
+    NOTHING,
+)
+
+ROUNDS = 6
+
+
+def summed_up_before(again: Callable[[Plan], Interpreter], plan: Plan, run: Interpreter) -> list[escapes.Placed]:
+    """The sums to be taken over all ranks before training, because losses are computed from them."""
+    found: dict[ast.expr, escapes.Placed] = {}
+    for _ in range(ROUNDS):
+        fresh = {place.node: place for place in escapes.summed_up_before(run) if place.node not in found}
+        if not fresh:
+            break
+        found |= fresh
+        run = again(replace(plan, settled=made_global_after(found.values())))
+    return list(found.values())
+
+
+def made_global_after(reductions: Iterable[escapes.Placed]) -> dict[ast.stmt, tuple[ast.expr, ...]]:
+    """The accumulators that are made global after each loop."""
+    settled: dict[ast.stmt, tuple[ast.expr, ...]] = {}
+    for place in reductions:
+        if place.after is not None:
+            settled[place.after] = (*settled.get(place.after, ()), place.node)
+    return settled
+
+
+def reduced(
+    project: Project, facts: catalog.Catalog, plan: Plan, run: Interpreter, before: list[escapes.Placed]
+) -> tuple[Interpreter, list[escapes.Placed], list[escapes.Placed]]:
+    """Make escaping values global until none is left that can be, or fewer are where rows are gathered first."""
+    found = _reduce_all(project, facts, plan, run, [], before)
+    rows = escapes.given_instead(found[2], run)
+    if rows:
+        other = _reduce_all(project, facts, plan, run, rows, before)
+        if len(other[2]) < len(found[2]):
+            return other
+    return found
+
+
+def _reduce_all(
+    project: Project,
+    facts: catalog.Catalog,
+    plan: Plan,
+    run: Interpreter,
+    rows: list[escapes.Placed],
+    before: list[escapes.Placed],
+) -> tuple[Interpreter, list[escapes.Placed], list[escapes.Placed]]:
+    """The analysis with what is made global, beginning with ``rows``, what that is, and what is left. ``before`` is
+    global already."""
+    reductions = {place.node: place for place in before}
+    leftover: list[escapes.Placed] = []
+    given = plan.reduced
+    for _ in range(ROUNDS):
+        placed = rows or escapes.placed(escapes.escapes(run, rank_zero_statements(run)), run)
+        rows = []
+        leftover = [place for place in placed if not _is_reducible(place)]
+        placed = [*(escapes.summed_up_before(run, leftover) if leftover else ()), *placed]
+        fresh = {p.node: p for p in placed if _is_reducible(p) and p.node not in reductions}
+        fresh = _first(fresh, run)
+        if not fresh:
+            break
+        reductions.update(fresh)
+        nodes = frozenset(p.node for p in reductions.values() if p.after is None)
+        plan = replace(plan, reduced=given | nodes, settled=made_global_after(reductions.values()))
+        run = Interpreter(project, facts, plan).run()
+    return run, list(reductions.values()), leftover
+
+
+def _first(fresh: dict[ast.expr, escapes.Placed], run: Interpreter) -> dict[ast.expr, escapes.Placed]:
+    """Those that lie upstream of the others: what they make global may leave nothing to do for the rest."""
+    upstream = {
+        node: place
+        for node, place in fresh.items()
+        if place.after is not None or not any(each is node for each in ast.walk(place.event.node))
+    }
+    chosen = upstream or fresh
+    made = {node: escapes.roots(node, run, set()) for node in chosen}
+    rows = {node for node, place in chosen.items() if place.spread is ROWS}
+    through_lists = {node: escapes.upstream(node, run) if rows else set() for node in chosen}
+    kept = {
+        origin: node
+        for node, place in chosen.items()
+        if place.event.kind in ("store", "set_item")
+        for _, origin in run.values.get(node, NOTHING).made
+    }
+    """What is put into a container is read from there by others."""
+    settled = {(place.source, ast.unparse(node)) for node, place in chosen.items() if place.after is not None}
+
+    def waits(node: ast.expr) -> bool:
+        others, place = chosen.keys() - {node}, chosen[node]
+        read = (each for each in ast.walk(node) if isinstance(each, (ast.Name, ast.Attribute)))
+        return (
+            bool(made[node] & others)
+            or bool(through_lists[node] & rows - {node})  # a loss of rows that lists keep
+            or place.after is None
+            and any((place.source, ast.unparse(each)) in settled for each in read)  # `cm.sum(1)`, `cm` being reduced
+            or any(each in others for each in ast.walk(node))
+            or any(kept.get(each, node) is not node for each in made[node])
+        )
+
+    return {node: place for node, place in chosen.items() if not waits(node)} or chosen
+
+
+def rank_zero_statements(run: Interpreter) -> list[Site]:
+    """The statements that rank 0 alone will run."""
+    prepared, alone = regions.preparations(run)
+    writes = regions.writes(run, frozenset(site.node for site in (*prepared, *alone)), naming.folders_apart(run))[0]
+    return [*alone, *writes]
+
+
+def _is_reducible(place: escapes.Placed) -> bool:
+    return place.spread.is_reducible or place.spread is ROWS
+
+
+def reduction_at(place: escapes.Placed, hoist: ast.stmt | None) -> Reduction:
+    over = tensors.averaged(place.node) if place.spread is Spread.FEWER and isinstance(place.node, ast.expr) else None
+    return Reduction(place.source, place.node, place.spread, hoist, place.after, place.switch, over)

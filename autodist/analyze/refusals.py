@@ -1,0 +1,264 @@
+"""What cannot be converted, and why."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator
+
+from autodist import (
+    unbatched,
+    wholes,
+)
+from autodist.analyze.handmade import batch_draws, beside_loaders, origins_of
+from autodist.analyze.launched import is_distributed
+from autodist.config import Strategy
+from autodist.frameworks import owned
+from autodist.interpreter import Event, Interpreter
+from autodist.models import (
+    UNSEEN,
+)
+from autodist.rowwise import ONE
+from autodist.rule import Severity
+from autodist.script import (
+    Concern,
+    Site,
+)
+from autodist.source import Source, shortened
+from autodist.spread import CROSS, SAME
+from autodist.values import (
+    NOTHING,
+    Draw,
+    External,
+    Function,
+    Index,
+    Items,
+    Object,
+    Table,
+    Value,
+    drawn_from,
+)
+
+
+def in_batch_negatives(event: Event) -> Concern:
+    message = (
+        "the loss pairs every sample of the batch with every other one (in-batch negatives): a rank sees only its own "
+        "share, so the loss would change; gather the embeddings by hand"
+    )
+    return Concern("AD906", event.source, event.node, message, Severity.REFUSAL)
+
+
+def _is_of_apex(value: Value) -> bool:
+    return any(isinstance(t, External) and t.name == "apex.amp.initialize" for t in value.things)
+
+
+def refusals_of(
+    run: Interpreter, strategy: Strategy, whole: wholes.Wholes | None, moving: Draw | None
+) -> Iterator[Concern]:
+    entry = run.project.entry
+    top: ast.AST = entry.tree.body[0] if entry.tree.body else entry.tree
+
+    def refuse(code: str, source: Source, node: ast.AST, message: str) -> Concern:
+        return Concern(code, source, node, message, Severity.REFUSAL)
+
+    framework = owned(run, strategy)
+    if framework is not None:
+        yield framework
+        return
+    if not run.complete:
+        yield refuse(
+            "AD905", entry, top, "the script is too large to be followed to its end; convert its training part alone"
+        )
+        return
+    backwards = [event for event in run.events if event.kind == "backward"]
+    steps = [event for event in run.events if event.kind == "step"]
+    for event in steps:
+        closure = any(isinstance(t, Function) for t in event.detail.things) or _takes_closure(event)
+        if closure:
+            yield refuse(
+                "AD904",
+                event.source,
+                event.node,
+                (
+                    "optimizer.step(closure) evaluates the loss several times on its own; gradients "
+                    "cannot be averaged between: use an optimizer without a closure, or convert by hand"
+                ),
+            )
+            return
+    if not backwards:
+        yield refuse(
+            "AD901",
+            entry,
+            top,
+            "cannot see that it trains: no loss.backward() is reached from this script"
+            + (" (an environment loop draws no batches)" if _is_environment(run) else ""),
+        )
+        return
+    if not steps:
+        event = backwards[0]
+        yield refuse(
+            "AD904",
+            event.source,
+            event.node,
+            (
+                "trains by apex.amp, which is no longer maintained and hides model and optimizer: use torch.amp"
+                if any(_is_of_apex(value) for value in run.values.values())
+                else "gradients are computed but no optimizer steps: parameters that are updated by hand "
+                "cannot be converted; use a torch.optim optimizer"
+            ),
+        )
+        return
+    if _is_environment(run):
+        event = backwards[0]
+        yield refuse(
+            "AD902",
+            event.source,
+            event.node,
+            (
+                "draws on an environment, which is no data set that could be shared out among ranks; if it only "
+                "evaluates there, move that to a script of its own"
+            ),
+        )
+        return
+    for event in run.of("parameter_set"):
+        yield refuse(
+            "AD904",
+            event.source,
+            event.node,
+            (
+                "sets parameters to a statistic of the samples within a forward pass: each rank would set its own, and "
+                "nothing makes them equal again"
+            ),
+        )
+        return
+    for event in backwards:
+        if event.value.spread is CROSS and not is_distributed(run):  # else it is its own affair what it gathers
+            yield in_batch_negatives(event)
+            return
+    if (apart := beside_loaders(run)) is not None:
+        draw, step = apart
+        message = (
+            f"trains on batches that {shortened(draw.source.code(draw.node))} picks, beside those of a loader, which "
+            "are shared out: read both with loaders, or move this part to a script of its own"
+        )
+        yield refuse("AD902", step.source, step.node, message)
+        return
+    draws = [] if any(isinstance(origin, Object) for origin in origins_of(run)) else batch_draws(run)
+    if whole is not None and whole.site is None:
+        return
+    if moving is not None and not is_distributed(run):
+        message = "reads on in a sequence, piece by piece: the samples of a batch lie along another axis"
+        site = Site(moving.source, moving.node)
+        if whole is not None and whole.site is not None:
+            site, message = whole.site, f"{message}, and cannot be shared out: {whole.reason}"
+        yield refuse("AD902", site.source, site.node, message)
+        return
+    if not any(isinstance(origin, Object) for origin in origins_of(run)) and not draws and not _sums_over_ranks(run):
+        event = backwards[0]
+        if (missing := _undefined(event, run)) is not None:
+            yield refuse("AD902", event.source, missing, f"iterates over {missing.id}, which is defined nowhere")
+            return
+        known = whole is None or whole.reason.startswith(UNSEEN)
+        if not known and (iterator := _foreign_iterator(run)) is not None:
+            yield refuse("AD902", event.source, event.node, _takes_from(iterator))
+            return
+        if (optimised := unbatched.optimised(run)) is not None:
+            yield refuse("AD902", optimised[0].source, optimised[0].node, optimised[1])
+            return
+        if whole is not None and whole.site is not None:
+            message = (
+                "a step trains on tensors that no loader hands out, and a rank cannot take its rows of them: "
+                f"{whole.reason}"
+            )
+            if whole.reason.startswith(UNSEEN):
+                message = f"trains a model that cannot be followed: {whole.reason}"
+            if whole.reason.endswith(ONE):
+                message = f"each step trains on one sample, which cannot be shared out: {whole.reason}"
+            yield refuse("AD902", whole.site.source, whole.site.node, message)
+            return
+        if whole is not None or any(event.value.spread is not SAME for event in backwards):
+            return
+        if (iterator := _foreign_iterator(run)) is not None:
+            yield refuse("AD902", event.source, event.node, _takes_from(iterator))
+            return
+        if (hidden := _hidden_loader(event, run)) is not None:
+            yield hidden
+            return
+        if (unseen := _unseen_batches(event, run)) is not None:
+            yield unseen
+            return
+        site, message = unbatched.reason(event, run)
+        yield refuse("AD902", site.source, site.node, message)
+
+
+def _sums_over_ranks(run: Interpreter) -> bool:
+    """Whether a distributed script trains on the batches of a loader, although its loss is the same on all ranks."""
+    loops = [loop.node.iter for event in run.of("backward") for loop in event.loops if isinstance(loop.node, ast.For)]
+    return is_distributed(run) and any(True for each in loops for _ in run.values.get(each, NOTHING).objects("loader"))
+
+
+def _hidden_loader(backward: Event, run: Interpreter) -> Concern | None:
+    """A loop over something that is made from a loader in a way that is not followed."""
+    loop = backward.loops[-1] if backward.loops else None
+    if loop is None or not isinstance(loop.node, (ast.For, ast.comprehension)):
+        return None
+    over = loop.node.iter
+    value = run.values.get(over, NOTHING)
+    inner = [node for node in ast.walk(over) if isinstance(node, ast.expr) and node is not over]
+    held = [node for node in inner if any(drawn_from(run.values.get(node, NOTHING)))]
+    if any(drawn_from(value)) or not held:
+        return None
+    name = loop.source.code(held[0])
+    message = f"cannot see how the batches of {name} come out of this: write the loop over {name} itself"
+    return Concern("AD902", loop.source, over, message, Severity.REFUSAL)
+
+
+def _unseen_batches(backward: Event, run: Interpreter) -> Concern | None:
+    """A training loop over something of which it is not known where it takes its batches from."""
+    loop = backward.loops[-1] if backward.loops else None
+    if loop is None or not isinstance(loop.node, (ast.For, ast.AsyncFor)):
+        return None
+    over = loop.node.iter
+    things = run.values.get(over, NOTHING).things
+    if any(isinstance(thing, (Index, Items, Table)) for thing in things):
+        return None  # it counts, or goes through what it has
+    message = (
+        f"cannot see what {shortened(loop.source.code(over))} makes its batches of, so that a rank could take its "
+        "share: read them with a torch DataLoader, or cut them out of tensors in this loop"
+    )
+    return Concern("AD902", loop.source, over, message, Severity.REFUSAL)
+
+
+def _takes_from(iterator: str) -> str:
+    return (
+        f"takes its batches from {iterator}, which has no sampler and puts the batch on an axis of its own: "
+        "read them with a torch DataLoader"
+    )
+
+
+def _undefined(backward: Event, run: Interpreter) -> ast.Name | None:
+    """A name in the head of a training loop that means nothing."""
+    for loop in backward.loops:
+        for node in ast.walk(loop.node.iter) if isinstance(loop.node, (ast.For, ast.AsyncFor)) else ():
+            if isinstance(node, ast.Name) and not hasattr(builtins, node.id):
+                if External(f"builtins.{node.id}") in run.values.get(node, NOTHING).things:
+                    return node
+    return None
+
+
+def _takes_closure(event: Event) -> bool:
+    return any(isinstance(t, Object) and t.name.endswith(".LBFGS") for t in event.value.things)
+
+
+def _foreign_iterator(run: Interpreter) -> str | None:
+    """A library's own way of making batches that the script uses."""
+    names = {t.name for v in run.values.values() for t in v.things if isinstance(t, (External, Object))}
+    found = [name for name in names if name.startswith("torchtext.") and "Iterator" in name]
+    return min(found, key=lambda name: (len(name), name)) if found else None
+
+
+def _is_environment(run: Interpreter) -> bool:
+    names = {
+        t.name for v in run.values.values() for t in v.things if isinstance(t, (External, Object)) and "." in t.name
+    }
+    return any(name.startswith(("gym.", "gymnasium.", "pettingzoo.")) for name in names)
