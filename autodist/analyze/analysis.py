@@ -33,22 +33,13 @@ from autodist.analyze.refusals import in_batch_negatives, refusals_of
 from autodist.borrowed import borrowed, imported_names
 from autodist.config import Config, Strategy
 from autodist.interpreter import Event, Interpreter, Plan
-from autodist.models import (
-    trained_models,
-    wrap_plan,
-)
+from autodist.models import trained_models, wrap_plan
 from autodist.project import Project
 from autodist.rule import Severity
-from autodist.script import (
-    Concern,
-    Reduction,
-    TrainingScript,
-)
+from autodist.script import Concern, Reduction, TrainingScript
 from autodist.source import shortened
 from autodist.spread import CROSS
-from autodist.values import (
-    Object,
-)
+from autodist.values import Object
 
 
 def analyze(project: Project, config: Config) -> TrainingScript:

@@ -56,20 +56,9 @@ from autodist.interpreter import Event, Interpreter
 from autodist.launchers import launcher, without
 from autodist.project import Project
 from autodist.rule import Severity
-from autodist.script import (
-    Concern,
-    Model,
-    Shards,
-    Site,
-    TrainingScript,
-    Unordered,
-)
+from autodist.script import Concern, Model, Shards, Site, TrainingScript, Unordered
 from autodist.source import shortened
-from autodist.values import (
-    NOTHING,
-    Function,
-    Path_,
-)
+from autodist.values import NOTHING, Function, Path_
 
 
 def assembled(
@@ -84,6 +73,7 @@ def assembled(
     leftover: list[escapes.Placed],
     held: list[tuple[Site, ast.stmt]],
 ) -> TrainingScript:
+    """The training script as the rules see it, from the analyses with (`run`) and without (`first`) what was decided."""
     shared_draws = (*draw_sites(run, draws), *wholes.draws(run, "dealt_out"))
     dealt: frozenset[ast.AST] = frozenset(draw.node for draw in shared_draws)
     loaders, concerns = sharded_loaders(first, run, trained)

@@ -6,23 +6,12 @@ import ast
 import itertools
 from collections.abc import Mapping
 
-from autodist import (
-    escapes,
-)
+from autodist import escapes
 from autodist.interpreter import Interpreter, Plan
-from autodist.script import (
-    Site,
-)
+from autodist.script import Site
 from autodist.source import Source, argument, last_name
 from autodist.spread import COUNT, ROWS, Spread
-from autodist.values import (
-    NOTHING,
-    Draw,
-    Function,
-    Object,
-    Path_,
-    Table,
-)
+from autodist.values import NOTHING, Draw, Function, Object, Path_, Table
 
 KEYS = frozenset(["init_hidden", "initHidden", "init_state", "size", "Size"])
 SAMPLING = frozenset(["sample", "rsample"])

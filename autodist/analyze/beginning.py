@@ -5,29 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from autodist import (
-    escapes,
-    shards,
-    while_importing,
-)
+from autodist import escapes, shards, while_importing
 from autodist.analyze.launched import is_distributed
 from autodist.imports import below_imports, is_preface
 from autodist.interpreter import Event, Interpreter
 from autodist.rule import Severity
-from autodist.script import (
-    Concern,
-    Loader,
-    Model,
-    Reduction,
-    Setup,
-    Shards,
-    Site,
-    TrainingScript,
-)
+from autodist.script import Concern, Loader, Model, Reduction, Setup, Shards, Site, TrainingScript
 from autodist.source import Source
-from autodist.values import (
-    Object,
-)
+from autodist.values import Object
 
 NEEDS_GROUP = frozenset(
     (
@@ -43,6 +28,7 @@ def only_saves(site: Site, found: Shards) -> bool:
 
 
 def order_of(run: Interpreter, site: Site) -> tuple[int, int, int]:
+    """Where something stands, in the order of files, lines and columns."""
     return run.project.sources.index(site.source), getattr(site.node, "lineno", 0), getattr(site.node, "col_offset", 0)
 
 

@@ -7,15 +7,8 @@ from collections.abc import Iterator
 
 from autodist.interpreter import Event, Interpreter
 from autodist.rule import Severity
-from autodist.script import (
-    Concern,
-    Model,
-    Site,
-)
-from autodist.values import (
-    Object,
-    Wrapped,
-)
+from autodist.script import Concern, Model, Site
+from autodist.values import Object, Wrapped
 
 
 def prefixed_keys(run: Interpreter, models: list[Model]) -> Iterator[Event]:

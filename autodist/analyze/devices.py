@@ -7,14 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from autodist.interpreter import Event, Interpreter
 from autodist.project import Project
-from autodist.script import (
-    Site,
-)
+from autodist.script import Site
 from autodist.source import argument
-from autodist.values import (
-    Object,
-    Scope,
-)
+from autodist.values import Object, Scope
 
 
 def loads_of(run: Interpreter) -> Iterator[tuple[Site, str]]:

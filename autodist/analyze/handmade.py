@@ -5,25 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from autodist import (
-    randomness,
-)
+from autodist import randomness
 from autodist.analyze.batch_sizes import shapes_tensors
 from autodist.analyze.launched import is_distributed
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.rule import Severity
-from autodist.script import (
-    Concern,
-)
+from autodist.script import Concern
 from autodist.source import Source, last_name, shortened
 from autodist.spread import SAME, Spread
-from autodist.values import (
-    NOTHING,
-    Draw,
-    Function,
-    Object,
-    is_clock,
-)
+from autodist.values import NOTHING, Draw, Function, Object, is_clock
 
 SEQUENCES_FIRST = ("LSTM", "GRU", "RNN", "Transformer", "MultiheadAttention")
 
@@ -201,6 +191,7 @@ def drawn_alike(run: Interpreter, varied: frozenset[str], shared: frozenset[ast.
 
 
 def draw_sites(run: Interpreter, draws: frozenset[object]) -> Iterator[Draw]:
+    """The draws of which a rank takes its share, each once."""
     seen: set[ast.AST] = set()
     for event in run.of("draw"):
         for thing in event.value.things:

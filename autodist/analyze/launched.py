@@ -7,14 +7,9 @@ import re
 from collections.abc import Iterator
 
 from autodist.interpreter import Interpreter
-from autodist.models import (
-    is_main_guard,
-)
+from autodist.models import is_main_guard
 from autodist.rule import Severity
-from autodist.script import (
-    Concern,
-    Site,
-)
+from autodist.script import Concern, Site
 from autodist.source import shortened
 from autodist.spread import Spread
 
@@ -28,6 +23,7 @@ def seeds_by_rank(run: Interpreter) -> bool:
 
 
 def is_distributed(run: Interpreter) -> bool:
+    """Whether the script joins a process group as it stands."""
     return bool(run.of("init_process_group"))
 
 

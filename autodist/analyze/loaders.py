@@ -5,36 +5,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from autodist import (
-    randomness,
-    resizing,
-    searching,
-)
+from autodist import randomness, resizing, searching
 from autodist.analyze.batch_sizes import training_switch
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.rule import Severity
-from autodist.script import (
-    Concern,
-    Epoch,
-    Loader,
-    Site,
-)
+from autodist.script import Concern, Epoch, Loader, Site
 from autodist.source import Source, last_name, shortened
-from autodist.values import (
-    NOTHING,
-    Draw,
-    Index,
-    Object,
-    Path_,
-    Scope,
-    Value,
-    drawn_from,
-)
+from autodist.values import NOTHING, Draw, Index, Object, Path_, Scope, Value, drawn_from
 
 
 def sharded_loaders(
     first: Interpreter, run: Interpreter, trained: set[tuple[int, Path_]]
 ) -> tuple[list[Loader], list[Concern]]:
+    """The loaders whose batches are shared out, and what is to be said of them."""
     made: dict[ast.AST, list[tuple[Object, Mapping[str, object]]]] = {}
     nodes: dict[ast.AST, Source] = {}
     for event in run.events:

@@ -6,33 +6,17 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from autodist import (
-    batchwise,
-    collation,
-    escapes,
-    rowwise,
-    weighing,
-)
+from autodist import batchwise, collation, escapes, rowwise, weighing
 from autodist.analyze.reductions import rank_zero_statements
 from autodist.borrowed import departed
 from autodist.collation import Rows
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.picking import picks, takes_first
 from autodist.rule import Severity
-from autodist.script import (
-    Concern,
-    Reduction,
-    Site,
-    TrainingScript,
-    Weighed,
-)
+from autodist.script import Concern, Reduction, Site, TrainingScript, Weighed
 from autodist.source import Source, argument, last_name, shortened
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread
-from autodist.values import (
-    NOTHING,
-    Amplified,
-    Object,
-)
+from autodist.values import NOTHING, Amplified, Object
 
 UNEVEN = {
     Rows.JOINED: "the loss is a mean over what {} joins, of which ranks have different numbers",
@@ -113,6 +97,7 @@ def _weighs_padding(event: Event, run: Interpreter) -> bool:
 
 
 def loss_concerns(run: Interpreter) -> Iterator[Concern]:
+    """Losses that are not those of the whole batch, and why."""
     seen: set[ast.AST] = set()
     for event in run.events:
         if event.kind != "backward" or event.node in seen:

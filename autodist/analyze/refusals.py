@@ -6,41 +6,23 @@ import ast
 import builtins
 from collections.abc import Iterator
 
-from autodist import (
-    unbatched,
-    wholes,
-)
+from autodist import unbatched, wholes
 from autodist.analyze.handmade import batch_draws, beside_loaders, origins_of
 from autodist.analyze.launched import is_distributed
 from autodist.config import Strategy
 from autodist.frameworks import owned
 from autodist.interpreter import Event, Interpreter
-from autodist.models import (
-    UNSEEN,
-)
+from autodist.models import UNSEEN
 from autodist.rowwise import ONE
 from autodist.rule import Severity
-from autodist.script import (
-    Concern,
-    Site,
-)
+from autodist.script import Concern, Site
 from autodist.source import Source, shortened
 from autodist.spread import CROSS, SAME
-from autodist.values import (
-    NOTHING,
-    Draw,
-    External,
-    Function,
-    Index,
-    Items,
-    Object,
-    Table,
-    Value,
-    drawn_from,
-)
+from autodist.values import NOTHING, Draw, External, Function, Index, Items, Object, Table, Value, drawn_from
 
 
 def in_batch_negatives(event: Event) -> Concern:
+    """A loss over all pairs of a batch."""
     message = (
         "the loss pairs every sample of the batch with every other one (in-batch negatives): a rank sees only its own "
         "share, so the loss would change; gather the embeddings by hand"
@@ -55,6 +37,7 @@ def _is_of_apex(value: Value) -> bool:
 def refusals_of(
     run: Interpreter, strategy: Strategy, whole: wholes.Wholes | None, moving: Draw | None
 ) -> Iterator[Concern]:
+    """Every reason there is not to convert the script."""
     entry = run.project.entry
     top: ast.AST = entry.tree.body[0] if entry.tree.body else entry.tree
 
