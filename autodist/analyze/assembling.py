@@ -73,7 +73,7 @@ def assembled(
     leftover: list[escapes.Placed],
     held: list[tuple[Site, ast.stmt]],
 ) -> TrainingScript:
-    """The training script as the rules see it, from the analyses with (`run`) and without (`first`) what was decided."""
+    """The script as the rules see it, from the analyses with (`run`) and without (`first`) what was decided."""
     shared_draws = (*draw_sites(run, draws), *wholes.draws(run, "dealt_out"))
     dealt: frozenset[ast.AST] = frozenset(draw.node for draw in shared_draws)
     loaders, concerns = sharded_loaders(first, run, trained)
