@@ -89,7 +89,7 @@ def _is_list_of_layers(thing: object) -> bool:
 
 def _picks(module: Object, run: Interpreter) -> bool:
     """Whether a forward pass runs one of the layers that the module holds in a list or dict, and another pass another
-    one: `self.heads[task](x)`."""
+    one, `self.heads[task](x)`, or always the same: `self.heads[0](x)`."""
     held = {name for name, value in module.attributes.items() if any(map(_is_held_layers, value.things))}
     methods = _methods(module.cls) if module.cls is not None and held else {}
     if "forward" not in methods or module.cls is None:
@@ -97,17 +97,36 @@ def _picks(module: Object, run: Interpreter) -> bool:
     called = [methods[name] for name in (_reads_of("forward", methods) | {"forward"}) & methods.keys()]
     picked: set[str] = set()
     whole: set[str] = set()
+    always: dict[str, set[str]] = {}
     for cls in module.cls.line():
         for node in (each for method in called for each in ast.walk(method) if _is_own(each) and each.attr in held):
             around = cls.source.parents.get(node)
             if isinstance(around, ast.Subscript) and around.value is node:
                 if _is_one_of(around.slice, cls.source, run):
                     picked.add(node.attr)
-                elif not isinstance(around.slice, ast.Constant):
+                elif isinstance(around.slice, (ast.Constant, ast.UnaryOp)):  # `[0]`, `[-1]`
+                    always.setdefault(node.attr, set()).add(ast.unparse(around.slice))
+                else:
                     whole.add(node.attr)
             elif around is not None and not (isinstance(around, ast.Call) and ast.unparse(around.func) == "len"):
                 whole.add(node.attr)
+    picked |= {name for name, keys in always.items() if len(keys) < _number_held(module.attributes[name])}
     return bool(picked - whole)
+
+
+def _number_held(value: Value) -> int:
+    """How many layers a list or dict of them is made with, 0 if that cannot be seen."""
+    made = next((thing.node for thing in value.things if isinstance(thing, Object) and _is_held_layers(thing)), None)
+    match made.args[:1] if made is not None else []:
+        case [ast.List(elts=layers) | ast.Tuple(elts=layers)]:
+            return len(layers) if not any(isinstance(each, ast.Starred) for each in layers) else 0
+        case [ast.Dict(keys=names)]:
+            return len(names) if None not in names else 0
+        case [ast.ListComp(generators=[over]) | ast.GeneratorExp(generators=[over])] if not over.ifs:
+            match over.iter:
+                case ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=int(number))]):
+                    return number
+    return 0
 
 
 def _is_held_layers(thing: object) -> bool:

@@ -198,3 +198,45 @@ def test_an_output_that_is_left_out(tmp_path: Path, handed: str, unused: bool) -
     """It is missed where nothing else is computed from it, as a loss is from the logits."""
     code, _ = converted(tmp_path, TWO_OUTPUTS.replace("{handed}", handed))
     assert ("find_unused_parameters=True" in code) == unused
+
+
+HEADS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(8, 4)
+        self.heads = {heads}
+
+    def forward(self, x):
+        return {out}
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 8), torch.randn(64, 1)), batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("heads", "out", "unused"),
+    [
+        ("nn.ModuleList(nn.Linear(4, 1) for _ in range(2))", "self.heads[0](self.body(x))", True),
+        ("nn.ModuleList([nn.Linear(4, 1), nn.Linear(4, 1)])", "self.heads[-1](self.body(x))", True),
+        ("nn.ModuleDict({'a': nn.Linear(4, 1), 'b': nn.Linear(4, 1)})", "self.heads['a'](self.body(x))", True),
+        ("nn.ModuleList([nn.Linear(8, 4), nn.Linear(4, 1)])", "self.heads[1](self.heads[0](x) + self.body(x))", False),
+        ("nn.ModuleList([nn.Linear(4, 1)])", "self.heads[0](self.body(x))", False),
+    ],
+)
+def test_a_layer_of_a_list_that_no_pass_runs(tmp_path: Path, heads: str, out: str, unused: bool) -> None:
+    code, _ = converted(tmp_path, HEADS.format(heads=heads, out=out))
+    assert ("find_unused_parameters=True" in code) == unused
