@@ -110,12 +110,28 @@ def _read_again(reductions: Sequence[Reduction]) -> Iterator[list[ast.Name]]:
         if len(reads) < 2 or len({each.switch for each in group}) > 1:
             continue
         source, start = group[0].source, group[0].source.statement(reads[0])
+        if {*reads} == {*_loads(start, name)} and _rebinds(start, name):
+            yield reads  # `weight = weight / weight.sum()`
+            continue
         uses = [n for n in ast.walk(home) if isinstance(n, ast.Name) and n.id == name]
         later = [each for each in uses if place(each) >= place(start)]
         block = source.block(start)
         below = all(any(each in block for each in source.ancestors(read)) for read in reads)
         if below and {*later} == {*reads} and _is_bound_in_turn(name, start, source):
             yield reads
+
+
+def _loads(statement: ast.stmt, name: str) -> list[ast.Name]:
+    """Where a statement reads a name."""
+    names = (node for node in ast.walk(statement) if isinstance(node, ast.Name) and node.id == name)
+    return [node for node in names if isinstance(node.ctx, ast.Load)]
+
+
+def _rebinds(statement: ast.stmt, name: str) -> bool:
+    """Whether a statement binds a name to something else."""
+    return isinstance(statement, ast.Assign) and any(
+        isinstance(t, ast.Name) and t.id == name for t in statement.targets
+    )
 
 
 def place(node: ast.expr | ast.stmt) -> tuple[int, int]:
