@@ -13,15 +13,18 @@ from autodist.source import Source
 
 def silenced(run: Interpreter, setup: Setup | None) -> Site | None:
     """The first import of the entry script that prints: from there on the other ranks have to be silent."""
-    found = [place for event in _prints(run) if (place := _place(event, run)) is not None]
-    early = [place for place in found if setup is None or place.lineno < setup.before.lineno]
-    return Site(run.project.entry, min(early, key=lambda place: place.lineno)) if early else None
+    found = [where for event in _prints(run) if (where := place(_home(event), run)) is not None]
+    joined = setup.before if setup is not None else None
+    if setup is not None and setup.source is not run.project.entry:
+        joined = place(setup.source, run)  # the module joins the group, and is silent from there on
+    early = [where for where in found if joined is None or where.lineno < joined.lineno]
+    return Site(run.project.entry, min(early, key=lambda where: where.lineno)) if early else None
 
 
 def concerns(run: Interpreter) -> Iterator[Concern]:
     """What is printed by imports that stand in functions, of which it is not known when they run."""
     for event in _prints(run):
-        if _place(event, run) is None and not event.calls:
+        if place(_home(event), run) is None and not event.calls:
             message = "prints while this module is imported, on every rank: move it into a function, or leave it out"
             yield Concern("AD905", event.source, event.node, message, Severity.WARNING)
             return
@@ -40,9 +43,9 @@ def _home(event: Event) -> Source:
     return event.source if first is None else first.source
 
 
-def _place(event: Event, run: Interpreter) -> ast.stmt | None:
-    """The import among the top statements of the entry script that loads the module which prints."""
-    entry, source = run.project.entry, _home(event)
+def place(source: Source, run: Interpreter) -> ast.stmt | None:
+    """The statement among the top ones of the entry script that imports a module, be it by another one."""
+    entry = run.project.entry
     for _ in run.project.sources:
         node = run.imported_by.get(source)
         if node is None:

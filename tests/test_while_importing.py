@@ -91,7 +91,7 @@ def test_an_import_in_a_function(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "refused"),
+    ("line", "joins"),
     [
         ("import torchvision\n\nDATA = torchvision.datasets.MNIST('data', download=True)\n", True),
         ("import torchvision\n\nDATA = torchvision.datasets.MNIST('data')\n", False),
@@ -99,7 +99,11 @@ def test_an_import_in_a_function(tmp_path: Path) -> None:
         ("import logging\n\nlogging.basicConfig(level=logging.INFO)\n", False),
     ],
 )
-def test_what_takes_turns_cannot_do_so_before_there_is_a_group(tmp_path: Path, line: str, refused: bool) -> None:
+def test_a_module_that_needs_the_group_joins_it(tmp_path: Path, line: str, joins: bool) -> None:
+    """What takes turns cannot do so before there is a group, and what an import in a function runs, nobody knows."""
     (tmp_path / "prepare.py").write_text(line)
-    _, said = converted(tmp_path, SCRIPT.format(top="import prepare\n", inside="pass"))
-    assert ("AD905 runs while this module is imported" in said) == refused
+    code, said = converted(tmp_path, SCRIPT.format(top="import prepare\n", inside="pass"))
+    assert ("setup_distributed()" not in code) == joins and "AD905" not in said
+    for top, inside in (("", "import prepare"), ("import torch\n\ntorch.manual_seed(0)\nimport prepare\n", "pass")):
+        _, said = converted(tmp_path, SCRIPT.format(top=top, inside=inside))
+        assert ("AD905 runs while this module is imported" in said) == joins

@@ -33,6 +33,7 @@ from autodist.analyze.beginning import (
     order_of,
     setup_of,
     stays_below,
+    while_imported,
 )
 from autodist.analyze.checkpoints import checkpoint, lost_prefixes, prefixed_keys
 from autodist.analyze.devices import asked_devices, device_spellings, hidden_devices, loads_of
@@ -96,7 +97,8 @@ def assembled(
         (p.event.on_one_rank, reduction_at(p, hoisted(p, guarded))) for p in (placed if not is_distributed(run) else ())
     ]
     reductions = [each for alone, each in reported if not alone and not stays_below(each)]
-    concerns += import_time_concerns(run, loaders, [*guards, *opens, *prepared], models)
+    early = [*while_imported(run, loaders, [*guards, *opens, *prepared], models).values()]
+    concerns += import_time_concerns(early, run, models)
     concerns += _leftover_concerns(leftover, run)
     concerns += unshardable.concerns(run, models) if run.plan.bare else ()
     concerns += [
@@ -220,7 +222,7 @@ def assembled(
         ),
         shards=sharded,
     )
-    setup = setup_of(script, run)
+    setup = setup_of(script, run, early)
     silenced = while_importing.silenced(run, setup) if models and not script.distributed else None
     return replace(script, setup=setup, silenced=silenced)
 

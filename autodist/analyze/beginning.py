@@ -49,21 +49,54 @@ def _names_file(call: ast.AST) -> bool:
     return isinstance(call, ast.Call) and any(keyword.arg == "filename" for keyword in call.keywords)
 
 
-def import_time_concerns(
+def while_imported(
     run: Interpreter, loaders: list[Loader], sites: list[Site], models: list[Model]
-) -> Iterator[Concern]:
-    """What needs the process group but happens while a module is imported, before the script can join it."""
+) -> dict[ast.AST, Event]:
+    """What needs the process group but happens while a module is imported, before the entry script can join it: by
+    where it is, in the order in which it happens."""
     changed = {loader.node for loader in loaders if not loader.sharded} | {site.node for site in sites}
     changed |= {model.wrapping.statement for model in models if model.wrapping is not None and not model.wrapped}
     changed |= {event.node for event in run.of("file_handler") if models}
     changed |= {event.node for event in run.of("log_config") if models and _names_file(event.node)}
-    for event in run.events:
-        if event.calls or event.source is run.project.entry or is_distributed(run):
+    found: dict[ast.AST, Event] = {}
+    for event in () if is_distributed(run) else run.events:
+        if event.calls or event.source is run.project.entry:
             continue
         if event.node in changed or any(ancestor in changed for ancestor in event.source.ancestors(event.node)):
-            message = "runs while this module is imported, before the process group exists: move it into a function"
-            yield Concern("AD905", event.source, event.node, message, Severity.REFUSAL)
-            return
+            found.setdefault(event.node, event)
+    return found
+
+
+def joined_in(early: Iterable[Event], run: Interpreter) -> Source | None:
+    """The module that joins the group, since its own code is the first to need it, while the entry script imports it:
+    if nothing above that import does, nor a module that was imported before."""
+    first = next(iter(early), None)
+    if first is None:
+        return None
+    entry, place = run.project.entry, while_importing.place(first.source, run)
+    if place is None or not isinstance(place, (ast.Import, ast.ImportFrom)):
+        return None
+    for event in run.events:
+        if event is first:
+            break
+        if event.source not in (first.source, entry) and not event.calls and _needs_group(event):
+            return None
+    tops = (_top_statement(event, entry) for event in run.events if event.kind in NEEDS_GROUP)
+    above = (top for top in tops if isinstance(top, ast.stmt) and top.lineno < place.lineno)
+    return first.source if all(isinstance(top, (ast.FunctionDef, ast.ClassDef)) for top in above) else None
+
+
+def _needs_group(event: Event) -> bool:
+    return event.kind in NEEDS_GROUP - {"print"} and not (event.kind == "make" and not _matters(event))
+
+
+def import_time_concerns(early: Iterable[Event], run: Interpreter, models: list[Model]) -> Iterator[Concern]:
+    """What happens before the script can join its process group, and does not bear it."""
+    early = [*early]
+    if early and joined_in(early, run) is None:
+        message = "runs while this module is imported, before the process group exists: move it into a function"
+        yield Concern("AD905", early[0].source, early[0].node, message, Severity.REFUSAL)
+        return
     if models and not is_distributed(run):
         yield from while_importing.concerns(run)
 
@@ -106,20 +139,17 @@ def before_group(run: Interpreter, guarded: Iterable[Site]) -> Iterator[ast.AST]
             yield site.node
 
 
-def setup_of(script: TrainingScript, run: Interpreter) -> Setup | None:
-    """Before the first statement of the entry script that needs the process group, as late as an expert would."""
-    entry = run.project.entry
+def setup_of(script: TrainingScript, run: Interpreter, early: Iterable[Event]) -> Setup | None:
+    """Before the first statement of the entry script that needs the process group, as late as an expert would; or of a
+    module that needs it while it is imported."""
+    entry = joined_in(early, run) or run.project.entry
     body = entry.tree.body
     if not body:
         return None
     guard = next((s for s in body if isinstance(s, ast.If) and _is_main_guard(s.test)), None)
     start = next((s for s in body if not is_preface(s)), body[-1])
     named = {node for site in script.named_apart for node in ast.walk(site.node)}
-    needed = [
-        e
-        for e in run.events
-        if e.kind in NEEDS_GROUP and not (e.kind == "make" and not _matters(e)) or e.kind == "clock" and e.node in named
-    ]
+    needed = [e for e in run.events if e.kind == "print" or _needs_group(e) or e.kind == "clock" and e.node in named]
     found = [top for event in needed if (top := _top_statement(event, entry)) is not None and not is_preface(top)]
     first = next((top for top in found if not isinstance(top, (ast.FunctionDef, ast.ClassDef))), None)
     if first is None and guard is None and found and isinstance(found[0], ast.FunctionDef):
