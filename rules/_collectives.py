@@ -79,7 +79,7 @@ def reduce_mean(value):
     {d}.all_reduce(mean)
     if {torch}.is_tensor(value):
         return mean.to(value)
-    return mean.numpy() if getattr(value, "shape", ()) else mean.tolist()
+    return mean.numpy()[()] if hasattr(value, "dtype") else mean.tolist()
 
 
 ''',
@@ -93,7 +93,7 @@ def reduce_sum(value):
     if isinstance(value, list):
         pairs = zip(value, total.tolist())
         return [own.new_tensor(whole) if {torch}.is_tensor(own) else type(own)(whole) for own, whole in pairs]
-    return total.numpy().astype(value.dtype) if getattr(value, "shape", ()) else type(value)(total.item())
+    return total.numpy().astype(value.dtype)[()] if hasattr(value, "dtype") else type(value)(total.item())
 
 
 ''',

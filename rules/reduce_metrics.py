@@ -311,6 +311,15 @@ def _is_of_many(reduction: Reduction, script: TrainingScript) -> bool:
     calls += [n for n in ast.walk(reduction.node) if isinstance(n, ast.Call)]
     reduced = (call for call in calls if isinstance(call.func, ast.Attribute) and (call.args or call.keywords))
     calls += [call.func.value for call in reduced if isinstance(call.func.value, ast.Call)]  # type: ignore[attr-defined]
+    added_up = {
+        n.id
+        for each in added
+        if reduction.source.code(each.target) in spoken
+        for n in ast.walk(each.value)
+        if isinstance(n, ast.Name)
+    }
+    if any(_is_taken_off(each) for name in {*spoken, *added_up} for each in _unpacked(name, reduction.source, script)):
+        return True
     entered = [thing.node for thing in _called(reduction.node, script) if isinstance(thing, Function)]
     calls += [made for function in entered for made in _returned(function)]
     names = (thing.name for call in calls for thing in _called(call, script) if isinstance(thing, External))
@@ -328,6 +337,22 @@ def _picked(node: ast.expr, bound: Sequence[tuple[str, ast.expr]], script: Train
                 if isinstance(returned, ast.Tuple) and isinstance(at, int) and 0 <= at < len(returned.elts):
                     own = ast.unparse(returned.elts[at])
                     yield from (value for target, value in _bindings(function) if ast.unparse(target) == own)
+
+
+def _unpacked(name: str, source: Source, script: TrainingScript) -> Iterator[ast.expr]:
+    """What functions of the script hand out for a name that is bound beside others: `hits, total = counted(out, y)`."""
+    for statement in (each for each in ast.walk(source.tree) if isinstance(each, ast.Assign)):
+        for target in (each for each in statement.targets if isinstance(each, ast.Tuple)):
+            at = next((i for i, each in enumerate(target.elts) if ast.unparse(each) == name), None)
+            for function in (thing.node for thing in _called(statement.value, script) if isinstance(thing, Function)):
+                for returned in (n.value for n in ast.walk(function) if isinstance(n, ast.Return)):
+                    if isinstance(returned, ast.Tuple | ast.List) and at is not None and at < len(returned.elts):
+                        yield returned.elts[at]
+
+
+def _is_taken_off(node: ast.expr) -> bool:
+    """`hits.cpu().numpy()`, which is an array even if it has no axis."""
+    return isinstance(node, ast.Call) and last_name(node.func) == "numpy" and not node.args
 
 
 def _bindings(tree: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
