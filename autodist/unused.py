@@ -32,7 +32,7 @@ def is_sometimes(parts: Iterable[Object], run: Interpreter) -> bool:
     bare = (_gives_weight_only(name, part) for part in parts if part.cls for name in _own_parts(part))
     if any(unread) or any(idle) or any(bare) or any(_switched_off(part, run) for part in parts):
         return True
-    if any(_ends_unread(part) or _picks(part, run) for part in parts):
+    if any(_ends_unread(part) or _picks(part, run) or _leaves_auxiliary(part, run) for part in parts):
         return True
     return any(True for part in parts for _ in branches(part, run)) or _repeats_at_random(module, run)
 
@@ -85,6 +85,18 @@ def _ends_unread(module: Object) -> bool:
 
 def _is_list_of_layers(thing: object) -> bool:
     return isinstance(thing, Object) and thing.name.endswith("nn.ModuleList")
+
+
+def _leaves_auxiliary(module: Object, run: Interpreter) -> bool:
+    """`fcn_resnet50(aux_loss=True)`, also with weights that bring that part, whose second output nobody asks for."""
+    if not module.name.startswith("torchvision.models.segmentation.") or module.name.endswith(
+        "lraspp_mobilenet_v3_large"
+    ):
+        return False
+    asked = module.argument("aux_loss", 3)
+    brought = [given for name in ("weights", "pretrained") if (given := module.argument(name)) is not None]
+    has = asked.const not in (None, False) if asked is not None else any(v.const not in (None, False) for v in brought)
+    return has and not any(quoted in source.text for source in run.project.sources for quoted in ("'aux'", '"aux"'))
 
 
 def _picks(module: Object, run: Interpreter) -> bool:
