@@ -11,6 +11,7 @@ import ctypes
 import faulthandler
 import gc
 import io
+import itertools
 import logging
 import os
 import signal
@@ -20,6 +21,7 @@ import time
 import traceback
 import types
 import weakref
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,6 +41,7 @@ from autodist.verify.probes.group import GroupProbe
 from autodist.verify.probes.launcher import LauncherProbe
 from autodist.verify.probes.logs import LogProbe
 from autodist.verify.probes.precision import PrecisionProbe
+from autodist.verify.probes.python_random import PythonRandomProbe
 from autodist.verify.probes.randomness import RandomnessProbe
 from autodist.verify.probes.redirect import RedirectProbe
 from autodist.verify.probes.sharded import ShardedCheckpointProbe
@@ -126,7 +129,9 @@ class Bootstrap:
         keep_device_contexts()
         if plan.device == "cpu":
             DeviceProbe(context).install()
-        RandomnessProbe(context).install()
+        randomness = RandomnessProbe(context)
+        randomness.install()
+        PythonRandomProbe(context, randomness).install()
         PrecisionProbe(context).install()
         DataProbe(context).install()
         TrainingProbe(context, digester, self._stop_after_steps).install()
@@ -136,6 +141,7 @@ class Bootstrap:
         self._files = FilesProbe(context, digester, self._outside)
         if self._outside is not None:
             tempfile.tempdir = None
+            tempfile.__dict__["_name_sequence"] = temporary_names(plan.rank)
             os.environ["TMPDIR"] = plan.temporary
             RedirectProbe(context, self._outside).install()
             if plan.device == "cpu":
@@ -238,6 +244,11 @@ def outside_of(plan: ProcessPlan) -> Outside | None:
         return None
     kept = (plan.outer, plan.records, plan.temporary)
     return Outside(plan.outside, plan.home, plan.root, kept, plan.private)
+
+
+def temporary_names(rank: int) -> Iterator[str]:
+    """The parts of temporary names that would be random: they are known as such, and as short."""
+    return map("_ad{:05d}".format, itertools.count(rank * 1000))
 
 
 def mark_output() -> None:

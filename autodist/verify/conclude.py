@@ -26,7 +26,7 @@ IN_THE_WAKE = frozenset(
     {"steps-per-rank", "step-count", "batches-per-rank", "batch-count", "passes-per-rank", "pass-count"}
 )
 """Findings that follow when a run does not come to its end."""
-FOR_EXPLANATIONS = frozenset({"destroyed", "batchnorm-per-rank", "shared-draw", "wrapped-load"})
+FOR_EXPLANATIONS = frozenset({"destroyed", "batchnorm-per-rank", "shared-draw", "unaligned", "wrapped-load"})
 """Notes of the probes that are no news to a reader."""
 
 

@@ -40,6 +40,8 @@ class ProcessPlan:
     """What the ranks read, for the original to read again; see ``replay.py``."""
     shared_draws: tuple[str, ...] = ()
     """Draws that look as if they followed the batch, and do not: all ranks draw the same numbers there."""
+    held: dict[str, list[int]] = field(default_factory=dict)
+    """Draws that are held still, by function and line, with the dimensions along which programs may lie otherwise."""
     shared_gpu: bool = False
     """Several ranks compute on one GPU, which NCCL refuses: they speak over gloo."""
     global_batchnorm: bool = False

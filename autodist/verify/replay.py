@@ -42,6 +42,8 @@ class Replay:
     """Passes that every rank breaks off."""
     draws: dict[str, list[RankDraws]] = field(default_factory=dict)
     """For the seed of a draw what the ranks drew, as often as it occurred with different shapes."""
+    parted: set[str] = field(default_factory=set)
+    """Functions with their lines whose draws some rank did not make: their generators are apart."""
     forwards: dict[str, list[list[int]]] = field(default_factory=dict)
     """For each class of models the shapes of what the ranks gave it first in training."""
 
@@ -55,6 +57,7 @@ class Replay:
             "training": sorted(self.training),
             "begun": sorted(self.begun),
             "draws": {seed: [asdict(drawn) for drawn in several] for seed, several in self.draws.items()},
+            "parted": sorted(self.parted),
             "forwards": self.forwards,
         }
         path.write_text(json.dumps(content), encoding="utf-8")
@@ -68,8 +71,8 @@ class Replay:
         begun = {(loader, number) for loader, number in content["begun"]}
         draws = {seed: [RankDraws(**drawn) for drawn in several] for seed, several in content["draws"].items()}
         seeds = {library: (seed, drawn) for library, (seed, drawn) in content["seeds"].items()}
-        forwards = content["forwards"]
-        return cls(content["world"], content["datasets"], passes, seeds, training, begun, draws, forwards)
+        parted, forwards = set(content["parted"]), content["forwards"]
+        return cls(content["world"], content["datasets"], passes, seeds, training, begun, draws, parted, forwards)
 
 
 def replicated(passes: Sequence[Pass]) -> bool:
@@ -127,7 +130,7 @@ def build_replay(ranks: Sequence[RunTrace]) -> Replay:
             replay.training.add(key)
         elif not any(each.exhausted for each in found):
             replay.begun.add(key)
-    replay.draws = merged_draws(ranks)
+    replay.draws, replay.parted = merged_draws(ranks)
     firsts = [first_forwards(rank) for rank in ranks]
     replay.forwards = {name: [shapes[name] for shapes in firsts] for name in set(firsts[0]).intersection(*firsts)}
     return replay
@@ -139,8 +142,8 @@ def first_forwards(run: RunTrace) -> dict[str, list[int]]:
     return {forward.module: list(forward.shape) for forward in reversed(calls)}
 
 
-def merged_draws(ranks: Sequence[RunTrace]) -> dict[str, list[RankDraws]]:
-    """By seed, the draws that all ranks made."""
+def merged_draws(ranks: Sequence[RunTrace]) -> tuple[dict[str, list[RankDraws]], set[str]]:
+    """By seed, the draws that all ranks made; and which functions, by their lines, have made others."""
     by_seed: dict[str, list[list[Draw]]] = {}
     for rank in ranks:
         own: dict[str, list[Draw]] = {}
@@ -149,11 +152,13 @@ def merged_draws(ranks: Sequence[RunTrace]) -> dict[str, list[RankDraws]]:
         for seed, several in own.items():
             by_seed.setdefault(seed, []).append(several)
     merged: dict[str, list[RankDraws]] = {}
+    parted: set[str] = set()
     for seed, per_rank in by_seed.items():
         if len(per_rank) < len(ranks):
+            parted.update(f"{draw.function} {draw.site}" for draw in per_rank[0])
             continue
         for together in zip(*per_rank, strict=False):
             drawn = RankDraws([draw.shape for draw in together], together[-1].distinct, together[-1].site)
             if drawn not in merged.setdefault(seed, []):
                 merged[seed].append(drawn)
-    return merged
+    return merged, parted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ from autodist.verify.trace import RunTrace, read_trace
 
 LEVELS_ABOVE = 2
 """Folders above the working folder that a script may reach for by ``..``."""
+MOST_READ = 500
+"""Modules of a folder that are read to see what a conversion does."""
 
 
 @dataclass
@@ -52,6 +54,8 @@ class Setting:
     python: str
     progress: Progress
     records: Path
+    temporary: Path
+    """For temporary files of all runs: its path is short, since the address of a socket may have 107 characters."""
     zygote: Zygote | None = None
     nodes: int = 1
     """Nodes that the ranks believe to run on, the same number on each."""
@@ -109,17 +113,18 @@ def prepare(setting: Setting, script: Path, outer: Path) -> Scratch:
     if not script.is_relative_to(setting.workdir):
         scratch.overlay(setting.base, overlaid(setting, script, root), script)
     scratch.seal()
-    kept = str(outer), str(outer.parent / "records"), str(temporary_folder(outer))
-    store = outer.with_name(f"{outer.name}-outside")
-    for folder in (store, temporary_folder(outer)):
-        folder.mkdir(parents=True, exist_ok=True)
+    temporary, store = temporary_folder(setting), outer.with_name(f"{outer.name}-outside")
+    kept = str(outer), str(outer.parent / "records"), str(temporary)
+    store.mkdir(parents=True, exist_ok=True)
     scratch.outside = Outside(str(store), str(setting.workdir), str(root), kept, private_places())
     return scratch
 
 
-def temporary_folder(outer: Path) -> Path:
-    """Where the processes of a run have their temporary files."""
-    return outer.with_name("tmp")
+def temporary_folder(setting: Setting) -> Path:
+    """A new folder for the temporary files of a run."""
+    folder = setting.temporary / str(len(os.listdir(setting.temporary)))
+    folder.mkdir()
+    return folder
 
 
 def private_places() -> tuple[str, ...]:
@@ -144,6 +149,39 @@ def scratch_args(setting: Setting, root: Path) -> tuple[str, ...]:
     """Arguments that name the working folder name its copy instead."""
     prefix = str(setting.workdir) + os.sep
     return tuple(arg.replace(prefix, str(root) + os.sep) for arg in setting.args)
+
+
+@dataclass
+class Steering:
+    """What earlier runs of a pair have shown about its random draws, by function and line."""
+
+    shared: set[str] = field(default_factory=set)
+    """Draws that look as if they followed the batch, and do not."""
+    held_in_conversion: dict[str, list[int]] = field(default_factory=dict)
+    """Draws that cannot be put together and are held still, with the dimensions along which the programs vary."""
+    held_in_original: dict[str, list[int]] = field(default_factory=dict)
+
+    def misjudged(self, original: RunTrace) -> bool:
+        """Whether a run of the original has shown draws that it shares with all ranks."""
+        known = len(self.shared)
+        self.shared |= {note["message"] for note in original.notes if note["topic"] == "shared-draw"}
+        return len(self.shared) > known
+
+    def unaligned(self, original: RunTrace) -> bool:
+        """Whether a run of the original has shown draws that are to be held still."""
+        before = self.held()
+        for note in original.notes:
+            if note["topic"] == "unaligned":
+                for held, draw in (
+                    (self.held_in_conversion, note["conversion"]),
+                    (self.held_in_original, note["message"]),
+                ):
+                    held[draw] = sorted({*held.get(draw, []), *note["varying"]})
+        return self.held() != before
+
+    def held(self) -> list[tuple[str, list[int]]]:
+        """What is held still in the original."""
+        return sorted((draw, list(varying)) for draw, varying in self.held_in_original.items())
 
 
 def run_processes(setting: Setting, plans: Sequence[ProcessPlan], scratch: Scratch, what: str, goal: int | None) -> Run:
@@ -183,14 +221,14 @@ def run_processes(setting: Setting, plans: Sequence[ProcessPlan], scratch: Scrat
     return run
 
 
-def run_conversion(setting: Setting, world: int, folder: Path, shared: Collection[str]) -> Run:
+def run_conversion(setting: Setting, world: int, folder: Path, steering: Steering) -> Run:
     """The converted script on ``world`` ranks in one scratch copy."""
     outer = folder / "conversion"
     scratch = prepare(setting, setting.after, outer)
     root = scratch.root
     script = in_workdir(setting, setting.after, root)
     port, placement = free_port(), setting.placements[world]
-    synchronised = any("SyncBatchNorm" in text or "sync_batchnorm" in text for text in sources(script))
+    synchronised = any("SyncBatchNorm" in text or "sync_batchnorm" in text for text in sources(script, setting.base))
     plans = [
         ProcessPlan(
             role="conversion",
@@ -206,7 +244,8 @@ def run_conversion(setting: Setting, world: int, folder: Path, shared: Collectio
             device=placement.device,
             shared_gpu=placement.shared,
             steps=setting.steps,
-            shared_draws=tuple(sorted(shared)),
+            shared_draws=tuple(sorted(steering.shared)),
+            held=steering.held_in_conversion,
             global_batchnorm=synchronised,
             env=setting.environment(rank, world, port),
             **elsewhere(scratch),
@@ -217,17 +256,18 @@ def run_conversion(setting: Setting, world: int, folder: Path, shared: Collectio
 
 
 def in_folder(text: str, plan: ProcessPlan) -> str:
-    """What a process says, without the folder of its scratch copy."""
-    return text.replace(plan.root, ".").replace(plan.outer, "...")
+    """What a process says, without the folders of its run."""
+    text = text.replace(plan.root, ".").replace(plan.outer, "...")
+    return text.replace(plan.temporary, "/tmp") if plan.temporary else text
 
 
-def sources(script: Path) -> list[str]:
-    """The text of the script and of the modules beside it."""
-    paths = [script, *sorted(script.parent.rglob("*.py"))[:500]]
-    return [path.read_text(encoding="utf-8", errors="replace") for path in paths if path.is_file()]
+def sources(script: Path, *folders: Path) -> list[str]:
+    """The text of the script, of the modules beside it and of those in other folders of its project."""
+    beside = [path for folder in {script.parent, *folders} for path in sorted(folder.rglob("*.py"))[:MOST_READ]]
+    return [path.read_text(encoding="utf-8", errors="replace") for path in {script, *beside} if path.is_file()]
 
 
-def run_original(setting: Setting, world: int, folder: Path, replay: Path, conversion: Run) -> Run:
+def run_original(setting: Setting, world: int, folder: Path, replay: Path, conversion: Run, steering: Steering) -> Run:
     """The original in one process."""
     outer = folder / "original"
     scratch = prepare(setting, setting.before, outer)
@@ -246,6 +286,7 @@ def run_original(setting: Setting, world: int, folder: Path, replay: Path, conve
         device=setting.placements[world].device,
         steps=original_steps(setting, conversion),
         replay=str(replay),
+        held=steering.held_in_original,
         **elsewhere(scratch),
     )
     goal = max((len(rank.steps) for rank in conversion.traces), default=0) or None

@@ -22,8 +22,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from autodist.verify.probes.still import (
+    RECURRENT_TRAINING,
+    spread,
+    still_in_place,
+    still_on_input,
+    still_recurrent,
+)
 from autodist.verify.probes.streams import key_seed
-from autodist.verify.replay import batch_dimension, in_turns
+from autodist.verify.replay import RankDraws, batch_dimension, in_turns
 
 if TYPE_CHECKING:
     from autodist.verify.probes import ProbeContext
@@ -205,6 +212,10 @@ class RandomnessProbe:
         """How often the script has drawn from the generators of the libraries."""
         self._counted_step = -1
         self._calls = 0
+        self._varying: list[int] | None = None
+        """The dimensions of the draw at hand along which it is held still; None where it is free."""
+        self._conversion_sites: dict[str, str] = {}
+        """Where the conversion draws what the original draws, by function and line."""
         self._draw_seed = torch.Tensor.random_
         self._manual_seed = torch.manual_seed
 
@@ -238,6 +249,7 @@ class RandomnessProbe:
             return
 
         library = "numpy" if getattr(owner, "__name__", "") == "numpy.random" else "torch"
+        full_name = f"numpy.random.{name}" if library == "numpy" else name
 
         @functools.wraps(plain)
         def drawn(*args: Any, **kwargs: Any) -> Any:
@@ -245,15 +257,37 @@ class RandomnessProbe:
             if self._busy or context.inside_sample or context.probing:
                 return plain(*args, **kwargs)
             self._busy = True
+            self._varying = self.held(full_name)
             if kwargs.get("generator") is None:
                 self._begin_as_seeded(library)
                 self._drawn[library] = self._drawn.get(library, 0) + 1
             try:
                 return handler(name, plain, args, kwargs)
             finally:
-                self._busy = False
+                self._busy, self._varying = False, None
 
         setattr(owner, name, drawn)
+
+    # draws that are held still
+
+    def held(self, name: str) -> list[int] | None:
+        """Along which dimensions a draw of the script's line at hand is held still."""
+        held = self._context.plan.held
+        return held.get(f"{name} {self._context.trace.site()}") if held else None
+
+    def note_single(self, name: str, seed: int) -> None:
+        """A draw of one number, or of several whatever the batch."""
+        self._own_seed(name, seed, ())
+        self._parts(name, seed, ())
+
+    def _ask_to_hold(self, name: str, varying: Sequence[int]) -> None:
+        """Say that draws of this line cannot be put together, where the conversion draws in a line that is known."""
+        here = f"{name} {self._context.trace.site()}"
+        there, replay = self._conversion_sites.get(here), self._context.replay
+        if there is not None and replay is not None and there not in replay.parted:
+            self._context.trace.emit(
+                "note", topic="unaligned", message=here, site=there, conversion=there, varying=list(varying)
+            )
 
     # the stream of one call
 
@@ -285,6 +319,8 @@ class RandomnessProbe:
         Ranks may rightly seed their noise differently. Loaders bring all generators together again with every batch;
         in steps without one, noise that follows the batch is keyed to the step and the number of the call instead.
         """
+        if self._varying is not None:
+            return key_seed("still", name, self._context.steps)
         seed = self._seed(generator)
         context = self._context
         if generator is not None or context.batch_rows or name in INTEGERS:
@@ -301,7 +337,7 @@ class RandomnessProbe:
     def _own_seed(self, name: str, seed: int, shape: Sequence[int]) -> int:
         """Note a draw of a rank, and give it numbers of its own where it draws for its part of the batch."""
         context = self._context
-        if not context.distributed:
+        if not context.distributed or self._varying is not None:
             return seed
         site = context.trace.site()
         distinct = self._follows_batch(name, shape) and f"{name} {site}" not in context.plan.shared_draws
@@ -325,14 +361,17 @@ class RandomnessProbe:
     def _parts(self, name: str, seed: int, whole: Sequence[int]) -> Parts | None:
         """What the ranks drew, where the original has to put it together. Says so where ranks misjudged their draw."""
         replay = self._context.replay
-        if replay is None:
+        if replay is None or self._varying is not None:
             return None
         whole = list(whole)
         candidates = replay.draws.get(draw_key(name, seed), [])
+        self._note_sites(name, candidates)
         alike = [drawn for drawn in candidates if all(shape == whole for shape in drawn.shapes)]
         for drawn in alike:
             if drawn.distinct:
                 self._context.trace.emit("note", topic="shared-draw", message=f"{name} {drawn.site}", site=drawn.site)
+        if not candidates:
+            self._ask_to_hold(name, [])
         if alike or not candidates:
             return None
         for drawn in candidates:
@@ -346,7 +385,14 @@ class RandomnessProbe:
             message=f"{name} draws {tuple(whole)}, the ranks draw {[tuple(shape) for shape in candidates[0].shapes]}",
             site=self._context.trace.site(),
         )
+        self._ask_to_hold(name, varying_dimensions(whole, candidates[0].shapes))
         return None
+
+    def _note_sites(self, name: str, candidates: Sequence[RankDraws]) -> None:
+        """Remember where the conversion draws this."""
+        if candidates:
+            here = f"{name} {self._context.trace.site()}"
+            self._conversion_sites.setdefault(here, f"{name} {candidates[0].site}")
 
     def _layout(self, shapes: Sequence[Shape], dimension: int, stacked: bool = False) -> Layout:
         """What is permuted as a whole, several times the batch, has been joined, as views or as kinds of samples."""
@@ -365,7 +411,8 @@ class RandomnessProbe:
         own = self._own_seed(name, seed, shape)
         found = self._parts(name, seed, shape)
         if found is None:
-            result: torch.Tensor = self._seeded(own, generator, lambda: sized(shape))
+            draw = functools.partial(spread, sized, varying=self._varying) if self._varying else sized
+            result: torch.Tensor = self._seeded(own, generator, lambda: draw(shape))
             return result
         parts = [
             self._seeded(each, generator, functools.partial(sized, part))
@@ -416,8 +463,11 @@ class RandomnessProbe:
     def _randperm(self, name: str, plain: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """A permutation of a batch becomes a permutation within the part of each rank."""
         generator = kwargs.get("generator")
-        seed = self._seed(generator)
+        count = int(args[0] if args else kwargs["n"])
+        seed = self._call_seed(name, [count], generator)
         result: torch.Tensor = self._seeded(seed, generator, lambda: plain(*args, **kwargs))
+        if self._varying:
+            return result.copy_(torch.arange(count))
         self._own_seed(name, seed, result.shape)
         found = self._parts(name, seed, result.shape)
         if found is None:
@@ -435,6 +485,8 @@ class RandomnessProbe:
         named = {key: value for key, value in kwargs.items() if key != "input"}
         if not draws_at_all(name, rest, named):
             return plain(*args, **kwargs)
+        if self._varying:
+            return still_on_input(name, values, rest, named)
         generator = kwargs.get("generator")
         seed = self._call_seed(name, values.shape, generator)
         own = self._own_seed(name, seed, values.shape)
@@ -470,6 +522,11 @@ class RandomnessProbe:
         seed = self._call_seed(name, target.shape, generator)
         own = self._own_seed(name, seed, target.shape)
         found = self._parts(name, seed, target.shape)
+        if self._varying:
+            varying, named = self._varying, {key: value for key, value in kwargs.items() if key != "generator"}
+            still = functools.partial(plain, **named)
+            result: torch.Tensor = self._seeded(own, None, lambda: still_in_place(still, target, rest, varying))
+            return result
         if found is None:
             if target.is_contiguous():
                 return self._seeded(own, generator, lambda: plain(*args, **kwargs))
@@ -491,6 +548,8 @@ class RandomnessProbe:
         if not values.get("dropout_p", 0.0):
             return plain(*args, **kwargs)
         query = values["query"]
+        if self._varying:
+            return plain(**{**values, "dropout_p": 0.0})
         seed = self._call_seed(name, query.shape, None)
         own = self._own_seed(name, seed, query.shape)
         found = self._parts(name, seed, query.shape)
@@ -513,11 +572,15 @@ class RandomnessProbe:
     def _recurrent(self, name: str, plain: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Recurrent layers draw their dropout in C++; the rows of each rank pass through the layer on their own."""
         packed = isinstance(args[1], torch.Tensor) and isinstance(args[2], (torch.Tensor, tuple))
-        probability, training = (args[6], args[7]) if packed else (args[5], args[6])
+        probability, training = (args[at] for at in RECURRENT_TRAINING[packed])
         if not (probability and training):
             return plain(*args, **kwargs)
+        if self._varying:
+            return still_recurrent(plain, packed, args, kwargs)
         values, hidden, batch_first = args[0], args[1], args[8]
         seed = self._call_seed(name, values.shape, None)
+        if packed:
+            self._note_packed(name, seed, values.shape)
         own = seed if packed else self._own_seed(name, seed, values.shape)
         found = None if packed else self._parts(name, seed, values.shape)
         if found is None:
@@ -533,6 +596,20 @@ class RandomnessProbe:
             found.join(column, dimension)
             for column, dimension in zip(zip(*outputs, strict=True), dimensions, strict=False)
         )
+
+    def _note_packed(self, name: str, seed: int, shape: Sequence[int]) -> None:
+        """Steps of packed sequences lie by their length: which rank's they are cannot be told."""
+        context = self._context
+        if context.distributed:
+            site = context.trace.site()
+            context.trace.emit(
+                "draw", seed=draw_key(name, seed), function=name, shape=list(shape), site=site, distinct=False
+            )
+        elif context.replay is not None:
+            candidates = context.replay.draws.get(draw_key(name, seed), [])
+            self._note_sites(name, candidates)
+            if not any(part == list(shape) for drawn in candidates for part in drawn.shapes):
+                self._ask_to_hold(name, [0])
 
     # seeds the script sets itself, and NumPy
 
@@ -604,7 +681,12 @@ class RandomnessProbe:
         kwargs: dict[str, Any],
     ) -> Any:
         numpy: Any = sys.modules["numpy"]
-        seed = int(numpy.random.mtrand._rand.randint(0, 2**31 - 1))
+        full_name = f"numpy.random.{name}"
+        held = self._varying is not None
+        if held:
+            seed = key_seed("still", full_name, self._context.steps) & 0x7FFFFFFF
+        else:
+            seed = int(numpy.random.mtrand._rand.randint(0, 2**31 - 1))
 
         def drawn(of_rank: int, arguments: Sequence[Any], named: dict[str, Any]) -> Any:
             return getattr(numpy.random.RandomState(of_rank & 0xFFFFFFFF), name)(*arguments, **named)
@@ -612,8 +694,12 @@ class RandomnessProbe:
         result = drawn(seed, args, kwargs)
         shape = list(numpy.shape(result))
         if not shape:
+            if self._context.batch_rows and not held:
+                self.note_single(full_name, seed)
             return result
-        full_name = f"numpy.random.{name}"
+        if self._varying:
+            still = numpy.ravel(result)[0] if name != "choice" or kwargs.get("replace", True) else None
+            return numpy.sort(result, axis=None) if still is None else numpy.full_like(result, still)
         own = self._own_seed(full_name, seed, shape)
         found = self._parts(full_name, seed, shape)
         if found is None:
@@ -628,6 +714,13 @@ class RandomnessProbe:
             else:
                 parts.append(drawn(each, args, {**kwargs, "size": tuple(of_rank)}))
         return numpy.take(numpy.concatenate(parts, found.dimension), found.layout.inverse, found.dimension)
+
+
+def varying_dimensions(whole: Sequence[int], parts: Sequence[Sequence[int]]) -> list[int]:
+    """Along which dimensions a draw of the original differs from what some rank draws."""
+    return [
+        at for at, size in enumerate(whole) if any(len(part) != len(whole) or part[at] != size for part in parts)
+    ] or [0]
 
 
 def stored(result: torch.Tensor, kwargs: dict[str, Any]) -> torch.Tensor:
