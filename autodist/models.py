@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
@@ -329,7 +329,18 @@ def _merged(models: list[Model]) -> list[Model]:
                 alternatives=(*other.alternatives, model.object),
             )
         found[key] = model
-    return list(found.values())
+    return [_as_at_its_wrapper(model, list(found.values())) for model in found.values()]
+
+
+def _as_at_its_wrapper(model: Model, models: Sequence[Model]) -> Model:
+    """One line wraps whichever model is chosen, or several in turn: what one of them needs all get."""
+    sites = {site.node for site in model.data_parallel}
+    alike = [each for each in models if sites.intersection(site.node for site in each.data_parallel)]
+    return replace(
+        model,
+        batch_norm=model.batch_norm or any(each.batch_norm for each in alike),
+        sometimes_unused=model.sometimes_unused or any(each.sometimes_unused for each in alike),
+    )
 
 
 def _where_wrapped(model: Model) -> tuple[ast.stmt, str] | None:

@@ -168,7 +168,10 @@ def choose_device_by_local_rank(script: TrainingScript, context: Context) -> Ite
     """
     if script.distributed or not script.trains:
         return
+    dropped = {site.statement for site in script.set_devices}
     for site in script.devices:
+        if site.statement in dropped:
+            continue
         text = isinstance(site.node, ast.Call) and ".cuda" not in site.source.code(site.node.func)
         if text or not isinstance(site.node, ast.Call):
             assert isinstance(site.node, ast.expr)

@@ -89,7 +89,9 @@ def _first(fresh: dict[ast.expr, escapes.Placed], run: Interpreter) -> dict[ast.
     chosen = upstream or fresh
     made = {node: escapes.roots(node, run, set()) for node in chosen}
     rows = {node for node, place in chosen.items() if place.spread is ROWS}
-    through_lists = {node: escapes.upstream(node, run) if rows else set() for node in chosen}
+    stored = {node for node, place in chosen.items() if place.event.kind in ("store", "set_item")}
+    followed = rows | stored
+    through_lists = {node: escapes.upstream(node, run) if followed else set() for node in chosen}
     kept = {
         origin: node
         for node, place in chosen.items()
@@ -104,7 +106,7 @@ def _first(fresh: dict[ast.expr, escapes.Placed], run: Interpreter) -> dict[ast.
         read = (each for each in ast.walk(node) if isinstance(each, (ast.Name, ast.Attribute)))
         return (
             bool(made[node] & others)
-            or bool(through_lists[node] & rows - {node})  # a loss of rows that lists keep
+            or bool(through_lists[node] & followed - {node})  # a loss of rows that lists keep
             or place.after is None
             and any((place.source, ast.unparse(each)) in settled for each in read)  # `cm.sum(1)`, `cm` being reduced
             or any(each in others for each in ast.walk(node))

@@ -118,9 +118,47 @@ def _is_only_averaged(call: ast.Call, event: Event, run: Interpreter) -> bool:
     if name in outer or not any(isinstance(node.ctx, ast.Store) for node in names):
         return False  # a list that others see, too
     uses = [node for node in names if isinstance(node.ctx, ast.Load)]
-    lists = [use for use in uses if any(isinstance(t, Items) for t in run.values.get(use, NOTHING).things)]
-    ends = [_averages(use, source) for use in lists if not _grows(use, source)]
+    lists = [use for use in uses if _is_list(use, run)]
+    ends = [_averages(use, source) or _averaged_outside(use, source, run) for use in lists if not _grows(use, source)]
     return bool(ends) and all(ends)
+
+
+def _is_list(use: ast.expr, run: Interpreter) -> bool:
+    return any(isinstance(thing, Items) for thing in run.values.get(use, NOTHING).things)
+
+
+def _averaged_outside(use: ast.expr, source: Source, run: Interpreter) -> bool:
+    """Whether a list is returned, alone or beside others, to callers that all take its mean or sum, and no more."""
+    parent, position = source.parents[use], None
+    if isinstance(parent, ast.Tuple):
+        position, parent = parent.elts.index(use), source.parents[parent]
+    function = source.function(use)
+    calls = run.callers.get(function, {}) if isinstance(parent, ast.Return) and function is not None else {}
+    return bool(calls) and all(_averages_result(call, where, position, run) for call, where in calls.items())
+
+
+def _averages_result(call: ast.Call, source: Source, position: int | None, run: Interpreter) -> bool:
+    """Whether a list that a call returns is averaged there: `np.mean(train(model))`, or under the name it is given."""
+    statement = source.parents[call]
+    if position is None and _averages(call, source):
+        return True
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return False
+    target: ast.expr = statement.targets[0]
+    if position is not None:
+        if not isinstance(target, ast.Tuple) or any(isinstance(each, ast.Starred) for each in target.elts):
+            return False
+        target = target.elts[position]
+    home = source.function(call) or source.tree
+    if not isinstance(target, ast.Name) or any(
+        isinstance(node, (ast.Global, ast.Nonlocal)) and target.id in node.names for node in ast.walk(home)
+    ):
+        return False
+    named = [node for node in ast.walk(home) if isinstance(node, ast.Name) and node.id == target.id]
+    own = source.function(call)
+    hidden = {source.function(node) for node in named if isinstance(node.ctx, ast.Store)} - {own}  # names of their own
+    uses = [node for node in named if source.function(node) not in hidden and isinstance(node.ctx, ast.Load)]
+    return all(_averages(use, source) for use in uses if _is_list(use, run))
 
 
 def _grows(use: ast.Name, source: Source) -> bool:

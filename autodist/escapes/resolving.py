@@ -313,7 +313,20 @@ def _is_wanted(rows: Escape, user: ast.stmt, run: Interpreter) -> bool:
     loads = [n for n in ast.walk(home) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in names]
     made = {n: [each for _, each in run.values.get(n, NOTHING).made] for n in loads}
     uses = [n for n in loads if not made[n] or statement.value in made[n]]  # the name may be bound anew
-    return len([n for n in uses if source.statement(n) is not statement]) > 1
+    others = [n for n in uses if source.statement(n) is not statement]
+    return len(others) > 1 and not all(_is_put_away(n, source, run) for n in others)
+
+
+def _is_put_away(node: ast.expr, source: Source, run: Interpreter) -> bool:
+    """Whether rows are put into a list that no step trains on, as they are: `truth.append(labels.reshape(-1))`."""
+    statement = source.statement(node)
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or last_name(call.func) not in ("append", "extend") or len(call.args) != 1:
+        return False
+    local = [
+        n for n in ast.walk(call.args[0]) if isinstance(n, ast.Name) and run.values.get(n, NOTHING).spread.is_local
+    ]
+    return local == [node] and learnt_from(run).isdisjoint(ast.walk(call.args[0]))
 
 
 def _is_bound(node: ast.expr) -> bool:

@@ -72,6 +72,7 @@ def holds_rows(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
             keeps_rows = node.func.attr in ("view", "reshape") and bool(node.args)
             keeps_rows = keeps_rows and run.values.get(node.args[0], NOTHING).spread is COUNT
             keeps_rows = keeps_rows or tensors.reduces_axis(node.func.attr) and bool(tensors.axis(node, 0))
+            keeps_rows = keeps_rows or _turns_others(node)
             return (node.func.attr in ROWWISE or keeps_rows) and holds_rows(node.func.value, run, seen)
         called = run.values.get(node.func, NOTHING).things
         functions = [thing.node for thing in called if isinstance(thing, Function)]
@@ -90,6 +91,15 @@ def holds_rows(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
             return holds_rows(given["input"], run, seen)
         return any(isinstance(t, (Object, Wrapped)) for t in called)
     return isinstance(node, (ast.List, ast.Tuple))
+
+
+def _turns_others(call: ast.Call) -> bool:
+    """Whether a tensor's other axes change places, and not that of the rows: `x.permute(0, 2, 1)`, `x.transpose(1, 2)`."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    places = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, int)]
+    if len(places) != len(call.args) or not places:
+        return False
+    return name == "permute" and places[0] == 0 or name in ("transpose", "swapaxes") and min(places) > 0
 
 
 def _is_one_row(node: ast.Name, run: Interpreter) -> bool:

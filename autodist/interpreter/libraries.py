@@ -9,7 +9,7 @@ from autodist.axis_patterns import REARRANGING
 from autodist.interpreter.builtin_calls import BuiltinCalls
 from autodist.interpreter.questions import first_text
 from autodist.interpreter.words import DRAWING
-from autodist.spread import COUNT, CROSS, LOCAL, ROWS, SAME, combine
+from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, combine
 from autodist.values import NOTHING, Items, Object, Parameters, Scope, Stream, Value, of, union
 
 REMAKING = tuple(
@@ -22,6 +22,8 @@ TYPES = frozenset("Tensor FloatTensor DoubleTensor LongTensor HalfTensor".split(
 SCORES = ("sklearn.metrics.", "scipy.stats.", "torchmetrics.functional.")
 """What computes numbers from samples, and no row for each."""
 MEANS_OF_SAMPLES = frozenset("accuracy_score mean_squared_error mean_absolute_error hamming_loss zero_one_loss".split())
+GIVEN_SAMPLES = frozenset("y_true y_pred".split())
+"""Their options may weigh samples, sum them up or take the root of the mean."""
 
 
 class Libraries(BuiltinCalls):
@@ -93,8 +95,9 @@ class Libraries(BuiltinCalls):
             own.args, own.keywords = args, keywords
             self.event("make", node, scope, of(own))
             spread = mixed.spread if mixed.spread.is_local else SAME
-            if spread is ROWS and name.startswith(SCORES) and name.rpartition(".")[2] not in MEANS_OF_SAMPLES:
-                spread = LOCAL  # as the F1 score, of which no mean over the ranks is made
+            if spread is ROWS and name.startswith(SCORES):
+                plain = name.rpartition(".")[2] in MEANS_OF_SAMPLES and keywords.keys() <= GIVEN_SAMPLES
+                spread = MEAN if plain else LOCAL  # as the F1 score, of which no mean over the ranks is made
             return Value(frozenset([own]), spread, mixed.origins, mixed.models)
         return self._function(name.rpartition(".")[2], node, args, keywords)
 

@@ -55,6 +55,15 @@ class TraceWriter:
             frame = frame.f_back  # type: ignore[assignment]
         return "?"
 
+    def called_from(self, package: str) -> bool:
+        """Whether the user's code has called ``package``, which came to call this."""
+        frame = sys._getframe(1)
+        while frame is not None and not frame.f_code.co_filename.startswith((self._root, self._outer)):
+            if frame.f_globals.get("__name__", "").startswith(package):
+                return True
+            frame = frame.f_back  # type: ignore[assignment]
+        return False
+
     def in_library(self, skip: tuple[str, ...]) -> bool:
         """Whether a library's code runs now, rather than the user's; frames of the modules ``skip`` do not count."""
         frame = sys._getframe(1)

@@ -282,6 +282,8 @@ class RandomnessProbe:
 
     def _ask_to_hold(self, name: str, varying: Sequence[int]) -> None:
         """Say that draws of this line cannot be put together, where the conversion draws in a line that is known."""
+        if self._context.trace.called_from("torch.utils.data"):
+            return  # seeds of workers and samplers
         here = f"{name} {self._context.trace.site()}"
         there, replay = self._conversion_sites.get(here), self._context.replay
         if there is not None and replay is not None and there not in replay.parted:
