@@ -9,13 +9,11 @@ from autodist.script import Epoch, Loader, TrainingScript
 from autodist.source import Source
 from autodist.values import Object
 
+from ._passes import counting, is_made_for
 from ._preamble import (
     Planned,
     argument,
-    defined,
-    free_name,
     given_sampler,
-    imported,
     may_be_none,
     member,
     planned,
@@ -152,6 +150,8 @@ def reshuffle_each_epoch(script: TrainingScript, context: Context) -> Iterator[F
                 _calls_set_epoch(source) for source in (script.project.sources if loader.sharded else [epoch.source])
             ):
                 continue
+            if not loader.sharded and is_made_for(epoch, loader):
+                continue  # its sampler is seeded anew
             if epoch.loader is None:
                 message = (
                     "the sampler cannot be told here which epoch it is, so that every pass repeats the order of the "
@@ -164,7 +164,7 @@ def reshuffle_each_epoch(script: TrainingScript, context: Context) -> Iterator[F
             code = f"{sampler}.set_epoch({number})\n"
             imports: Planned = ()
             if epoch.anew:
-                passes, imports = _counting(script, context, epoch.source)
+                passes, imports = counting(script, context, epoch.source)
                 code = f"{sampler}.set_epoch(next({passes}))\n"
             passing = _passing(script, epoch)
             if _may_shuffle_otherwise(loader, script) or _are_others(passing, script):
@@ -177,14 +177,6 @@ def reshuffle_each_epoch(script: TrainingScript, context: Context) -> Iterator[F
             told.add((epoch.statement, code))
             fix = Fix((*imports, *planned(epoch.source, InsertBefore(epoch.statement, code))))
             yield Finding(epoch.source, epoch.statement, "each epoch has its own order of samples", fix)
-
-
-def _counting(script: TrainingScript, context: Context, source: Source) -> tuple[str, Planned]:
-    """The name of a count of all passes: a loader that is made again and again, and its epochs, start from zero."""
-    name = free_name(source, "passes", "all_passes")
-    itertools, imports = imported(context, source, "itertools")
-    code = f"{name} = {itertools}.count()  # over loaders that are made anew: each pass has its own order\n\n\n"
-    return name, (*imports, *defined(script, source, code))
 
 
 def _has_distributed_sampler(loader: Loader, script: TrainingScript) -> bool:

@@ -10,6 +10,7 @@ from autodist.script import Loader, TrainingScript
 from autodist.source import Source
 from autodist.values import NOTHING, Table
 
+from ._passes import counting, is_made_for
 from ._preamble import (
     argument,
     asks_for,
@@ -201,6 +202,51 @@ EXAMPLES = [
                 optimizer.step()
         """,
     ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader
+
+        x, y = torch.randn(64, 4), torch.randn(64, 1)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for rows in DataLoader(range(64), 8, shuffle=True):
+                loss = nn.functional.mse_loss(model(x[rows]), y[rows])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after="""\
+        import itertools
+
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader
+        from torch.utils.data.distributed import DistributedSampler
+
+        passes = itertools.count()  # over loaders that are made anew: each pass has its own order
+        x, y = torch.randn(64, 4), torch.randn(64, 1)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            train_set = range(64)
+            assert 8 % dist.get_world_size() == 0, "the batch must divide by the number of ranks"
+            for rows in DataLoader(
+                train_set,
+                8 // dist.get_world_size(),
+                sampler=DistributedSampler(train_set, seed=next(passes)),
+            ):
+                loss = nn.functional.mse_loss(model(x[rows]), y[rows])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+    ),
 ]
 
 
@@ -279,6 +325,10 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
         if loader.resized:
             sampler_import = (*sampler_import, *defined(script, source, RESIZING.replace("{sampler}", sampler)))
             sampler = "ResizingSampler"
+        inline = bool(loader.epochs) and all(is_made_for(epoch, loader) for epoch in loader.epochs)
+        if inline and "shuffle=False" not in options:
+            passes, count = counting(script, context, source)
+            imports, options = (*imports, *count), f"{options}, seed=next({passes})"
         made = f"{sampler}({name}{options})"
         if loader.switch is not None:
             made = f"{made} if {loader.switch} else None"
