@@ -77,7 +77,8 @@ def test_a_returned_list_that_is_shown_holds_what_all_ranks_have(tmp_path: Path,
 
 
 def test_a_score_of_a_batch_that_is_a_mean(tmp_path: Path) -> None:
-    step = "score = accuracy_score(y.view(-1).numpy(), guess.view(-1).numpy())\nguesses.append(score)\nprint(step, 100 * score)"
+    step = "score = accuracy_score(y.view(-1).numpy(), guess.view(-1).numpy())\n"
+    step += "guesses.append(score)\nprint(step, 100 * score)"
     after, said = converted(tmp_path, step, returned="losses, guesses", end="print(np.mean(guesses))")
     assert "print(step, reduce_mean(100 * score))" in after
     assert "print(reduce_mean(np.mean(guesses)))" in after
@@ -100,9 +101,11 @@ def test_a_score_that_is_no_mean_is_taken_of_all_rows(tmp_path: Path, score: str
 
 def test_arrays_that_several_lists_keep_are_gathered(tmp_path: Path) -> None:
     step = "y_np = y.cpu().numpy()\nguess_np = guess.detach().cpu().numpy()\n"
-    step += "truth.append(y_np)\nguesses.append(guess_np)\nflat.append(y_np.reshape(-1))\nflat_guesses.append(guess_np.reshape(-1))"
+    step += "truth.append(y_np)\nguesses.append(guess_np)\n"
+    step += "flat.append(y_np.reshape(-1))\nflat_guesses.append(guess_np.reshape(-1))"
     end = "print(balanced_accuracy_score(np.concatenate(flat), np.concatenate(flat_guesses)))\n"
-    end += "print(np.mean(ious(np.concatenate(guesses, axis=0), np.concatenate(truth, axis=0))))\nflat, flat_guesses = [], []"
+    end += "print(np.mean(ious(np.concatenate(guesses, axis=0), np.concatenate(truth, axis=0))))\n"
+    end += "flat, flat_guesses = [], []"
     text = SCRIPT.format(step=indent(step, " " * 8), end=indent(end, " " * 4), returned="guesses, truth")
     after, said = conftest.converted(tmp_path, text.replace("model = nn", "flat, flat_guesses = [], []\nmodel = nn"))
     assert "y_np = gather_rows(y).cpu().numpy()" in after

@@ -94,7 +94,7 @@ def holds_rows(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
 
 
 def _turns_others(call: ast.Call) -> bool:
-    """Whether a tensor's other axes change places, and not that of the rows: `x.permute(0, 2, 1)`, `x.transpose(1, 2)`."""
+    """Whether a tensor's other axes change places, and not that of the rows: `x.permute(0, 2, 1)`."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     places = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, int)]
     if len(places) != len(call.args) or not places:
