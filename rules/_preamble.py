@@ -110,9 +110,14 @@ def _is_none(node: ast.expr) -> bool:
 
 def shuffles_others(source: Source, call: ast.Call, shuffle: ast.expr, switch: str | None) -> bool:
     """Whether the call also makes loaders that evaluate in random order: in the same one on all ranks, see AD206."""
-    if switch is None or source.code(shuffle) == switch or argument(call, "generator"):
+    if switch is None or says(shuffle, switch) or argument(call, "generator"):
         return False
     return not isinstance(shuffle, ast.Constant) or bool(shuffle.value)
+
+
+def says(node: ast.expr, code: str) -> bool:
+    """Whether an expression is that which some code writes, however it is quoted and spaced."""
+    return ast.dump(node) == ast.dump(ast.parse(code, mode="eval").body)
 
 
 def is_move(node: ast.expr) -> bool:

@@ -23,6 +23,7 @@ from ._preamble import (
     member,
     negated,
     planned,
+    says,
     shuffles_others,
     simple,
 )
@@ -317,7 +318,7 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
             options += ", shuffle=False"
         elif isinstance(shuffle, ast.Compare) and asks_for(argument(call, "sampler", 3), shuffle):
             pass  # `shuffle=(sampler is None)`, which it is
-        elif not isinstance(shuffle, ast.Constant) and source.code(shuffle) != loader.switch:
+        elif not isinstance(shuffle, ast.Constant) and not says(shuffle, loader.switch or "None"):
             options += f", shuffle={source.code(shuffle)}"
         drop = argument(call, "drop_last", 8)
         if drop is not None and not (isinstance(drop, ast.Constant) and not drop.value):
@@ -406,14 +407,34 @@ def _divided(script: TrainingScript, context: Context, loader: Loader, d: str) -
         inside = any(
             isinstance(a, (ast.comprehension, ast.DictComp, ast.ListComp, ast.Lambda)) for a in source.ancestors(call)
         )
-        if not inside or isinstance(size, (ast.Constant, ast.Name, ast.Attribute)):
-            check = divisible(code, d, unless=negated(loader.switch) if _varies(source, call, size, loader) else None)
+        inner = _bound_inside(source, call)
+        if not (inside or inner) or isinstance(size, (ast.Constant, ast.Name, ast.Attribute)) and not _reads(code, inner):
+            varies = _varies(source, call, size, loader) and not _reads(loader.switch or "", inner)
+            check = divisible(code, d, unless=negated(loader.switch) if varies else None)
             edits.append(InsertBefore(statement, check))
     template = f"{{}} // {d}.get_world_size()"
     if loader.switch is not None:
         template = f"{{}} // {d}.get_world_size() if {loader.switch} else {code}"
     edits.append(WrapExpr(size, template))
     return edits
+
+
+def _bound_inside(source: Source, call: ast.Call) -> set[str]:
+    """The names that the comprehensions and lambdas around a call bind: there are none of them before its statement."""
+    bound: set[str] = set()
+    for around in source.ancestors(call):
+        if isinstance(around, ast.stmt):
+            break
+        if isinstance(around, ast.Lambda):
+            bound |= {each.arg for each in ast.walk(around.args) if isinstance(each, ast.arg)}
+        for part in getattr(around, "generators", ()):
+            bound |= {each.id for each in ast.walk(part.target) if isinstance(each, ast.Name)}
+    return bound
+
+
+def _reads(code: str, names: set[str]) -> bool:
+    """Whether an expression reads one of some names."""
+    return any(isinstance(n, ast.Name) and n.id in names for n in ast.walk(ast.parse(code)))
 
 
 def _varies(source: Source, call: ast.Call, size: ast.expr, loader: Loader) -> bool:

@@ -57,6 +57,18 @@ ARITHMETIC: Mapping[str, type[ast.operator]] = {
 """Functions and methods that are operators by name."""
 
 
+def _words_of_both(left: Value, right: Value) -> list[Value]:
+    """What a list of words holds that another is added to, or maybe added to: ``["train", "valid"] + (["test"] if test
+    else [])``; nothing where that is not told."""
+    first, *others = [[t.parts for t in value.things if isinstance(t, Items) and t.parts] for value in (left, right)]
+    if len(first) != 1 or len(left.things) != 1 or len(others[0]) > 1:
+        return []
+    lists = [t for value in (left, right) for t in value.things]
+    told = all(isinstance(t, Items) and t.element is NOTHING for t in lists)
+    words = [*first[0], *(others[0][0] if others[0] else [])]
+    return words if told and all(isinstance(each.const, str) for each in words) else []
+
+
 class Arithmetic(Evaluation):
     """Expressions with operators."""
 
@@ -64,8 +76,9 @@ class Arithmetic(Evaluation):
         left, right = self.eval(node.left, scope), self.eval(node.right, scope)
         if isinstance(node.op, ast.Add) and any(isinstance(t, (Items, Stream)) for t in left.things | right.things):
             both = union([*self._contents(left), *self._contents(right)])
-            items = self._remember(node, lambda: Items(node, [], NOTHING))
-            items.element = items.element | both
+            words = _words_of_both(left, right)
+            items = self._remember(node, lambda: Items(node, words, NOTHING))
+            items.element = items.element | both if not words else NOTHING
             for value in (left, right):
                 for thing in value.things:
                     if isinstance(thing, Items) and thing is not items:

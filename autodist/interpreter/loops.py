@@ -54,10 +54,14 @@ class Loops(Stores):
         self.counted_loops.discard(node.iter)
         self._loops.append(loop)
         if parts is not None:
+            turns = self._turns
             for part in parts:
+                if isinstance(part.const, str):
+                    self._turns = (*turns, hash(part.const))
                 self.assign(node.target, part.but(firm=True) if part.const is not UNKNOWN else part, scope, None)
                 if self.block(node.body, scope) and len(parts) == 1:
                     break
+            self._turns = turns
         else:
             element = self._element(iterable, node)
             if self.plan.wholes is not None:
