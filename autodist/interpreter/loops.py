@@ -54,14 +54,14 @@ class Loops(Stores):
         self.counted_loops.discard(node.iter)
         self._loops.append(loop)
         if parts is not None:
-            turns = self._turns
+            path = self._path
             for part in parts:
                 if isinstance(part.const, str):
-                    self._turns = (*turns, hash(part.const))
+                    self._path = (*path, hash(part.const))  # what is made in one phase of an epoch is not that of another
                 self.assign(node.target, part.but(firm=True) if part.const is not UNKNOWN else part, scope, None)
                 if self.block(node.body, scope) and len(parts) == 1:
                     break
-            self._turns = turns
+            self._path = path
         else:
             element = self._element(iterable, node)
             if self.plan.wholes is not None:

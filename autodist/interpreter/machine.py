@@ -73,8 +73,6 @@ class Machine(ABC):
         """What loops that have ended went over, sample by sample."""
         self._calls: list[Call_] = []
         self._path: Path_ = ()
-        self._turns: Path_ = ()
-        """Which phases of an epoch (`for split in ["train", "valid"]`) are being run: loaders made in them are others."""
         self._one_rank = 0
         self._no_grad = 0
         self._evaluated: frozenset[tuple[int, Path_]] = frozenset()

@@ -105,6 +105,10 @@ class Methods(Libraries, TorchModules):
                 results.append(result)
         if name == "size" and not node.args and not node.keywords and base.spread in (ROWS, Spread.COLUMNS):
             return self._shape(base, node)
+        if name in ("keys", "items") and base.spread is ROWS and not (base.things or values):
+            pair = self._remember(node, lambda: Items(node, [NOTHING, base], NOTHING), "pair")
+            pair.parts = [NOTHING, base]  # what a batch has under which names: these are no samples
+            return of(self._remember(node, lambda: Items(node, [], of(pair) if name == "items" else NOTHING)))
         if name == "backward" and not any(
             isinstance(t, Object) and t.cls is not None and t.cls.find(name) for t in base.things
         ):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from functools import partial
 
 from autodist.interpreter.questions import constants_in, first_text, stable_order, wrapped
 from autodist.interpreter.stores import Stores
@@ -232,9 +231,7 @@ class Roles(Stores):
     def call_loader(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:
-        place = (*self._path, *self._turns)
-        make = partial(Object, name, frozenset(["loader"]), node, scope.source, place)
-        made = self._remember(node, make, (name, self._turns))
+        made = self._remember(node, lambda: Object(name, frozenset(["loader"]), node, scope.source, self._path), name)
         made.args, made.keywords = args, keywords
         self.event("loader", node, scope, of(made), constants_in(scope))
         for thing in keywords["collate_fn"].things if "collate_fn" in keywords else ():
