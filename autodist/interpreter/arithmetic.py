@@ -84,6 +84,12 @@ class Arithmetic(Evaluation):
                     if isinstance(thing, Items) and thing is not items:
                         items.stores += [s for s in thing.stores if s not in items.stores]
             return of(items) | Value(frozenset(t for t in left.things | right.things if isinstance(t, Parameters)))
+        if isinstance(node.op, ast.Mult):
+            for many, number in ((left, right), (right, left)):
+                if number.spread is COUNT and any(isinstance(t, Items) for t in many.things):
+                    items = self._remember(node, lambda: Items(node, [], NOTHING))
+                    items.element = items.element | union(self._contents(many))
+                    return Value(frozenset([items]), ROWS, number.origins)  # `[""] * len(x)`, one for each sample
         if isinstance(node.op, ast.Mod) and (isinstance(left.const, str) or isinstance(node.left, ast.JoinedStr)):
             if right.spread.is_local or self.holds_local(right):
                 self.event("format", node.right, scope, right)
