@@ -11,12 +11,12 @@ from autodist.escapes.exposure import exposed
 from autodist.escapes.keeping import handed_on, stored_by_sample
 from autodist.escapes.origins import learnt_from
 from autodist.escapes.resolving import Escape, resolve
-from autodist.interpreter import Event, Interpreter
+from autodist.interpreter import GROWS, Event, Interpreter
 from autodist.regions import stands_in
 from autodist.script import Site
 from autodist.source import Source, last_name
 from autodist.spread import LOCAL, MEAN, ROWS, SUM
-from autodist.values import NOTHING, Object, Turn
+from autodist.values import NOTHING, Items, Object, Turn
 
 SINKS = frozenset(
     "format print log tracker schedule test save write file_method step discarded store set_item meets "
@@ -63,11 +63,9 @@ def escapes(run: Interpreter, guards: list[Site]) -> list[Escape]:
                     found.setdefault(escape.node, escape)
         for node in exposed(event, run):
             for escape in resolve(node, event.source, event, run, set()):
-                if (
-                    event.kind == "test"
-                    and escape.spread is ROWS
-                    and _is_tested(_by_turn(escape.node, escape.source, run), event)
-                ):
+                one = _by_turn(escape.node, escape.source, run)
+                turned = one is not escape.node or _is_of_one_row(escape, run)
+                if escape.spread is ROWS and (turned or event.kind == "test" and _is_tested(one, event)):
                     escape = replace(escape, spread=LOCAL)  # one row after the other: only of one is it true or false
                 found.setdefault(escape.node, escape)
     others = [e for n, e in found.items() if stored.keys().isdisjoint((n, *e.source.ancestors(n)))]
@@ -93,14 +91,23 @@ def _is_about_one_row(event: Event, run: Interpreter) -> bool:
         if over is not None and loop.function is not event.function and run.values.get(over, NOTHING).spread is ROWS:
             return True
     branch = event.source.parents.get(event.node)
-    return any(loop.by_row for loop in event.loops) and isinstance(branch, ast.If) and _only_counts(branch)
+    return any(loop.by_row for loop in event.loops) and isinstance(branch, ast.If) and _only_counts(branch, run)
 
 
-def _only_counts(branch: ast.If) -> bool:
-    """`if guess == label: correct += 1`"""
-    inside = (*branch.body, *branch.orelse)
-    plain = (ast.AugAssign, ast.Pass, ast.Continue)
-    return all(isinstance(each, plain) or isinstance(each, ast.If) and _only_counts(each) for each in inside)
+def _only_counts(branch: ast.If, run: Interpreter) -> bool:
+    """`if guess == label: correct += 1`, `hits[i] = 1`, `found.append(i)`"""
+    return all(_counts(each, run) for each in (*branch.body, *branch.orelse))
+
+
+def _counts(statement: ast.stmt, run: Interpreter) -> bool:
+    match statement:
+        case ast.If():
+            return _only_counts(statement, run)
+        case ast.Assign(targets=[ast.Subscript(value=held)]):
+            return run.values.get(held, NOTHING).spread is ROWS
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name, value=held))):
+            return name in GROWS and any(isinstance(t, Items) for t in run.values.get(held, NOTHING).things)
+    return isinstance(statement, (ast.AugAssign, ast.Pass, ast.Continue))
 
 
 def _counted_elsewhere(found: list[Escape], run: Interpreter) -> Iterator[Escape]:
@@ -172,6 +179,19 @@ def _by_turn(node: ast.expr, source: Source, run: Interpreter) -> ast.expr:
         if any(isinstance(each, Turn) for each in run.values.get(parent, NOTHING).origins):
             return parent
     return node
+
+
+def _is_of_one_row(escape: Escape, run: Interpreter) -> bool:
+    """Whether a loop over this rank's samples binds a name to one after the other: `for label in labels`."""
+    name = escape.node.id if isinstance(escape.node, ast.Name) else None
+    for around in escape.source.ancestors(escape.node):
+        if isinstance(around, ast.For) and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(around.target)):
+            over = around.iter
+            while isinstance(over, ast.Call) and last_name(over.func) in ("enumerate", "tqdm") and over.args:
+                over = over.args[0]
+            value = run.values.get(over, NOTHING)
+            return value.spread is ROWS and not value.things
+    return any(isinstance(each, Turn) for each in run.values.get(escape.node, NOTHING).origins)
 
 
 def _is_tested(node: ast.expr, event: Event) -> bool:
