@@ -275,9 +275,13 @@ class Stores(Evaluation):
 
 
 def _that_unpacks(value: Value, targets: list[ast.expr]) -> Value:
-    """A value that is bound to several names: of a function that returns a model or a tuple, the tuple of as many."""
-    fits = any(isinstance(thing, Items) and len(thing.parts) == len(targets) for thing in value.things)
-    return value.but(things=frozenset(t for t in value.things if isinstance(t, Items))) if fits else value
+    """A value that is bound to several names: of a function that returns a model or a tuple, or a tensor or a tuple
+    (``return (loss, out) if labels is not None else out``), the tuple of as many."""
+    tuples = [thing for thing in value.things if isinstance(thing, Items)]
+    fits = any(len(each.parts) == len(targets) for each in tuples)
+    if fits and value.spread.is_local and all(each.is_told for each in tuples):
+        value = value.but(spread=SAME)
+    return value.but(things=frozenset(tuples)) if fits else value
 
 
 def _add_keys(table: Table, over: Iterable[tuple[Source, ast.expr]]) -> None:
