@@ -39,6 +39,27 @@ TO_PICTURE = "torchvision.transforms.ToPILImage"
 RESIZING = GROWS | frozenset("pop popleft remove clear".split())
 
 
+def _that_take(things: frozenset[Thing], node: ast.Call) -> frozenset[Thing]:
+    """Of several functions that may stand in one place (``getattr(metrics, name)``), those that take such a call."""
+    if len(things) < 2 or any(isinstance(each, ast.Starred) for each in node.args):
+        return things
+    fitting = frozenset(each for each in things if not isinstance(each, Function) or _takes(each, node))
+    return fitting or things
+
+
+def _takes(function: Function, node: ast.Call) -> bool:
+    spec = function.node.args
+    names = [each.arg for each in (*spec.posonlyargs, *spec.args)][function.owner is not None :]
+    if len(node.args) > len(names) and spec.vararg is None:
+        return False
+    given = {each.arg for each in node.keywords}
+    known = {*names, *(each.arg for each in spec.kwonlyargs)}
+    if spec.kwarg is None and not given <= {*known, None}:
+        return False
+    needed = names[len(node.args) : len(names) - len(spec.defaults)]
+    return None in given or given.issuperset(needed)
+
+
 class Calls(Methods, AutogradFunctions):
     """Call expressions."""
 
@@ -55,7 +76,8 @@ class Calls(Methods, AutogradFunctions):
         else:
             callee = self.eval(node.func, scope)
         args, keywords = self._arguments(node, scope)
-        results = [self._call(thing, node, args, keywords, scope) for thing in sorted(callee.things, key=stable_order)]
+        called = _that_take(callee.things, node)
+        results = [self._call(thing, node, args, keywords, scope) for thing in sorted(called, key=stable_order)]
         if isinstance(node.func, ast.Attribute) and base is not None:
             method = self._applied(node, node.func.attr, base, args, keywords, scope)
             if method is None:
