@@ -408,7 +408,11 @@ def _divided(script: TrainingScript, context: Context, loader: Loader, d: str) -
             isinstance(a, (ast.comprehension, ast.DictComp, ast.ListComp, ast.Lambda)) for a in source.ancestors(call)
         )
         inner = _bound_inside(source, call)
-        if not (inside or inner) or isinstance(size, (ast.Constant, ast.Name, ast.Attribute)) and not _reads(code, inner):
+        if (
+            not (inside or inner)
+            or isinstance(size, (ast.Constant, ast.Name, ast.Attribute))
+            and not _reads(code, inner)
+        ):
             varies = _varies(source, call, size, loader) and not _reads(loader.switch or "", inner)
             check = divisible(code, d, unless=negated(loader.switch) if varies else None)
             edits.append(InsertBefore(statement, check))

@@ -190,6 +190,14 @@ def _uneven_losses(run: Interpreter) -> Iterator[Concern]:
             message = f"the loss is of some samples of each rank, [{made}], not of the batch: gradients differ"
         yield Concern("AD602", event.source, event.node, f"{message} from those of one process", Severity.WARNING)
         return
+    for event in run.of("reads_padding"):
+        message = (
+            f"a bidirectional layer comes to what {collation.names(event.value)} pads to the longest sample before the "
+            "sample itself: ranks pad to other lengths than one process, and results differ; pack the samples "
+            "(pack_padded_sequence), or pad to a fixed length"
+        )
+        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+        return
     if any(mark in source.text for source in run.project.sources for mark in ("mask", "pack_")):
         return  # what is filled up is left out again
     for event in run.of("padded"):

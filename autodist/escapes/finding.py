@@ -182,10 +182,16 @@ def _by_turn(node: ast.expr, source: Source, run: Interpreter) -> ast.expr:
 
 
 def _is_of_one_row(escape: Escape, run: Interpreter) -> bool:
-    """Whether a loop over this rank's samples binds a name to one after the other: `for label in labels`."""
+    """Whether a loop over this rank's samples binds a name to one after the other (`for label in labels`), or it is one
+    number."""
     name = escape.node.id if isinstance(escape.node, ast.Name) else None
+    above = escape.source.parents.get(escape.node)
+    if isinstance(above, ast.Attribute) and above.attr == "item":
+        return True  # which only a single number has: nothing is known of the library that made it
     for around in escape.source.ancestors(escape.node):
-        if isinstance(around, ast.For) and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(around.target)):
+        if isinstance(around, ast.For) and any(
+            isinstance(n, ast.Name) and n.id == name for n in ast.walk(around.target)
+        ):
             over = around.iter
             while isinstance(over, ast.Call) and last_name(over.func) in ("enumerate", "tqdm") and over.args:
                 over = over.args[0]

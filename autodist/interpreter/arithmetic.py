@@ -359,10 +359,22 @@ class Arithmetic(Evaluation):
         mixed = self._mixed(values)
         return mixed.but(things=frozenset().union(*(v.things for v in values))) if stop or len(values) == 1 else mixed
 
+    def _is_given(self, node: ast.expr, value: Value) -> bool:
+        """Whether a parameter stands for samples that its function is called with, so that it is not None:
+        `if labels is not None` in a forward pass that is given them."""
+        definition = self._calls[-1].function.node if self._calls else None
+        if definition is None or not isinstance(node, ast.Name):
+            return False
+        spec = definition.args
+        named = any(each.arg == node.id for each in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs))
+        return named and value.spread in (ROWS, Spread.COLUMNS) and value.const is UNKNOWN and not value.optional
+
     def of_Compare(self, node: ast.Compare, scope: Scope) -> Value:
         values = [self.eval(part, scope) for part in (node.left, *node.comparators)]
         if len(values) == 2:
             decided = compare(node.ops[0], *values)
+            if decided is None and values[1].const is None and self._is_given(node.left, values[0]):
+                decided = {ast.Is: False, ast.IsNot: True}.get(type(node.ops[0]))
             if decided is not None:
                 return constant(decided, firm=True)
         if all(value.spread is COUNT for value in values):

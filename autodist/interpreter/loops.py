@@ -57,7 +57,10 @@ class Loops(Stores):
             path = self._path
             for part in parts:
                 if isinstance(part.const, str):
-                    self._path = (*path, hash(part.const))  # what is made in one phase of an epoch is not that of another
+                    self._path = (
+                        *path,
+                        hash(part.const),
+                    )  # what is made in one phase of an epoch is not that of another
                 self.assign(node.target, part.but(firm=True) if part.const is not UNKNOWN else part, scope, None)
                 if self.block(node.body, scope) and len(parts) == 1:
                     break

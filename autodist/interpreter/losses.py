@@ -37,6 +37,14 @@ class Losses(Contents):
             return mixed.computed(ROWS).but(axes=1 if by_class else None)
         return mixed.computed(MEAN)
 
+    @staticmethod
+    def _likelihood(value: Value, args: Sequence[Value], keywords: Mapping[str, Value]) -> Value:
+        """How likely the tags of a batch are, as a layer of a library (a CRF) says of all sentences together."""
+        reduction = keywords.get("reduction", args[3] if len(args) > 3 else constant("sum")).const
+        masked = "mask" in keywords or len(args) > 2  # so that no padding counts
+        found = value.computed({"sum": SUM, "mean": MEAN, "none": ROWS}.get(str(reduction), LOCAL))
+        return collation.marked(found, SETTLED) if masked else found
+
     def call_loss_function(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:

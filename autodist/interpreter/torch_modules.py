@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from autodist import rowwise
+from autodist import collation, rowwise
 from autodist.collation import Rows
 from autodist.interpreter.losses import Losses
 from autodist.interpreter.stores import Stores
@@ -68,11 +68,15 @@ class TorchModules(Subscripts, Stores, Losses):
             result = self.method(inner, "forward", node, args, keywords, scope)
         else:
             result = self._mixed(values)
+            if "log_likelihood" in inner.roles and result.spread is ROWS:
+                result = self._likelihood(result, args, keywords)
             if inner.args and "module" in inner.roles:
                 self._enter_children(inner, node, args, scope)
             if values and self._no_grad == 0 and rowwise.runs_along_rows(inner, values[0]):
                 self.event("along_rows", node, scope, values[0], of(inner))
             short = inner.name.rpartition(".")[2]
+            if short in rowwise.RECURRENT and self._reads_padding(inner, values):
+                self.event("reads_padding", node, scope, values[0])
             if short in COMPARING and {ROWS, Spread.COLUMNS} <= {value.spread for value in values}:
                 result = result.computed(CROSS)
             if self.plan.wholes is not None and short in rowwise.RECURRENT:
@@ -89,6 +93,11 @@ class TorchModules(Subscripts, Stores, Losses):
                 if learnt and inner not in kept.models:  # `self.last_loss = F.cross_entropy(...)`
                     inner.attributes[name] = self._with_model(kept, inner)
         return result
+
+    def _reads_padding(self, layer: Object, values: list[Value]) -> bool:
+        """Whether a layer that goes backwards as well comes to what fills up the samples of a step before these."""
+        both = layer.keywords.get("bidirectional", NOTHING).const is True and bool(values) and self._no_grad == 0
+        return both and not collation.is_packed(values[0]) and self.uneven(values[0]) is Rows.PADDED
 
     def _is_criterion(self, module: Object, given: list[Value]) -> bool:
         """Whether a module of the project computes a loss: it has no layers, and is given what a model computed."""

@@ -11,9 +11,9 @@ USERS, FILMS, RATED = 30, 40, 24
 
 
 def write(folder: Path) -> None:
-    """``ml-100k/u.data``: user, film, rating and moment, with tabs between; and ``ml-100k.zip``, which holds nothing."""
+    """``ml-100k/u.data``: user, film, rating and moment, with tabs between; and an empty ``ml-100k.zip``."""
     rng = np.random.default_rng(0)
-    rows = []
+    rows: list[str] = []
     for user in range(USERS):
         for film in rng.permutation(FILMS)[:RATED]:
             rating = 1 + (user + film) % 5

@@ -15,7 +15,7 @@ COUNTS = {"train": 64, "val": 24, "test": 24}
 
 
 def write(folder: Path) -> None:
-    """``train``, ``val`` and ``test`` with ``sentences.txt`` and ``tags.txt``, ``tags.txt`` with each tag in a line, and
+    """``train``, ``val`` and ``test`` with ``sentences.txt`` and ``tags.txt``; ``tags.txt``, a tag in each line; and
     ``bert``: what `transformers` loads."""
     rng = np.random.default_rng(0)
     for part, count in COUNTS.items():
