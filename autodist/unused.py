@@ -34,7 +34,32 @@ def is_sometimes(parts: Iterable[Object], run: Interpreter) -> bool:
         return True
     if any(_ends_unread(part) or _picks(part, run) or _leaves_auxiliary(part, run) for part in parts):
         return True
+    if any(_runs_without_gradients(part, run) for part in parts):
+        return True
     return any(True for part in parts for _ in branches(part, run)) or _repeats_at_random(module, run)
+
+
+def _runs_without_gradients(module: Object, run: Interpreter) -> bool:
+    """Whether a forward pass runs a part only below `with torch.no_grad():`, whose parameters nobody has frozen."""
+    methods = _methods(module.cls) if module.cls is not None else {}
+    if "forward" not in methods or module.cls is None:
+        return False
+    called = [methods[name] for name in (_reads_of("forward", methods) | {"forward"}) & methods.keys()]
+    quiet: set[str] = set()
+    learning: set[str] = set()
+    for cls in module.cls.line():
+        for node in (each for method in called for each in ast.walk(method) if _is_own(each)):
+            blocks = [each for each in cls.source.ancestors(node) if isinstance(each, ast.With)]
+            below = any(_forbids_gradients(item.context_expr) for block in blocks for item in block.items)
+            (quiet if below else learning).add(node.attr)
+    frozen = {thing for event in run.of("freeze") for thing in event.value.things}
+    held = {name: module.attributes[name].things for name in (quiet - learning) & module.attributes.keys()}
+    layers = {name: {t for t in things if isinstance(t, Object) and t.roles & LAYERS} for name, things in held.items()}
+    return any(each and not each & frozen for each in layers.values())
+
+
+def _forbids_gradients(context: ast.expr) -> bool:
+    return isinstance(context, ast.Call) and last_name(context.func) in ("no_grad", "inference_mode")
 
 
 def runs_by_chance(parts: Iterable[Object], run: Interpreter) -> bool:
