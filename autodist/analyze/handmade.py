@@ -11,9 +11,9 @@ from autodist.analyze.launched import is_distributed
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.rule import Severity
 from autodist.script import Concern
-from autodist.source import Source, last_name, shortened
+from autodist.source import Source, counted_of, last_name, shortened
 from autodist.spread import SAME, Spread
-from autodist.values import NOTHING, Draw, Function, Object, is_clock
+from autodist.values import NOTHING, Draw, Function, Items, Object, is_clock
 
 SEQUENCES_FIRST = ("LSTM", "GRU", "RNN", "Transformer", "MultiheadAttention")
 
@@ -106,6 +106,8 @@ def batch_draws(run: Interpreter) -> list[Draw]:
     slices = [draw for draw in found if isinstance(draw.node, ast.Subscript)]
     chosen = slices or [draw for draw in found if not draw.noise and not _is_permutation(draw)]
     noise = [draw for draw in found if draw.noise and draw not in chosen]
+    if any(_counts_what_all_have(draw, run) for draw in chosen):
+        return []
     sizes = {_size_of(draw, run) for draw in chosen or noise}
     if not chosen and (
         len(sizes) > 1
@@ -114,6 +116,17 @@ def batch_draws(run: Interpreter) -> list[Draw]:
     ):
         return []
     return [*chosen, *(draw for draw in noise if draw.size is not None and _size_of(draw, run) in sizes)]
+
+
+def _counts_what_all_have(draw: Draw, run: Interpreter) -> bool:
+    """Whether as much is drawn as there is of other data that the script puts together for a step, which no draw made:
+    `np.random.choice(words, (len(pairs), 5))`. A rank's share of the one would meet all of the other."""
+    counted = counted_of(draw.size) if draw.size is not None else None
+    if counted is None or counted not in run.values:
+        return False
+    value = run.values[counted]
+    made = any(isinstance(each, Draw) for each in value.origins) or value.spread.is_local
+    return not made and any(isinstance(thing, Items) for thing in value.things)
 
 
 def _is_permutation(draw: Draw) -> bool:
