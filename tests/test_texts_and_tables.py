@@ -38,6 +38,11 @@ def trained(
     return f"{HEAD}{loader}model = {make}\n{optimizer}for epoch in range(2):\n{epoch}"
 
 
+def is_warned(said: str) -> bool:
+    """Whether a person has to look at a loss or a report."""
+    return "AD602" in said or "this rank's samples alone" in said
+
+
 PHASES = """\
 splits = ["train", "valid"] + (["test"] if len(sys.argv) > 1 else [])
 sets = {split: TensorDataset(torch.randn(30, 8), torch.randint(0, 3, (30,))) for split in ("train", "valid", "test")}
@@ -75,7 +80,7 @@ def test_loaders_of_phases_are_told_apart(tmp_path: Path) -> None:
     """Only what trains is shared out, so that no sample is evaluated twice."""
     after, said = conftest.converted(tmp_path, HEAD + PHASES)
     assert 'sampler=DistributedSampler(sets[split]) if split == "train" else None' in after
-    assert "gather_rows" not in after and "warning" not in said
+    assert "gather_rows" not in after and not is_warned(said)
     assert "shuffle=" not in after[after.index("loader = ") :]
 
 
@@ -139,7 +144,7 @@ def test_parts_of_a_batch_go_by_names(tmp_path: Path, step: str) -> None:
     """Names are no samples, and a forward pass that is given labels returns the loss with what it was computed from."""
     script = trained(step, "print(loss.item())\n", batch="batch", make="Net()", loader=BATCHES + GIVEN)
     after, said = conftest.converted(tmp_path, script)
-    assert "gather_rows" not in after and "warning" not in said
+    assert "gather_rows" not in after and not is_warned(said)
     assert "reduce_mean(loss.item())" in after
 
 
@@ -169,7 +174,7 @@ def test_what_one_sample_decides_is_kept_for_it(tmp_path: Path) -> None:
         "    if out[i].argmax() == y[i]:\n        flags[i] = 1\nhits.extend(flags)\n"
     )
     after, said = conftest.converted(tmp_path, trained(step, "print(sum(hits))\n", before="hits = []\n"))
-    assert "if out[i].argmax() == y[i]:" in after and "warning" not in said
+    assert "if out[i].argmax() == y[i]:" in after and not is_warned(said)
     assert "reduce_sum(sum(hits))" in after
 
 
@@ -193,8 +198,8 @@ def test_of_several_functions_those_are_called_that_take_the_call(tmp_path: Path
     step = "loss = F.cross_entropy(model(x), y)\n"
     report = "print(getattr(metrics, sys.argv[1])(model, torch.ones(2, 8), workers=2))\n"
     script = trained(step, report).replace("import sys\n", "import sys\nimport metrics\n")
-    after, _ = conftest.converted(tmp_path, script)
-    assert ".module.put" not in after + "".join(p.read_text() for p in tmp_path.rglob("metrics.py"))
+    _, said = conftest.converted(tmp_path, script)
+    assert "AD402" not in said, "a queue was taken for the model in its wrapper"
 
 
 TAGGER = """\
@@ -237,12 +242,12 @@ def tagger(reduction: str = "", both: bool = False) -> str:
 
 def test_layer_of_torchcrf_sums_over_sentences(tmp_path: Path) -> None:
     after, said = conftest.converted(tmp_path, tagger())
-    assert "(loss * dist.get_world_size()).backward()" in after and "warning" not in said
+    assert "(loss * dist.get_world_size()).backward()" in after and not is_warned(said)
 
 
 def test_layer_of_torchcrf_may_take_the_mean(tmp_path: Path) -> None:
     after, said = conftest.converted(tmp_path, tagger(", reduction='mean'"))
-    assert "    loss.backward()" in after and "warning" not in said
+    assert "    loss.backward()" in after and not is_warned(said)
 
 
 def test_layer_that_goes_backwards_comes_to_the_padding(tmp_path: Path) -> None:
