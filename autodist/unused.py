@@ -34,7 +34,7 @@ def is_sometimes(parts: Iterable[Object], run: Interpreter) -> bool:
         return True
     if any(_ends_unread(part) or _picks(part, run) or _leaves_auxiliary(part, run) for part in parts):
         return True
-    if any(_runs_without_gradients(part, run) for part in parts):
+    if any(_runs_without_gradients(part, run) or _gives_next_turn_alone(part) for part in parts):
         return True
     return any(True for part in parts for _ in branches(part, run)) or _repeats_at_random(module, run)
 
@@ -56,6 +56,47 @@ def _runs_without_gradients(module: Object, run: Interpreter) -> bool:
     held = {name: module.attributes[name].things for name in (quiet - learning) & module.attributes.keys()}
     layers = {name: {t for t in things if isinstance(t, Object) and t.roles & LAYERS} for name, things in held.items()}
     return any(each and not each & frozen for each in layers.values())
+
+
+def _gives_next_turn_alone(module: Object) -> bool:
+    """Whether blocks in a list give something that only the next of them reads, so that nothing reads it of the last
+    one: `back, fore = block(x); x = x - back; forecast = forecast + fore` (N-BEATS)."""
+    lists = {name for name, value in module.attributes.items() if any(map(_is_list_of_layers, value.things))}
+    methods = _methods(module.cls) if module.cls is not None and lists else {}
+    called = (_reads_of("forward", methods) | {"forward"}) & methods.keys() if "forward" in methods else set()
+    for name in called:
+        for at, statement in enumerate(methods[name].body):
+            if isinstance(statement, ast.For) and any(_is_own(n) and n.attr in lists for n in ast.walk(statement.iter)):
+                after = {n.id for later in methods[name].body[at + 1 :] for n in ast.walk(later) if _is_read(n)}
+                if _leaves_output(statement, after):
+                    return True
+    return False
+
+
+def _leaves_output(loop: ast.For, after: set[str]) -> bool:
+    """Whether the last turn of a loop over blocks computes a part of what a block gives for names nobody reads."""
+    blocks = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+    read = set(after)
+    for statement in reversed(loop.body):
+        names = {n.id for n in ast.walk(statement) if _is_read(n)}
+        match statement:
+            case ast.Assign(targets=[ast.Tuple(elts=parts)], value=ast.Call(func=ast.Name(id=block))) if block in blocks:
+                given = [each.id for each in parts if isinstance(each, ast.Name)]
+                used = [name in read for name in given]
+                if len(given) == len(parts) and any(used) and not all(used):
+                    return True
+                read = (read - set(given)) | names
+            case ast.Assign(targets=[ast.Name(id=target)]):
+                read = (read - {target}) | names if target in read else read
+            case ast.AugAssign(target=ast.Name(id=target)):
+                read |= names if target in read else set()
+            case _:
+                read |= names
+    return False
+
+
+def _is_read(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
 
 
 def _forbids_gradients(context: ast.expr) -> bool:

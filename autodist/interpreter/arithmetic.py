@@ -69,6 +69,16 @@ def _words_of_both(left: Value, right: Value) -> list[Value]:
     return words if told and all(isinstance(each.const, str) for each in words) else []
 
 
+def _tuples_of_both(left: Value, right: Value, result: Items) -> list[Value]:
+    """What is in a tuple that another is added to, as models put a loss before what they give: `(loss,) + outputs`."""
+    tuples = [thing for value in (left, right) for thing in value.things]
+    if len(left.things) != 1 or len(right.things) != 1:
+        return []
+    if all(isinstance(t, Items) and t.is_told and isinstance(t.node, ast.Tuple | ast.BinOp) for t in tuples):
+        return [] if result in tuples else [part for t in tuples if isinstance(t, Items) for part in t.parts]
+    return []
+
+
 class Arithmetic(Evaluation):
     """Expressions with operators."""
 
@@ -76,9 +86,10 @@ class Arithmetic(Evaluation):
         left, right = self.eval(node.left, scope), self.eval(node.right, scope)
         if isinstance(node.op, ast.Add) and any(isinstance(t, (Items, Stream)) for t in left.things | right.things):
             both = union([*self._contents(left), *self._contents(right)])
-            words = _words_of_both(left, right)
-            items = self._remember(node, lambda: Items(node, words, NOTHING))
-            items.element = items.element | both if not words else NOTHING
+            items = self._remember(node, lambda: Items(node, [], NOTHING))
+            told = _words_of_both(left, right) or _tuples_of_both(left, right, items)
+            items.parts = told
+            items.element = items.element | both if not told else NOTHING
             for value in (left, right):
                 for thing in value.things:
                     if isinstance(thing, Items) and thing is not items:

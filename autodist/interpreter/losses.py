@@ -13,6 +13,16 @@ from autodist.spread import LOCAL, MEAN, ROWS, SUM, Spread
 from autodist.values import NOTHING, SETTLED, External, Object, Scope, Value, constant
 
 
+CONNECTIONIST = frozenset(["CTCLoss", "ctc_loss"])
+"""Losses that are told how long samples are, and divide each by how long its own labels are."""
+
+
+def name_of_loss(node: ast.Call, module: Value) -> str:
+    """`CTCLoss`, `ctc_loss`"""
+    made = [thing.name.rpartition(".")[2] for thing in module.things if isinstance(thing, Object)]
+    return made[0] if made else last_part(node.func)
+
+
 class Losses(Contents):
     """What losses are of."""
 
@@ -71,6 +81,8 @@ class Losses(Contents):
             return loss.but(spread=LOCAL) if loss.spread.is_local else loss  # weighed by what a rank's samples are
         if loss.spread is not MEAN or keywords.get("reduction", constant("mean")).const in ("sum", "none"):
             return loss
+        if name_of_loss(node, module) in CONNECTIONIST and picking.picks(loss) is None:
+            return loss  # of each sample by its own length
         target = next((v for v in (keywords.get("target"), *args[1::-1]) if v is not None), NOTHING)
         chosen = next((v for v in (*args[:2], *keywords.values()) if picking.picks(v) is not None), target)
         self.event("mean_loss", node, scope, chosen, module)
