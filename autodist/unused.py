@@ -80,7 +80,9 @@ def _leaves_output(loop: ast.For, after: set[str]) -> bool:
     for statement in reversed(loop.body):
         names = {n.id for n in ast.walk(statement) if _is_read(n)}
         match statement:
-            case ast.Assign(targets=[ast.Tuple(elts=parts)], value=ast.Call(func=ast.Name(id=block))) if block in blocks:
+            case ast.Assign(targets=[ast.Tuple(elts=parts)], value=ast.Call(func=ast.Name(id=block))) if (
+                block in blocks
+            ):
                 given = [each.id for each in parts if isinstance(each, ast.Name)]
                 used = [name in read for name in given]
                 if len(given) == len(parts) and any(used) and not all(used):

@@ -148,6 +148,84 @@ def test_parts_of_a_batch_go_by_names(tmp_path: Path, step: str) -> None:
     assert "reduce_mean(loss.item())" in after
 
 
+PUT_BEFORE = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 3)
+
+    def forward(self, x, y=None):
+        outputs = (self.layer(x),)
+        if y is not None:
+            outputs = (F.cross_entropy(outputs[0], y),) + outputs
+        return outputs
+
+
+"""
+
+
+def test_a_loss_put_before_what_a_model_gives_is_the_first_of_it(tmp_path: Path) -> None:
+    """It had been gathered as rows."""
+    step = "batch = {k: v for k, v in batch.items() if k in ('x', 'y')}\nloss = model(**batch)[0] / 2\n"
+    script = trained(step, "print(loss.item())\n", batch="batch", make="Net()", loader=BATCHES + PUT_BEFORE)
+    after, said = conftest.converted(tmp_path, script)
+    assert "RowsOfAllRanks" not in after and not is_warned(said)
+    assert "reduce_mean(loss.item())" in after
+
+
+BLOCKS = """\
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.back, self.fore = nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.back(x), self.fore(x)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(2))
+
+    def forward(self, x):
+        out = torch.zeros(len(x), 3)
+        for block in self.blocks:
+            back, fore = block(x)
+            x = x - back
+            out = out + fore
+        return {returned}
+
+
+"""
+
+
+@pytest.mark.parametrize(("returned", "waits"), [("out", False), ("out + x[:, :3]", True)])
+def test_what_the_last_block_gives_for_a_next_one_is_not_waited_for(tmp_path: Path, returned: str, waits: bool) -> None:
+    step = "loss = F.cross_entropy(model(x), y)\n"
+    script = trained(step, make="Net()", loader=BLOCKS.format(returned=returned) + LOADER)
+    after, _ = conftest.converted(tmp_path, script)
+    assert ("find_unused_parameters=True" in after) is not waits
+
+
+def test_connectionist_loss_counts_no_padding(tmp_path: Path) -> None:
+    loader = """\
+def collate(batch):
+    x = nn.utils.rnn.pad_sequence([x for x, _ in batch], batch_first=True)
+    y = nn.utils.rnn.pad_sequence([y for _, y in batch], batch_first=True)
+    return x, y, torch.tensor([len(x) for x, _ in batch]), torch.tensor([len(y) for _, y in batch])
+
+
+rows = [(torch.ones(9 + i % 4, 8), torch.ones(3 + i % 2).long()) for i in range(32)]
+loader = DataLoader(rows, batch_size=8, shuffle=True, collate_fn=collate)
+criterion = nn.CTCLoss()
+"""
+    step = "out = model(x).log_softmax(2).transpose(0, 1)\nloss = criterion(out, y, lengths, counts)\n"
+    script = trained(step, batch="x, y, lengths, counts", loader=loader)
+    _, said = conftest.converted(tmp_path, script)
+    assert "the loss is a mean over what" not in said
+
+
 WORDS = """\
 def words_of(numbers, names):
     words = [str()] * len(numbers)

@@ -12,7 +12,6 @@ from autodist.interpreter.questions import last_part
 from autodist.spread import LOCAL, MEAN, ROWS, SUM, Spread
 from autodist.values import NOTHING, SETTLED, External, Object, Scope, Value, constant
 
-
 CONNECTIONIST = frozenset(["CTCLoss", "ctc_loss"])
 """Losses that are told how long samples are, and divide each by how long its own labels are."""
 
