@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 from autodist.interpreter import Interpreter
 from autodist.source import Source, last_name
-from autodist.values import NOTHING, Class, External, Function, Object, Value
+from autodist.values import NOTHING, Class, External, Function, Items, Object, Value
 
 NO_PARAMETERS = ("Dropout", "Identity", "Flatten", "MaxPool", "AvgPool", "Upsample", "ReLU", "LeakyReLU", "Softmax")
 LAYERS = frozenset(["module", "batch_norm"])
@@ -33,6 +33,8 @@ def is_sometimes(parts: Iterable[Object], run: Interpreter) -> bool:
     if any(unread) or any(idle) or any(bare) or any(_switched_off(part, run) for part in parts):
         return True
     if any(_ends_unread(part) or _picks(part, run) or _leaves_auxiliary(part, run) for part in parts):
+        return True
+    if any(_leaves_outputs(part) for part in parts):
         return True
     return any(True for part in parts for _ in branches(part, run)) or _repeats_at_random(module, run)
 
@@ -97,6 +99,72 @@ def _leaves_auxiliary(module: Object, run: Interpreter) -> bool:
     brought = [given for name in ("weights", "pretrained") if (given := module.argument(name)) is not None]
     has = asked.const not in (None, False) if asked is not None else any(v.const not in (None, False) for v in brought)
     return has and not any(quoted in source.text for source in run.project.sources for quoted in ("'aux'", '"aux"'))
+
+
+def _leaves_outputs(module: Object) -> bool:
+    """Whether a forward pass leaves out one of the outputs of a part, `_, skip = self.block(x)`, and with it what has a
+    say in that one alone."""
+    methods = _methods(module.cls) if module.cls is not None else {}
+    if "forward" not in methods:
+        return False
+    called = (_reads_of("forward", methods) | {"forward"}) & methods.keys()
+    taken: dict[str, set[int]] = {}
+    mentions: dict[str, int] = {}
+    for method in (methods[name] for name in called):
+        for name in (each.attr for each in ast.walk(method) if _is_own(each)):
+            mentions[name] = mentions.get(name, 0) + 1
+        for name, positions in _taken(method):
+            taken[name] = taken.get(name, set()) | positions
+            mentions[name] -= 1
+    return any(
+        not mentions[name] and any(_only_for_others(each, kept) for each in _blocks(module.attributes.get(name, NOTHING)))
+        for name, kept in taken.items()
+    )
+
+
+def _taken(method: ast.FunctionDef) -> Iterator[tuple[str, set[int]]]:
+    """The parts of which a method takes some of several outputs, with which: `a, _ = self.part(x)`, `self.part(x)[0]`."""
+    read = {n.id for n in ast.walk(method) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    for node in ast.walk(method):
+        match node:
+            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=value):
+                named = [each.id if isinstance(each, ast.Name) else None for each in targets]
+                kept = {at for at, name in enumerate(named) if name is None or name in read and name != "_"}
+                if any(isinstance(each, ast.Starred) for each in targets) or len(kept) == len(targets):
+                    continue
+            case ast.Subscript(value=value, slice=ast.Constant(value=int(at))):
+                kept = {at}
+            case _:
+                continue
+        if isinstance(value, ast.Call) and last_name(value.func) == "values" and not value.args:  # of a dict
+            value = value.func.value if isinstance(value.func, ast.Attribute) else value
+        if isinstance(value, ast.Call) and _is_own(value.func):
+            yield value.func.attr, kept
+
+
+def _blocks(value: Value) -> Iterator[Object]:
+    """The modules of the project that give what a part gives: it itself, or what a Sequential runs."""
+    for thing in value.things:
+        if isinstance(thing, Object) and thing.name.endswith("nn.Sequential"):
+            for each in thing.args:
+                yield from (t for t in each.things if isinstance(t, Object) and t.cls is not None)
+                for items in (t for t in each.things if isinstance(t, Items)):
+                    held = (inner for given in (*items.parts, items.element) for inner in given.things)
+                    yield from (t for t in held if isinstance(t, Object) and t.cls is not None)
+        elif isinstance(thing, Object) and thing.cls is not None:
+            yield thing
+
+
+def _only_for_others(module: Object, kept: set[int]) -> bool:
+    """Whether a part of a module has a say in none of the outputs at these places, but in others."""
+    methods = _methods(module.cls) if module.cls is not None else {}
+    node = methods.get("forward")
+    if node is None:
+        return False
+    layers = {name for name in _own_parts(module) | _own_parameters(module) if _always_made(name, module)}
+    parts = {name: frozenset([name]) for name in layers}
+    parts |= {name: _reads_of(name, methods) & layers for name in _reads_of("forward", methods) & methods.keys()}
+    return bool(Forward(parts, {}).used(node) - Forward(parts, {}, kept).used(node))
 
 
 def _picks(module: Object, run: Interpreter) -> bool:
@@ -254,9 +322,10 @@ def _always_made(name: str, module: Object) -> bool:
 
 
 def _methods(cls: Class) -> dict[str, ast.FunctionDef]:
-    """The methods of a class, those that it derives included."""
+    """The methods of a class, those that it derives included. What has `__call__` alone has that for `forward`."""
     line = reversed(list(cls.line()))
-    return {each.name: each for one in line for each in one.node.body if isinstance(each, ast.FunctionDef)}
+    found = {each.name: each for one in line for each in one.node.body if isinstance(each, ast.FunctionDef)}
+    return {"forward": found["__call__"]} | found if "__call__" in found else found
 
 
 def _reads_of(name: str, methods: dict[str, ast.FunctionDef]) -> frozenset[str]:
@@ -273,10 +342,14 @@ def _reads_of(name: str, methods: dict[str, ast.FunctionDef]) -> frozenset[str]:
 class Forward:
     """Follows what parts compute through a forward pass, the settings of the module being known."""
 
-    def __init__(self, parts: dict[str, frozenset[str]], settings: dict[str, bool]) -> None:
-        """``parts`` tells which part an attribute stands for; a method stands for all that it reads."""
+    def __init__(
+        self, parts: dict[str, frozenset[str]], settings: dict[str, bool], kept: set[int] | None = None
+    ) -> None:
+        """``parts`` tells which part an attribute stands for; a method stands for all that it reads. Of several outputs
+        ``kept`` are the places of those that are read, if not all are."""
         self._own = parts
         self._settings = settings
+        self._kept = kept
         self._used: set[str] = set()
         self._in_last_turn = False
         self.last: set[str] = set()
@@ -307,6 +380,10 @@ class Forward:
             self._block(node.orelse, flow)
         elif isinstance(node, ast.With):
             return self._block(node.body, flow)
+        elif isinstance(node, ast.Return) and self._kept is not None:
+            outputs = getattr(node.value, "values" if isinstance(node.value, ast.Dict) else "elts", [node.value])
+            few = [each for at, each in enumerate(outputs) if at in self._kept or len(outputs) == 1]
+            self._used |= frozenset().union(*(self._parts(each, flow) for each in few if each is not None))
         else:  # a result, or a call whose effects are not followed
             self._used |= self._parts(node, flow)
         return not isinstance(node, (ast.Return, ast.Raise, ast.Continue, ast.Break))
