@@ -34,7 +34,7 @@ def is_sometimes(parts: Iterable[Object], run: Interpreter) -> bool:
         return True
     if any(_ends_unread(part) or _picks(part, run) or _leaves_auxiliary(part, run) for part in parts):
         return True
-    if any(_leaves_outputs(part) for part in parts):
+    if any(_leaves_outputs(part) or _cuts_off(part) for part in parts):
         return True
     return any(True for part in parts for _ in branches(part, run)) or _repeats_at_random(module, run)
 
@@ -101,6 +101,25 @@ def _leaves_auxiliary(module: Object, run: Interpreter) -> bool:
     return has and not any(quoted in source.text for source in run.project.sources for quoted in ("'aux'", '"aux"'))
 
 
+def _cuts_off(module: Object) -> bool:
+    """Whether a table or a loose parameter has a say in a forward pass, but no gradient comes back to it: the codes of
+    `x + (codes - x).detach()`, which follow the samples in another way."""
+    methods = _methods(module.cls) if module.cls is not None else {}
+    node = methods.get("forward")
+    if module.cls is None or node is None or "requires_grad" in ast.unparse(module.cls.node):
+        return False
+    held = {name for name in _own_parts(module) | _own_parameters(module) if _always_made(name, module)}
+    named = {name: [t for t in module.attributes[name].things if isinstance(t, Object)] for name in held}
+    tables = {n for n, things in named.items() if all(_is_table(each) for each in things)}
+    parts = {name: frozenset([name]) for name in tables}
+    parts |= {name: _reads_of(name, methods) & tables for name in _reads_of("forward", methods) & methods.keys()}
+    return bool(tables and Forward(parts, {}).used(node) - Forward(parts, {}, learns=True).used(node))
+
+
+def _is_table(thing: Object) -> bool:
+    return thing.name == "torch.nn.Embedding" or "parameter" in thing.roles
+
+
 def _leaves_outputs(module: Object) -> bool:
     """Whether a forward pass leaves out one of the outputs of a part, `_, skip = self.block(x)`, and with it what has a
     say in that one alone."""
@@ -117,13 +136,14 @@ def _leaves_outputs(module: Object) -> bool:
             taken[name] = taken.get(name, set()) | positions
             mentions[name] -= 1
     return any(
-        not mentions[name] and any(_only_for_others(each, kept) for each in _blocks(module.attributes.get(name, NOTHING)))
+        not mentions[name]
+        and any(_only_for_others(each, kept) for each in _blocks(module.attributes.get(name, NOTHING)))
         for name, kept in taken.items()
     )
 
 
 def _taken(method: ast.FunctionDef) -> Iterator[tuple[str, set[int]]]:
-    """The parts of which a method takes some of several outputs, with which: `a, _ = self.part(x)`, `self.part(x)[0]`."""
+    """Parts of which a method takes some of several outputs, and which: `a, _ = self.part(x)`, `self.part(x)[0]`."""
     read = {n.id for n in ast.walk(method) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     for node in ast.walk(method):
         match node:
@@ -315,10 +335,19 @@ def _always_made(name: str, module: Object) -> bool:
     made = module.cls.find("__init__")
     node = next((t.node for t in made[1].things if isinstance(t, Function)), None) if made is not None else None
     for statement in getattr(node, "body", ()):
-        if isinstance(statement, ast.Assign) and any(_is_own(t) and t.attr == name for t in statement.targets):
-            given = isinstance(statement.value, ast.Name) and value.const is not None and not value.optional
-            return isinstance(statement.value, ast.Call) or given and set(things) == set(value.things)
+        for bound in _given_to(name, statement) if isinstance(statement, ast.Assign) else ():
+            given = isinstance(bound, ast.Name) and value.const is not None and not value.optional
+            return isinstance(bound, ast.Call) or given and set(things) == set(value.things)
     return False
+
+
+def _given_to(name: str, statement: ast.Assign) -> Iterator[ast.expr]:
+    """What an attribute of an object is bound to, also beside others: `self.a, self.b = Linear(4, 8), Linear(8, 1)`."""
+    for target in statement.targets:
+        targets, values = [target], [statement.value]
+        if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
+            targets, values = target.elts, statement.value.elts
+        yield from (value for each, value in zip(targets, values, strict=False) if _is_own(each) and each.attr == name)
 
 
 def _methods(cls: Class) -> dict[str, ast.FunctionDef]:
@@ -343,10 +372,16 @@ class Forward:
     """Follows what parts compute through a forward pass, the settings of the module being known."""
 
     def __init__(
-        self, parts: dict[str, frozenset[str]], settings: dict[str, bool], kept: set[int] | None = None
+        self,
+        parts: dict[str, frozenset[str]],
+        settings: dict[str, bool],
+        kept: set[int] | None = None,
+        learns: bool = False,
     ) -> None:
         """``parts`` tells which part an attribute stands for; a method stands for all that it reads. Of several outputs
-        ``kept`` are the places of those that are read, if not all are."""
+        ``kept`` are the places of those that are read, if not all are. With ``learns``, only what gradients come back
+        to has a say."""
+        self._learns = learns
         self._own = parts
         self._settings = settings
         self._kept = kept
@@ -436,6 +471,8 @@ class Forward:
 
     def _parts(self, node: ast.AST, flow: Flow) -> frozenset[str]:
         """The parts that an expression is computed by."""
+        if self._learns and _has_no_gradient(node):
+            return frozenset()
         if isinstance(node, ast.Name):
             return flow.get(node.id, frozenset())
         if isinstance(node, ast.IfExp):
@@ -447,6 +484,16 @@ class Forward:
             own = frozenset(f"{name}{LAST}" for name in own)
             self.last |= own
         return own.union(*(self._parts(child, flow) for child in ast.iter_child_nodes(node)))
+
+
+UNLEARNT = frozenset("detach argmin argmax long int bool item tolist numpy size".split())
+
+
+def _has_no_gradient(node: ast.AST) -> bool:
+    """`codes.detach()`, `distances.argmin(1)`, `self.codes.weight.data`"""
+    if isinstance(node, ast.Call):
+        return last_name(node.func) in UNLEARNT
+    return isinstance(node, ast.Compare) or isinstance(node, ast.Attribute) and node.attr in ("data", "shape")
 
 
 def _join(flow: Flow, other: Flow) -> None:

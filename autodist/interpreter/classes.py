@@ -153,6 +153,8 @@ class Classes(Functions):
         make = partial(Object, base, self.catalog.roles(base) | {"module"}, owner.node, owner.source, owner.path)
         layer = self._remember(owner.node, make, ("inherited", owner.key))
         layer.args, layer.keywords = self._begun.get(owner, (owner.args, owner.keywords))
+        if not self._lately(node.func).things:  # `super().forward`
+            self._noted(node.func, of(layer), scope)
         return self._library_pass(layer, node, args, keywords, scope)
 
     def _inherit_parts(

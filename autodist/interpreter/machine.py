@@ -17,7 +17,7 @@ from autodist.interpreter.plan import Plan
 from autodist.project import Project
 from autodist.source import Source
 from autodist.spread import Spread
-from autodist.values import NOTHING, Function, LocalModule, Object, Path_, Scope, Thing, Value
+from autodist.values import NOTHING, Class, Function, LocalModule, Object, Path_, Scope, Thing, Value
 
 MAX_STEPS = 150_000
 
@@ -194,4 +194,9 @@ class Machine(ABC):
     @abstractmethod
     def _library_pass(
         self, layer: Object, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value: ...
+
+    @abstractmethod
+    def _inherited_pass(
+        self, owner: Object, cls: Class, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value: ...

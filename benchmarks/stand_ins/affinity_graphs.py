@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from torch_geometric.data import Data, InMemoryDataset
+from torch_geometric.data import (  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    Data,
+    InMemoryDataset,
+)
 
 COUNTS = {"train": 48, "test": 16}
 FEATURES, RESIDUES, KINDS = 78, 1000, 25
