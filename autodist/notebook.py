@@ -102,8 +102,8 @@ def _commands_out(cell: str, path: Path, number: int) -> Iterator[tuple[str, str
             whole.append((f"{timed[1]}{timed[2]}", None))
         elif COMMAND.match(line) or ASKED.match(line):
             indent = line[: len(line) - len(line.lstrip())]
-            stand_in = f"{indent}pass  # {line.strip()}" if indent else f"# {line.strip()}"
-            command = re.sub(r"^% ", "%", line.strip())  # which older notebooks understood
+            command = re.sub(r"^% ", "%", line.strip())  # as older notebooks wrote it
+            stand_in = f"{indent}pass  # {command}" if indent else f"# {command}"
             whole.append((stand_in.replace("\n", " "), command))
         else:
             whole += [(part, None) for part in line.split("\n")]
