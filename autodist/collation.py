@@ -110,6 +110,10 @@ def names(value: Value) -> str:
     return " and ".join(known) or "the loader of graphs"
 
 
+OF_NODES = frozenset("x pos edge_index edge_attr edge_weight batch".split())
+"""What a batch of graphs has for each of their nodes or edges."""
+
+
 def of_graphs(loader: Object) -> bool:
     """Whether a batch is one graph of several, with the nodes of all of them."""
     return loader.name.startswith(("torch_geometric.", "dgl."))

@@ -16,7 +16,7 @@ from autodist.errors import AutodistError
 SUFFIX = ".ipynb"
 KEPT_BODIES = frozenset({"%%time", "%%timeit", "%%capture", "%%prun"})
 """Cell magics around Python code."""
-COMMAND = re.compile(r"^(\s*)(%%?[A-Za-z]|!|\?)")
+COMMAND = re.compile(r"^(\s*)(%%?[A-Za-z]|!|\?)|^% [A-Za-z]\w*(?:\s|$)")
 ASSIGNED = re.compile(r"^\s*[\w., ]+=\s*(%[A-Za-z]|!)")
 ASKED = re.compile(r"^\s*[\w.]+\?{1,2}\s*$")
 TIMED = re.compile(r"^(\s*)%(?:time|timeit|prun)\s+(?!-)(\S.*)$")
@@ -102,8 +102,9 @@ def _commands_out(cell: str, path: Path, number: int) -> Iterator[tuple[str, str
             whole.append((f"{timed[1]}{timed[2]}", None))
         elif COMMAND.match(line) or ASKED.match(line):
             indent = line[: len(line) - len(line.lstrip())]
-            stand_in = f"{indent}pass  # {line.strip()}" if indent else f"# {line.strip()}"
-            whole.append((stand_in.replace("\n", " "), line.strip()))
+            command = re.sub(r"^% ", "%", line.strip())  # as older notebooks wrote it
+            stand_in = f"{indent}pass  # {command}" if indent else f"# {command}"
+            whole.append((stand_in.replace("\n", " "), command))
         else:
             whole += [(part, None) for part in line.split("\n")]
     yield from whole

@@ -10,7 +10,7 @@ from autodist.interpreter import TESTING_FILES, Event, Interpreter
 from autodist.script import Site
 from autodist.source import Source
 from autodist.spread import RANK
-from autodist.values import NOTHING, External, Function, Object
+from autodist.values import NOTHING, External, Function, Object, drawn_from
 
 WRITERS = (
     "SummaryWriter",
@@ -144,7 +144,7 @@ def stands_in(source: Source, node: ast.AST, statements: frozenset[ast.AST]) -> 
 
 
 PREPARING = frozenset("download open write save".split())
-TRAINING = frozenset("backward loader optimizer forward step wrap wrapped".split())
+TRAINING = frozenset("backward loader optimizer forward step wrap wrapped pass".split())
 REMOVING = frozenset("rmtree remove unlink rmdir removedirs".split())
 
 
@@ -159,6 +159,8 @@ def preparations(run: Interpreter) -> tuple[list[Site], list[Site]]:
     for event in run.events:
         for depth, call in enumerate(event.calls):
             kind = "removal" if event.kind == "write" and _removes(event.node) else event.kind
+            if kind in ("iter", "iterate") and any(True for _ in drawn_from(event.value)):
+                kind = "pass"  # which draws, on rank 0 alone, what all draw from
             happening.setdefault((depth, call.node), set()).add(kind)
     for event in run.events:
         if (

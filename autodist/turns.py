@@ -1,4 +1,4 @@
-"""Data sets that read one sample after the other, whatever index they are asked for."""
+"""Data sets that read one sample after the other, whatever index they are asked for, or have no more than one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from autodist.rule import Severity
 from autodist.script import Concern, Loader
-from autodist.values import Class, Items, Object, Value
+from autodist.values import NOTHING, Class, Items, Object, Value
 
 READING = frozenset("readline readlines read next __next__ pop popleft get recv".split())
 """What moves on by itself."""
@@ -21,8 +21,17 @@ def concerns(loaders: list[Loader]) -> Iterator[Concern]:
         if loader.sharded or loader.iterable or given is None:
             continue
         for dataset in _datasets(given):
-            reads = _reading_in_turn(dataset.cls) if dataset.cls is not None else None
-            if dataset.cls is None or reads is None:
+            if dataset.cls is None:
+                continue
+            if (only := _only_one(dataset)) is not None:
+                message = (
+                    f"{dataset.cls.node.name} has one sample, which cannot be shared out: make what it consists of "
+                    "(points, pixels) the samples"
+                )
+                yield Concern("AD902", dataset.cls.source, only, message, Severity.REFUSAL)
+                return
+            reads = _reading_in_turn(dataset.cls)
+            if reads is None:
                 continue
             message = (
                 f"{dataset.cls.node.name} takes no notice of the index it is asked for, so that every rank would read "
@@ -43,6 +52,22 @@ def _datasets(value: Value, depth: int = DEPTH) -> Iterator[Object]:
         elif isinstance(thing, Items):
             for part in (*thing.parts, thing.element):
                 yield from _datasets(part, depth - 1)
+
+
+def _only_one(dataset: Object, depth: int = DEPTH) -> ast.FunctionDef | None:
+    """The `__len__` that says 1, or says what that of the data set in it says: `return len(self.dataset)`."""
+    found = dataset.cls.find("__len__") if dataset.cls is not None and depth else None
+    for thing in found[1].things if found is not None else ():
+        node = getattr(thing, "node", None)
+        returns = [each.value for each in ast.walk(node) if isinstance(each, ast.Return)] if node is not None else []
+        match returns:
+            case [ast.Constant(value=1)]:
+                return node
+            case [ast.Call(func=ast.Name(id="len"), args=[ast.Attribute(value=ast.Name(id="self"), attr=name)])]:
+                held = [each for each in dataset.attributes.get(name, NOTHING).things if isinstance(each, Object)]
+                if held and all(_only_one(each, depth - 1) is not None for each in held):
+                    return node
+    return None
 
 
 def _reading_in_turn(cls: Class) -> ast.FunctionDef | None:

@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 from autodist.interpreter import Interpreter
 from autodist.source import Source, last_name
-from autodist.values import NOTHING, Class, External, Function, Object, Value
+from autodist.values import NOTHING, Class, External, Function, Items, Object, Value
 
 NO_PARAMETERS = ("Dropout", "Identity", "Flatten", "MaxPool", "AvgPool", "Upsample", "ReLU", "LeakyReLU", "Softmax")
 LAYERS = frozenset(["module", "batch_norm"])
@@ -35,6 +35,8 @@ def is_sometimes(parts: Iterable[Object], run: Interpreter) -> bool:
     if any(_ends_unread(part) or _picks(part, run) or _leaves_auxiliary(part, run) for part in parts):
         return True
     if any(_runs_without_gradients(part, run) or _gives_next_turn_alone(part) for part in parts):
+        return True
+    if any(_leaves_outputs(part) or _cuts_off(part) for part in parts):
         return True
     return any(True for part in parts for _ in branches(part, run)) or _repeats_at_random(module, run)
 
@@ -165,6 +167,92 @@ def _leaves_auxiliary(module: Object, run: Interpreter) -> bool:
     brought = [given for name in ("weights", "pretrained") if (given := module.argument(name)) is not None]
     has = asked.const not in (None, False) if asked is not None else any(v.const not in (None, False) for v in brought)
     return has and not any(quoted in source.text for source in run.project.sources for quoted in ("'aux'", '"aux"'))
+
+
+def _cuts_off(module: Object) -> bool:
+    """Whether a table or a loose parameter has a say in a forward pass, but no gradient comes back to it: the codes of
+    `x + (codes - x).detach()`, which follow the samples in another way."""
+    methods = _methods(module.cls) if module.cls is not None else {}
+    node = methods.get("forward")
+    if module.cls is None or node is None or "requires_grad" in ast.unparse(module.cls.node):
+        return False
+    held = {name for name in _own_parts(module) | _own_parameters(module) if _always_made(name, module)}
+    named = {name: [t for t in module.attributes[name].things if isinstance(t, Object)] for name in held}
+    tables = {n for n, things in named.items() if all(_is_table(each) for each in things)}
+    parts = {name: frozenset([name]) for name in tables}
+    parts |= {name: _reads_of(name, methods) & tables for name in _reads_of("forward", methods) & methods.keys()}
+    return bool(tables and Forward(parts, {}).used(node) - Forward(parts, {}, learns=True).used(node))
+
+
+def _is_table(thing: Object) -> bool:
+    return thing.name == "torch.nn.Embedding" or "parameter" in thing.roles
+
+
+def _leaves_outputs(module: Object) -> bool:
+    """Whether a forward pass leaves out one of the outputs of a part, `_, skip = self.block(x)`, and with it what has a
+    say in that one alone."""
+    methods = _methods(module.cls) if module.cls is not None else {}
+    if "forward" not in methods:
+        return False
+    called = (_reads_of("forward", methods) | {"forward"}) & methods.keys()
+    taken: dict[str, set[int]] = {}
+    mentions: dict[str, int] = {}
+    for method in (methods[name] for name in called):
+        for name in (each.attr for each in ast.walk(method) if _is_own(each)):
+            mentions[name] = mentions.get(name, 0) + 1
+        for name, positions in _taken(method):
+            taken[name] = taken.get(name, set()) | positions
+            mentions[name] -= 1
+    return any(
+        not mentions[name]
+        and any(_only_for_others(each, kept) for each in _blocks(module.attributes.get(name, NOTHING)))
+        for name, kept in taken.items()
+    )
+
+
+def _taken(method: ast.FunctionDef) -> Iterator[tuple[str, set[int]]]:
+    """Parts of which a method takes some of several outputs, and which: `a, _ = self.part(x)`, `self.part(x)[0]`."""
+    read = {n.id for n in ast.walk(method) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    for node in ast.walk(method):
+        match node:
+            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=value):
+                named = [each.id if isinstance(each, ast.Name) else None for each in targets]
+                kept = {at for at, name in enumerate(named) if name is None or name in read and name != "_"}
+                if any(isinstance(each, ast.Starred) for each in targets) or len(kept) == len(targets):
+                    continue
+            case ast.Subscript(value=value, slice=ast.Constant(value=int(at))):
+                kept = {at}
+            case _:
+                continue
+        if isinstance(value, ast.Call) and last_name(value.func) == "values" and not value.args:  # of a dict
+            value = value.func.value if isinstance(value.func, ast.Attribute) else value
+        if isinstance(value, ast.Call) and _is_own(value.func):
+            yield value.func.attr, kept
+
+
+def _blocks(value: Value) -> Iterator[Object]:
+    """The modules of the project that give what a part gives: it itself, or what a Sequential runs."""
+    for thing in value.things:
+        if isinstance(thing, Object) and thing.name.endswith("nn.Sequential"):
+            for each in thing.args:
+                yield from (t for t in each.things if isinstance(t, Object) and t.cls is not None)
+                for items in (t for t in each.things if isinstance(t, Items)):
+                    held = (inner for given in (*items.parts, items.element) for inner in given.things)
+                    yield from (t for t in held if isinstance(t, Object) and t.cls is not None)
+        elif isinstance(thing, Object) and thing.cls is not None:
+            yield thing
+
+
+def _only_for_others(module: Object, kept: set[int]) -> bool:
+    """Whether a part of a module has a say in none of the outputs at these places, but in others."""
+    methods = _methods(module.cls) if module.cls is not None else {}
+    node = methods.get("forward")
+    if node is None:
+        return False
+    layers = {name for name in _own_parts(module) | _own_parameters(module) if _always_made(name, module)}
+    parts = {name: frozenset([name]) for name in layers}
+    parts |= {name: _reads_of(name, methods) & layers for name in _reads_of("forward", methods) & methods.keys()}
+    return bool(Forward(parts, {}).used(node) - Forward(parts, {}, kept).used(node))
 
 
 def _picks(module: Object, run: Interpreter) -> bool:
@@ -315,16 +403,26 @@ def _always_made(name: str, module: Object) -> bool:
     made = module.cls.find("__init__")
     node = next((t.node for t in made[1].things if isinstance(t, Function)), None) if made is not None else None
     for statement in getattr(node, "body", ()):
-        if isinstance(statement, ast.Assign) and any(_is_own(t) and t.attr == name for t in statement.targets):
-            given = isinstance(statement.value, ast.Name) and value.const is not None and not value.optional
-            return isinstance(statement.value, ast.Call) or given and set(things) == set(value.things)
+        for bound in _given_to(name, statement) if isinstance(statement, ast.Assign) else ():
+            given = isinstance(bound, ast.Name) and value.const is not None and not value.optional
+            return isinstance(bound, ast.Call) or given and set(things) == set(value.things)
     return False
 
 
+def _given_to(name: str, statement: ast.Assign) -> Iterator[ast.expr]:
+    """What an attribute of an object is bound to, also beside others: `self.a, self.b = Linear(4, 8), Linear(8, 1)`."""
+    for target in statement.targets:
+        targets, values = [target], [statement.value]
+        if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
+            targets, values = target.elts, statement.value.elts
+        yield from (value for each, value in zip(targets, values, strict=False) if _is_own(each) and each.attr == name)
+
+
 def _methods(cls: Class) -> dict[str, ast.FunctionDef]:
-    """The methods of a class, those that it derives included."""
+    """The methods of a class, those that it derives included. What has `__call__` alone has that for `forward`."""
     line = reversed(list(cls.line()))
-    return {each.name: each for one in line for each in one.node.body if isinstance(each, ast.FunctionDef)}
+    found = {each.name: each for one in line for each in one.node.body if isinstance(each, ast.FunctionDef)}
+    return {"forward": found["__call__"]} | found if "__call__" in found else found
 
 
 def _reads_of(name: str, methods: dict[str, ast.FunctionDef]) -> frozenset[str]:
@@ -341,10 +439,20 @@ def _reads_of(name: str, methods: dict[str, ast.FunctionDef]) -> frozenset[str]:
 class Forward:
     """Follows what parts compute through a forward pass, the settings of the module being known."""
 
-    def __init__(self, parts: dict[str, frozenset[str]], settings: dict[str, bool]) -> None:
-        """``parts`` tells which part an attribute stands for; a method stands for all that it reads."""
+    def __init__(
+        self,
+        parts: dict[str, frozenset[str]],
+        settings: dict[str, bool],
+        kept: set[int] | None = None,
+        learns: bool = False,
+    ) -> None:
+        """``parts`` tells which part an attribute stands for; a method stands for all that it reads. Of several outputs
+        ``kept`` are the places of those that are read, if not all are. With ``learns``, only what gradients come back
+        to has a say."""
+        self._learns = learns
         self._own = parts
         self._settings = settings
+        self._kept = kept
         self._used: set[str] = set()
         self._in_last_turn = False
         self.last: set[str] = set()
@@ -375,6 +483,10 @@ class Forward:
             self._block(node.orelse, flow)
         elif isinstance(node, ast.With):
             return self._block(node.body, flow)
+        elif isinstance(node, ast.Return) and self._kept is not None:
+            outputs = getattr(node.value, "values" if isinstance(node.value, ast.Dict) else "elts", [node.value])
+            few = [each for at, each in enumerate(outputs) if at in self._kept or len(outputs) == 1]
+            self._used |= frozenset().union(*(self._parts(each, flow) for each in few if each is not None))
         else:  # a result, or a call whose effects are not followed
             self._used |= self._parts(node, flow)
         return not isinstance(node, (ast.Return, ast.Raise, ast.Continue, ast.Break))
@@ -427,6 +539,8 @@ class Forward:
 
     def _parts(self, node: ast.AST, flow: Flow) -> frozenset[str]:
         """The parts that an expression is computed by."""
+        if self._learns and _has_no_gradient(node):
+            return frozenset()
         if isinstance(node, ast.Name):
             return flow.get(node.id, frozenset())
         if isinstance(node, ast.IfExp):
@@ -438,6 +552,16 @@ class Forward:
             own = frozenset(f"{name}{LAST}" for name in own)
             self.last |= own
         return own.union(*(self._parts(child, flow) for child in ast.iter_child_nodes(node)))
+
+
+UNLEARNT = frozenset("detach argmin argmax long int bool item tolist numpy size".split())
+
+
+def _has_no_gradient(node: ast.AST) -> bool:
+    """`codes.detach()`, `distances.argmin(1)`, `self.codes.weight.data`"""
+    if isinstance(node, ast.Call):
+        return last_name(node.func) in UNLEARNT
+    return isinstance(node, ast.Compare) or isinstance(node, ast.Attribute) and node.attr in ("data", "shape")
 
 
 def _join(flow: Flow, other: Flow) -> None:

@@ -75,6 +75,9 @@ class Function:
     scope: Scope
     owner: Thing | None = None
     defined_in: Class | None = None
+    args: list[Value] = field(default_factory=list)
+    """What it is given before the arguments of a call: `partial(summarise, resolution)`."""
+    keywords: dict[str, Value] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

@@ -33,6 +33,7 @@ def test_cells_become_a_script(version: int) -> None:
     ("cell", "text", "commands"),
     [
         ("%matplotlib inline\nimport os", "# %matplotlib inline\nimport os\n", ["%matplotlib inline"]),
+        ("% matplotlib inline\nimport os", "# %matplotlib inline\nimport os\n", ["%matplotlib inline"]),
         ("!pip install \\\n  torch", "# !pip install torch\n", ["!pip install torch"]),
         ("%%time\nx = 1", "# %%time\nx = 1\n", ["%%time"]),
         ("%%bash\nls\nfor x", "# %%bash\n# ls\n# for x\n", ["%%bash"]),

@@ -43,6 +43,7 @@ from autodist.analyze.loaders import evaluation_loaders, evaluation_samplers, sa
 from autodist.analyze.losses import amplified, amplified_in_part, loss_concerns, sums
 from autodist.analyze.modules import (
     compiled_statistics,
+    derived_norms,
     differentiated_norms,
     kept_statistics,
     layer_tests,
@@ -128,6 +129,7 @@ def assembled(
     concerns += compiled_statistics(run, models)
     concerns += unwrapped_uses(run, models)
     concerns += unreached_norms(run, models)
+    concerns += derived_norms(run, models)
     concerns += [*differentiated_norms(run, models), *kept_statistics(models)]
     concerns += amplified_in_part(run)
     awaited = any(not model.bypassed for model in models)  # gradients that are averaged by hand are not

@@ -144,14 +144,18 @@ def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: In
         number, counted = _number(outer, event)
         anew = number is not None and any(loop.node in made[loader] for loader in loaders for loop in outer)
         again = restarts or number is not None and _passes_again(statement, events.values(), loaders)
+        goes_on = False
         if len(phases) > 1 or _is_repeated(kept):
             number = None
         elif again:
-            number = f"{name}.sampler.epoch + {number} + 1" if anew and name else None
+            goes_on = anew
+            number = number if anew else None
         around = outer[: outer.index(counted)] if number is not None and counted is not None else outer
         remade = [loop for loop in around if any(loop.node in made[loader] for loader in loaders)]
         begun = not all(_makes_model(loop, run) for loop in remade)
-        yield Epoch(event.source, statement, name, number, begun)
+        for each in (name, *_beside(event, name, loaders, run)):
+            counts = f"{each}.sampler.epoch + {number} + 1" if goes_on else number
+            yield Epoch(event.source, statement, each, counts if each or not goes_on else None, begun)
 
 
 def _makes_model(loop: Loop, run: Interpreter) -> bool:
@@ -193,6 +197,19 @@ def _outermost(event: Event) -> ast.AST | None:
     """The loop around all others where a pass starts; each may count from zero."""
     loops = [loop.node for loop in event.loops if isinstance(loop.node, (ast.For, ast.While))]
     return loops[0] if loops else None
+
+
+def _beside(event: Event, name: str | None, loaders: list[Object], run: Interpreter) -> list[str]:
+    """Other loaders that the same call makes, and that are passed over in the same loop: `zip(source, target)`."""
+    start = event.node.iter if isinstance(event.node, (ast.For, ast.AsyncFor)) else event.node
+    found: dict[str, frozenset[Object]] = {}
+    for node in ast.walk(start) if name is not None else ():
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and _is_path(node):
+            value = run.values.get(node, NOTHING)
+            if _is_loader(value, loaders):
+                found.setdefault(event.source.code(node), frozenset(value.objects("loader")))
+    told = found.pop(name, frozenset()) if name is not None else frozenset()
+    return [each for each, held in found.items() if not held & told]
 
 
 def _loader_name(event: Event, loaders: list[Object], run: Interpreter) -> str | None:

@@ -136,6 +136,28 @@ def unreached_norms(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
                 return
 
 
+def derived_norms(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
+    """Classes that derive from a layer of batch normalisation and run otherwise than it does: nn.SyncBatchNorm takes
+    the place of their objects, and would forget what they do besides."""
+    if is_distributed(run):
+        return
+    for model in models:
+        if not model.batch_norm or model.wrapped or model.wrapping is None and not model.data_parallel:
+            continue
+        for part in (each for one in (model.object, *model.alternatives) for each in parts(one)):
+            found = part.cls.find("forward") if part.cls is not None else None
+            line = part.cls.line() if part.cls is not None and found is not None else ()
+            bases = [base.name for each in line for base in each.bases if isinstance(base, External)]
+            norm = next((each for each in bases if each.startswith("torch.nn.BatchNorm")), None)
+            if norm is not None and found is not None:
+                message = (
+                    f"derives from {norm.removeprefix('torch.')} and has a forward pass of its own, which "
+                    "nn.SyncBatchNorm would take the place of: derive from nn.Module, and keep the layer in it"
+                )
+                yield Concern("AD904", found[0].source, found[0].node, message, Severity.REFUSAL)
+                return
+
+
 def differentiated_norms(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
     """Gradients of gradients through batch statistics, of which nn.SyncBatchNorm has none."""
     if is_distributed(run):

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from autodist.escapes.exposure import exposed
 from autodist.escapes.keeping import handed_on, stored_by_sample
-from autodist.escapes.origins import learnt_from
+from autodist.escapes.origins import learnt_from, roots
 from autodist.escapes.resolving import Escape, resolve
 from autodist.interpreter import GROWS, Event, Interpreter
 from autodist.regions import stands_in
@@ -41,6 +41,7 @@ def escapes(run: Interpreter, guards: list[Site]) -> list[Escape]:
     stored = {node: event for event in run.of("set_item") for node in stored_by_sample(event, run)}
     by_sample = frozenset(event.source.statement(event.node) for event in stored.values())
     kept = [escape for event in run.of("state") for escape in handed_on(event, run, by_sample)]
+    kept = [each for each in kept if not _follows_another(each, kept, run)]
     stuck = {id(each.event.function) for each in kept if not each.spread.is_reducible and each.spread is not ROWS}
     for escape in kept:  # what is kept together is gathered together
         if not escape.spread.is_reducible or id(escape.event.function) not in stuck:
@@ -71,6 +72,18 @@ def escapes(run: Interpreter, guards: list[Site]) -> list[Escape]:
     others = [e for n, e in found.items() if stored.keys().isdisjoint((n, *e.source.ancestors(n)))]
     others = list(_counted_elsewhere(others, run))
     return [*others, *(Escape(event.source, node, ROWS, event) for node, event in stored.items())]
+
+
+def _follows_another(escape: Escape, kept: list[Escape], run: Interpreter) -> bool:
+    """Whether what is kept is computed from something else that is kept, and will be that of all ranks: `self.codes =
+    self.sums / self.sizes` beside `self.sizes = 0.9 * self.sizes + 0.1 * hits.sum(0)`."""
+    if escape.spread.is_reducible or escape.spread is ROWS:
+        return False
+    beside = (e for e in kept if e.event.function is escape.event.function and e.spread.is_reducible)
+    reduced = {ast.unparse(each.event.detail.const[0]) for each in beside}
+    made = roots(escape.node, run, set()) | {escape.node} if reduced else set()
+    parts = {part for each in made for part in ast.walk(each) if isinstance(part, ast.Attribute)}
+    return any(ast.unparse(each) in reduced for each in parts)
 
 
 def _reported_inside(event: Event, run: Interpreter) -> Iterator[Escape]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from autodist import rowwise, tensors
 from autodist.collation import Rows
 from autodist.interpreter.evaluation import Evaluation
-from autodist.interpreter.questions import is_new_axis, last_part, literal_int, spine, truth
+from autodist.interpreter.questions import is_new_axis, last_part, literal_int, spine, sums_products, truth
 from autodist.source import Source
 from autodist.spread import (
     COUNT,
@@ -338,8 +338,8 @@ class Arithmetic(Evaluation):
                 return RATE  # what share of the samples a part of the batch has
             return divide(a, b)
         if isinstance(op, ast.MatMult):
-            if (a, b) == (Spread.COLUMNS, ROWS) and not left.models and not right.models:
-                return SUM  # of what each sample gives
+            if sums_products(left, right):
+                return SUM
             return CROSS if {a, b} == {ROWS, Spread.COLUMNS} else combine([a, b])
         return combine([a, b])
 

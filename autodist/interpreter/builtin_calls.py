@@ -220,7 +220,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 return Value(spread=RANK)
             return Value(spread=WORLD) if key == "WORLD_SIZE" else NOTHING
         if short in ("functools.partial", "partial"):
-            return first
+            return self._partial(node, first, args[1:], keywords)
         if short == "torch.nn.utils.rnn.pack_padded_sequence":
             return collation.marked(self._mixed(args), PACKED)
         if short in (
@@ -246,6 +246,17 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 spread = Spread.COLUMNS
             return mixed.computed(spread)
         return None
+
+    def _partial(self, node: ast.Call, called: Value, args: list[Value], keywords: dict[str, Value]) -> Value:
+        """`partial(summarise, resolution)`: functions of the project know what they are given already."""
+        things: set[Thing] = set()
+        for thing in called.things:
+            made = thing
+            if isinstance(thing, Function):
+                made = self._remember(node, partial(replace, thing), ("partial", thing))
+                made.args, made.keywords = [*thing.args, *args], {**thing.keywords, **keywords}
+            things.add(made)
+        return called.but(things=frozenset(things))
 
     def _are_batches(self, value: Value) -> bool:
         """Whether each thing in a list is a tensor of this rank's samples, and not a single one of them."""

@@ -15,6 +15,8 @@ PARTS: Mapping[str, Mapping[str, str]] = {
     "torch.nn.Transformer": {"encoder": "torch.nn.TransformerEncoder", "decoder": "torch.nn.TransformerDecoder"},
 }
 """What modules of torch are made of, as far as those who derive from them call the parts."""
+CONTAINERS = ("torch.nn.Module", "torch.nn.Sequential")
+"""What has no forward pass of its own, or none but that of its parts."""
 
 
 class Classes(Functions):
@@ -40,6 +42,8 @@ class Classes(Functions):
             for thing in value.things:
                 if isinstance(thing, Function) and thing.defined_in is None:
                     thing.defined_in = made
+        if roles & {"module", "loss"} and "__call__" in body.names:  # a module without another forward pass
+            body.names.setdefault("forward", body.names["__call__"])
         scope.names[node.name] = of(made)
 
     def _class_roles(self, name: str) -> frozenset[str]:
@@ -115,17 +119,43 @@ class Classes(Functions):
             if name == "__init__" and owner.cls is not None:
                 self._downloaded(owner.cls, node, args, keywords, scope)
                 self._inherit_parts(owner, owner.cls, node, args, keywords)
+                self._begun[owner] = args, keywords
             if name == "__init__" and owner.roles & {"loader", "optimizer", "sampler"}:
                 owner.args, owner.keywords, owner.node, owner.source = args, keywords, node, scope.source
                 if "optimizer" in owner.roles:
                     self.event("optimizer", node, scope, of(owner))
                 else:
                     self.event("make", node, scope, of(owner))
+            if name in ("forward", "__call__") and owner.roles & {"module", "loss"} and owner.cls is not None:
+                if name == "__call__" and owner.cls.find("forward"):
+                    return self.method(owner, "forward", node, args, keywords, scope)
+                return self._inherited_pass(owner, owner.cls, node, args, keywords, scope)
             return NOTHING
         bound = self._noted(node.func, self._bound(found[1], owner, node, scope), scope)
         return union(
             self.call_function(t, node, args, keywords, scope) for t in bound.things if isinstance(t, Function)
         )
+
+    def _inherited_pass(
+        self,
+        owner: Object,
+        cls: Class,
+        node: ast.Call,
+        args: list[Value],
+        keywords: dict[str, Value],
+        scope: Scope,
+    ) -> Value:
+        """The forward pass of a class that derives from a layer or a loss of torch: what that makes of its input."""
+        bases = (base for each in cls.line() for base in each.bases if isinstance(base, External))
+        base = next((each.name for each in bases if each.name.startswith("torch.nn.")), "")
+        if not base or base in CONTAINERS:
+            return self._library_pass(owner, node, args, keywords, scope)
+        make = partial(Object, base, self.catalog.roles(base) | {"module"}, owner.node, owner.source, owner.path)
+        layer = self._remember(owner.node, make, ("inherited", owner.key))
+        layer.args, layer.keywords = self._begun.get(owner, (owner.args, owner.keywords))
+        if not self._lately(node.func).things:  # `super().forward`
+            self._noted(node.func, of(layer), scope)
+        return self._library_pass(layer, node, args, keywords, scope)
 
     def _inherit_parts(
         self, owner: Object, cls: Class, node: ast.Call, args: list[Value], keywords: dict[str, Value]

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from autodist import alternatives, picking, rowwise, tensors
+from autodist import alternatives, collation, picking, rowwise, tensors
 from autodist.collation import Rows
 from autodist.interpreter.events import Call_
 from autodist.interpreter.questions import children_of, is_known, last_part, relates
@@ -65,7 +65,7 @@ class Evaluation(Single):
             rows = frozenset([Gathered(node)]) if value.spread is ROWS and self.plan.wholes is None else frozenset()
             value = Value(kept if not value.spread.is_local else frozenset(), models=value.models, origins=rows)
         if node in self.plan.joined:
-            if self._counts_some(value):
+            if self._counts_some(node, value):
                 value = value.but(spread=SUM)
             self.event("joined", node, scope, value)
             if value.spread is MEAN or value.spread is SUM and not self._no_grad:
@@ -90,7 +90,7 @@ class Evaluation(Single):
             value = self._of_one_row(node, value)
         if node in self.plan.divided:
             value = value.but(spread=COUNT, const=UNKNOWN)
-        if self._counts_some(value):
+        if self._counts_some(node, value):
             value = value.but(spread=SUM)
         if any(isinstance(each, Portion) for each in value.origins):
             value = self._portion(node, value)
@@ -114,9 +114,14 @@ class Evaluation(Single):
         self.sources[node] = scope.source
         return value
 
-    def _counts_some(self, value: Value) -> bool:
-        """Whether it is a number of rows of which ranks have more or fewer: `out[mask].size(0)`."""
-        return value.spread is COUNT and bool(value.origins) and self.uneven(value) in (Rows.JOINED, Rows.FEWER)
+    def _counts_some(self, node: ast.expr, value: Value) -> bool:
+        """Whether it is a number of rows of which ranks have more or fewer: `out[mask].size(0)`, `len(data.x)`."""
+        if value.spread is not COUNT or not value.origins:
+            return False
+        counted = counted_of(node)
+        if isinstance(counted, ast.Attribute) and counted.attr in collation.OF_NODES:
+            return any(isinstance(o, Object) and collation.of_graphs(o) for o in value.origins)
+        return self.uneven(value) in (Rows.JOINED, Rows.FEWER)
 
     def is_by_turn(self, value: Value) -> bool:
         """Whether it is computed from the samples that a loop has come to that goes on."""

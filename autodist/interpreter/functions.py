@@ -78,6 +78,7 @@ class Functions(Attributes):
         self, function: Function, node: ast.Call | None, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:
         """Run a function of the project with these arguments."""
+        args, keywords = [*function.args, *args], {**function.keywords, **keywords}
         definition = function.node
         active = sum(call.function.node is definition for call in self._calls)
         calls = self._repeats[definition, node] = self._repeats.get((definition, node), 0) + 1

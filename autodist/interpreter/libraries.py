@@ -7,9 +7,9 @@ import ast
 from autodist import rowwise, tensors
 from autodist.axis_patterns import REARRANGING
 from autodist.interpreter.builtin_calls import BuiltinCalls
-from autodist.interpreter.questions import first_text
+from autodist.interpreter.questions import first_text, sums_products
 from autodist.interpreter.words import DRAWING
-from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, combine
+from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, combine
 from autodist.values import NOTHING, Items, Object, Parameters, Scope, Stream, Value, of, union
 
 REMAKING = tuple(
@@ -136,6 +136,8 @@ class Libraries(BuiltinCalls):
             return mixed.computed(CROSS)
         if values and self.is_one_row(values[0]) and tensors.moves_along(name):
             return mixed.computed(values[0].spread)
+        if name in ("matmul", "mm") and len(values) == 2 and sums_products(*values):
+            return mixed.computed(SUM)
         return mixed.computed(tensors.operation(name, node, None, spreads))
 
     def _counts_rows(self, size: Value) -> bool:

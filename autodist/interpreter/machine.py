@@ -17,7 +17,7 @@ from autodist.interpreter.plan import Plan
 from autodist.project import Project
 from autodist.source import Source
 from autodist.spread import Spread
-from autodist.values import NOTHING, Function, LocalModule, Object, Path_, Scope, Thing, Value
+from autodist.values import NOTHING, Class, Function, LocalModule, Object, Path_, Scope, Thing, Value
 
 MAX_STEPS = 150_000
 
@@ -88,6 +88,8 @@ class Machine(ABC):
         """The blocks being run that may not run at all, or several times."""
         self._born: WeakKeyDictionary[Object, Path_] = WeakKeyDictionary()
         """In which of them each object was made last."""
+        self._begun: WeakKeyDictionary[Object, tuple[list[Value], dict[str, Value]]] = WeakKeyDictionary()
+        """What the classes of libraries that objects derive from were made with."""
         self._stored: dict[tuple[Object, str], Stored] = {}
         """Where an attribute that keeps older values, too, was bound last."""
         self._outcomes: alternatives.Outcomes = {}
@@ -187,4 +189,14 @@ class Machine(ABC):
     @abstractmethod
     def _call(
         self, thing: Thing, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value: ...
+
+    @abstractmethod
+    def _library_pass(
+        self, layer: Object, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value: ...
+
+    @abstractmethod
+    def _inherited_pass(
+        self, owner: Object, cls: Class, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value: ...

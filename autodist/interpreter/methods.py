@@ -15,11 +15,12 @@ from autodist.interpreter.questions import (
     is_hashable,
     is_hidden,
     stable_order,
+    sums_products,
     under_samples,
 )
 from autodist.interpreter.torch_modules import TorchModules
 from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, RETURNS_SELF, SIZES
-from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, Spread
+from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -168,6 +169,8 @@ class Methods(Libraries, TorchModules):
                 spread = base.spread
             if self.pairs_turn((base, *operands)):
                 spread = CROSS
+            if name in ("matmul", "mm") and len(operands) == 1 and sums_products(base, operands[0]):
+                spread = SUM
             if base.spread is ROWS and base.axes == 1 and name in rowwise.PICKING and self.plan.wholes is None:
                 spread = LOCAL  # one number for each sample, of which some are picked
             mixed = union([base, *operands])

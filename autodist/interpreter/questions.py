@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from autodist import picking, rowwise
-from autodist.spread import COUNT, CROSS, LOCAL, SUM
+from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, ROWS, SUM
 from autodist.values import NOTHING, UNKNOWN, Items, Object, Scope, Table, Thing, Value, Wrapped, constant, union
 
 MODULE_METHODS = frozenset(
@@ -123,6 +123,12 @@ def is_hidden(module: Object, name: str) -> bool:
 
 def given_to(thing: Thing) -> list[Value]:
     return [*thing.args, *thing.keywords.values()] if isinstance(thing, Object) else []
+
+
+def sums_products(left: Value, right: Value) -> bool:
+    """Whether a product of matrices adds up what each sample gives: `hits.t() @ x`. One that gradients flow through is
+    left to those who gather its rows."""
+    return (left.spread, right.spread) == (COLUMNS, ROWS) and not left.models and not right.models
 
 
 def kept_as(thing: Object, key: object) -> Value | None:

@@ -38,6 +38,8 @@ SAFE_ON_WRAPPER = frozenset(
         "train eval parameters zero_grad requires_grad_ no_sync module forward training apply " "modules join to cuda"
     ).split()
 )
+PASSES = ("__call__", "forward")
+"""What calling a module runs, if a class of the project defines it."""
 COMPARING = ("CosineSimilarity", "PairwiseDistance")
 
 
@@ -52,8 +54,7 @@ class TorchModules(Subscripts, Stores, Losses):
         if not isinstance(inner, Object):
             return self._mixed(values)
         if "loss" in inner.roles and inner.cls is None:
-            loss = self._loss(inner.keywords, inner.node, values, inner.keywords)
-            return self._compared(loss, node, args, inner.keywords | keywords, scope, of(inner))
+            return self._library_pass(inner, node, args, keywords, scope)
         outermost = self._forward == 0
         if outermost:
             given = self._mixed(values)
@@ -64,26 +65,13 @@ class TorchModules(Subscripts, Stores, Losses):
                 self.event("padded", node, scope, given)
         before, self._criterion = self._criterion, outermost and self._is_criterion(inner, values) or self._criterion
         self._forward += 1
-        if inner.cls is not None and inner.cls.find("forward"):
-            result = self.method(inner, "forward", node, args, keywords, scope)
+        method = next((name for name in PASSES if inner.cls is not None and inner.cls.find(name)), None)
+        if method is not None:
+            result = self.method(inner, method, node, args, keywords, scope)
+        elif inner.cls is not None:
+            result = self._inherited_pass(inner, inner.cls, node, args, keywords, scope)
         else:
-            result = self._mixed(values)
-            if "log_likelihood" in inner.roles and result.spread is ROWS:
-                result = self._likelihood(result, args, keywords)
-            if inner.args and "module" in inner.roles:
-                self._enter_children(inner, node, args, scope)
-            if values and self._no_grad == 0 and rowwise.runs_along_rows(inner, values[0]):
-                self.event("along_rows", node, scope, values[0], of(inner))
-            short = inner.name.rpartition(".")[2]
-            if short in rowwise.RECURRENT and self._reads_padding(inner, values):
-                self.event("reads_padding", node, scope, values[0])
-            if short in COMPARING and {ROWS, Spread.COLUMNS} <= {value.spread for value in values}:
-                result = result.computed(CROSS)
-            if self.plan.wholes is not None and short in rowwise.RECURRENT:
-                result = self._recurrent(inner, node, values)
-            elif result.spread is Spread.COLUMNS and (short in rowwise.RECURRENT or short == "MultiheadAttention"):
-                whole = result  # a pair of outputs, not the steps of one
-                result = of(self._remember(node, lambda: Items(node, [whole, whole], NOTHING), "pair"))
+            result = self._library_pass(inner, node, args, keywords, scope)
         self._forward -= 1
         self._criterion = before
         if outermost and self._no_grad == 0:
@@ -98,6 +86,33 @@ class TorchModules(Subscripts, Stores, Losses):
         """Whether a layer that goes backwards as well comes to what fills up the samples of a step before these."""
         both = layer.keywords.get("bidirectional", NOTHING).const is True and bool(values) and self._no_grad == 0
         return both and not collation.is_packed(values[0]) and self.uneven(values[0]) is Rows.PADDED
+
+    def _library_pass(
+        self, layer: Object, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        """What a layer or a loss of torch makes of what it is given."""
+        values = [*args, *keywords.values()]
+        if "loss" in layer.roles and layer.cls is None:
+            loss = self._loss(layer.keywords, layer.node, values, layer.keywords)
+            return self._compared(loss, node, args, layer.keywords | keywords, scope, of(layer))
+        result = self._mixed(values)
+        if "log_likelihood" in layer.roles and result.spread is ROWS:
+            result = self._likelihood(result, args, keywords)
+        if layer.args and "module" in layer.roles:
+            self._enter_children(layer, node, args, scope)
+        if values and self._no_grad == 0 and rowwise.runs_along_rows(layer, values[0]):
+            self.event("along_rows", node, scope, values[0], of(layer))
+        short = layer.name.rpartition(".")[2]
+        if short in rowwise.RECURRENT and self._reads_padding(layer, values):
+            self.event("reads_padding", node, scope, values[0])
+        if short in COMPARING and {ROWS, Spread.COLUMNS} <= {value.spread for value in values}:
+            result = result.computed(CROSS)
+        if self.plan.wholes is not None and short in rowwise.RECURRENT:
+            return self._recurrent(layer, node, values)
+        if result.spread is Spread.COLUMNS and (short in rowwise.RECURRENT or short == "MultiheadAttention"):
+            whole = result  # a pair of outputs, not the steps of one
+            return of(self._remember(node, lambda: Items(node, [whole, whole], NOTHING), "pair"))
+        return result
 
     def _is_criterion(self, module: Object, given: list[Value]) -> bool:
         """Whether a module of the project computes a loss: it has no layers, and is given what a model computed."""
