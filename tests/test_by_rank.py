@@ -186,7 +186,15 @@ def test_gradients_with_regard_to_samples(tmp_path: Path, step: str, changed: st
 
 @pytest.mark.parametrize(
     "weights",
-    ["w / w.sum() * len(w)", "w * (len(w) / w.sum())", "len(w) * w / w.sum()"],
+    [
+        "w / w.sum() * len(w)",
+        "w * (len(w) / w.sum())",
+        "len(w) * w / w.sum()",
+        "w.div(w.sum()).mul(len(w))",
+        "w.mul(len(w)).div(w.sum())",
+        "torch.mul(torch.div(w, w.sum()), len(w))",
+        "w.div_(w.sum()).mul_(len(w))",
+    ],
 )
 def test_weights_that_sum_to_the_number_of_samples(tmp_path: Path, weights: str) -> None:
     step = (
