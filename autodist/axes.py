@@ -104,15 +104,17 @@ def through(layer: Object, given: int | None, inside: Mapping[object, int | None
     return given if short in KEEPING else LAYERS.get(short)
 
 
-def width(layer: Object) -> int | None:
-    """How many features the output of a layer has."""
+def widths(layer: Object, given: set[int]) -> set[int]:
+    """How many numbers the output of a layer may have along its last axis, with those that it is ``given``."""
     short = layer.name.rpartition(".")[2]
     if short == "Sequential":
-        parts = [t for value in layer.args for t in value.things if isinstance(t, Object) and t.cls is None]
-        linear = [each for each in parts if each.name.endswith(".Linear")]
-        return width(linear[-1]) if linear else None
-    features = layer.argument("out_features", 1) if short == "Linear" else None
-    return features.const if features is not None and isinstance(features.const, int) else None
+        for part in (t for value in layer.args for t in value.things if isinstance(t, Object)):
+            given = widths(part, given) if part.cls is None else set()
+        return given
+    told = layer.argument("hidden_size" if short in RECURRENT else "out_features", 1)
+    if short == "Linear" or short in RECURRENT and not {"bidirectional", "proj_size"} & layer.keywords.keys():
+        return {told.const} if told is not None and isinstance(told.const, int) else set()
+    return given if short in KEEPING else set()
 
 
 def gives_pair(layer: Object) -> bool:

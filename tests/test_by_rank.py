@@ -157,6 +157,30 @@ def test_rows_that_a_reshape_groups(tmp_path: Path, view: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "returned",
+    [
+        "F.normalize(self.heads[0](x), dim=1)",
+        "self.out(self.heads[0](x)).relu()",
+        "nn.Sequential(nn.Linear(8, 3), nn.Tanh())(x)",
+        "nn.GRU(8, 3, batch_first=True)(x.unsqueeze(1))[0][:, -1]",
+        "torch.sigmoid(self.out(self.heads[1](x)) + self.heads[2](x))",
+    ],
+)
+def test_rows_that_a_reshape_groups_after_other_layers(tmp_path: Path, returned: str) -> None:
+    """What the last layer gives can be read through what follows it."""
+    step = "pairs = model(x).view(-1, 2, 3)\nloss = (pairs[:, 0] - pairs[:, 1]).pow(2).mean()"
+    code, warned = said(tmp_path, step, returned=returned)
+    assert "RowsOfAllRanks.apply(model(x))" in code and "AD602" not in warned
+    kept = "parts = model(x).view(-1, 3, 1)\nloss = (parts[:, 0] - parts[:, 1]).pow(2).mean()"
+    assert "RowsOfAllRanks" not in said(tmp_path, kept, returned=returned)[0]
+
+
+def test_rows_that_a_reshape_groups_by_their_own_width(tmp_path: Path) -> None:
+    step = "z = model(x)\npairs = z.reshape(-1, 2, z.size(1))\nloss = (pairs[:, 0] - pairs[:, 1]).pow(2).mean()"
+    assert "RowsOfAllRanks.apply(" in said(tmp_path, step, returned="self.out(self.heads[0](x))")[0]
+
+
+@pytest.mark.parametrize(
     "step",
     [
         "z = model(torch.stack([x, -x], 1).flatten(0, 1)).view(len(x), 2, -1)\nloss = F.mse_loss(z[:, 0], z[:, 1])",

@@ -152,7 +152,11 @@ class Evaluation(Single):
         value = self._lately(node)
         made = [each for _, each in value.made] or [node]
         layers = [t for each in made if isinstance(each, ast.Call) for t in self._lately(each.func).things]
-        return value.axes == 2 and bool(layers) and all(isinstance(t, Object) and axes.width(t) == 1 for t in layers)
+        return (
+            value.axes == 2
+            and bool(layers)
+            and all(isinstance(t, Object) and axes.widths(t, set()) == {1} for t in layers)
+        )
 
     def _gives_pair(self, call: ast.Call) -> bool:
         """Whether a recurrent layer is called."""
