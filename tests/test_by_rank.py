@@ -162,7 +162,6 @@ def test_rows_that_a_reshape_groups(tmp_path: Path, view: str) -> None:
         "F.normalize(self.heads[0](x), dim=1)",
         "self.out(self.heads[0](x)).relu()",
         "nn.Sequential(nn.Linear(8, 3), nn.Tanh())(x)",
-        "nn.GRU(8, 3, batch_first=True)(x.unsqueeze(1))[0][:, -1]",
         "torch.sigmoid(self.out(self.heads[1](x)) + self.heads[2](x))",
     ],
 )
