@@ -148,3 +148,39 @@ def test_no_worker_imports_the_script_again(tmp_path: Path, workers: str, guard:
     script.write_text(text if guard else text.replace('if __name__ == "__main__":\n    main()', "main()"))
     result = convert(Project.load(script), Config(Strategy.DDP))
     assert not any("_inheriting" in each.after for each in result.files)
+
+
+STREAM = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset
+
+
+class Points(IterableDataset):
+    def __iter__(self):
+        generator = torch.Generator().manual_seed(0)
+        for _ in range(32):
+            yield torch.randn(4, generator=generator), torch.randn(1, generator=generator)
+
+
+def main():
+    loader = DataLoader(Points(), batch_size=8, num_workers=1, multiprocessing_context="forkserver")
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(loss.item())
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_stream_in_workers_that_have_no_group(tmp_path: Path) -> None:
+    """They are told their rank's share when the stream is made."""
+    (tmp_path / "train_ddp.py").write_text(converted(tmp_path, STREAM)[0])
+    assert float(launched(tmp_path, "train_ddp.py", nproc=2).split()[-1]) > 0
