@@ -47,7 +47,7 @@ EXAMPLES = [
 
             def __init__(self, dataset):
                 self.dataset = dataset
-                self.rank, self.world_size = dist.get_rank(), dist.get_world_size()  # workers that do not fork cannot ask
+                self.rank, self.world_size = dist.get_rank(), dist.get_world_size()  # spawned workers cannot ask
 
             def __iter__(self):
                 for group in zip(*[iter(self.dataset)] * self.world_size):
@@ -106,7 +106,7 @@ class RankStream(torch.utils.data.IterableDataset):
 
     def __init__(self, dataset):
         self.dataset = dataset
-        self.rank, self.world_size = {d}.get_rank(), {d}.get_world_size()  # workers that do not fork cannot ask
+        self.rank, self.world_size = {d}.get_rank(), {d}.get_world_size()  # spawned workers cannot ask
 
     def __iter__(self):
         for group in zip(*[iter(self.dataset)] * self.world_size):

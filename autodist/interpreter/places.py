@@ -68,8 +68,11 @@ class Places(Attributes):
         sizes = node.args[isinstance(node.func, ast.Attribute) and self._lately(node.func.value).spread is not ROWS :]
         sizes = list(sizes[0].elts) if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)) else sizes
         first = literal_int(sizes[0]) if len(sizes) > 1 else None
-        turns = any(isinstance(each, Turn) for each in result.origins)
-        return first is not None and first > 1 and not turns and not self.is_batch_size(sizes[0])
+        if first is None or any(isinstance(each, Turn) for each in result.origins):
+            return False
+        if first == 1:  # `labels.view(1, -1)`
+            return ast.unparse(sizes[1]) == "-1"
+        return first > 1 and not self.is_batch_size(sizes[0])
 
     def _groups_rows(self, node: ast.Call, result: Value) -> bool:
         """`out.view(len(out) // 2, 2, 3)`, and `out.view(-1, 2, 3)` of three numbers for each sample: neighbours in a
