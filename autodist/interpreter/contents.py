@@ -112,7 +112,8 @@ class Contents(Loaders):
             if isinstance(node, ast.expr | ast.For | ast.comprehension) and rowwise.is_whole(value):
                 value = self._one_by_one(value, node)
             spread = ROWS if value.spread is Spread.COLUMNS else value.spread
-            found = found | value.but(things=frozenset(), const=UNKNOWN, firm=False, spread=spread)
+            depth = value.axes if self.plan.wholes is not None else None  # without the axis that is gone through
+            found = found | value.but(things=frozenset(), const=UNKNOWN, firm=False, spread=spread, axes=depth)
         return found
 
     def _one_by_one(self, value: Value, node: ast.expr | ast.For | ast.comprehension) -> Value:

@@ -132,6 +132,8 @@ class Evaluation(Single):
             return value
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Call) and self._gives_pair(node.value):
             return value.but(axes=3) if isinstance(node.slice, ast.Constant) and node.slice.value == 0 else value
+        if isinstance(node, ast.Subscript) and self._takes_one(node):
+            return value
         layers = (
             [t for t in self._lately(node.func).things if isinstance(t, Object)] if isinstance(node, ast.Call) else []
         )
@@ -146,6 +148,11 @@ class Evaluation(Single):
         else:
             found = None
         return value if found is None else value.but(axes=found)
+
+    def _takes_one(self, node: ast.Subscript) -> bool:
+        """Whether an index takes one of the samples, `out[0]`, whose axes are laid beside those of each other one."""
+        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        return self._lately(node.value).spread is ROWS and self._axes_of(first) == 0
 
     def _is_column(self, node: ast.expr) -> bool:
         """Whether a layer gives one number for each sample, on an axis of their own: `nn.Linear(n, 1)(x)`."""
