@@ -256,11 +256,13 @@ class Concern:
 
 @dataclass(frozen=True)
 class Setup:
-    """Where the process group starts: before ``before``. ``define`` is the statement above which functions go."""
+    """Where the process group starts: before ``before``. ``define`` is the statement above which functions go. It may
+    come there ``again`` where workers of a loader do not fork: these import the script, and what that imports."""
 
     source: Source
     before: ast.stmt
     define: ast.stmt
+    again: bool = False
 
 
 @dataclass(frozen=True)

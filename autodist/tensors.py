@@ -261,7 +261,8 @@ def reduced(name: str, call: ast.Call, position: int, spread: Spread) -> Spread:
 
 def relates_rows(name: str, call: ast.Call, position: int, spread: Spread) -> bool:
     """Whether each sample's numbers come to depend on the other samples of the batch: `x.softmax(0)`."""
-    return name in RELATING and spread is ROWS and axis(call, position + (name in ("normalize", "diff"))) == 0
+    along = {ROWS: 0, COLUMNS: 1}.get(spread)
+    return name in RELATING and along is not None and axis(call, position + (name in ("normalize", "diff"))) is along
 
 
 def moves_along(name: str) -> bool:
@@ -311,10 +312,16 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
         return ROWS
     if name in COUNTS:
         return COUNT if first in (ROWS, COLUMNS) else LOCAL if first in (COUNT, LOCAL, CROSS) else SAME
-    if name == "norm":  # its order comes before the axis
+    if name in ("norm", "topk"):  # its order, or how many, comes before the axis
         position += 1
     if name in EXTREMES and first in (ROWS, COLUMNS) and not others:
-        if axis(call, position) in (None, 0 if first is ROWS else 1):
+        over = axis(call, position)
+        if (
+            over is False
+            or over == (0 if first is ROWS else 1)
+            or over is None
+            and (name != "topk" or first is COLUMNS)
+        ):
             return LOCAL
     if name in FINDING and first in (ROWS, COLUMNS):
         return LOCAL

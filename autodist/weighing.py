@@ -230,7 +230,9 @@ def _count(loss: Loss, run: Interpreter) -> str | None:
     if takes_first(loss.event.value):
         return None
     if isinstance(node, ast.BinOp):
-        steady = not loss.event.value.models and not loss.event.inside_forward and _is_plain(node.right, FORMS | SUMS)
+        divisors = [node.right.body, node.right.orelse] if isinstance(node.right, ast.IfExp) else [node.right]
+        plain = all(_is_plain(each, FORMS | SUMS) for each in divisors)  # `count if count > 0 else 1`
+        steady = not loss.event.value.models and not loss.event.inside_forward and plain
         return source.code(node.right) if steady and node in learnt_from(run) else None
     assert isinstance(node, ast.Call)
     if loss.name == "mean":

@@ -194,7 +194,7 @@ def join_process_group(script: TrainingScript, context: Context) -> Iterator[Fin
     setup = script.setup
     if setup is None or script.distributed:
         return
-    code, edits = _definition(script, context, setup.source, quiet=script.silenced is None)
+    code, edits = _definition(script, context, setup.source, quiet=script.silenced is None, again=setup.again)
     if script.silenced is not None:
         edits = (*edits, *_silence(script.silenced, context))
     edits = (
@@ -242,8 +242,11 @@ def _above(statement: ast.stmt, context: Context, source: Source, module: str) -
     return name, planned(source, AddImport(source.tree, module, None, alias, statement))
 
 
-def _definition(script: TrainingScript, context: Context, source: Source, quiet: bool) -> tuple[str, Planned]:
-    """The function, and the imports it needs. Where the script itself prints on one rank, nothing is silenced."""
+def _definition(
+    script: TrainingScript, context: Context, source: Source, quiet: bool, again: bool = False
+) -> tuple[str, Planned]:
+    """The function, and the imports it needs. Where the script itself prints on one rank, nothing is silenced. What
+    workers of a loader come to ``again`` makes each of them a group of one."""
     d, dist_import = dist(context, source)
     os, os_import = imported(context, source, "os")
     torch, torch_import = imported(context, source, "torch")
@@ -262,9 +265,17 @@ def _definition(script: TrainingScript, context: Context, source: Source, quiet:
     if lines:
         silence = "".join(f"\n        {line}" for line in lines)
         silence = f"\n    if {d}.get_rank() != 0:{silence}"
+    worker = ""
+    if again:
+        multiprocessing, multiprocessing_import = imported(context, source, "multiprocessing")
+        needed = (*needed, *multiprocessing_import)
+        worker = f"""
+    if getattr({multiprocessing}.current_process(), "_inheriting", False):  # a worker imports this: a group of one
+        {d}.init_process_group("gloo", store={d}.HashStore(), rank=0, world_size=1)
+        return"""
     code = f'''\
 def setup_distributed():
-    """Join the process group that torchrun describes; plain `python` runs as a group of one."""
+    """Join the process group that torchrun describes; plain `python` runs as a group of one."""{worker}
     if "RANK" not in {os}.environ:
         {os}.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT="0")
     if {torch}.cuda.is_available():

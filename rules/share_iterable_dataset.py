@@ -47,14 +47,14 @@ EXAMPLES = [
 
             def __init__(self, dataset):
                 self.dataset = dataset
+                self.rank, self.world_size = dist.get_rank(), dist.get_world_size()  # spawned workers cannot ask
 
             def __iter__(self):
-                world_size = dist.get_world_size()
-                for group in zip(*[iter(self.dataset)] * world_size):
-                    yield group[dist.get_rank()]
+                for group in zip(*[iter(self.dataset)] * self.world_size):
+                    yield group[self.rank]
 
             def __len__(self):
-                return len(self.dataset) // dist.get_world_size()
+                return len(self.dataset) // self.world_size
 
 
         class Lines(IterableDataset):
@@ -106,14 +106,14 @@ class RankStream(torch.utils.data.IterableDataset):
 
     def __init__(self, dataset):
         self.dataset = dataset
+        self.rank, self.world_size = {d}.get_rank(), {d}.get_world_size()  # spawned workers cannot ask
 
     def __iter__(self):
-        world_size = {d}.get_world_size()
-        for group in zip(*[iter(self.dataset)] * world_size):
-            yield group[{d}.get_rank()]
+        for group in zip(*[iter(self.dataset)] * self.world_size):
+            yield group[self.rank]
 
     def __len__(self):
-        return len(self.dataset) // {d}.get_world_size()
+        return len(self.dataset) // self.world_size
 
 
 '''

@@ -36,7 +36,7 @@ LAYERS = """
     rule
     imports
     edits & lossless
-    rowwise | collation | picking | alternatives | carried
+    rowwise | collation | picking | alternatives | carried | axes
     values
     tensors
     axis_patterns

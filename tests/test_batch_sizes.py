@@ -250,3 +250,38 @@ def test_a_function_that_is_told_several_sizes(tmp_path: Path, given: str, noise
     code, said = converted(tmp_path, SHARED.format(noise=noise, called=called, given=given))
     assert f"{called}({given} // dist.get_world_size())" in code and "(batch_size, 3)" in code
     assert 'torch.ones((config["batch_size"] // dist.get_world_size(), 1))' in code and "AD602" not in said
+
+
+PARTS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+N, M = 8, 3
+loader = DataLoader(TensorDataset(torch.randn(64, 3, 4)), batch_size=N, shuffle=True, drop_last=True)
+model = nn.Linear(4, 6)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for (x,) in loader:
+        {reshaped}
+        out = model(x).view(N, M, 6)
+        loss = out.view(-1, N * M).mean() + (out - out.mean(1, keepdim=True)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("reshaped", "share"),
+    [
+        ("x = x.view(N * M, 4)", "x.view(N // dist.get_world_size() * M, 4)"),
+        ("x = x.reshape((M * N, 4))", "x.reshape((M * (N // dist.get_world_size()), 4))"),
+        ("x = torch.reshape(x, (N * M, 4))", "torch.reshape(x, (N // dist.get_world_size() * M, 4))"),
+    ],
+)
+def test_several_rows_for_each_sample(tmp_path: Path, reshaped: str, share: str) -> None:
+    """As the first size it counts rows, and elsewhere nothing of the batch."""
+    code, _ = converted(tmp_path, PARTS.format(reshaped=reshaped))
+    assert f"x = {share}" in code and "view(N // dist.get_world_size(), M, 6)" in code
+    assert "out.view(-1, N * M)" in code

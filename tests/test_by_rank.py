@@ -157,6 +157,29 @@ def test_rows_that_a_reshape_groups(tmp_path: Path, view: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "returned",
+    [
+        "F.normalize(self.heads[0](x), dim=1)",
+        "self.out(self.heads[0](x)).relu()",
+        "nn.Sequential(nn.Linear(8, 3), nn.Tanh())(x)",
+        "torch.sigmoid(self.out(self.heads[1](x)) + self.heads[2](x))",
+    ],
+)
+def test_rows_that_a_reshape_groups_after_other_layers(tmp_path: Path, returned: str) -> None:
+    """What the last layer gives can be read through what follows it."""
+    step = "pairs = model(x).view(-1, 2, 3)\nloss = (pairs[:, 0] - pairs[:, 1]).pow(2).mean()"
+    code, warned = said(tmp_path, step, returned=returned)
+    assert "RowsOfAllRanks.apply(model(x))" in code and "AD602" not in warned
+    kept = "parts = model(x).view(-1, 3, 1)\nloss = (parts[:, 0] - parts[:, 1]).pow(2).mean()"
+    assert "RowsOfAllRanks" not in said(tmp_path, kept, returned=returned)[0]
+
+
+def test_rows_that_a_reshape_groups_by_their_own_width(tmp_path: Path) -> None:
+    step = "z = model(x)\npairs = z.reshape(-1, 2, z.size(1))\nloss = (pairs[:, 0] - pairs[:, 1]).pow(2).mean()"
+    assert "RowsOfAllRanks.apply(" in said(tmp_path, step, returned="self.out(self.heads[0](x))")[0]
+
+
+@pytest.mark.parametrize(
     "step",
     [
         "z = model(torch.stack([x, -x], 1).flatten(0, 1)).view(len(x), 2, -1)\nloss = F.mse_loss(z[:, 0], z[:, 1])",
@@ -186,7 +209,15 @@ def test_gradients_with_regard_to_samples(tmp_path: Path, step: str, changed: st
 
 @pytest.mark.parametrize(
     "weights",
-    ["w / w.sum() * len(w)", "w * (len(w) / w.sum())", "len(w) * w / w.sum()"],
+    [
+        "w / w.sum() * len(w)",
+        "w * (len(w) / w.sum())",
+        "len(w) * w / w.sum()",
+        "w.div(w.sum()).mul(len(w))",
+        "w.mul(len(w)).div(w.sum())",
+        "torch.mul(torch.div(w, w.sum()), len(w))",
+        "w.div_(w.sum()).mul_(len(w))",
+    ],
 )
 def test_weights_that_sum_to_the_number_of_samples(tmp_path: Path, weights: str) -> None:
     step = (

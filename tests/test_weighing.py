@@ -86,6 +86,14 @@ def test_sums_are_divided_by_a_number_of_all_ranks(tmp_path: Path, total: str, c
     assert "AD602" not in said
 
 
+def test_a_number_that_is_chosen_where_it_is_divided_by(tmp_path: Path) -> None:
+    """Whether there is any is asked of all ranks."""
+    each = "F.cross_entropy(out, y, reduction='none')"
+    step = f"keep = (y > 0).float()\nn = keep.sum()\nloss = ({each} * keep).sum() / (n if n > 0 else 1)"
+    after, said = converted(tmp_path, step, after="    print(loss.item())")
+    assert "/ mean_count(n if reduce_sum(n) > 0 else 1)" in after and "AD602" not in said
+
+
 @pytest.mark.parametrize(
     ("criterion", "count"),
     [

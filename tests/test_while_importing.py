@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import converted
+from conftest import converted, launched
+
+from autodist.config import Config, Strategy
+from autodist.convert import convert
+from autodist.project import Project
 
 SCRIPT = """\
 {top}import torch
@@ -107,3 +111,76 @@ def test_a_module_that_needs_the_group_joins_it(tmp_path: Path, line: str, joins
     for top, inside in (("", "import prepare"), ("import torch\n\ntorch.manual_seed(0)\nimport prepare\n", "pass")):
         _, said = converted(tmp_path, SCRIPT.format(top=top, inside=inside))
         assert ("AD905 runs while this module is imported" in said) == joins
+
+
+DATA = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+points = TensorDataset(torch.randn(32, 4), torch.randn(32, 1))
+loader = DataLoader(points, batch_size=8, shuffle=True, num_workers={workers}, multiprocessing_context="{context}")
+"""
+TRAIN = SCRIPT.replace("from torch.utils.data import DataLoader, TensorDataset\n", "from data import loader\n")
+TRAIN = "".join(line for line in TRAIN.splitlines(keepends=True) if "DataLoader(" not in line)
+
+
+@pytest.mark.parametrize("context", ["spawn", "forkserver"])
+def test_workers_that_import_the_script_again_are_no_ranks(tmp_path: Path, context: str) -> None:
+    """They have the environment of their rank: joining the group, they would take its place."""
+    (tmp_path / "data.py").write_text(DATA.format(workers=2, context=context))
+    script = tmp_path / "train.py"
+    script.write_text(TRAIN.format(top="", inside="pass"))
+    result = convert(Project.load(script), Config(Strategy.DDP))
+    for each in result.files:
+        (tmp_path / each.source.path.name).write_text(each.after)
+    assert "_inheriting" in (tmp_path / "data.py").read_text()
+    assert float(launched(tmp_path, "train.py", nproc=2).split()[-1]) > 0
+
+
+@pytest.mark.parametrize(
+    ("workers", "guard"), [("0", True), ("2", False)], ids=["no workers", "no guard, so that they cannot be started"]
+)
+def test_no_worker_imports_the_script_again(tmp_path: Path, workers: str, guard: bool) -> None:
+    (tmp_path / "data.py").write_text(DATA.format(workers=workers, context="spawn"))
+    script = tmp_path / "train.py"
+    text = TRAIN.format(top="", inside="pass")
+    script.write_text(text if guard else text.replace('if __name__ == "__main__":\n    main()', "main()"))
+    result = convert(Project.load(script), Config(Strategy.DDP))
+    assert not any("_inheriting" in each.after for each in result.files)
+
+
+STREAM = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset
+
+
+class Points(IterableDataset):
+    def __iter__(self):
+        generator = torch.Generator().manual_seed(0)
+        for _ in range(32):
+            yield torch.randn(4, generator=generator), torch.randn(1, generator=generator)
+
+
+def main():
+    loader = DataLoader(Points(), batch_size=8, num_workers=1, multiprocessing_context="forkserver")
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(loss.item())
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_stream_in_workers_that_have_no_group(tmp_path: Path) -> None:
+    """They are told their rank's share when the stream is made."""
+    (tmp_path / "train_ddp.py").write_text(converted(tmp_path, STREAM)[0])
+    assert float(launched(tmp_path, "train_ddp.py", nproc=2).split()[-1]) > 0

@@ -60,7 +60,7 @@ from autodist.project import Project
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Shards, Site, TrainingScript, Unordered
 from autodist.source import shortened
-from autodist.values import NOTHING, Function, Path_
+from autodist.values import NOTHING, External, Function, Path_
 
 
 def assembled(
@@ -264,11 +264,14 @@ def _decides(place: escapes.Placed) -> bool:
 
 
 def _accepts_disable(site: Site, run: Interpreter) -> bool:
-    """A fallback for tqdm may not know its arguments, and `**options` may hold this one."""
+    """A fallback for tqdm may not know its arguments, and `**options` may hold this one. Bars of fastprogress are
+    printed, which other ranks do not do anyway."""
     assert isinstance(site.node, ast.Call)
     if any(keyword.arg is None for keyword in site.node.keywords):
         return False
     for thing in run.values.get(site.node.func, NOTHING).things:
+        if isinstance(thing, External) and thing.name.startswith("fastprogress."):
+            return False
         if isinstance(thing, Function) and not isinstance(thing.node, ast.Lambda):
             names = {a.arg for a in (*thing.node.args.args, *thing.node.args.kwonlyargs)}
             if thing.node.args.kwarg is None and "disable" not in names:

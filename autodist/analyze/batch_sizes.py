@@ -296,10 +296,29 @@ def shapes_tensors(use: ast.expr, source: Source, run: Interpreter, in_step: boo
             return in_step and any(
                 run.values.get(part, NOTHING).spread is COUNT for part in (ancestor.left, *ancestor.comparators)
             )
-        if isinstance(ancestor, (ast.stmt, ast.BinOp)):
+        if isinstance(ancestor, ast.stmt):
             return False
+        if isinstance(ancestor, ast.BinOp):
+            return in_step and isinstance(ancestor.op, ast.Mult) and _is_first_size(ancestor, source, run)
         inner = ancestor
     return False
+
+
+def _is_first_size(product: ast.BinOp, source: Source, run: Interpreter) -> bool:
+    """Whether samples are reshaped to so many rows: `x.view(batch_size * steps, 4)`, `torch.reshape(x, (n * k, 4))`."""
+    inner: ast.expr = product
+    while isinstance(outer := source.parents[inner], ast.BinOp) and isinstance(outer.op, ast.Mult):
+        inner = outer
+    listed = outer if isinstance(outer, (ast.Tuple, ast.List)) and outer.elts[0] is inner else None
+    call = source.parents[listed] if listed is not None else outer
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return False
+    if call.func.attr not in ("view", "reshape"):
+        return False
+    method = run.values.get(call.func.value, NOTHING).spread is ROWS
+    held = call.func.value if method else call.args[0]
+    sizes = call.args if method else call.args[1:]
+    return run.values.get(held, NOTHING).spread is ROWS and bool(sizes) and sizes[0] in (listed, inner)
 
 
 def _cuts_rows(use: ast.expr, source: Source, run: Interpreter) -> bool:

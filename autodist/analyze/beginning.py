@@ -146,6 +146,9 @@ def setup_of(script: TrainingScript, run: Interpreter, early: Iterable[Event]) -
     body = entry.tree.body
     if not body:
         return None
+    again = _has_workers(run) and any(
+        isinstance(s, ast.If) and _is_main_guard(s.test) for s in run.project.entry.tree.body
+    )
     guard = next((s for s in body if isinstance(s, ast.If) and _is_main_guard(s.test)), None)
     start = next((s for s in body if not is_preface(s)), body[-1])
     named = {node for site in script.named_apart for node in ast.walk(site.node)}
@@ -158,7 +161,14 @@ def setup_of(script: TrainingScript, run: Interpreter, early: Iterable[Event]) -
     if guard is not None and (first is None or first is guard or body.index(first) >= body.index(guard)):
         return Setup(entry, guard.body[0], min(define, guard, key=body.index))
     before = first if first is not None else start
-    return Setup(entry, before, min(define, before, key=body.index))
+    return Setup(entry, before, min(define, before, key=body.index), again)
+
+
+def _has_workers(run: Interpreter) -> bool:
+    """Whether a loader may have processes of its own."""
+    loaders = [thing for event in run.of("loader") for thing in event.value.objects("loader")]
+    told = [each.argument("num_workers", 5) for each in loaders]
+    return any("**" in each.keywords for each in loaders) or any(each is not None and each.const != 0 for each in told)
 
 
 def _without_docstring(body: list[ast.stmt]) -> ast.stmt:

@@ -196,11 +196,10 @@ class Arithmetic(Evaluation):
                     self.event("statistic", side, scope, value)
         if sides is not None and isinstance(op, ast.Mult) and any(map(self._is_by_whole_sum, sides)):
             self._note_count(left, right, sides, scope)  # `weights / weights.sum() * len(weights)`
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and self._is_by_whole_sum(node):
-            for inner in ast.walk(node.left):
-                if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult):
-                    operands = inner.left, inner.right
-                    self._note_count(self._lately(inner.left), self._lately(inner.right), operands, scope)
+        if sides is not None and isinstance(op, ast.Div) and self._is_by_whole_sum(node):
+            for inner in filter(None, map(_operation, ast.walk(sides[0]))):
+                if inner[0] is ast.Mult:  # `weights * len(weights) / weights.sum()`
+                    self._note_count(self._lately(inner[1]), self._lately(inner[2]), inner[1:], scope)
         if self._compares_with_batch(op, left, right):
             self.event("batch_statistic", node, scope)
         centred = self.plan.wholes is None and self._is_centred(op, left, right)
@@ -219,16 +218,9 @@ class Arithmetic(Evaluation):
             return False
         pairs = self._lately(node).made if isinstance(node, ast.Name) else ()
         made = [each for _, each in pairs] if isinstance(node, ast.Name) else [node]
-        divisors = [
-            each.right
-            for one in made
-            for each in ast.walk(one)
-            if isinstance(each, ast.BinOp) and isinstance(each.op, ast.Div)
-        ]
-        for source, one in pairs:
-            changed = source.statement(one)
-            if isinstance(changed, ast.AugAssign) and isinstance(changed.op, ast.Div):
-                divisors.append(changed.value)
+        operations = [_operation(each) for one in made for each in ast.walk(one)]
+        operations += [_operation(source.parents[one]) for source, one in pairs if one in source.parents]
+        divisors = [each[2] for each in operations if each is not None and each[0] is ast.Div]
         return any(part in whole for each in divisors for part in ast.walk(each))
 
     def _is_of_extremes(self, node: ast.expr, depth: int = 4) -> bool:
@@ -444,6 +436,18 @@ class Arithmetic(Evaluation):
                 held = home.names[receiver.id]
                 home.names[receiver.id] = held.but(origins=held.origins | mixed)
         return mixed
+
+
+def _operation(node: ast.AST) -> tuple[type[ast.operator], ast.expr, ast.expr] | None:
+    """What is computed of two operands: `x / y`, `x /= y`, `x.div(y)`, `torch.div(x, y)`."""
+    if isinstance(node, ast.BinOp):
+        return type(node.op), node.left, node.right
+    if isinstance(node, ast.AugAssign):
+        return type(node.op), node.target, node.value
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    named, given = ARITHMETIC.get(node.func.attr.rstrip("_")), [node.func.value, *node.args]
+    return (named, given[-2], given[-1]) if named is not None and len(given) > 1 else None
 
 
 def compare(op: ast.cmpop, left: Value, right: Value) -> bool | None:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import replace
 
-from autodist import collation, rowwise
+from autodist import axes, collation, rowwise
 from autodist.interpreter.loaders import Loaders
 from autodist.interpreter.questions import last_part, one_of, under_samples
 from autodist.spread import LOCAL, ROWS, SAME, Spread, combine
@@ -53,10 +53,26 @@ class Contents(Loaders):
         if value.spread is Spread.COLUMNS:
             value = value.but(spread=ROWS)
         if not value.things:
-            return collation.picked(value, index).but(const=UNKNOWN, firm=False)
+            part = collation.picked(value, index).but(const=UNKNOWN, firm=False)
+            return self._as_field(part, value, index)
         if value.spread.is_local:
-            found = found | collation.picked(value, index).but(things=frozenset(), const=UNKNOWN, firm=False)
+            part = collation.picked(value, index).but(things=frozenset(), const=UNKNOWN, firm=False)
+            found = found | part.but(axes=found.axes if tuples else None)  # it is a tuple that is unpacked
         return found
+
+    def _as_field(self, part: Value, batch: Value, key: int | str) -> Value:
+        """A part of something, with as many axes as that field of what a loader yields has."""
+        if self.plan.wholes is not None or part.spread is not ROWS:
+            return part
+        return part.but(axes=self._axes_of_field(batch, key))
+
+    def _axes_of_field(self, batch: Value, key: int | str) -> int | None:
+        loaders = [each for each in batch.origins if isinstance(each, Object) and "loader" in each.roles]
+        handed_on = batch.models or batch.axes is not None or len(loaders) != len(batch.origins)
+        steps = {last_part(made.func) if isinstance(made, ast.Call) else "" for _, made in batch.made}
+        if handed_on or len(loaders) != 1 or batch.spread is not ROWS or steps - {"next"}:
+            return None
+        return axes.of_field(loaders[0], key)
 
     def _element(self, value: Value, node: ast.AST | None) -> Value:
         """What iterating over a value gives."""
@@ -96,7 +112,8 @@ class Contents(Loaders):
             if isinstance(node, ast.expr | ast.For | ast.comprehension) and rowwise.is_whole(value):
                 value = self._one_by_one(value, node)
             spread = ROWS if value.spread is Spread.COLUMNS else value.spread
-            found = found | value.but(things=frozenset(), const=UNKNOWN, firm=False, spread=spread)
+            depth = value.axes if self.plan.wholes is not None else None  # without the axis that is gone through
+            found = found | value.but(things=frozenset(), const=UNKNOWN, firm=False, spread=spread, axes=depth)
         return found
 
     def _one_by_one(self, value: Value, node: ast.expr | ast.For | ast.comprehension) -> Value:

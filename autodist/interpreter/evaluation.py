@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from autodist import alternatives, collation, picking, rowwise, tensors
+from autodist import alternatives, axes, collation, picking, rowwise, tensors
 from autodist.collation import Rows
 from autodist.interpreter.events import Call_
 from autodist.interpreter.questions import children_of, is_known, last_part, relates
@@ -48,6 +48,9 @@ LINEAR = FORMS | NUMBERS | frozenset("sum mean neg float double half mul multipl
 """What keeps a factor that all samples have."""
 
 
+OPERATIONS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.Subscript)
+
+
 class Evaluation(Single):
     """Expressions, of whatever kind."""
 
@@ -72,6 +75,8 @@ class Evaluation(Single):
                 value = value.but(spread=SAME)
         elif value.spread is LOCAL and isinstance(node, (ast.BinOp, ast.Call, ast.UnaryOp)):
             self._note_joinable(node, scope)
+        if self.plan.wholes is None and isinstance(node, OPERATIONS) and value.spread.is_local:
+            value = self._with_axes(node, value)
         if node in self.plan.gathered:
             self.event("gathered", node, scope, value)
         if node in self.plan.gathered and value.spread in (ROWS, COUNT) and not self._no_grad:
@@ -113,6 +118,67 @@ class Evaluation(Single):
         self.values[node] = value if old is None else old | value
         self.sources[node] = scope.source
         return value
+
+    def _with_axes(self, node: ast.expr, value: Value) -> Value:
+        """A value with as many axes as an operation makes; or what pairs the samples of a batch with each other, since
+        the operands have different numbers of axes."""
+        if isinstance(node, ast.Call) and rowwise.is_entered(node, self._lately):
+            return value
+        compared = [each for each in map(self._lately, axes.compared(node, self._names_of)) if not each.things]
+        known = {each.axes for each in compared if each.spread is ROWS and each.axes}
+        if len(known) > 1:
+            return value.computed(CROSS)
+        if value.things or value.spread not in (ROWS, Spread.COLUMNS) or value.axes is not None:
+            return value
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Call) and self._gives_pair(node.value):
+            return value.but(axes=3) if isinstance(node.slice, ast.Constant) and node.slice.value == 0 else value
+        if isinstance(node, ast.Subscript) and self._takes_one(node):
+            return value
+        layers = (
+            [t for t in self._lately(node.func).things if isinstance(t, Object)] if isinstance(node, ast.Call) else []
+        )
+        if isinstance(node, ast.Call) and last_name(node.func) == "squeeze" and operands(node):
+            column = operands(node)[0] if isinstance(node.func, ast.Attribute) else None
+            found = 1 if column is not None and self._is_column(column) else None
+        elif not layers:
+            found = axes.computed(node, self._axes_of)
+        elif all(each.cls is None for each in layers) and isinstance(node, ast.Call) and node.args:
+            outputs = {axes.through(each, self._axes_of(node.args[0]), self.given_axes) for each in layers}
+            found = outputs.pop() if len(outputs) == 1 else None
+        else:
+            found = None
+        return value if found is None else value.but(axes=found)
+
+    def _takes_one(self, node: ast.Subscript) -> bool:
+        """Whether an index takes one of the samples, `out[0]`, whose axes are laid beside those of each other one."""
+        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        return self._lately(node.value).spread is ROWS and self._axes_of(first) == 0
+
+    def _is_column(self, node: ast.expr) -> bool:
+        """Whether a layer gives one number for each sample, on an axis of their own: `nn.Linear(n, 1)(x)`."""
+        value = self._lately(node)
+        made = [each for _, each in value.made] or [node]
+        layers = [t for each in made if isinstance(each, ast.Call) for t in self._lately(each.func).things]
+        return (
+            value.axes == 2
+            and bool(layers)
+            and all(isinstance(t, Object) and axes.widths(t, set()) == {1} for t in layers)
+        )
+
+    def _gives_pair(self, call: ast.Call) -> bool:
+        """Whether a recurrent layer is called."""
+        layers = [thing for thing in self._lately(call.func).things if isinstance(thing, Object)]
+        return bool(layers) and self.plan.wholes is None and all(map(axes.gives_pair, layers))
+
+    def _axes_of(self, node: ast.expr) -> int | None:
+        value = self._lately(node)
+        return 0 if isinstance(value.const, (int, float)) and not isinstance(value.const, bool) else value.axes
+
+    def _names_of(self, call: ast.Call) -> set[str]:
+        """What is called, by its name in a library, or in the source."""
+        things = self._lately(call.func).things
+        names = {t.name.rpartition(".")[2] for t in things if isinstance(t, (External, Object))}
+        return names or {last_name(call.func)}
 
     def _counts_some(self, node: ast.expr, value: Value) -> bool:
         """Whether it is a number of rows of which ranks have more or fewer: `out[mask].size(0)`, `len(data.x)`."""

@@ -71,6 +71,8 @@ class Machine(ABC):
         self._loops: list[Loop] = []
         self.counted_loops: set[ast.expr] = set()
         """What loops that have ended went over, sample by sample."""
+        self.given_axes: dict[object, int | None] = {}
+        """How many axes layers of the project have given that stand within those of torch."""
         self._calls: list[Call_] = []
         self._path: Path_ = ()
         self._one_rank = 0

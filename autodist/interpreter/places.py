@@ -6,7 +6,7 @@ import ast
 import math
 from collections.abc import Callable, Iterable
 
-from autodist import picking
+from autodist import axes, picking
 from autodist.interpreter.attributes import Attributes
 from autodist.interpreter.questions import last_part, literal_int
 from autodist.rowwise import CONVERTING
@@ -68,8 +68,11 @@ class Places(Attributes):
         sizes = node.args[isinstance(node.func, ast.Attribute) and self._lately(node.func.value).spread is not ROWS :]
         sizes = list(sizes[0].elts) if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)) else sizes
         first = literal_int(sizes[0]) if len(sizes) > 1 else None
-        turns = any(isinstance(each, Turn) for each in result.origins)
-        return first is not None and first > 1 and not turns and not self.is_batch_size(sizes[0])
+        if first is None or any(isinstance(each, Turn) for each in result.origins):
+            return False
+        if first == 1:  # `labels.view(1, -1)`
+            return ast.unparse(sizes[1]) == "-1"
+        return first > 1 and not self.is_batch_size(sizes[0])
 
     def _groups_rows(self, node: ast.Call, result: Value) -> bool:
         """`out.view(len(out) // 2, 2, 3)`, and `out.view(-1, 2, 3)` of three numbers for each sample: neighbours in a
@@ -87,9 +90,48 @@ class Places(Attributes):
         if ast.unparse(sizes[0]) != "-1":
             made = [each for _, each in self._lately(sizes[0]).made] if isinstance(sizes[0], ast.Name) else [sizes[0]]
             return bool(made) and all(self._is_part_of_count(each) for each in made)
-        width, rest = self._width(base), [literal_int(each) for each in sizes[1:]]
+        rest = [literal_int(each) for each in sizes[1:] if not self._is_width_of(each, held)]
         known = [each for each in rest if each is not None and each > 0]
-        return width is not None and len(known) == len(rest) and math.prod(known) > width
+        if len(rest) < len(sizes) - 1:
+            return len(rest) == len(sizes) - 2 and len(known) == len(rest) and math.prod(known) > 1
+        widths = self._widths(held) or {width for width in [self._width(base)] if width is not None}
+        return bool(widths) and len(known) == len(rest) and math.prod(known) > max(widths)
+
+    def _is_width_of(self, size: ast.expr, held: ast.expr) -> bool:
+        """`out.shape[1]`, `out.size(-1)`: how many numbers each sample has, where these lie along one axis."""
+        asked = size.value if isinstance(size, ast.Subscript) else size.func if isinstance(size, ast.Call) else size
+        named = isinstance(asked, ast.Attribute) and asked.attr in ("shape", "size")
+        given = [size.slice] if isinstance(size, ast.Subscript) else size.args if isinstance(size, ast.Call) else []
+        if not named or len(given) != 1 or literal_int(given[0]) not in (1, -1) or self._lately(held).axes != 2:
+            return False
+        return ast.unparse(asked.value) == ast.unparse(held)  # type: ignore[attr-defined]
+
+    def _widths(self, node: ast.expr, depth: int = 10) -> set[int]:
+        """How many numbers something has along its last axis, of whichever layers it may come from."""
+        if not depth:
+            return set()
+        made = [each for _, each in self._lately(node).made if each is not node]
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            return set[int]().union(*(self._widths(each, depth - 1) for each in made))
+        if isinstance(node, ast.BinOp) and not isinstance(node.op, ast.MatMult):
+            return self._widths(node.left, depth - 1) | self._widths(node.right, depth - 1)
+        if isinstance(node, ast.Subscript):
+            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            behind = (self._lately(node.value).axes or 0) > len(parts)
+            behind = behind or isinstance(node.value, ast.Call) and self._gives_pair(node.value)
+            return self._widths(node.value, depth - 1) if behind else set()
+        if not isinstance(node, ast.Call):
+            return set()
+        things = [t.module if isinstance(t, Wrapped) else t for t in self._lately(node.func).things]
+        layers = [t for t in things if isinstance(t, Object) and t.cls is None]
+        if layers:
+            given = self._widths(node.args[0], depth - 1) if node.args else set[int]()
+            return set[int]().union(*(axes.widths(each, given) for each in layers))
+        if any(isinstance(t, (Object, Function)) for t in things):  # of the project
+            return set[int]().union(*(self._widths(each, depth - 1) for each in made))
+        tensor = next((each for each in operands(node) if self._lately(each).spread is ROWS), None)
+        keeps = last_part(node.func) in axes.ALIKE - {"linear", "t", "transpose", "swapaxes"}
+        return self._widths(tensor, depth - 1) if tensor is not None and keeps else set()
 
     def _is_part_of_count(self, node: ast.expr) -> bool:
         """`len(out) // 2`"""

@@ -93,7 +93,10 @@ class Stores(Evaluation):
                 if isinstance(part, ast.Starred):
                     self.assign(part.value, self._element(value, part), scope, made)
                 else:
-                    self.assign(part, self._part(value, index, len(target.elts)), scope, made)
+                    held = self._part(value, index, len(target.elts))
+                    if isinstance(made, ast.Call) and held.spread is ROWS and self._gives_pair(made):
+                        held = held.but(axes=3)
+                    self.assign(part, held, scope, made)
         elif isinstance(target, ast.Starred):
             self.assign(target.value, value, scope, made)
         elif isinstance(target, ast.Attribute):

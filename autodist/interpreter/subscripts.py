@@ -118,6 +118,8 @@ class Subscripts(Places):
                     self.event("mined", axis, scope, self._lately(axis))
         elif self.plan.wholes is None and base.spread is ROWS and not base.things and self._lists_some(axis):
             chosen = chosen.but(origins=chosen.origins | {Picked(axis, scope.source)})
+        if isinstance(key.const, (int, str)) and not base.things:
+            chosen = self._as_field(chosen, base, key.const)
         return found | collation.picked(chosen, key.const)
 
     def _lists_some(self, axis: ast.expr) -> bool:

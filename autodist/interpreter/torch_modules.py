@@ -142,7 +142,7 @@ class TorchModules(Subscripts, Stores, Losses):
         for child in self._children(module):
             for thing in child.things:
                 if isinstance(thing, Object) and thing.cls is not None and thing.cls.find("forward"):
-                    self.method(thing, "forward", node, args, {}, scope)
+                    self.given_axes[thing.key] = self.method(thing, "forward", node, args, {}, scope).axes
 
     def _with_model(self, result: Value, model: Thing, depth: int = 3) -> Value:
         """A result of a forward pass, and what is in it, with the model in its graph."""
