@@ -30,7 +30,7 @@ class Classes(Functions):
                     roles |= thing.roles
                 elif isinstance(thing, External):
                     bases.append(thing)
-                    roles |= self._class_roles(thing.name)
+                    roles |= self._class_roles(thing.name) | self._unseen_module(thing.name, node)
         body = Scope(scope.source, scope, is_class=True)
         made = self._remember(node, lambda: Class(node, scope.source, body, tuple(bases), frozenset(roles)))
         made.scope = body
@@ -54,6 +54,11 @@ class Classes(Functions):
         if roles & {"dropout", "batch_norm"} and name.startswith("torch.nn.") and name.rpartition(".")[2][0].isupper():
             return roles | {"module"}
         return roles - {"download"} if "download" in roles else roles
+
+    def _unseen_module(self, base: str, node: ast.ClassDef) -> frozenset[str]:
+        """A class with a forward pass that derives from one of a library of which nothing is known is a module."""
+        forward = any(isinstance(each, ast.FunctionDef) and each.name == "forward" for each in node.body)
+        return frozenset(["module"]) if forward and not self.catalog.knows(base) else frozenset()
 
     def _instantiate(
         self, cls: Class, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
