@@ -127,3 +127,82 @@ def test_class_that_derives_from_one_that_is_not_known_is_a_model_beside_another
     after, said = conftest.converted(tmp_path, MODELS.format(make="nn.Linear(8, 5)", other="Derived()"))
     assert "small = DDP(small" in after, said
     assert "model = DDP(" in after
+
+
+COUNTED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(64, 8), torch.randint(0, 5, (64,))), batch_size=8, shuffle=True)
+model = nn.Linear(8, 5)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    guesses, labels, wrong = [], [], []
+    for x, y in loader:
+        out = model(x)
+        loss = nn.functional.cross_entropy(out, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        guesses += out.argmax(1).tolist()
+        labels += y.tolist()
+        for guess, label in zip(out.argmax(1), y):
+            if guess != label:
+                wrong.append(guess.item())
+    print({shown})
+"""
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "sum(1 for a, b in zip(guesses, labels) if a == b)",
+        "sum([1 for a, b in zip(guesses, labels) if a == b])",
+        "len([1 for a, b in zip(guesses, labels) if a == b])",
+        "len([a for a, b in zip(guesses, labels) if a == b])",
+        "len([i for i, (a, b) in enumerate(zip(guesses, labels)) if a != b])",
+        "sum(1 if a == b else 0 for a, b in zip(guesses, labels))",
+        "len(wrong)",
+    ],
+)
+def test_samples_of_a_list_that_a_condition_holds_for_are_counted_over_all_ranks(tmp_path: Path, shown: str) -> None:
+    after, said = conftest.converted(tmp_path, COUNTED.format(shown=shown))
+    assert "warning" not in said
+    assert f"print(reduce_sum({shown}))" in after
+
+
+WRITER = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.tensorboard import SummaryWriter
+
+
+class Log(SummaryWriter):
+    def __init__(self, folder):
+        super().__init__(folder)
+
+    def training(self, loss, step):
+        self.add_scalar("loss", loss, step)
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 8), torch.randint(0, 5, (64,))), batch_size=8, shuffle=True)
+model = nn.Linear(8, 5)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+log = Log("runs")
+for step, (x, y) in enumerate(loader):
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    log.training(loss.item(), step)
+log.close()
+"""
+
+
+def test_writer_of_a_class_of_its_own_is_there_on_rank_0(tmp_path: Path) -> None:
+    after, _ = conftest.converted(tmp_path, WRITER)
+    assert 'log = Log("runs") if dist.get_rank() == 0 else None' in after
+    assert "mean_loss = reduce_mean(loss.item())\n    if dist.get_rank() == 0:\n        log.training(mean_loss" in after
+    assert "if dist.get_rank() == 0:\n    log.close()" in after

@@ -75,6 +75,8 @@ class Classes(Functions):
         self.event("make", node, scope, of(made))
         if "optimizer" in cls.roles and not cls.find("__init__"):
             self.event("optimizer", node, scope, of(made))
+        if made.is_writer:
+            self.event("writer", node, scope)
         if "framework" in cls.roles:
             self.event("framework", node, scope, constant(cls.node.name))
         return of(made)

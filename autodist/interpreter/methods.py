@@ -92,7 +92,7 @@ class Methods(Libraries, TorchModules):
             inner = thing.module if isinstance(thing, Wrapped) else thing
             if isinstance(inner, (External, Function, Class, LocalModule)):
                 continue
-            if isinstance(inner, Object) and inner.cls is not None and inner.cls.find(name):
+            if isinstance(inner, Object) and inner.cls is not None and inner.cls.find(name) and not inner.is_writer:
                 if "module" in inner.roles and name not in ("forward", "train", "eval"):
                     self.event("model_method", node, scope, of(thing), self._mixed(values))
                 if "optimizer" in inner.roles and name == "step":
@@ -393,7 +393,7 @@ class Methods(Libraries, TorchModules):
                 self.event("store", node, scope, union(args))
                 self._note_kept_by_sample(node)
                 pairs = [
-                    (self._chosen(v, *self._row_tests), each)
+                    (self._chosen(v, self._row_tests, scope), each)
                     for v, each in zip(args[-1:], node.args[-1:], strict=False)
                 ]
                 self._grow(of(container), pairs, scope, name)
