@@ -78,7 +78,7 @@ return res
 )
 def test_accuracy_of_the_best_guesses_is_that_of_all_ranks(tmp_path: Path, accuracy: str) -> None:
     after, said = conftest.converted(tmp_path, SCRIPT.format(accuracy=indent(accuracy, " " * 4)))
-    assert "warning" not in said
+    assert "from this rank's samples alone" not in said
     assert after.count("reduce_") > 2
 
 
@@ -164,12 +164,21 @@ for epoch in range(2):
         "len([i for i, (a, b) in enumerate(zip(guesses, labels)) if a != b])",
         "sum(1 if a == b else 0 for a, b in zip(guesses, labels))",
         "len(wrong)",
+        "guesses.count(1)",
     ],
 )
 def test_samples_of_a_list_that_a_condition_holds_for_are_counted_over_all_ranks(tmp_path: Path, shown: str) -> None:
     after, said = conftest.converted(tmp_path, COUNTED.format(shown=shown))
-    assert "warning" not in said
+    assert "from this rank's samples alone" not in said
     assert f"print(reduce_sum({shown}))" in after
+
+
+def test_loss_over_the_samples_of_a_list_that_a_condition_holds_for_is_told(tmp_path: Path) -> None:
+    """A rank may have none, of which `sum([])` is a number without a gradient."""
+    step = "each = nn.functional.cross_entropy(out, y, reduction='none')\n        hard = [l for l in each if l > 1]\n"
+    step += "        loss = sum(hard) / max(len(hard), 1)"
+    script = COUNTED.format(shown="epoch").replace("loss = nn.functional.cross_entropy(out, y)", step)
+    assert "AD602 cannot tell that this loss is a mean" in conftest.converted(tmp_path, script)[1]
 
 
 WRITER = """\

@@ -19,7 +19,7 @@ from autodist.interpreter.questions import (
 )
 from autodist.interpreter.torch_modules import TorchModules
 from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, RETURNS_SELF, SIZES
-from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, Spread
+from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -37,6 +37,7 @@ from autodist.values import (
     Stream,
     Table,
     Thing,
+    Turn,
     Value,
     Wrapped,
     constant,
@@ -400,7 +401,10 @@ class Methods(Libraries, TorchModules):
                 if isinstance(node.func, ast.Attribute):
                     self._note_row_by_row(node.func.value, scope)
                 return NOTHING
-            return union([*container.parts, container.element]) if name == "pop" else NOTHING
+            held = union([*container.parts, container.element])
+            if name == "count" and held.spread is ROWS and not held.things:
+                return held.but(spread=SUM, models=frozenset()).without(Turn)
+            return held if name == "pop" else NOTHING
         if name == "items":
             pairs_ = [Items(node, [constant(k), v], NOTHING) for k, v in container.entries.items()]
             whole = self._remember(node, lambda: Items(node, [], NOTHING))
