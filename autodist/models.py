@@ -465,8 +465,23 @@ def parts_of(thing: Thing) -> list[Object]:
 
 
 def normalises(module: Object, run: Interpreter) -> bool:
-    """Whether a module, or a part of it, normalises over batches, or a module that it takes parts of."""
-    return any(_has_batch_norm(each, run) for each in _and_what_gave_parts(module))
+    """Whether a module, or a part of it, normalises over batches, or a module that it takes parts of.
+
+    What comes from a library of which nothing is known may: to synchronise layers that are not there changes nothing.
+    """
+    members = _and_what_gave_parts(module)
+    return any(_has_batch_norm(each, run) for each in members) or any(_is_unseen(each, run) for each in members)
+
+
+def _is_unseen(module: Object, run: Interpreter) -> bool:
+    """Whether a module, its class's base or a part that its methods call comes from a library that is not known."""
+    if module.cls is None:
+        return not run.catalog.knows(module.name)
+    bases = [base for each in module.cls.line() for base in each.bases if isinstance(base, External)]
+    called = {node.func.attr for node in _calls(module.cls) if isinstance(node.func, ast.Attribute)}
+    held = _flattened(value for name, value in module.attributes.items() if name in called)
+    made = [thing for thing in held if isinstance(thing, Object) and thing.cls is None and not thing.roles]
+    return not all(map(run.catalog.knows, [*(each.name for each in bases), *(each.name for each in made)]))
 
 
 CONTAINERS = frozenset(f"torch.nn.{name}" for name in ("Sequential", "ModuleList", "ModuleDict"))

@@ -399,7 +399,7 @@ def _needs_guard(event: Event, run: Interpreter) -> bool:
     """Methods of a writer that has no quiet mode; functions such as `wandb.log` are quiet after a quiet `init`."""
     for thing in event.detail.things:
         if isinstance(thing, Object):
-            return thing.name.endswith(WRITERS)
+            return thing.is_writer or thing.name.endswith(WRITERS)
     called = run.values.get(event.node.func, NOTHING) if isinstance(event.node, ast.Call) else NOTHING
     names = {thing.name for thing in called.things if isinstance(thing, External)}
     return any(name.startswith("mlflow.") for name in names)  # which starts a run where there is none
@@ -410,7 +410,10 @@ def is_lone_writer(site: Site, run: Interpreter) -> bool:
     assert isinstance(site.node, ast.Call)
     made = run.values.get(site.node.func, NOTHING).things
     names = [thing.name for thing in made if isinstance(thing, External)]
-    return (names[0] if len(names) == 1 else site.source.code(site.node.func)).endswith(WRITERS)
+    derived = run.values.get(site.node, NOTHING).objects("writer")
+    return any(each.is_writer for each in derived) or (
+        names[0] if len(names) == 1 else site.source.code(site.node.func)
+    ).endswith(WRITERS)
 
 
 def where_a_writer_is(guards: Iterable[Site], run: Interpreter) -> list[Site]:
@@ -422,7 +425,7 @@ def where_a_writer_is(guards: Iterable[Site], run: Interpreter) -> list[Site]:
                 continue
             asked = around.test.left if isinstance(around.test, ast.Compare) else around.test
             things = run.values.get(asked, NOTHING).things
-            if any(isinstance(t, Object) and t.name.endswith(WRITERS) for t in things):
+            if any(isinstance(t, Object) and (t.is_writer or t.name.endswith(WRITERS)) for t in things):
                 found.setdefault(around, Site(site.source, around))
     return list(found.values())
 

@@ -33,8 +33,10 @@ FIXED = frozenset("minlength range min max".split())
 """What makes a tally as long on one rank as on the others."""
 COUNTS = frozenset("numel nelement __len__".split())
 EXTREMES = frozenset(
-    "max min amax amin argmax argmin topk sort argsort any all norm std var prod median mode logsumexp".split()
+    "max min amax amin argmax argmin topk kthvalue sort argsort any all norm std var prod median mode logsumexp".split()
 )
+COUNTED = frozenset("topk kthvalue".split())
+"""What is told how many first, and then the axis, which is the last one if it is not told."""
 ELEMENTWISE = frozenset(
     "abs neg pow square sqrt rsqrt exp log log1p sign relu clamp clip clamp_min clamp_max sigmoid tanh isnan isinf "
     "isfinite gt lt ge le eq ne clone detach float double half bfloat16 to cpu cuda mul div add sub where "
@@ -302,6 +304,8 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
         return ARITHMETIC[name](first, spreads[1])
     if name in ("reshape", "view", "flatten", "ravel") and first is COLUMNS and axis(call, position) in (None, -1):
         return ROWS
+    if name in ("reshape", "view") and first is ROWS and _is_one_row_of_all(call, position):
+        return COLUMNS
     if name in MEANS or name in SUMS:
         return reduced(name, call, position, first)
     if name in RESHAPING and first in (MEAN, SUM) and not others:
@@ -312,16 +316,12 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
         return ROWS
     if name in COUNTS:
         return COUNT if first in (ROWS, COLUMNS) else LOCAL if first in (COUNT, LOCAL, CROSS) else SAME
-    if name in ("norm", "topk"):  # its order, or how many, comes before the axis
+    if name == "norm" or name in COUNTED:  # its order, or how many, comes before the axis
         position += 1
     if name in EXTREMES and first in (ROWS, COLUMNS) and not others:
         over = axis(call, position)
-        if (
-            over is False
-            or over == (0 if first is ROWS else 1)
-            or over is None
-            and (name != "topk" or first is COLUMNS)
-        ):
+        over = -1 if over is None and name in COUNTED and first is ROWS else over
+        if over is None or over is False or over == (0 if first is ROWS else 1):
             return LOCAL
     if name in FINDING and first in (ROWS, COLUMNS):
         return LOCAL
@@ -345,6 +345,14 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
     if name in KEEPING and not others:
         return first
     return combine(spreads)
+
+
+def _is_one_row_of_all(call: ast.Call, position: int) -> bool:
+    """`labels.view(1, -1)`: the samples lie along the second axis."""
+    sizes = call.args[position:]
+    if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)):
+        sizes = sizes[0].elts
+    return len(sizes) > 1 and [_index(each) for each in sizes[:2]] == [1, -1]
 
 
 def _einsum(call: ast.Call, spreads: list[Spread]) -> Spread:

@@ -126,6 +126,13 @@ class Object:
     inflows: list[tuple[Source, ast.expr]] = field(default_factory=list)
 
     @property
+    def is_writer(self) -> bool:
+        """Whether its class derives from a writer that other ranks do without: whatever its methods are called, they
+        write."""
+        bases = [base for each in self.cls.line() for base in each.bases] if self.cls is not None else []
+        return any(isinstance(each, External) and each.name.endswith(("SummaryWriter", "Visdom")) for each in bases)
+
+    @property
     def key(self) -> tuple[int, Path_]:
         """What tells it from other objects in every run of the analysis."""
         return id(self.node), self.path

@@ -68,10 +68,12 @@ def test_what_rank_0_alone_writes(tmp_path: Path, after: str, expected: str) -> 
     assert expected in converted(tmp_path, SCRIPT.format(after=after))[0]
 
 
-def test_a_log_file_that_is_opened_first(tmp_path: Path) -> None:
-    text = SCRIPT.format(after="").replace("loader = ", "handler = logging.FileHandler('log.txt')\nloader = ", 1)
+@pytest.mark.parametrize("kind", ["FileHandler", "handlers.RotatingFileHandler", "handlers.TimedRotatingFileHandler"])
+def test_a_log_file_that_is_opened_first(tmp_path: Path, kind: str) -> None:
+    opened = f"import logging.handlers\nhandler = logging.{kind}('log.txt')\n"
+    text = SCRIPT.format(after="").replace("loader = ", f"{opened}loader = ", 1)
     code, _ = converted(tmp_path, text)
-    assert code.index("\nsetup_distributed()") < code.index("logging.FileHandler('log.txt' if dist.get_rank() == 0")
+    assert code.index("\nsetup_distributed()") < code.index(f"logging.{kind}('log.txt' if dist.get_rank() == 0")
 
 
 def test_what_is_computed_where_a_writer_is(tmp_path: Path) -> None:

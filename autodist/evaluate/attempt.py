@@ -205,6 +205,9 @@ def run_both(entry: Entry, setting: Setting, write: Callable[[Path], Path], note
         start = stage / entry.workdir
         _link(entry, setting, start)
         before = stage / entry.script
+        if before.is_symlink():  # in a repository with much data, code too is linked beyond some size
+            before.unlink()
+            shutil.copy(repository / entry.script, before)
         if notebook is not None:
             before = before.with_name(output.script_name(before))
             before.write_text(notebook, encoding="utf-8")

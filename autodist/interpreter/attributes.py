@@ -190,7 +190,7 @@ class Attributes(Evaluation, Names):
                     return held | of(Parameters(thing, one=True))
                 self._note_weight(thing, node, scope)
             return held
-        if thing.cls is not None:
+        if thing.cls is not None and not thing.is_writer:
             found = thing.cls.find(name)
             if found is not None:
                 return self._bound(found[1], thing, node, scope)

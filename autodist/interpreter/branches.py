@@ -10,7 +10,7 @@ from autodist import alternatives, rowwise
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.questions import joined, truth
 from autodist.spread import RANK, ROWS
-from autodist.values import NOTHING, Items, Scope, Table, Value
+from autodist.values import NOTHING, UNKNOWN, Items, Scope, Table, Value, union
 
 
 class Branches(Evaluation):
@@ -24,7 +24,7 @@ class Branches(Evaluation):
         if decided is not None:
             return self.block(node.body if decided else node.orelse, scope)
         told = self._told_by(node.test, scope) if self.plan.wholes is not None else ()
-        self._row_tests.append(test)
+        self._row_tests.append((node.test, test))
         left = self._fork([node.body, node.orelse], scope, test.spread is RANK, told, outcomes)
         self._row_tests.pop()
         return left
@@ -139,10 +139,13 @@ class Branches(Evaluation):
         decided, outcomes = self._decided(node.test, test, scope)
         if decided is not None:
             return self.eval(node.body if decided else node.orelse, scope)
-        known, result = self._outcomes, NOTHING
+        known, parts = self._outcomes, list[Value]()
         self._one_rank += test.spread is RANK
         for part, self._outcomes in zip((node.body, node.orelse), outcomes, strict=True):
-            result = result | self.eval(part, scope)
+            parts.append(self.eval(part, scope))
         self._one_rank -= test.spread is RANK
-        self._outcomes = known
+        self._outcomes, result = known, union(parts)
+        numbers = all(isinstance(each.const, (bool, int, float)) for each in parts)
+        if test.spread is ROWS and not test.things and numbers and not self._forward:
+            return test.but(const=UNKNOWN, firm=False)  # each sample has one: `1 if guess == label else 0`
         return result.but(spread=RANK) if test.spread is RANK else result

@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 from functools import partial
 
-from autodist import collation, rowwise, tensors
+from autodist import collation, picking, rowwise, tensors
 from autodist.chosen import among, is_any_name, matching, pattern_of
 from autodist.interpreter.arithmetic import Arithmetic
 from autodist.interpreter.attributes import Attributes, class_of
@@ -439,6 +439,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         inner = value.but(things=frozenset()) | self._one_inside(value)
         if inner.spread is ROWS and any(isinstance(t, Items) and (t.by_layer or t.is_told) for t in value.things):
             return inner.computed(ROWS)  # of whole batches: `sum(head(x) for head in self.heads)`
+        if inner.spread is ROWS and inner.models and picking.picks(inner) is not None:
+            return inner.computed(LOCAL)  # of no sample on some rank, whose `sum([])` has no gradient
         if inner.spread is ROWS:
             return inner.computed(SUM)
         return inner.but(const=UNKNOWN, firm=False, things=frozenset())

@@ -32,7 +32,7 @@ class Classes(Functions):
                     roles |= thing.roles
                 elif isinstance(thing, External):
                     bases.append(thing)
-                    roles |= self._class_roles(thing.name)
+                    roles |= self._class_roles(thing.name) | self._unseen_module(thing.name, node)
         body = Scope(scope.source, scope, is_class=True)
         made = self._remember(node, lambda: Class(node, scope.source, body, tuple(bases), frozenset(roles)))
         made.scope = body
@@ -59,6 +59,11 @@ class Classes(Functions):
             return roles | {"module"}
         return roles - {"download"} if "download" in roles else roles
 
+    def _unseen_module(self, base: str, node: ast.ClassDef) -> frozenset[str]:
+        """A class with a forward pass that derives from one of a library of which nothing is known is a module."""
+        forward = any(isinstance(each, ast.FunctionDef) and each.name == "forward" for each in node.body)
+        return frozenset(["module"]) if forward and not self.catalog.knows(base) else frozenset()
+
     def _instantiate(
         self, cls: Class, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:
@@ -74,6 +79,8 @@ class Classes(Functions):
         self.event("make", node, scope, of(made))
         if "optimizer" in cls.roles and not cls.find("__init__"):
             self.event("optimizer", node, scope, of(made))
+        if made.is_writer:
+            self.event("writer", node, scope)
         if "framework" in cls.roles:
             self.event("framework", node, scope, constant(cls.node.name))
         return of(made)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from autodist import alternatives, axes, collation, picking, rowwise, tensors
@@ -28,6 +28,7 @@ from autodist.values import (
     Object,
     OptimizerState,
     Parameters,
+    Picked,
     Portion,
     Scope,
     Table,
@@ -208,13 +209,29 @@ class Evaluation(Single):
             return NOTHING  # of its own elements
         return value.but(spread=ROWS) if value.spread in (MEAN, SUM, LOCAL, Spread.COLUMNS) else value
 
-    def _chosen(self, value: Value, *tests: Value) -> Value:
+    def _chosen(
+        self,
+        value: Value,
+        tests: Sequence[tuple[ast.expr, Value]],
+        scope: Scope,
+        within: ast.comprehension | None = None,
+    ) -> Value:
         """What a list grows by where samples decide whether it does: `if labels[i] != labels[j]: others.append(j)`."""
-        deciding = next((each for each in tests if each.spread is ROWS), None)
-        loop = next((loop.node for loop in reversed(self._loops) if loop.by_row), None)
-        if deciding is None or value.spread is not SAME or any(not isinstance(t, Index) for t in value.things):
+        found = next(((node, each) for node, each in tests if each.spread is ROWS), None)
+        loop = next((loop.node for loop in reversed(self._loops) if loop.by_row), within)
+        if found is None or value.spread not in (SAME, ROWS, LOCAL):
+            return value
+        test, deciding = found
+        if value.spread is LOCAL:  # read off one sample: `wrong.append(guess.item())`
+            return value if loop is None or value.things else value.but(origins=value.origins | {Turn(loop)})
+        picked = Picked(test, scope.source)
+        if value.spread is ROWS:  # a number of those samples: `[guess for guess, label in pairs if guess != label]`
+            return value.but(origins=value.origins | {picked}) if loop is not None and not value.things else value
+        if any(not isinstance(t, Index) for t in value.things):
             return value
         turn = frozenset([Turn(loop)] if loop is not None else [])
+        if within is not None and not value.things:  # `1 for guess, label in pairs if guess == label`
+            return deciding.but(things=frozenset(), const=UNKNOWN, origins=deciding.origins | turn | {picked})
         return deciding.but(things=frozenset(), const=UNKNOWN, spread=LOCAL, origins=deciding.origins | turn)
 
     def pairs_turn(self, given: Iterable[Value]) -> bool:

@@ -257,7 +257,8 @@ class Loops(Stores):
         def finish(inner: Scope) -> Value:
             value = self.eval(node.elt, inner)
             for test in tests:
-                value = self._chosen(self._of_class(value, node.elt, test), self._lately(test))
+                value = self._of_class(value, node.elt, test)
+                value = self._chosen(value, [(test, self._lately(test))], scope, node.generators[-1])
             if value.spread is MEAN and self._is_each(value, node.elt):
                 value = value.but(spread=ROWS).without(Turn)  # `[criterion(o, t) for o, t in zip(out, targets)]`
             items.element = items.element | value

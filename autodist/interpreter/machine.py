@@ -84,7 +84,7 @@ class Machine(ABC):
         self._forward = 0
         self._criterion = False
         """It is the forward pass of a loss: of a module without parameters that is given what models computed."""
-        self._row_tests: list[Value] = []
+        self._row_tests: list[tuple[ast.expr, Value]] = []
         """What decides whether the statement that is being run is run."""
         self._branches: Path_ = ()
         """The blocks being run that may not run at all, or several times."""

@@ -38,6 +38,7 @@ from autodist.values import (
     Stream,
     Table,
     Thing,
+    Turn,
     Value,
     Wrapped,
     constant,
@@ -93,7 +94,7 @@ class Methods(Libraries, TorchModules):
             inner = thing.module if isinstance(thing, Wrapped) else thing
             if isinstance(inner, (External, Function, Class, LocalModule)):
                 continue
-            if isinstance(inner, Object) and inner.cls is not None and inner.cls.find(name):
+            if isinstance(inner, Object) and inner.cls is not None and inner.cls.find(name) and not inner.is_writer:
                 if "module" in inner.roles and name not in ("forward", "train", "eval"):
                     self.event("model_method", node, scope, of(thing), self._mixed(values))
                 if "optimizer" in inner.roles and name == "step":
@@ -400,14 +401,17 @@ class Methods(Libraries, TorchModules):
                 self.event("store", node, scope, union(args))
                 self._note_kept_by_sample(node)
                 pairs = [
-                    (self._chosen(v, *self._row_tests), each)
+                    (self._chosen(v, self._row_tests, scope), each)
                     for v, each in zip(args[-1:], node.args[-1:], strict=False)
                 ]
                 self._grow(of(container), pairs, scope, name)
                 if isinstance(node.func, ast.Attribute):
                     self._note_row_by_row(node.func.value, scope)
                 return NOTHING
-            return union([*container.parts, container.element]) if name == "pop" else NOTHING
+            held = union([*container.parts, container.element])
+            if name == "count" and held.spread is ROWS and not held.things:
+                return held.but(spread=SUM, models=frozenset()).without(Turn)
+            return held if name == "pop" else NOTHING
         if name == "items":
             pairs_ = [Items(node, [constant(k), v], NOTHING) for k, v in container.entries.items()]
             whole = self._remember(node, lambda: Items(node, [], NOTHING))

@@ -171,7 +171,8 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
             return None
         slices = [each.slice for each in ast.walk(node.target) if isinstance(each, ast.Subscript)]
         keys = [part for each in slices for part in (each.elts if isinstance(each, ast.Tuple) else [each])]
-        return next((each for each in (*map(self._lately, keys), *self._row_tests) if each.spread is ROWS), None)
+        tests = (test for _, test in self._row_tests)
+        return next((each for each in (*map(self._lately, keys), *tests) if each.spread is ROWS), None)
 
     def _counted_in(self, target: ast.expr, before: Value) -> Value:
         """What a table holds before, whichever of its numbers is counted up."""
