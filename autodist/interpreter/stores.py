@@ -282,7 +282,8 @@ def _that_unpacks(value: Value, targets: list[ast.expr]) -> Value:
     (``return (loss, out) if labels is not None else out``), the tuple of as many."""
     tuples = [thing for thing in value.things if isinstance(thing, Items)]
     fits = any(len(each.parts) == len(targets) for each in tuples)
-    if fits and value.spread.is_local and all(each.is_told for each in tuples):
+    known = any(part.spread.is_local for each in tuples for part in each.parts)
+    if fits and known and value.spread.is_local and all(each.is_told for each in tuples):
         value = value.but(spread=SAME)
     return value.but(things=frozenset(tuples)) if fits else value
 
