@@ -233,16 +233,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     started = time.monotonic()
     with ExitStack() as stack:
         zygotes: SimpleQueue[Zygote | None] = SimpleQueue()
+        alone = {case.before.parent: Lock() for case in chosen}  # originals that are distributed name a port
         for _ in range(options.jobs):
             zygotes.put(stack.enter_context(shared_zygote()))
 
         def once(case: Case, fresh: Tally) -> None:
-            zygote = zygotes.get()
-            begun = time.monotonic()
-            try:
-                result = compared(case, fresh.nproc, fresh.dtype, zygote)  # type: ignore[arg-type]
-            finally:
-                zygotes.put(zygote)
+            with alone[case.before.parent]:
+                zygote = zygotes.get()
+                begun = time.monotonic()
+                try:
+                    result = compared(case, fresh.nproc, fresh.dtype, zygote)  # type: ignore[arg-type]
+                finally:
+                    zygotes.put(zygote)
             record.add(record.tally(fresh).with_(result))
             print(f"{time.monotonic() - begun:5.1f} s  {line(fresh, result)}", flush=True)
 
