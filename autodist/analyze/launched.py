@@ -47,9 +47,20 @@ def sometimes_joined(run: Interpreter) -> Site | None:
                     break
                 if isinstance(ancestor, ast.If) and not is_main_guard(ancestor):
                     found = ancestor
-            if found is not None:
+            if found is not None and not _joins_otherwise(found, source, run):
                 return Site(source, found)
     return None
+
+
+def _joins_otherwise(condition: ast.If, source: Source, run: Interpreter) -> bool:
+    """Whether the script joins a group where a condition does not hold, too: in its other branch, or, where it returns,
+    after it."""
+    others = list(condition.orelse)
+    if condition.body and isinstance(condition.body[-1], ast.Return):
+        block = source.block(condition)
+        others += block[block.index(condition) + 1 :]
+    joining = {event.node for event in run.of("init_process_group")}
+    return any(node in joining for each in others for node in ast.walk(each))
 
 
 def never_joined(run: Interpreter) -> Iterator[Concern]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 CLIPPING = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "clip_grad_norm")
 ROUNDING = {"float64": 1e-12, "float32": 1e-6}
 """Of the length of all gradients together, by precision."""
+MOST_GIVEN = 4
+"""Tensors that are looked at of those that a model is given, where no loader tells which samples these are."""
 
 
 class TrainingProbe:
@@ -129,10 +131,15 @@ class TrainingProbe:
         context.probing = True
         try:
             with torch.no_grad():
-                value = next(filter(_varies, tensors), tensors[0]) if len(tensors) > 1 else tensors[0]
+                varying = list(filter(_varies, tensors)) if len(tensors) > 1 else []
+                value = varying[0] if varying else tensors[0]
                 # where a loader tells which samples these are, it is enough to know that another batch is another one
                 seen = value.detach().reshape(-1)[:LONG] if context.batch_rows and value.is_contiguous() else value
-                digest = self._digester.all([seen])[0] if value.numel() else None
+                looked_at = (
+                    [seen] if context.batch_rows else [seen, *varying[1:MOST_GIVEN]]
+                )  # a graph, then its signals
+                digests = self._digester.all(looked_at) if value.numel() else []
+                digest = [number for each in digests for number in each or ()] or None
         finally:
             context.probing = False
         name = type(module).__qualname__
