@@ -10,7 +10,7 @@ from autodist.interpreter import Interpreter
 from autodist.models import is_main_guard
 from autodist.rule import Severity
 from autodist.script import Concern, Site
-from autodist.source import shortened
+from autodist.source import Source, shortened
 from autodist.spread import Spread
 
 LAUNCHED = re.compile(r"WORLD_SIZE|LOCAL_RANK|--local[_-]rank|[\"']RANK[\"']|torchelastic|\bspawn\b")
