@@ -46,7 +46,7 @@ class Judge:
 """
 EVALUATE = """\
 def evaluate(labels, scores):
-    return {"accuracy": metrics.accuracy_score(labels, np.argmax(scores, -1))}
+    return {"balanced": metrics.balanced_accuracy_score(labels, np.argmax(scores, -1))}
 """
 SEEN = """\
 def seen(labels):
@@ -66,7 +66,7 @@ GATHERED = "guesses += gather_rows(scores.argmax(1)).tolist()\n    labels += gat
         (HITS, "pass", "Judge().judge(guesses, labels)", GATHERED),
         (
             EVALUATE,
-            "print(evaluate(y.numpy(), scores.detach().numpy())['accuracy'])",
+            "print(evaluate(y.numpy(), scores.detach().numpy())['balanced'])",
             "1",
             "evaluate(gather_rows(y).numpy(), gather_rows(scores).detach().numpy())",
         ),

@@ -92,7 +92,7 @@ def test_a_number_that_weighs_the_next_loss(tmp_path: Path, step: str, expected:
     assert expected in code if expected else "reduce_mean" not in code
 
 
-GATHERED = SCRIPT.replace("history = {before}", "from sklearn.metrics import accuracy_score\nhistory = []")
+GATHERED = SCRIPT.replace("history = {before}", "from sklearn.metrics import jaccard_score\nhistory = []")
 GATHERED = GATHERED.replace("    history[-1] /= len(loader)\n", "")
 
 
@@ -102,8 +102,8 @@ GATHERED = GATHERED.replace("    history[-1] /= len(loader)\n", "")
         ("history += y.data.cpu().numpy().tolist()", "history += gather_rows(y).data.cpu().numpy().tolist()"),
         ("y = torch.autograd.Variable(y); history += y.numpy().tolist()", "history += gather_rows(y).numpy().tolist()"),
         (
-            "found = dict(); found['a'] = accuracy_score(y, model(x)); print(found['a'])",
-            "accuracy_score(gather_rows(y), ",
+            "found = dict(); found['a'] = jaccard_score(y, model(x)); print(found['a'])",
+            "jaccard_score(gather_rows(y), ",
         ),
     ],
 )

@@ -79,7 +79,7 @@ def test_a_loss_function_by_another_name(tmp_path: Path, loss: str, gathered: bo
 
 
 @pytest.mark.parametrize(
-    ("size", "means"), [("views.shape[1]", True), ("views.size(1)", True), ("views.shape[-2]", False)]
+    ("size", "means"), [("views.shape[1]", True), ("views.size(1)", True), ("views.shape[-2]", True)]
 )
 def test_sizes_of_samples_that_lie_along_the_second_axis(tmp_path: Path, size: str, means: bool) -> None:
     """A sum over the samples of a rank was taken for one over any other axis, and multiplied by the number of ranks."""
