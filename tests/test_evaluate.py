@@ -222,6 +222,21 @@ def test_bad_usage_is_one_line(autodist: Autodist, projects: Path) -> None:
         assert result.exit_code == 2 and result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
 
 
+def test_repositories_that_are_not_there_are_named_and_left_out(
+    autodist: Autodist, projects: Path, tmp_path: Path
+) -> None:
+    entries = [("someone/good", "train.py"), ("nobody/here", "train.py"), ("nobody/here", "main.py")]
+    manifest = tmp_path / "manifest.toml"
+    table = '[[script]]\nrepository = "{}"\nscript = "{}"\nmend = {{ "a" = "b" }}\n'
+    manifest.write_text("".join(table.format(*entry) for entry in entries))
+    options = ["--root", projects, "--no-run", "--results", tmp_path / "results.jsonl"]
+    result = autodist("evaluate", manifest, *options)
+    assert "left out: 2 scripts" in result.stderr and "nobody/here" in result.stderr
+    assert "nobody" not in result.stdout
+    result = autodist("evaluate", manifest, *options, "--only", "nobody")
+    assert result.exit_code == 2 and "nobody/here" in result.stderr
+
+
 def test_data_lie_beside_what_a_repository_has_there(tmp_path: Path) -> None:
     data, stage = tmp_path / "data", tmp_path / "stage"
     for folder in (data / "rows", stage / "rows"):

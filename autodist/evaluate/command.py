@@ -40,6 +40,7 @@ def evaluate_command(
         chosen = [entry for entry in entries.scripts if not only or any(part in entry.name for part in only)]
         if not chosen:
             raise AutodistError("no training script is there" + (" of that name" if only else ""), path)
+        chosen = _those_there(chosen, entries.root)
         if run and python is None and find_spec("torch") is None:
             raise AutodistError("running the scripts needs torch: pip install 'torch-autodist[verify]', or --no-run")
         if python is not None and not python.is_file():
@@ -63,6 +64,18 @@ def evaluate_command(
         page.write(records, strategy, report)
     print(summary(records))
     return 1 if any(record.status is Status.WRONG for record in records) else 0
+
+
+def _those_there(chosen: Sequence[Entry], root: Path) -> list[Entry]:
+    """The scripts whose repositories are at hand; says which are not. Raises AutodistError if none is."""
+    there = [entry for entry in chosen if entry.folder(root).is_dir()]
+    absent = sorted({entry.repository for entry in chosen if entry not in there})
+    if not there:
+        raise AutodistError(f"none of the repositories is there, such as {absent[0]}: fetch them first", root)
+    if absent:
+        count = len(chosen) - len(there)
+        print(f"left out: {count} scripts of repositories that are not in {root}: {', '.join(absent)}", file=sys.stderr)
+    return there
 
 
 def _evaluated(entries: Sequence[Entry], setting: Setting, results: Results, fresh: bool, jobs: int) -> list[Record]:
