@@ -15,6 +15,8 @@ SAVED = """\
     with tempfile.NamedTemporaryFile(dir="runs", suffix=".partial", delete=False) as file:
         torch.save(model.state_dict(), file)
     torch.save(model.state_dict(), file.name)
+    with tempfile.TemporaryDirectory() as folder:
+        torch.save(model.state_dict(), folder + "/start.pt")
     os.replace(file.name, "runs/last.pt")
 """
 

@@ -136,6 +136,8 @@ class FilesProbe:
         plan = self._context.plan
         if full.startswith(plan.outer + os.sep):
             return os.path.relpath(full, plan.root)
+        if plan.temporary and full.startswith(plan.temporary + os.sep):
+            return os.path.join("/tmp", os.path.relpath(full, plan.temporary))
         return full if self._outside is None else self._outside.original(full)
 
     def _is_private(self, full: str) -> bool:
