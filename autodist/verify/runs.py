@@ -173,7 +173,7 @@ class Steering:
         for note in original.notes:
             if note["topic"] == "unaligned":
                 for held, draw in (
-                    (self.held_in_conversion, note["conversion"]),
+                    (self.held_in_conversion, note["site"]),
                     (self.held_in_original, note["message"]),
                 ):
                     held[draw] = sorted({*held.get(draw, []), *note["varying"]})

@@ -287,9 +287,7 @@ class RandomnessProbe:
         here = f"{name} {self._context.trace.site()}"
         there, replay = self._conversion_sites.get(here), self._context.replay
         if there is not None and replay is not None and there not in replay.parted:
-            self._context.trace.emit(
-                "note", topic="unaligned", message=here, site=there, conversion=there, varying=list(varying)
-            )
+            self._context.trace.emit("note", topic="unaligned", message=here, site=there, varying=list(varying))
 
     # the stream of one call
 
@@ -700,8 +698,9 @@ class RandomnessProbe:
                 self.note_single(full_name, seed)
             return result
         if self._varying:
-            still = numpy.ravel(result)[0] if name != "choice" or kwargs.get("replace", True) else None
-            return numpy.sort(result, axis=None) if still is None else numpy.full_like(result, still)
+            if name == "choice" and not kwargs.get("replace", True):
+                return numpy.sort(result, axis=None)
+            return numpy.full_like(result, numpy.ravel(result)[0])
         own = self._own_seed(full_name, seed, shape)
         found = self._parts(full_name, seed, shape)
         if found is None:

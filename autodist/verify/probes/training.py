@@ -135,10 +135,8 @@ class TrainingProbe:
                 value = varying[0] if varying else tensors[0]
                 # where a loader tells which samples these are, it is enough to know that another batch is another one
                 seen = value.detach().reshape(-1)[:LONG] if context.batch_rows and value.is_contiguous() else value
-                looked_at = (
-                    [seen] if context.batch_rows else [seen, *varying[1:MOST_GIVEN]]
-                )  # a graph, then its signals
-                digests = self._digester.all(looked_at) if value.numel() else []
+                beside = [] if context.batch_rows else varying[1:MOST_GIVEN]  # a graph may come before its signals
+                digests = self._digester.all([seen, *beside]) if value.numel() else []
                 digest = [number for each in digests for number in each or ()] or None
         finally:
             context.probing = False
