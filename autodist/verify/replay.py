@@ -23,6 +23,8 @@ class RankDraws:
     distinct: bool
     """The ranks drew different numbers."""
     site: str
+    orders: list[list[float]]
+    """For each rank, sums that tell in which order the samples lie that it drew for; empty where that is unknown."""
 
 
 @dataclass
@@ -158,7 +160,8 @@ def merged_draws(ranks: Sequence[RunTrace]) -> tuple[dict[str, list[RankDraws]],
             parted.update(f"{draw.function} {draw.site}" for draw in per_rank[0])
             continue
         for together in zip(*per_rank, strict=False):
-            drawn = RankDraws([draw.shape for draw in together], together[-1].distinct, together[-1].site)
+            shapes, orders = [draw.shape for draw in together], [draw.order for draw in together]
+            drawn = RankDraws(shapes, together[-1].distinct, together[-1].site, orders)
             if drawn not in merged.setdefault(seed, []):
                 merged[seed].append(drawn)
     return merged, parted

@@ -194,6 +194,8 @@ class Draw:
     site: str
     distinct: bool
     """This rank drew its own numbers, taking the tensor for a part of the batch."""
+    order: list[float] = field(default_factory=list)
+    """Sums that tell in which order the samples lie that it drew for, where these are known."""
 
 
 @dataclass

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from autodist.verify.probes.order import lies_otherwise, order_of
 from autodist.verify.probes.still import (
     RECURRENT_TRAINING,
     spread,
@@ -214,6 +215,8 @@ class RandomnessProbe:
         self._calls = 0
         self._varying: list[int] | None = None
         """The dimensions of the draw at hand along which it is held still; None where it is free."""
+        self._sorted_step = -1
+        """The last step in which samples lay on the ranks in another order."""
         self._conversion_sites: dict[str, str] = {}
         """Where the conversion draws what the original draws, by function and line."""
         self._draw_seed = torch.Tensor.random_
@@ -334,15 +337,23 @@ class RandomnessProbe:
         known = context.replay is not None and draw_key(name, keyed) in context.replay.draws
         return keyed if known else seed
 
-    def _own_seed(self, name: str, seed: int, shape: Sequence[int]) -> int:
-        """Note a draw of a rank, and give it numbers of its own where it draws for its part of the batch."""
+    def _own_seed(self, name: str, seed: int, shape: Sequence[int], rows: torch.Tensor | None = None) -> int:
+        """Note a draw of a rank for ``rows``, and give it numbers of its own where it draws for its part of the
+        batch."""
         context = self._context
         if not context.distributed or self._varying is not None:
             return seed
         site = context.trace.site()
         distinct = self._follows_batch(name, shape) and f"{name} {site}" not in context.plan.shared_draws
+        order = order_of(rows) if distinct and rows is not None else []
         context.trace.emit(
-            "draw", seed=draw_key(name, seed), function=name, shape=list(shape), site=site, distinct=distinct
+            "draw",
+            seed=draw_key(name, seed),
+            function=name,
+            shape=list(shape),
+            site=site,
+            distinct=distinct,
+            order=order,
         )
         return rank_seed(seed, context.plan.rank) if distinct else seed
 
@@ -358,8 +369,9 @@ class RandomnessProbe:
             return True
         return any(count in shape[:2] or (name in NOISE_ON_INPUT and shape[0] % count == 0) for count in rows)
 
-    def _parts(self, name: str, seed: int, whole: Sequence[int]) -> Parts | None:
-        """What the ranks drew, where the original has to put it together. Says so where ranks misjudged their draw."""
+    def _parts(self, name: str, seed: int, whole: Sequence[int], rows: torch.Tensor | None = None) -> Parts | None:
+        """What the ranks drew, where the original has to put it together for ``rows``. Says so where ranks misjudged
+        their draw."""
         replay = self._context.replay
         if replay is None or self._varying is not None:
             return None
@@ -378,7 +390,11 @@ class RandomnessProbe:
             dimension = batch_dimension(whole, drawn.shapes)
             if dimension is not None:
                 seeds = [rank_seed(seed, rank) if drawn.distinct else seed for rank in range(len(drawn.shapes))]
-                return Parts(drawn.shapes, dimension, seeds, self._layout(drawn.shapes, dimension, name == "randperm"))
+                layout = self._layout(drawn.shapes, dimension, name == "randperm")
+                found = Parts(drawn.shapes, dimension, seeds, layout)
+                if drawn.distinct and self._meets_others(found, rows, drawn.orders):
+                    self._ask_to_hold(name, [dimension])
+                return found
         self._context.trace.emit(
             "note",
             topic="draw",
@@ -387,6 +403,15 @@ class RandomnessProbe:
         )
         self._ask_to_hold(name, varying_dimensions(whole, candidates[0].shapes))
         return None
+
+    def _meets_others(self, found: Parts, rows: torch.Tensor | None, orders: Sequence[Sequence[float]]) -> bool:
+        """Whether a draw, put together, meets other samples than on the ranks, which have sorted them."""
+        otherwise = None
+        if rows is not None:
+            otherwise = lies_otherwise(rows, functools.partial(found.take, rows), orders, found.dimension)
+        if otherwise:
+            self._sorted_step = self._context.steps
+        return otherwise is not False and self._sorted_step == self._context.steps
 
     def _note_sites(self, name: str, candidates: Sequence[RankDraws]) -> None:
         """Remember where the conversion draws this."""
@@ -405,11 +430,13 @@ class RandomnessProbe:
         generator: torch.Generator | None,
         shape: Shape,
         sized: Callable[[Shape], torch.Tensor],
+        rows: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """A fresh tensor of ``shape``, put together from draws of other shapes where the ranks drew those."""
+        """A fresh tensor of ``shape``, put together from draws of other shapes where the ranks drew those; for
+        ``rows``, if they are known."""
         seed = self._call_seed(name, shape, generator)
-        own = self._own_seed(name, seed, shape)
-        found = self._parts(name, seed, shape)
+        own = self._own_seed(name, seed, shape, rows)
+        found = self._parts(name, seed, shape, rows)
         if found is None:
             draw = functools.partial(spread, sized, varying=self._varying) if self._varying else sized
             result: torch.Tensor = self._seeded(own, generator, lambda: draw(shape))
@@ -434,7 +461,11 @@ class RandomnessProbe:
         like = args[0] if args else kwargs["input"]
         rest = {key: value for key, value in kwargs.items() if key != "input"}
         return self._draw(
-            name, kwargs.get("generator"), list(like.shape), lambda part: plain(like.new_empty(part), *args[1:], **rest)
+            name,
+            kwargs.get("generator"),
+            list(like.shape),
+            lambda part: plain(like.new_empty(part), *args[1:], **rest),
+            like,
         )
 
     def _randint(self, name: str, plain: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -489,8 +520,8 @@ class RandomnessProbe:
             return still_on_input(name, values, rest, named)
         generator = kwargs.get("generator")
         seed = self._call_seed(name, values.shape, generator)
-        own = self._own_seed(name, seed, values.shape)
-        found = self._parts(name, seed, values.shape)
+        own = self._own_seed(name, seed, values.shape, values)
+        found = self._parts(name, seed, values.shape, values)
         if found is None:
             dense = values if values.is_contiguous() else values.contiguous()
             result = self._seeded(own, generator, lambda: plain(dense, *rest, **named))
@@ -551,8 +582,8 @@ class RandomnessProbe:
         if self._varying:
             return plain(**{**values, "dropout_p": 0.0})
         seed = self._call_seed(name, query.shape, None)
-        own = self._own_seed(name, seed, query.shape)
-        found = self._parts(name, seed, query.shape)
+        own = self._own_seed(name, seed, query.shape, query)
+        found = self._parts(name, seed, query.shape, query)
         if found is None:
             return self._seeded(own, None, lambda: plain(*args, **kwargs))
 
@@ -581,8 +612,8 @@ class RandomnessProbe:
         seed = self._call_seed(name, values.shape, None)
         if packed:
             self._note_packed(name, seed, values.shape)
-        own = seed if packed else self._own_seed(name, seed, values.shape)
-        found = None if packed else self._parts(name, seed, values.shape)
+        own = seed if packed else self._own_seed(name, seed, values.shape, values)
+        found = None if packed else self._parts(name, seed, values.shape, values)
         if found is None:
             return self._seeded(own, None, lambda: plain(*args, **kwargs))
         several = isinstance(hidden, (tuple, list))

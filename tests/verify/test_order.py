@@ -1,0 +1,104 @@
+"""Samples that a script sorts itself lie in another order on the ranks: their noise is held still."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import indent
+
+import pytest
+import torch
+
+from autodist.verify import Outcome, verify
+from autodist.verify.launch import Zygote
+from autodist.verify.probes.order import lies_otherwise, order_of
+from verify.conftest import edit
+from verify.test_still import AFTER
+
+BEFORE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(6, 8)
+        self.outer = nn.Linear(8, 3)
+
+    def forward(self, x):
+        h = self.inner(x)
+NOISE
+        return self.outer(torch.relu(h)).mean(1)
+
+
+torch.manual_seed(0)
+samples = [(torch.randn(5, 6), torch.tensor(7 * i % 11), i % 3) for i in range(48)]
+loader = DataLoader(samples, batch_size=8, shuffle=True, num_workers=0)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, lengths, y in loader:
+        lengths, order = lengths.sort(descending=True)
+        x, y = x[order], y[order]
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+NOISE = {
+    "dropout": "h = nn.functional.dropout(h, 0.3)",
+    "several layers": "h = nn.functional.dropout(h, 0.3)\nh = nn.functional.dropout(torch.relu(h), 0.5)",
+    "time first": "h = nn.functional.dropout(h.transpose(0, 1), 0.3).transpose(0, 1)",
+    "like the rows": "h = h + torch.randn_like(h)",
+    "of a size": "h = nn.functional.dropout(h, 0.3)\nh = h + torch.randn(len(h), 1, 8)",
+}
+
+
+def written(folder: Path, noise: str) -> tuple[Path, Path]:
+    """A script and its right conversion."""
+    text = BEFORE.replace("NOISE\n", indent(f"{noise}\n", " " * 8))
+    before, after = folder / "before.py", folder / "after.py"
+    before.write_text(text)
+    after.write_text(text)
+    for old, new in AFTER:
+        edit(after, old, new)
+    return before, after
+
+
+@pytest.mark.parametrize("noise", NOISE.values(), ids=NOISE)
+def test_right_conversions_are_equal(tmp_path: Path, zygote: Zygote | None, noise: str) -> None:
+    verdict = verify(*written(tmp_path, noise), [2], workdir=tmp_path, timeout=100, zygote=zygote)
+    assert verdict.equal, verdict.findings
+    assert [note.kind for note in verdict.notes].count("held-still") == 1
+
+
+def test_in_their_order_nothing_is_held(tmp_path: Path, zygote: Zygote | None) -> None:
+    before, after = written(tmp_path, NOISE["dropout"])
+    for script in (before, after):
+        edit(script, "        x, y = x[order], y[order]\n", "")
+    verdict = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote)
+    assert verdict.equal, verdict.findings
+    assert not any(note.kind == "held-still" for note in verdict.notes)
+
+
+def test_labels_left_in_their_order_are_found(tmp_path: Path, zygote: Zygote | None) -> None:
+    before, after = written(tmp_path, NOISE["dropout"])
+    edit(after, "x, y = x[order], y[order]", "x = x[order]")
+    verdict = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote)
+    assert verdict.outcome is not Outcome.EQUAL
+
+
+def test_order() -> None:
+    values = torch.arange(24.0, dtype=torch.float64).reshape(4, 3, 2)
+    parts = [values[0::2], values[1::2]]
+    orders = [order_of(part) for part in parts]
+    assert lies_otherwise(values, parts.__getitem__, orders, 0) is False
+    turned = [order_of(part.flip(0)) for part in parts]
+    assert lies_otherwise(values, parts.__getitem__, turned, 0) is True
+    other = [order_of(part + 1) for part in parts]
+    assert lies_otherwise(values, parts.__getitem__, other, 0) is None
+    assert lies_otherwise(values, parts.__getitem__, [[], []], 0) is None
+    nothing: list[list[float]] = []
+    torch.vmap(lambda row: nothing.append(order_of(row)) or row)(values)
+    assert nothing == [[]]
