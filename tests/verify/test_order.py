@@ -99,6 +99,15 @@ def test_order() -> None:
     other = [order_of(part + 1) for part in parts]
     assert lies_otherwise(values, parts.__getitem__, other, 0) is None
     assert lies_otherwise(values, parts.__getitem__, [[], []], 0) is None
-    nothing: list[list[float]] = []
-    torch.vmap(lambda row: nothing.append(order_of(row)) or row)(values)
-    assert nothing == [[]]
+
+
+def test_tensors_without_numbers_of_their_own() -> None:
+    seen: list[list[float]] = []
+
+    def look(row: torch.Tensor) -> torch.Tensor:
+        seen.append(order_of(row))
+        return row
+
+    torch.vmap(look)(torch.rand(4, 3))
+    assert seen == [[]]
+    assert order_of(torch.empty(3, device="meta")) == []
