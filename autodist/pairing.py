@@ -205,7 +205,7 @@ def _is_layer(call: ast.Call, run: Interpreter) -> bool:
 def _meets_turn(node: ast.AST, run: Interpreter) -> bool:
     """Whether the sample that a loop over a rank's own has come to is compared with the others of the batch."""
     given = [run.values.get(each, NOTHING) for each in operands(node)] if isinstance(node, ast.expr) else []
-    rows = [value for value in given if value.spread is ROWS and not value.things]
+    rows = [value for value in given if value.spread in (ROWS, COLUMNS) and not value.things]
     return len({any(isinstance(each, Turn) for each in value.origins) for value in rows}) > 1
 
 

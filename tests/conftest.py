@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click.testing
@@ -15,6 +15,7 @@ from autodist.cli import cli
 from autodist.config import Config, Strategy
 from autodist.convert import convert
 from autodist.project import Project
+from autodist.verify.launch import Zygote
 
 ROOT = Path(__file__).parent.parent
 Autodist = Callable[..., click.testing.Result]
@@ -63,6 +64,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update", action="store_true", help="rewrite fixtures/*/ddp and fsdp from what the converter writes now"
     )
+
+
+@pytest.fixture(scope="session")
+def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote | None]:
+    """A process to fork from, where the system can fork."""
+    pytest.importorskip("torch")
+    if sys.platform != "linux":
+        yield None
+        return
+    with Zygote([], {}, tmp_path_factory.mktemp("zygote") / "zygote.log") as process:
+        yield process
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from autodist.rule import Severity
 from autodist.script import Concern
 from autodist.source import Source, counted_of, last_name, shortened
 from autodist.spread import SAME, Spread
-from autodist.values import NOTHING, Draw, Function, Items, Object, is_clock
+from autodist.values import NOTHING, Draw, Function, Index, Items, Object, is_clock
 
 SEQUENCES_FIRST = ("LSTM", "GRU", "RNN", "Transformer", "MultiheadAttention")
 
@@ -96,10 +96,12 @@ def origins_of(run: Interpreter) -> list[Object | Draw]:
 def batch_draws(run: Interpreter) -> list[Draw]:
     """Draws made anew for each step: in the innermost loop around a backward, or called from there."""
     loops = {loop.node for event in run.of("backward") for loop in event.loops[-1:]}
+    around = {loop.node for event in run.of("backward") for loop in event.loops}
     origins = set(origins_of(run))
     found = []
     for event in run.of("draw"):
-        if not event.inside_forward and any(loop.node in loops for loop in event.loops[-2:]):
+        cut = event.loops and event.loops[-1].node not in around and _steps_along(event.node, event.loops[-1].node, run)
+        if not event.inside_forward and not cut and any(loop.node in loops for loop in event.loops[-2:]):
             found += [t for t in event.value.things if isinstance(t, Draw) and t in origins]
     found = list(dict.fromkeys(found))
     # a permutation that is then cut into batches is not itself a batch
@@ -116,6 +118,15 @@ def batch_draws(run: Interpreter) -> list[Draw]:
     ):
         return []
     return [*chosen, *(draw for draw in noise if draw.size is not None and _size_of(draw, run) in sizes)]
+
+
+def _steps_along(node: ast.AST, loop: ast.AST, run: Interpreter) -> bool:
+    """Whether a loop cuts what a step has into pieces: `[rays[i : i + chunk] for i in range(0, len(rays), chunk)]`."""
+    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Slice) or node.slice.lower is None:
+        return False
+    over = set(ast.walk(loop.iter)) if isinstance(loop, (ast.For, ast.comprehension)) else set()
+    starts = run.values.get(node.slice.lower, NOTHING).things
+    return any(isinstance(thing, Index) and thing.loop in over for thing in starts)
 
 
 def _counts_what_all_have(draw: Draw, run: Interpreter) -> bool:

@@ -418,9 +418,9 @@ class Arithmetic(Evaluation):
         operands = args[:2] if library or base is None else [base, *args[:1]]
         if operands and self.plan.wholes is None and not self.is_one_row(operands[0]):
             position, spread = 1 if library or base is None else 0, operands[0].spread
-            if tensors.relates_rows(name, node, position, spread):
+            if tensors.relates_rows(name, self.spelled_out(node), position, spread):
                 return frozenset([Mixing(node, scope.source, rowwise.STATISTIC)])
-            if tensors.pairs_rows(name, node, position, spread):
+            if tensors.pairs_rows(name, self.spelled_out(node), position, spread):
                 return frozenset([Mixing(node, scope.source, rowwise.PARTNERS)])
         if op is None or len(operands) < 2:
             return frozenset()

@@ -92,7 +92,7 @@ class Evaluation(Single):
             self._note_unfollowed(node, value, scope)
         if value.spread in (ROWS, Spread.COLUMNS) and isinstance(node, (ast.Call, ast.Subscript)):
             self._note_statistics(node.args if isinstance(node, ast.Call) else [node.slice], scope)
-        if isinstance(node, (ast.Call, ast.Subscript, ast.BinOp)) and self.is_one_row(value):
+        if isinstance(node, (ast.Attribute, ast.Call, ast.Subscript, ast.BinOp)) and self.is_one_row(value):
             value = self._of_one_row(node, value)
         if node in self.plan.divided:
             value = value.but(spread=COUNT, const=UNKNOWN)
@@ -207,7 +207,9 @@ class Evaluation(Single):
             return value
         if value.spread is COUNT:
             return NOTHING  # of its own elements
-        return value.but(spread=ROWS) if value.spread in (MEAN, SUM, LOCAL, Spread.COLUMNS) else value
+        own = value.spread in (MEAN, SUM, LOCAL, Spread.COLUMNS)
+        own = own or value.spread is CROSS and all(each.spread is ROWS for each in given)
+        return value.but(spread=ROWS) if own else value
 
     def _chosen(
         self,
@@ -448,6 +450,20 @@ class Evaluation(Single):
             if value.spread.is_local or value.origins or not any(map(is_known, value.things)):
                 keywords[REST] = value.but(things=frozenset(), const=UNKNOWN)  # any argument may be among them
         return args, keywords
+
+    def spelled_out(self, node: ast.Call) -> ast.Call:
+        """A call with the whole numbers that its arguments are known to be: `x.norm(2, dim)` as `x.norm(2, 1)`."""
+        given = [*node.args, *(keyword.value for keyword in node.keywords)]
+        if not any(isinstance(each, (ast.Name, ast.Attribute)) for each in given):
+            return node
+
+        def told(each: ast.expr) -> ast.expr:
+            value = self._lately(each)
+            whole = isinstance(each, (ast.Name, ast.Attribute)) and type(value.const) is int and not value.things
+            return ast.copy_location(ast.Constant(value.const), each) if whole else each
+
+        keywords = [ast.keyword(keyword.arg, told(keyword.value)) for keyword in node.keywords]
+        return ast.Call(node.func, [told(each) for each in node.args], keywords)
 
     def _firm(self, value: Value, node: ast.expr) -> Value:
         """A literal passed to a function decides the branches in it."""

@@ -31,7 +31,7 @@ class Expressions(Arithmetic, Stores):
         for part in node.values:
             if isinstance(part, ast.FormattedValue):
                 value = self.eval(part.value, scope)
-                self.values[part] = value
+                self.values[part], self.sources[part] = value, scope.source
                 if part.format_spec is not None:
                     self.eval(part.format_spec, scope)
                 values.append(value)

@@ -6,7 +6,7 @@ import ast
 
 from autodist import carried
 from autodist.interpreter.machine import Machine
-from autodist.source import Source
+from autodist.source import Source, last_name
 from autodist.values import NOTHING, Parameters, Scope, Thing, Value, constant
 
 FRESH = frozenset("add sub mul div clone".split())
@@ -50,12 +50,26 @@ class Lasting(Machine):
             given = self._calls[-1].given() if self._calls else {}
             own = scope.find(name) is scope and scope.parent is not None
             return rebinds or own and (name not in given or _is_computed_before(name, node, scope.source))
+        if self._is_of_a_call(name, scope):
+            return True
         stores = [
             each
             for each in ast.walk(self._loops[-1].node)
             if isinstance(each, ast.Name) and each.id == name and isinstance(each.ctx, ast.Store)
         ]
         return self._filled_first(name, node, scope) or any(scope.source.statement(e) is not node for e in stores)
+
+    def _is_of_a_call(self, name: str, scope: Scope) -> bool:
+        """Whether a variable is one of a function that is given samples, and takes no step with them: the attack on a
+        batch makes its noise anew, and changes it in a loop of its own."""
+        given = self._calls[-1].given() if self._calls else {}
+        own = scope.parent is not None and scope.find(name) is scope and name not in given
+        steps = (each for each in ast.walk(self._loops[-1].node) if isinstance(each, ast.Call))
+        return (
+            own
+            and any(self._lately(each).spread.is_local for each in given.values())
+            and not any(last_name(each.func) == "step" for each in steps)
+        )
 
     def _filled_first(self, name: str, node: ast.stmt, scope: Scope) -> bool:
         """Whether new samples are put into a tensor before a round of the loop does anything else with it."""

@@ -138,7 +138,7 @@ class Libraries(BuiltinCalls):
             return mixed.computed(values[0].spread)
         if name in ("matmul", "mm") and len(values) == 2 and sums_products(*values):
             return mixed.computed(SUM)
-        return mixed.computed(tensors.operation(name, node, None, spreads))
+        return mixed.computed(tensors.operation(name, self.spelled_out(node), None, spreads))
 
     def _counts_rows(self, size: Value) -> bool:
         """Whether a size begins with the number of this rank's samples: `(x.size(0), 4)`, `x.shape`."""

@@ -165,7 +165,7 @@ class Methods(Libraries, TorchModules):
             and base.spread.is_local
         ):
             counted = self._selected_from(node, base) if name in tensors.COUNTS else base.spread
-            spread = tensors.operation(name, node, counted, [v.spread for v in operands])
+            spread = tensors.operation(name, self.spelled_out(node), counted, [v.spread for v in operands])
             if self.is_one_row(base) and tensors.moves_along(name):
                 spread = base.spread
             if self.pairs_turn((base, *operands)):
@@ -264,7 +264,9 @@ class Methods(Libraries, TorchModules):
             if name in SIZES or tensors.reduces(name, node, 0) or tensors.takes_apart(name) or name.startswith("new_"):
                 return NOTHING
             if any(value.spread.is_local for value in values):
-                spread = tensors.operation(name, node, base.spread, [value.spread for value in values])
+                spread = tensors.operation(
+                    name, self.spelled_out(node), base.spread, [value.spread for value in values]
+                )
                 return union(values).computed(spread)
             return of(replace(inner, cut=True) if name == "detach" else inner)
         if isinstance(inner, Inside):

@@ -268,13 +268,24 @@ class Stores(Evaluation):
                         thing.stores.append((scope.source, expression))
 
     def _is_by_layer(self, items: Items, expression: ast.expr, scope: Scope) -> bool:
-        """Whether a list is filled where it is made, in a forward pass, by loops that go over no samples."""
+        """Whether a list is filled in the function where it is made, by loops that go over no samples: over the layers
+        of a forward pass, or `for i in range(6): encoding.append(torch.sin(x * 2**i))`."""
         home = scope.source.home(expression)
-        if not self._forward or not any(node is items.node for node in ast.walk(home)):
+        if not any(node is items.node for node in ast.walk(home)):
             return False
         around = [a for a in scope.source.ancestors(expression) if isinstance(a, ast.For)]
-        over = [n for loop in around if loop in ast.walk(home) for n in ast.walk(loop.iter) if isinstance(n, ast.expr)]
-        return not any(self._lately(node).spread.is_local or self.holds_local(self._lately(node)) for node in over)
+        loops = [loop for loop in around if loop in ast.walk(home)]
+        over = [n for loop in loops for n in ast.walk(loop.iter) if isinstance(n, ast.expr)]
+        if any(self._lately(node).spread.is_local or self.holds_local(self._lately(node)) for node in over):
+            return False
+        counted = loops and isinstance(home, ast.FunctionDef) and all(self._is_counted(loop.iter) for loop in loops)
+        return bool(self._forward) or bool(counted)
+
+    def _is_counted(self, over: ast.expr) -> bool:
+        """Whether a loop goes over numbers, or over what is written out in the script."""
+        things = self._lately(over).things
+        counted = isinstance(over, ast.Call) and last_name(over.func) == "range"
+        return counted or bool(things) and all(isinstance(t, Items) and t.is_told for t in things)
 
 
 def _that_unpacks(value: Value, targets: list[ast.expr]) -> Value:

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from autodist.verify.launch import Zygote
-
 ROOT = Path(__file__).resolve().parents[2]
 PAIRS = ROOT / "fixtures" / "faults" / "pairs"
-
-
-@pytest.fixture(scope="session")
-def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote | None]:
-    """A process to fork from, where the system can fork."""
-    pytest.importorskip("torch")
-    if sys.platform != "linux":
-        yield None
-        return
-    with Zygote([], {}, tmp_path_factory.mktemp("zygote") / "zygote.log") as process:
-        yield process
 
 
 @pytest.fixture
