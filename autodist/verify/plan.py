@@ -11,6 +11,8 @@ Role = Literal["original", "conversion", "peer"]
 """A peer is one rank of an original that is distributed itself."""
 Dtype = Literal["float64", "float32"]
 Device = Literal["cpu", "cuda"]
+TEMPORARY = "/tmp"
+"""How the folder of temporary files, another one in each run, is named to a person."""
 OUTPUT_MARK = b"\x02autodist\x03\n"
 """Stands at the beginning and at the end of what a process prints."""
 

@@ -21,7 +21,7 @@ from autodist.verify.launch import (
 )
 from autodist.verify.outside import Outside
 from autodist.verify.placement import Placement
-from autodist.verify.plan import OUTPUT_MARK, Dtype, ProcessPlan
+from autodist.verify.plan import OUTPUT_MARK, TEMPORARY, Dtype, ProcessPlan
 from autodist.verify.progress import Progress, StepCounter
 from autodist.verify.scratch import Scratch
 from autodist.verify.stall import Position, position_in
@@ -258,7 +258,7 @@ def run_conversion(setting: Setting, world: int, folder: Path, steering: Steerin
 def in_folder(text: str, plan: ProcessPlan) -> str:
     """What a process says, without the folders of its run."""
     text = text.replace(plan.root, ".").replace(plan.outer, "...")
-    return text.replace(plan.temporary, "/tmp") if plan.temporary else text
+    return text.replace(plan.temporary, TEMPORARY) if plan.temporary else text
 
 
 def sources(script: Path, *folders: Path) -> list[str]:

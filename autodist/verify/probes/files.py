@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from autodist.verify.outside import Outside, replace_link
+from autodist.verify.plan import TEMPORARY
 from autodist.verify.probes.digest import Digester
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class FilesProbe:
         if full.startswith(plan.outer + os.sep):
             return os.path.relpath(full, plan.root)
         if plan.temporary and full.startswith(plan.temporary + os.sep):
-            return os.path.join("/tmp", os.path.relpath(full, plan.temporary))
+            return os.path.join(TEMPORARY, os.path.relpath(full, plan.temporary))
         return full if self._outside is None else self._outside.original(full)
 
     def _is_private(self, full: str) -> bool:
