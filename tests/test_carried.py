@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
+import conftest
 import pytest
 
 from autodist.config import Config, Strategy
@@ -227,3 +228,16 @@ def test_the_type_of_a_batch_says_nothing_of_its_samples(tmp_path: Path, how: st
     path.write_text(SCRIPT.replace("{keep}", "pass").replace("{forward}", times).replace("{step}", ""))
     findings = convert(Project.load(path), Config(Strategy.DDP)).diagnostics
     assert not [each for each in findings if "for later steps" in each.message]
+
+
+@pytest.mark.parametrize("test", ["self.training", "self.follows and self.training", "self.training and self.follows"])
+def test_what_training_alone_keeps_is_not_kept_in_evaluation(tmp_path: Path, test: str) -> None:
+    keep = "self.state.mul_(0.9).add_(new.sum(0), alpha=0.1)"
+    forward = f"if {test}: self.keep(out.detach())"
+    text = SCRIPT.replace("{keep}", keep).replace("{forward}", forward).replace("{step}", "pass")
+    text = text.replace("        self.latest = None", "        self.latest, self.follows = None, len(rows_of()) > 2")
+    text += "model.eval()\nwith torch.no_grad():\n    for batch in DataLoader(train_set, batch_size=8):\n"
+    text += "        print(model(batch[0]).mean())\n"
+    after, said = conftest.converted(tmp_path, text)
+    assert "add_(reduce_sum(new.sum(0)), alpha=0.1)" in after
+    assert "from this rank's samples alone" not in said

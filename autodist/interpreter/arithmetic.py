@@ -354,7 +354,9 @@ class Arithmetic(Evaluation):
             value = self.eval(part, scope)
             decided = truth(value, part)
             if decided is stop:
-                return constant(stop, firm=True) if not values else self._mixed(values)
+                if not values or not stop:  # whatever `ema` is, `ema and self.training` holds for nothing in evaluation
+                    return constant(stop, firm=True)
+                return self._mixed(values)
             if decided is None:
                 values.append(value)
         if not values:

@@ -614,7 +614,8 @@ class RandomnessProbe:
             self._note_packed(name, seed, values.shape)
         own = seed if packed else self._own_seed(name, seed, values.shape, values)
         found = None if packed else self._parts(name, seed, values.shape, values)
-        if found is None:
+        batched = 0 if batch_first else 1
+        if found is None or found.dimension != batched:  # it may run from sample to sample
             return self._seeded(own, None, lambda: plain(*args, **kwargs))
         several = isinstance(hidden, (tuple, list))
         outputs = []
@@ -622,7 +623,7 @@ class RandomnessProbe:
             states = [found.layout.take(state, 1, rank) for state in (hidden if several else [hidden])]
             part = [found.take(values, rank), type(hidden)(states) if several else states[0], *args[2:]]
             outputs.append(self._seeded(each, None, functools.partial(plain, *part, **kwargs)))
-        dimensions = [0 if batch_first else 1, 1, 1]
+        dimensions = [batched, 1, 1]
         return tuple(
             found.join(column, dimension)
             for column, dimension in zip(zip(*outputs, strict=True), dimensions, strict=False)
