@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 
 from autodist import tensors
-from autodist.collation import Key, Kind, Rows, Reading, called
+from autodist.collation import Key, Kind, Reading, Rows, called
+from autodist.spread import COLUMNS, ROWS, Spread
 from autodist.values import Function, Value
 
 ALL = None
@@ -89,7 +90,8 @@ class _Axes(Reading):
             return {index: self.laid(each) is True for index, each in enumerate(node.elts)}
         if isinstance(node, ast.Dict):
             keyed = zip(node.keys, node.values, strict=True)
-            return {k.value: self.laid(v) is True for k, v in keyed if isinstance(k, ast.Constant)}
+            named = ((key.value, v) for key, v in keyed if isinstance(key, ast.Constant))
+            return {key: self.laid(v) is True for key, v in named if isinstance(key, (int, str))}
         if isinstance(node, ast.Attribute):
             inner = self.laid(node.value)
             return not inner if node.attr == "T" and isinstance(self.kind(node.value), Rows) else inner
@@ -111,7 +113,7 @@ class _Axes(Reading):
                 return False
             before = self.laid(held) is True
             turned = tensors.operation(name, node, _spread(before) if ours else None, [] if ours else [_spread(before)])
-            return turned is tensors.COLUMNS
+            return turned is COLUMNS
         if tensors.puts_second(name, node) and isinstance(first, ast.expr):
             return isinstance(self.kind(first), Rows)
         if name == "zip_longest":
@@ -136,5 +138,5 @@ class _Axes(Reading):
         return counted and isinstance(node, ast.Call) and isinstance(self.kind(node.args[0]), Rows)
 
 
-def _spread(second: bool) -> tensors.Spread:
-    return tensors.COLUMNS if second else tensors.ROWS
+def _spread(second: bool) -> Spread:
+    return COLUMNS if second else ROWS
