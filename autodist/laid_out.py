@@ -51,12 +51,14 @@ class _Axes(Reading):
         self._counts: set[str] = set()
 
     def given(self, kinds: list[Kind]) -> Kind:
-        node = self.function.node
+        self.read(self.function.node, kinds)
+        return None
+
+    def read(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, kinds: list[Kind]) -> None:
+        """Follow what a function does with such arguments."""
+        self._given(node, kinds)
         if isinstance(node, ast.Lambda):
-            super().given(kinds)
             self.laid_returns.append(self.laid(node.body))
-            return None
-        return super().given(kinds)
 
     def _statement(self, node: ast.stmt) -> None:
         if isinstance(node, ast.Return) and node.value is not None:
@@ -123,12 +125,17 @@ class _Axes(Reading):
             return len(sizes) > 1 and not self._is_count(sizes[0]) and self._is_count(sizes[1])
         if name in TAKING_ONE and first is not None and not ours:
             return self.laid(first) is True
-        called = self._called(node.func)
-        if called is not None:
+        kinds = [self.kind(each) for each in node.args if not isinstance(each, ast.Starred)]
+        local, called = self._local.get(name) if not method else None, self._called(node.func)
+        if isinstance(local, (ast.FunctionDef, ast.Lambda)) and self._depth:
+            inner = _Axes(self.function, self._depth - 1)
+            inner.read(local, kinds)
+        elif called is not None:
             inner = _Axes(called, self._depth - 1)
-            inner.given([self.kind(each) for each in node.args if not isinstance(each, ast.Starred)])
-            return inner.laid_returns[0] if len(inner.laid_returns) == 1 else False
-        return self.laid(base) if method and ours and base is not None else False
+            inner.given(kinds)
+        else:
+            return self.laid(base) if base is not None else False
+        return inner.laid_returns[0] if len(inner.laid_returns) == 1 else False
 
     def _is_count(self, node: ast.expr) -> bool:
         """`len(batch)`, also under another name: the number of samples."""

@@ -395,3 +395,58 @@ for step in range(8):
     after, said = conftest.converted(tmp_path, script)
     assert "local_rows(np.random" not in after
     assert "AD902" in said
+
+
+def test_what_is_drawn_for_as_many_as_a_batch_has_is_no_batch(tmp_path: Path) -> None:
+    """Noise for the pairs of a generator's lists, of which every rank has all: it is not the noise that is shared."""
+    script = """\
+import torch
+from torch import nn
+
+
+def pairs(size):
+    for start in range(0, 64, size):
+        yield [each % 9 for each in range(start, start + size)], [each % 7 for each in range(start, start + size)]
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Embedding(9, 4), nn.Embedding(9, 4)
+
+    def noise(self, count, times):
+        return self.outer(torch.multinomial(torch.ones(9), count * times, replacement=True)).view(count, times, 4)
+
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for xs, ys in pairs(8):
+    x, y = torch.LongTensor(xs), torch.LongTensor(ys)
+    loss = (net.inner(x) * net.outer(y)).mean() - (net.noise(x.shape[0], 3) * net.inner(x)[:, None]).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    after, _ = conftest.converted(tmp_path, script)
+    assert "local_rows(torch.multinomial" not in after and "multinomial(torch.ones(9), count * times" in after
+
+
+def test_what_is_drawn_for_a_ranks_rows_is_not_shared_again(tmp_path: Path) -> None:
+    """`multinomial(weights, x.shape[0] * 3)`, of rows that are a rank's own."""
+    script = """\
+import torch
+from torch import nn
+
+inputs = torch.randn(64, 4)
+net, words = nn.Linear(4, 4), nn.Embedding(9, 4)
+optimizer = torch.optim.SGD([*net.parameters(), *words.parameters()], lr=0.1)
+for step in range(8):
+    x = inputs[torch.randint(len(inputs), (8,))]
+    drawn = torch.multinomial(torch.ones(9), x.shape[0] * 3, replacement=True).view(x.shape[0], 3)
+    loss = (net(x)[:, None] * words(drawn)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    after, _ = conftest.converted(tmp_path, script)
+    assert "(torch.ones(9), x.shape[0] * 3, replacement=True).view" in after

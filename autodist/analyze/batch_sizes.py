@@ -139,6 +139,15 @@ def _is_told_sizes(use: ast.expr, source: Source, run: Interpreter) -> bool:
     return bool(given) and all(_reads_size(each) or _is_read_off(each, run.sources[each]) for each in given)
 
 
+def told_sizes(use: ast.expr, source: Source, run: Interpreter) -> list[ast.expr]:
+    """The tensors whose sizes calls give the parameter that is read here: `x` of `noise(x.size(0))`."""
+    found = []
+    for each in _told(use, source, run):
+        if _reads_size(each):
+            found += [n.value for n in ast.walk(each) if isinstance(n, ast.Attribute) and n.attr in ("size", "shape")]
+    return found
+
+
 def _reads_size(node: ast.expr) -> bool:
     """`x.size(1)`, `x.shape[1]`"""
     inner = node.value if isinstance(node, ast.Subscript) else node.func if isinstance(node, ast.Call) else None

@@ -74,7 +74,8 @@ class Contents(Loaders):
         """The loader that yields a batch, as it is."""
         loaders = [each for each in batch.origins if isinstance(each, Object) and "loader" in each.roles]
         handed_on = batch.models or batch.axes is not None or len(loaders) != len(batch.origins)
-        steps = {last_part(made.func) if isinstance(made, ast.Call) else "" for _, made in batch.made}
+        others = (made for _, made in batch.made if not isinstance(made, ast.Name))  # `x, y = batch`
+        steps = {last_part(made.func) if isinstance(made, ast.Call) else "" for made in others}
         if handed_on or len(loaders) != 1 or batch.spread is not ROWS or steps - {"next"}:
             return None
         return loaders[0]
