@@ -450,3 +450,21 @@ for step in range(8):
 """
     after, _ = conftest.converted(tmp_path, script)
     assert "(torch.ones(9), x.shape[0] * 3, replacement=True).view" in after
+
+
+@pytest.mark.parametrize(
+    ("grow", "length", "alike"),
+    [
+        ("kept.append(out.detach())\n", "len(kept)", True),
+        ("kept.append((out.detach(), y))\n", "len(kept)", True),
+        ("for row in out:\n    kept.append(row.detach())\n", "len(kept)", False),
+        ("for i in range(len(y)):\n    kept.append(out[i].detach())\n", "len(kept)", False),
+        ("kept.extend(out.detach())\n", "len(kept)", False),
+        ("", "len(list(loader))", True),
+    ],
+)
+def test_lists_of_batches_are_as_long_on_all_ranks(tmp_path: Path, grow: str, length: str, alike: bool) -> None:
+    """A list that grows by one with each batch, and one that grows with each sample."""
+    step = f"out = model(x)\nloss = F.cross_entropy(out, y)\n{grow}"
+    after, _ = conftest.converted(tmp_path, trained(step, before="kept = []\n", report=f"print({length})\n"))
+    assert (f"print({length})" in after) is alike

@@ -427,8 +427,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 inner = union([*thing.parts, thing.element])
                 if is_chosen(inner):
                     return Value(spread=SUM, origins=inner.origins).without(Turn)
-                if inner.spread is ROWS and self._lists_batches(thing.node):
-                    return NOTHING  # `len(list(loader))`
+                if inner.spread is ROWS and (thing.by_batch or self._lists_batches(thing.node)):
+                    return NOTHING  # `len(outputs)`, `len(list(loader))`
                 if inner.spread is ROWS:
                     return inner.computed(LOCAL if makes_set(thing.node) else COUNT)  # ranks may hold the same ones
             if isinstance(thing, Object) and "distributed_sampler" in thing.roles:
