@@ -92,3 +92,30 @@ def test_batch_first_stays_first(tmp_path: Path) -> None:
     collate = "    return pad_sequence(xs, batch_first=True), pad_sequence(ys).t()\n"
     text, _ = conftest.converted(tmp_path, SCRIPT.format(collate=collate, fields="batch"))
     assert "length * dist.get_world_size()" in text
+
+
+TOKENS = """\
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader
+
+data = [torch.randint(1, 9, (6,)) for _ in range(32)]
+loader = DataLoader(data, batch_size=8, shuffle=True, collate_fn=lambda texts: torch.stack(texts, dim=1))
+model = nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 9))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in loader:
+    length, batch_size = x.shape
+    losses = nn.functional.cross_entropy(model(x).view(-1, 9), x.view(-1), reduction="none")
+    loss = losses.view(length, batch_size).sum(0).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_losses_of_words_laid_out_again(tmp_path: Path) -> None:
+    """`losses.view(length, batch_size).sum(0)` is one number for each sample, of which the mean is taken."""
+    text, said = conftest.converted(tmp_path, TOKENS)
+    assert "dist.get_world_size() * " not in text and " * dist.get_world_size()" not in text
+    assert "AD602" not in said and "AD603" not in said
