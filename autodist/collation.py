@@ -67,7 +67,7 @@ ADDING_AN_AXIS = frozenset("unsqueeze expand_dims view reshape".split())
 def collated(collate: Value) -> Kind:
     """What a `collate_fn` of the project makes of a list of samples."""
     functions = list(called(collate))
-    return _Reading(functions[0], {}).given([Rows.EACH]) if len(functions) == 1 else None
+    return Reading(functions[0], {}).given([Rows.EACH]) if len(functions) == 1 else None
 
 
 def called(value: Value) -> Iterator[Function]:
@@ -169,7 +169,7 @@ def _worst(kinds: Iterable[Kind]) -> Kind:
     return next((each for each in (Rows.FEWER, Rows.JOINED, Rows.PADDED, Rows.EACH) if each in rows), None)
 
 
-class _Reading:
+class Reading:
     """One pass over the statements of a function, in their order."""
 
     def __init__(self, function: Function, names: dict[str, Kind], depth: int = 3) -> None:
@@ -314,7 +314,7 @@ class _Reading:
             return over
         if not isinstance(over, Rows):
             return None
-        inner = _Reading(self.function, {**self.names}, self._depth)
+        inner = Reading(self.function, {**self.names}, self._depth)
         for at, generator in enumerate(node.generators):
             inner._bind(generator.target, _element(over if at == 0 else inner.kind(generator.iter)))
         if len(node.generators) > 1:
@@ -364,11 +364,11 @@ class _Reading:
         if name in COLLECTING or name in STACKING:
             return first
         if local is not None and not isinstance(local, ast.Attribute):
-            inner = _Reading(self.function, {**self.names}, self._depth - 1)
+            inner = Reading(self.function, {**self.names}, self._depth - 1)
             return inner._given(local, given) if self._depth else None
         called = self._called(node.func)
         if called is not None and any(isinstance(kind, (Rows, Longest)) for kind in given):
-            return _Reading(called, {}, self._depth - 1).given(given)
+            return Reading(called, {}, self._depth - 1).given(given)
         return method  # `.to(device)`, `.float()`, `.t()`
 
     def _called(self, node: ast.expr) -> Function | None:

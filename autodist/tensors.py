@@ -306,6 +306,8 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
         return ROWS
     if name in ("reshape", "view") and first is ROWS and _is_one_row_of_all(call, position):
         return COLUMNS
+    if name in ("reshape", "view") and first is ROWS and spreads[1:3] == [SAME, COUNT]:
+        return COLUMNS  # `losses.view(length, batch_size)`
     if name in MEANS or name in SUMS:
         return reduced(name, call, position, first)
     if name in RESHAPING and first in (MEAN, SUM) and not others:

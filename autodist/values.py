@@ -161,6 +161,8 @@ class Items:
     changes: list[tuple[Source, ast.expr]] = field(default_factory=list)
     by_layer: bool = False
     """Whether a forward pass has put whole batches into it, as many on all ranks."""
+    by_batch: bool = False
+    """Whether it has grown by one with each batch of a loader, and not otherwise."""
     """What items of it are counted up by: `losses[0] += loss.item()`."""
 
     @property

@@ -36,7 +36,8 @@ LAYERS = """
     rule
     imports
     edits & lossless
-    rowwise | collation | picking | alternatives | carried | axes
+    rowwise | laid_out
+    collation | picking | alternatives | carried | axes
     values
     tensors
     axis_patterns

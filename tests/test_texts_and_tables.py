@@ -395,3 +395,76 @@ for step in range(8):
     after, said = conftest.converted(tmp_path, script)
     assert "local_rows(np.random" not in after
     assert "AD902" in said
+
+
+def test_what_is_drawn_for_as_many_as_a_batch_has_is_no_batch(tmp_path: Path) -> None:
+    """Noise for the pairs of a generator's lists, of which every rank has all: it is not the noise that is shared."""
+    script = """\
+import torch
+from torch import nn
+
+
+def pairs(size):
+    for start in range(0, 64, size):
+        yield [each % 9 for each in range(start, start + size)], [each % 7 for each in range(start, start + size)]
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Embedding(9, 4), nn.Embedding(9, 4)
+
+    def noise(self, count, times):
+        return self.outer(torch.multinomial(torch.ones(9), count * times, replacement=True)).view(count, times, 4)
+
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for xs, ys in pairs(8):
+    x, y = torch.LongTensor(xs), torch.LongTensor(ys)
+    loss = (net.inner(x) * net.outer(y)).mean() - (net.noise(x.shape[0], 3) * net.inner(x)[:, None]).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    after, _ = conftest.converted(tmp_path, script)
+    assert "local_rows(torch.multinomial" not in after and "multinomial(torch.ones(9), count * times" in after
+
+
+def test_what_is_drawn_for_a_ranks_rows_is_not_shared_again(tmp_path: Path) -> None:
+    """`multinomial(weights, x.shape[0] * 3)`, of rows that are a rank's own."""
+    script = """\
+import torch
+from torch import nn
+
+inputs = torch.randn(64, 4)
+net, words = nn.Linear(4, 4), nn.Embedding(9, 4)
+optimizer = torch.optim.SGD([*net.parameters(), *words.parameters()], lr=0.1)
+for step in range(8):
+    x = inputs[torch.randint(len(inputs), (8,))]
+    drawn = torch.multinomial(torch.ones(9), x.shape[0] * 3, replacement=True).view(x.shape[0], 3)
+    loss = (net(x)[:, None] * words(drawn)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    after, _ = conftest.converted(tmp_path, script)
+    assert "(torch.ones(9), x.shape[0] * 3, replacement=True).view" in after
+
+
+@pytest.mark.parametrize(
+    ("grow", "length", "alike"),
+    [
+        ("kept.append(out.detach())\n", "len(kept)", True),
+        ("kept.append((out.detach(), y))\n", "len(kept)", True),
+        ("for row in out:\n    kept.append(row.detach())\n", "len(kept)", False),
+        ("for i in range(len(y)):\n    kept.append(out[i].detach())\n", "len(kept)", False),
+        ("kept.extend(out.detach())\n", "len(kept)", False),
+        ("", "len(list(loader))", True),
+    ],
+)
+def test_lists_of_batches_are_as_long_on_all_ranks(tmp_path: Path, grow: str, length: str, alike: bool) -> None:
+    """A list that grows by one with each batch, and one that grows with each sample."""
+    step = f"out = model(x)\nloss = F.cross_entropy(out, y)\n{grow}"
+    after, _ = conftest.converted(tmp_path, trained(step, before="kept = []\n", report=f"print({length})\n"))
+    assert (f"print({length})" in after) is alike

@@ -82,6 +82,7 @@ def batch_size_sites(run: Interpreter, plan: Plan) -> list[Site]:
         and run.values.get(use, NOTHING).spread is not COUNT  # `batch_size = x.shape[0]` is this rank's already
         and not run.is_gathered(run.values.get(use, NOTHING))
         and not _is_read_off(use, source)
+        and not _is_told_sizes(use, source, run)
         and shared.isdisjoint(source.ancestors(use))
         and not any(_is_in(steps, bound, run) for bound in _bound(use, source, names))
         and (
@@ -116,14 +117,42 @@ def _is_named(use: ast.expr, names: set[str]) -> bool:
 def _is_also_other(use: ast.expr, source: Source, run: Interpreter, names: set[str]) -> bool:
     """Whether this is a parameter of a function that is told the batch size in one place and another number in the
     next: `noise(batch_size)` and `noise(25)`. It becomes a rank's share where it is given."""
-    home = source.function(use) if isinstance(use, ast.Name) else None
-    if not isinstance(home, ast.FunctionDef) or not isinstance(use, ast.Name):
-        return False
-    calls = (each for each in run.sources if isinstance(each, ast.Call))
-    called = [(call, each) for call in calls for each in _functions(call, run) if each.node is home]
-    given = [node for call, each in called if (node := _given(call, each, use.id)) is not None]
+    given = _told(use, source, run)
     told = {_is_named(node, names) for node in given if run.values.get(node, NOTHING).spread is not COUNT}
     return len(told) > 1
+
+
+def _told(use: ast.expr, source: Source, run: Interpreter) -> list[ast.expr]:
+    """What calls give the parameter that is read here."""
+    home = source.function(use) if isinstance(use, ast.Name) else None
+    if not isinstance(home, ast.FunctionDef) or not isinstance(use, ast.Name):
+        return []
+    calls = (each for each in run.sources if isinstance(each, ast.Call))
+    called = [(call, each) for call in calls for each in _functions(call, run) if each.node is home]
+    return [node for call, each in called if (node := _given(call, each, use.id)) is not None]
+
+
+def _is_told_sizes(use: ast.expr, source: Source, run: Interpreter) -> bool:
+    """Whether a parameter is given nothing but sizes of tensors, which are a rank's own where its samples are in them:
+    `self.init_hidden(x.size(1))`, also by another name."""
+    given = _told(use, source, run)
+    return bool(given) and all(_reads_size(each) or _is_read_off(each, run.sources[each]) for each in given)
+
+
+def told_sizes(use: ast.expr, source: Source, run: Interpreter) -> list[ast.expr]:
+    """The tensors whose sizes calls give the parameter that is read here: `x` of `noise(x.size(0))`."""
+    found = []
+    for each in _told(use, source, run):
+        if _reads_size(each):
+            found += [n.value for n in ast.walk(each) if isinstance(n, ast.Attribute) and n.attr in ("size", "shape")]
+    return found
+
+
+def _reads_size(node: ast.expr) -> bool:
+    """`x.size(1)`, `x.shape[1]`"""
+    inner = node.value if isinstance(node, ast.Subscript) else node.func if isinstance(node, ast.Call) else None
+    inner = inner.func if isinstance(inner, ast.Call) else inner  # `x.size()[1]`
+    return isinstance(inner, ast.Attribute) and inner.attr in ("size", "shape")
 
 
 def _functions(call: ast.Call, run: Interpreter) -> list[Function]:

@@ -153,8 +153,10 @@ def setup_of(script: TrainingScript, run: Interpreter, early: Iterable[Event]) -
     start = next((s for s in body if not is_preface(s)), body[-1])
     named = {node for site in script.named_apart for node in ast.walk(site.node)}
     needed = [e for e in run.events if e.kind == "print" or _needs_group(e) or e.kind == "clock" and e.node in named]
-    found = [top for event in needed if (top := _top_statement(event, entry)) is not None and not is_preface(top)]
-    first = next((top for top in found if not isinstance(top, (ast.FunctionDef, ast.ClassDef))), None)
+    tops = [(event, top) for event in needed if (top := _top_statement(event, entry)) is not None]
+    found = [top for _, top in tops if not is_preface(top)]
+    defined = (ast.FunctionDef, ast.ClassDef)
+    first = next((t for e, t in tops if t in found and (not isinstance(t, defined) or _in_class_body(e, t))), None)
     if first is None and guard is None and found and isinstance(found[0], ast.FunctionDef):
         return Setup(entry, _without_docstring(found[0].body), found[0])  # what a launcher or an entry point calls
     define = below_imports(entry)
@@ -162,6 +164,11 @@ def setup_of(script: TrainingScript, run: Interpreter, early: Iterable[Event]) -
         return Setup(entry, guard.body[0], min(define, guard, key=body.index))
     before = first if first is not None else start
     return Setup(entry, before, min(define, before, key=body.index), again)
+
+
+def _in_class_body(event: Event, top: ast.stmt) -> bool:
+    """Whether something happens while a class is defined: `class Config: os.makedirs("runs")`."""
+    return isinstance(top, ast.ClassDef) and event.source.function(event.node) is None
 
 
 def _has_workers(run: Interpreter) -> bool:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 
 from autodist import randomness
-from autodist.analyze.batch_sizes import shapes_tensors
+from autodist.analyze.batch_sizes import shapes_tensors, told_sizes
 from autodist.analyze.launched import is_distributed
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.rule import Severity
@@ -131,13 +131,21 @@ def _steps_along(node: ast.AST, loop: ast.AST, run: Interpreter) -> bool:
 
 def _counts_what_all_have(draw: Draw, run: Interpreter) -> bool:
     """Whether as much is drawn as there is of other data that the script puts together for a step, which no draw made:
-    `np.random.choice(words, (len(pairs), 5))`. A rank's share of the one would meet all of the other."""
+    `np.random.choice(words, (len(pairs), 5))`, and `noise(x.shape[0])` of a function that draws so many. A rank's share
+    of the one would meet all of the other."""
     counted = counted_of(draw.size) if draw.size is not None else None
-    if counted is None or counted not in run.values:
-        return False
-    value = run.values[counted]
-    made = any(isinstance(each, Draw) for each in value.origins) or value.spread.is_local
-    return not made and any(isinstance(thing, Items) for thing in value.things)
+    if counted is not None and counted in run.values:
+        value = run.values[counted]
+        made = any(isinstance(each, Draw) for each in value.origins) or value.spread.is_local
+        if not made and any(isinstance(thing, Items) for thing in value.things):
+            return True
+    told = [each for size in _names(draw.size) for each in told_sizes(size, draw.source, run)]
+    values = [run.values.get(each, NOTHING) for each in told]
+    return bool(told) and not any(v.spread.is_local or any(isinstance(o, Draw) for o in v.origins) for v in values)
+
+
+def _names(size: ast.expr | None) -> list[ast.Name]:
+    return [each for each in ast.walk(size) if isinstance(each, ast.Name)] if size is not None else []
 
 
 def _is_permutation(draw: Draw) -> bool:

@@ -427,6 +427,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 inner = union([*thing.parts, thing.element])
                 if is_chosen(inner):
                     return Value(spread=SUM, origins=inner.origins).without(Turn)
+                if inner.spread is ROWS and (thing.by_batch or self._lists_batches(thing.node)):
+                    return NOTHING  # `len(outputs)`, `len(list(loader))`
                 if inner.spread is ROWS:
                     return inner.computed(LOCAL if makes_set(thing.node) else COUNT)  # ranks may hold the same ones
             if isinstance(thing, Object) and "distributed_sampler" in thing.roles:
@@ -434,6 +436,13 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if value.spread is COUNT:
             return value
         return NOTHING
+
+    def _lists_batches(self, node: ast.AST) -> bool:
+        """Whether a list was made of what a loader yields: `list(loader)`, `[batch for batch in loader]`."""
+        made = node.args[:1] if isinstance(node, ast.Call) else []
+        if isinstance(node, ast.ListComp) and len(node.generators) == 1 and not node.generators[0].ifs:
+            made = [node.generators[0].iter]
+        return any(True for each in made for _ in self.values.get(each, NOTHING).objects("loader"))
 
     def _total(self, value: Value) -> Value:
         inner = value.but(things=frozenset()) | self._one_inside(value)

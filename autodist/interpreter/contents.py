@@ -61,18 +61,24 @@ class Contents(Loaders):
         return found
 
     def _as_field(self, part: Value, batch: Value, key: int | str) -> Value:
-        """A part of something, with as many axes as that field of what a loader yields has."""
+        """A part of something, with as many axes as that field of what a loader yields has, and along which of them
+        the samples lie."""
+        loader = self._yielding(batch) if part.spread is ROWS else None
+        if loader is not None and key in self.second_axis(loader):
+            part = part.but(spread=Spread.COLUMNS)
         if self.plan.wholes is not None or part.spread is not ROWS:
             return part
-        return part.but(axes=self._axes_of_field(batch, key))
+        return part.but(axes=axes.of_field(loader, key) if loader is not None else None)
 
-    def _axes_of_field(self, batch: Value, key: int | str) -> int | None:
+    def _yielding(self, batch: Value) -> Object | None:
+        """The loader that yields a batch, as it is."""
         loaders = [each for each in batch.origins if isinstance(each, Object) and "loader" in each.roles]
         handed_on = batch.models or batch.axes is not None or len(loaders) != len(batch.origins)
-        steps = {last_part(made.func) if isinstance(made, ast.Call) else "" for _, made in batch.made}
+        others = (made for _, made in batch.made if not isinstance(made, ast.Name))  # `x, y = batch`
+        steps = {last_part(made.func) if isinstance(made, ast.Call) else "" for made in others}
         if handed_on or len(loaders) != 1 or batch.spread is not ROWS or steps - {"next"}:
             return None
-        return axes.of_field(loaders[0], key)
+        return loaders[0]
 
     def _element(self, value: Value, node: ast.AST | None) -> Value:
         """What iterating over a value gives."""

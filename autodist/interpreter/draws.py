@@ -11,6 +11,9 @@ from autodist.interpreter.questions import has_state
 from autodist.spread import COUNT, LOCAL, ROWS, SAME
 from autodist.values import NOTHING, Draw, Items, Object, Scope, Value, constant, is_clock, of, union
 
+COUNTING = ("randint", "multinomial", "choice")
+"""What draws as many numbers as it is told."""
+
 
 class Draws(Contents):
     """Calls of libraries that draw, or say what is drawn."""
@@ -64,8 +67,9 @@ class Draws(Contents):
         if size is None:
             return None
         sizes = [v for k, v in keywords.items() if k == "size"] or args[-1 if name.startswith("torch.") else 2 :]
-        counted = any(v.spread is COUNT for each in sizes for v in (each, *self._contents(each)))
-        if name.endswith("randint") and counted:  # a number for each of this rank's samples: `randint(0, n, (len(x),))`
+        told = (self.values.get(size, NOTHING), *(v for each in sizes for v in (each, *self._contents(each))))
+        counted = any(v.spread is COUNT for v in told)
+        if name.endswith(COUNTING) and counted:  # a number for each of this rank's samples: `randint(0, n, (len(x),))`
             return Value(spread=ROWS, origins=frozenset().union(*(v.origins for v in args)))
         return self._draw(Draw(node, scope.source, self._path, size), scope)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from autodist import collation, picking
+from autodist import collation, laid_out, picking
 from autodist.collation import Rows
 from autodist.interpreter.machine import Machine
-from autodist.spread import RANK, ROWS, SAME
+from autodist.spread import COLUMNS, RANK, ROWS, SAME
 from autodist.values import SETTLED, Evened, Object, Value, of
 
 
@@ -16,7 +16,18 @@ class Loaders(Machine):
 
     def _batch(self, loader: Object) -> Value:
         """What a loader yields: this rank's samples, if it is sharded."""
-        return Value(spread=ROWS if self.shares_out(loader) else SAME, origins=frozenset([loader]))
+        shared = COLUMNS if None in self.second_axis(loader) else ROWS
+        return Value(spread=shared if self.shares_out(loader) else SAME, origins=frozenset([loader]))
+
+    def second_axis(self, loader: Object) -> frozenset[collation.Key | None]:
+        """The fields of a batch whose samples its loader lays along the second axis."""
+        collate = collation.collate_fn(loader)
+        if collate is None:
+            return frozenset()
+        found: frozenset[collation.Key | None] = self._remember(
+            loader.node, lambda: laid_out.second_axis(collate), "second axis"
+        )
+        return found
 
     def uneven(self, value: Value, target: bool = False) -> Rows | None:
         """What makes samples that a `collate_fn` puts together, or a condition picks, more on one rank than another."""

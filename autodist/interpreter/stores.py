@@ -264,8 +264,19 @@ class Stores(Evaluation):
                         value = value.but(spread=ROWS).without(Turn)  # a number for each sample
                     thing.element = thing.element | value
                     thing.by_layer = name == "append" and self._is_by_layer(thing, expression, scope)
+                    by_batch = name == "append" and not is_of_one(expression) and self._goes_by_batch()
+                    thing.by_batch = by_batch and (thing.by_batch or not thing.stores)
                     if (scope.source, expression) not in thing.stores:
                         thing.stores.append((scope.source, expression))
+
+    def _goes_by_batch(self) -> bool:
+        """Whether the innermost loop takes the batches of a loader one by one."""
+        loop = self._loops[-1] if self._loops else None
+        if loop is None or not isinstance(loop.node, ast.For | ast.AsyncFor):
+            return False
+        over = self.values.get(loop.node.iter, NOTHING)
+        held = (*over.things, *(each for t in over.things if isinstance(t, Stream) for each in t.over.things))
+        return not over.spread.is_local and any(isinstance(t, Object) and "loader" in t.roles for t in held)
 
     def _is_by_layer(self, items: Items, expression: ast.expr, scope: Scope) -> bool:
         """Whether a list is filled in the function where it is made, by loops that go over no samples: over the layers

@@ -1,0 +1,121 @@
+"""Batches whose samples lie along the second axis, since a `collate_fn` puts time first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import conftest
+import pytest
+
+SCRIPT = """\
+import itertools
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader
+
+torch.manual_seed(0)
+data = [(torch.randint(1, 9, (6,)), torch.randint(1, 9, (6,))) for _ in range(32)]
+
+
+def collate(batch):
+    xs, ys = zip(*batch)
+{collate}
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.rnn, self.out = nn.Embedding(9, 4), nn.GRU(4, 5), nn.Linear(5, 9)
+
+    def forward(self, x):
+        states, _ = self.rnn(self.embed(x), self.begin(x.size(1)))
+        return self.out(states)
+
+    def begin(self, batch_size):
+        return torch.zeros(1, batch_size, 5)
+
+
+batch_size = 8
+loader = DataLoader(data, batch_size=batch_size, shuffle=True, collate_fn=collate)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    total, words, length = 0.0, 0, 0
+    for batch in loader:
+        x, y = {fields}
+        loss = nn.functional.cross_entropy(model(x).reshape(-1, 9), y.reshape(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item() * x.size(1)
+        words += x.size(1)
+        length = len(y)
+    print(epoch, total / words, words, length, total / len(list(loader)))
+"""
+
+PADDED = "    return pad_sequence(xs), pad_sequence(ys)\n"
+STACKED = "    return torch.stack(xs, dim=1), torch.stack(ys, 1)\n"
+TURNED = "    x, y = torch.stack(xs).t(), torch.stack(ys).transpose(0, 1)\n    return x, y.contiguous()\n"
+NAMED = (
+    "    texts = pad_sequence(xs, batch_first=True).T\n    return {'x': texts, 'y': pad_sequence(list(ys)).long()}\n"
+)
+FILLED = """\
+    x = torch.zeros(6, len(batch), dtype=torch.long)
+    y = torch.zeros((6, len(batch))).long()
+    for i, (a, b) in enumerate(batch):
+        x[:, i], y[:, i] = a, b
+    return x, y
+"""
+ZIPPED = """\
+    def turned(rows):
+        return torch.LongTensor(list(itertools.zip_longest(*rows, fillvalue=0)))
+
+    return turned([x.tolist() for x in xs]), turned([y.tolist() for y in ys])
+"""
+AGAIN = "    return pad_sequence(xs, True).t(), pad_sequence(ys, batch_first=False)\n"
+
+
+@pytest.mark.parametrize("collate", [PADDED, STACKED, TURNED, NAMED, FILLED, ZIPPED, AGAIN])
+def test_sizes_of_batches_with_time_first(tmp_path: Path, collate: str) -> None:
+    """How many samples there are stands second; how long they are is the same for all."""
+    fields = "batch['x'], batch['y']" if collate is NAMED else "batch"
+    text, said = conftest.converted(tmp_path, SCRIPT.format(collate=collate, fields=fields))
+    assert "reduce_sum(words)" in text or "words * dist.get_world_size()" in text
+    assert "length *" not in text and "(length)" not in text
+    assert "len(list(loader)) *" not in text and "len(list(loader)))" in text
+    assert "torch.zeros(1, batch_size, 5)" in text  # told a rank's own size
+    assert "AD602" not in said or "pads to the longest" in said
+
+
+def test_batch_first_stays_first(tmp_path: Path) -> None:
+    """`batch_first=True` and two turns: the samples lie along the first axis."""
+    collate = "    return pad_sequence(xs, batch_first=True), pad_sequence(ys).t()\n"
+    text, _ = conftest.converted(tmp_path, SCRIPT.format(collate=collate, fields="batch"))
+    assert "length * dist.get_world_size()" in text
+
+
+TOKENS = """\
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader
+
+data = [torch.randint(1, 9, (6,)) for _ in range(32)]
+loader = DataLoader(data, batch_size=8, shuffle=True, collate_fn=lambda texts: torch.stack(texts, dim=1))
+model = nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 9))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in loader:
+    length, batch_size = x.shape
+    losses = nn.functional.cross_entropy(model(x).view(-1, 9), x.view(-1), reduction="none")
+    loss = losses.view(length, batch_size).sum(0).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_losses_of_words_laid_out_again(tmp_path: Path) -> None:
+    """`losses.view(length, batch_size).sum(0)` is one number for each sample, of which the mean is taken."""
+    text, said = conftest.converted(tmp_path, TOKENS)
+    assert "dist.get_world_size() * " not in text and " * dist.get_world_size()" not in text
+    assert "AD602" not in said and "AD603" not in said
