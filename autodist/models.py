@@ -884,8 +884,10 @@ def after_conditions(
     while isinstance(parent, (ast.If, ast.Try, ast.ExceptHandler, ast.Match, ast.match_case)) and not is_main_guard(
         parent
     ):
-        if isinstance(parent, ast.If) and target is not None and _is_none_in(parent, ast.unparse(target)):
-            break
+        if isinstance(parent, ast.If) and target is not None:
+            name = ast.unparse(target)
+            if _is_none_in(parent, name) or _is_made_beside(source, parent, name):
+                break
         if use is not None and within(use, frozenset([parent])):
             break
         if isinstance(parent, ast.stmt):
@@ -899,6 +901,43 @@ def _is_none_in(branch: ast.If, name: str) -> bool:
     bound = (each for each in (*branch.body, *branch.orelse) if isinstance(each, ast.Assign))
     nothing = (each for each in bound if isinstance(each.value, ast.Constant) and each.value.value is None)
     return any(ast.unparse(target) == name for each in nothing for target in each.targets)
+
+
+def _is_made_beside(source: Source, branch: ast.If, name: str) -> bool:
+    """Whether a condition of its own beside this one makes another model of that name: `if kind == "a": net = A()`, then
+    `if kind == "b": net = B()`. After either one, the name may mean the other's model, or nothing."""
+    top: ast.AST = branch
+    while isinstance(around := source.parents.get(top), ast.If) and around.orelse == [top]:
+        top = around
+    around = source.parents.get(top)
+    blocks = (getattr(around, field, None) for field in ("body", "orelse", "finalbody", "handlers"))
+    block: list[ast.stmt] = next((body for body in blocks if isinstance(body, list) and top in body), [])
+    makers = [
+        each
+        for each in block
+        if isinstance(each, ast.If) and any(_makes_anew(statement, name) for statement in _in_branches(each))
+    ]
+    return top in makers and len(makers) > 1
+
+
+def _in_branches(branch: ast.If) -> Iterator[ast.stmt]:
+    """The statements of a condition's branches, `elif` included."""
+    for each in (*branch.body, *branch.orelse):
+        if isinstance(each, ast.If):
+            yield from _in_branches(each)
+        else:
+            yield each
+
+
+def _makes_anew(statement: ast.stmt, name: str) -> bool:
+    """`net = Net()`, not `net = net.cuda()` or `net = nn.DataParallel(net)`, nor what is loaded in its place."""
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
+        return False
+    if name not in map(ast.unparse, statement.targets) or last_name(statement.value.func) == "load":
+        return False
+    return not any(
+        isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) == name for node in ast.walk(statement.value)
+    )
 
 
 def is_main_guard(node: ast.AST) -> bool:

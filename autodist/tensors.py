@@ -293,6 +293,8 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
         return SAME
     if name in REPEATING and base is SAME and others == [COUNT]:  # `mask.repeat(len(x), 1)`: the same for each sample
         return {0: ROWS, 1: COLUMNS}.get(arguments.index(COUNT), LOCAL)
+    if name == "repeat_interleave" and first is SAME and others == [COUNT]:  # `torch.arange(4).repeat_interleave(n)`
+        return ROWS
     if name in ("dot", "vdot") and spreads == [ROWS, ROWS]:
         return SUM
     if name == "einsum":

@@ -34,7 +34,7 @@ MODULE = {"weight": 0, "ignore_index": 2, "reduction": 4}
 """Where `cross_entropy` and `CrossEntropyLoss` take their options by position."""
 FORMS = frozenset(
     "view reshape flatten ravel squeeze unsqueeze contiguous transpose permute t masked_select "
-    "float double long int to cpu cuda detach".split()
+    "float double long int to cpu cuda detach argmax".split()
 )
 UNTOLD = ""
 SUMS = frozenset("sum mean numel".split())

@@ -94,7 +94,10 @@ class Arithmetic(Evaluation):
                 for thing in value.things:
                     if isinstance(thing, Items) and thing is not items:
                         items.stores += [s for s in thing.stores if s not in items.stores]
-            return of(items) | Value(frozenset(t for t in left.things | right.things if isinstance(t, Parameters)))
+            joined = of(items) | Value(frozenset(t for t in left.things | right.things if isinstance(t, Parameters)))
+            if left.spread is right.spread is ROWS:  # `[0] * len(x) + [1] * len(x)`
+                return joined.but(spread=ROWS, origins=left.origins | right.origins)
+            return joined
         if isinstance(node.op, ast.Mult):
             for many, number in ((left, right), (right, left)):
                 if number.spread is COUNT and any(isinstance(t, Items) for t in many.things):

@@ -11,7 +11,7 @@ from autodist.interpreter.machine import Stored
 from autodist.interpreter.questions import has_keys, is_hashable, is_of_one
 from autodist.interpreter.words import KEPT
 from autodist.source import Source, last_name
-from autodist.spread import LOCAL, MEAN, ROWS, SAME, SUM
+from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -88,7 +88,7 @@ class Stores(Evaluation):
             self.values[target] = self.values.get(target, NOTHING) | value
             self.sources[target] = scope.source
         elif isinstance(target, (ast.Tuple, ast.List)):
-            value = _that_unpacks(value, target.elts)
+            value = _that_unpacks(self._as_appended(value, len(target.elts)), target.elts)
             for index, part in enumerate(target.elts):
                 if isinstance(part, ast.Starred):
                     self.assign(part.value, self._element(value, part), scope, made)
@@ -193,7 +193,8 @@ class Stores(Evaluation):
             held = names[name]
             if base.spread.is_reducible and key.spread.is_local:  # `c[c.abs() < 0.1] = 0.1`: no mean any more
                 names[name] = held = held.but(spread=LOCAL)
-            if base.spread is ROWS and key.spread is LOCAL and not held.things and not self._forward:
+            placed = key.spread is LOCAL and not self._is_of_batches(target.slice)
+            if base.spread is ROWS and placed and not held.things and not self._forward:
                 names[name] = held = held.but(
                     spread=LOCAL, made=held.made | key.made
                 )  # `ranks[errors.argsort()] = numbers`
@@ -201,6 +202,18 @@ class Stores(Evaluation):
                 spread = value.spread if value.spread.is_reducible else LOCAL
                 origins = held.origins | picking.whole(value).origins
                 names[name] = held.but(spread=spread, made=value.made, origins=origins, zero=False)
+
+    def _is_of_batches(self, key: ast.expr) -> bool:
+        """Whether it means the rows of one batch among those of several: `y[n : 2 * n] = 1`."""
+        if not isinstance(key, ast.Slice) or key.step is not None:
+            return False
+        return all(bound is None or self._counts_batches(bound) for bound in (key.lower, key.upper))
+
+    def _counts_batches(self, number: ast.expr) -> bool:
+        if isinstance(number, ast.BinOp) and isinstance(number.op, ast.Mult):
+            sides = number.left, number.right
+            return any(isinstance(a, ast.Constant) and self._counts_batches(b) for a, b in (sides, sides[::-1]))
+        return isinstance(number, (ast.Name, ast.Attribute)) and self._lately(number).spread is COUNT
 
     def _holders(self, node: ast.expr, scope: Scope) -> list[tuple[dict[str, Value], str]]:
         """Where a name or attribute is held, or that of which it is an item: `counts` of `counts[label]`."""
@@ -278,6 +291,17 @@ class Stores(Evaluation):
         held = (*over.things, *(each for t in over.things if isinstance(t, Stream) for each in t.over.things))
         return not over.spread.is_local and any(isinstance(t, Object) and "loader" in t.roles for t in held)
 
+    def _as_appended(self, value: Value, count: int) -> Value:
+        """A value that is taken apart into ``count``, where a list in it was made empty and given as many, one by one:
+        ``found = []``, ``if train: found.append(train_loader)``, ``if test: found.append(test_loader)``."""
+        things: set[Thing] = set()
+        for thing in value.things:
+            fits = isinstance(thing, Items) and not thing.parts and len(thing.stores) == count
+            if isinstance(thing, Items) and fits and all(_is_appended_once(thing, *store) for store in thing.stores):
+                thing = Items(thing.node, [self._lately(expression) for _, expression in thing.stores], NOTHING)
+            things.add(thing)
+        return value.but(things=frozenset(things))
+
     def _is_by_layer(self, items: Items, expression: ast.expr, scope: Scope) -> bool:
         """Whether a list is filled in the function where it is made, by loops that go over no samples: over the layers
         of a forward pass, or `for i in range(6): encoding.append(torch.sin(x * 2**i))`."""
@@ -297,6 +321,16 @@ class Stores(Evaluation):
         things = self._lately(over).things
         counted = isinstance(over, ast.Call) and last_name(over.func) == "range"
         return counted or bool(things) and all(isinstance(t, Items) and t.is_told for t in things)
+
+
+def _is_appended_once(items: Items, source: Source, expression: ast.expr) -> bool:
+    """Whether an expression is appended to a list in the function that makes it, and in no loop."""
+    call = source.parents.get(expression)
+    if not isinstance(call, ast.Call) or last_name(call.func) != "append" or items.node not in source.parents:
+        return False
+    loops = (ast.For, ast.AsyncFor, ast.While, ast.comprehension)
+    inside = [*source.ancestors(call), *source.ancestors(items.node)]
+    return source.home(call) is source.home(items.node) and not any(isinstance(each, loops) for each in inside)
 
 
 def _that_unpacks(value: Value, targets: list[ast.expr]) -> Value:
