@@ -19,7 +19,7 @@ from autodist.rowwise import PARTNERS, is_entered, mixings
 from autodist.script import Reduction
 from autodist.source import Source, last_name, operands
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM
-from autodist.values import NOTHING, Class, Function, Gathered, Object, Picked, Turn, Value, Wrapped
+from autodist.values import NOTHING, Class, Function, Gathered, Items, Object, Picked, Turn, Value, Wrapped
 
 ROUNDS = 6
 """What meets gathered rows is found once those are gathered."""
@@ -113,9 +113,15 @@ def _enters(run: Interpreter, before: Interpreter) -> bool:
 
 
 def _computes_loss(call: ast.AST, run: Interpreter) -> bool:
-    """Whether a model gives a number and no rows: it is given labels, too, and computes the loss itself."""
+    """Whether a model gives a number, or several, and no rows: it is given labels, too, and computes the loss itself."""
     value = run.values.get(call, NOTHING) if isinstance(call, ast.expr) else NOTHING
-    return not value.things and value.spread is not ROWS
+    parts = [part for each in value.things if isinstance(each, Items) and each.is_told for part in each.parts]
+    numbers = all(isinstance(each, Items) and each.is_told for each in value.things) and all(map(_is_number, parts))
+    return numbers and value.spread is not ROWS
+
+
+def _is_number(value: Value) -> bool:
+    return not value.things and value.spread in (MEAN, SUM, CROSS, LOCAL, COUNT)
 
 
 def _goes_into_layer(node: ast.expr, run: Interpreter) -> bool:
