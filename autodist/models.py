@@ -904,8 +904,8 @@ def _is_none_in(branch: ast.If, name: str) -> bool:
 
 
 def _is_made_beside(source: Source, branch: ast.If, name: str) -> bool:
-    """Whether a condition of its own beside this one makes another model of that name: `if kind == "a": net = A()`, then
-    `if kind == "b": net = B()`. After either one, the name may mean the other's model, or nothing."""
+    """Whether a condition of its own beside this one makes another model of that name: `if kind == "a": net = A()`,
+    then `if kind == "b": net = B()`. After either one, the name may mean the other's model, or nothing."""
     top: ast.AST = branch
     while isinstance(around := source.parents.get(top), ast.If) and around.orelse == [top]:
         top = around

@@ -113,7 +113,7 @@ def _enters(run: Interpreter, before: Interpreter) -> bool:
 
 
 def _computes_loss(call: ast.AST, run: Interpreter) -> bool:
-    """Whether a model gives a number, or several, and no rows: it is given labels, too, and computes the loss itself."""
+    """Whether a model gives numbers and no rows: it is given labels, too, and computes the loss itself."""
     value = run.values.get(call, NOTHING) if isinstance(call, ast.expr) else NOTHING
     parts = [part for each in value.things if isinstance(each, Items) and each.is_told for part in each.parts]
     numbers = all(isinstance(each, Items) and each.is_told for each in value.things) and all(map(_is_number, parts))

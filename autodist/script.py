@@ -371,6 +371,8 @@ class TrainingScript:
     """Rows, and numbers of rows, that a loss compares with each other: those of all ranks, gradients and all."""
     reductions: tuple[Reduction, ...] = ()
     unwraps: tuple[Site, ...] = ()
+    wrapper_tests: tuple[Site, ...] = ()
+    """Classes that a wrapped model is asked for, of which nn.DataParallel is the only wrapper."""
     layer_tests: tuple[Site, ...] = ()
     """Classes of batch normalisation that training asks layers for, as in `isinstance(layer, nn.BatchNorm2d)`."""
     prefixed_loads: tuple[Site, ...] = ()

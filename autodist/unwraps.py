@@ -42,6 +42,40 @@ def found(run: Interpreter) -> tuple[list[Site], frozenset[ast.AST]]:
     return list(sites.values()), frozenset(maybe)
 
 
+def wrapper_tests(run: Interpreter) -> tuple[Site, ...]:
+    """Where a wrapped model is asked for `nn.DataParallel` alone: the classes of `isinstance(model, nn.DataParallel)`,
+    or `type(model) == nn.DataParallel`. Of DistributedDataParallel, which takes its place, they would say no."""
+    sites: list[Site] = []
+    for node, source in run.sources.items():
+        if isinstance(node, ast.Call) and len(node.args) == 2:
+            asks = External("builtins.isinstance") in run.values.get(node.func, NOTHING).things
+            asked, classes, place = node.args[0], node.args[1], node.args[1]
+            kept = asks and _is_wrapped(asked, run)
+        elif isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.left, ast.Call):
+            asks = External("builtins.type") in run.values.get(node.left.func, NOTHING).things
+            asked, classes, place = (node.left.args or [node])[0], node.comparators[0], node
+            kept = asks and isinstance(node.ops[0], (ast.Eq, ast.Is)) and _is_wrapped(asked, run)
+        else:
+            continue
+        names = _class_names(classes, run) if kept else set()
+        if "DataParallel" in names and "DistributedDataParallel" not in names:
+            sites.append(Site(source, place))
+    return tuple(sites)
+
+
+def _is_wrapped(node: ast.expr, run: Interpreter) -> bool:
+    """Whether it is a model that the script wraps itself: others are reached into wherever they are meant."""
+    things = run.values.get(node, NOTHING).things
+    return any(isinstance(thing, Wrapped) and thing.kind != "planned" for thing in things)
+
+
+def _class_names(classes: ast.expr, run: Interpreter) -> set[str]:
+    """The last parts of the names of the classes that a test asks for."""
+    given = classes.elts if isinstance(classes, ast.Tuple) else [classes]
+    things = (thing for each in given for thing in run.values.get(each, NOTHING).things)
+    return {thing.name.rpartition(".")[2] for thing in things if isinstance(thing, External)}
+
+
 def concerns(run: Interpreter, known: Callable[[str], bool]) -> Iterator[Concern]:
     """Where code that is not at hand is given the wrapper, and may ask it for what only the model has."""
     for node, value in run.values.items():

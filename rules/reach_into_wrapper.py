@@ -3,12 +3,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist.edits import WrapExpr
+from autodist.edits import Edit, Recompose, WrapExpr
 from autodist.rule import REPLICATED, Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
 from ._examples import PLAIN
-from ._preamble import planned
+from ._preamble import member, planned
 
 NORMALISED = PLAIN.replace("nn.Linear(4, 1)", "nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))")
 SCRIPTED = 'torch.jit.script({}).save("model.pt")\n'
@@ -99,6 +99,17 @@ def reach_into_wrapper(script: TrainingScript, context: Context) -> Iterator[Fin
             template = f'getattr({{}}, "module", {site.source.code(site.node)})'
         fix = Fix(planned(site.source, WrapExpr(site.node, template)))
         yield Finding(site.source, site.node, "means the model inside the wrapper", fix)
+    for site in script.wrapper_tests:
+        assert isinstance(site.node, ast.expr)
+        ddp, ddp_import = member(context, site.source, "torch.nn.parallel", "DistributedDataParallel", "DDP")
+        edit: Edit = WrapExpr(site.node, f"({{}}, {ddp})")
+        if isinstance(site.node, ast.Tuple):
+            places = ", ".join(f"{{{index}}}" for index in range(len(site.node.elts)))
+            edit = Recompose(site.node, f"({places}, {ddp})", tuple(site.node.elts))
+        elif isinstance(site.node, ast.Compare):
+            edit = Recompose(site.node, f"{{0}} in ({{1}}, {ddp})", (site.node.left, site.node.comparators[0]))
+        fix = Fix((*ddp_import, *planned(site.source, edit)))
+        yield Finding(site.source, site.node, "DistributedDataParallel takes the place of DataParallel", fix)
     for concern in script.concerns:
         if concern.code == "AD402":
             yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)

@@ -189,6 +189,7 @@ def _only_sizes_batches(draw: Draw, draws: list[Draw], run: Interpreter) -> bool
     return all(
         not nodes.isdisjoint(source.ancestors(use))
         or _is_handed_on(use, source, run)
+        or _sizes_other_data(use, source, run)
         or shapes_tensors(use, source, run, in_step=bool(run.loops_of.get(use, set()) & steps))
         for use, source in run.sources.items()
         if isinstance(use, (ast.Name, ast.Attribute))
@@ -207,6 +208,15 @@ def _is_handed_on(use: ast.expr, source: Source, run: Interpreter) -> bool:
         printed = isinstance(parent.func, ast.Name) and parent.func.id == "print"
         return printed or bool(things) and all(isinstance(thing, Function) for thing in things)
     return isinstance(parent, (ast.FormattedValue, ast.Assign))
+
+
+def _sizes_other_data(use: ast.expr, source: Source, run: Interpreter) -> bool:
+    """Whether it is the batch size of a loader whose samples no gradient comes from: of the evaluation."""
+    call = source.parents[use]
+    call = source.parents[call] if isinstance(call, ast.keyword) else call
+    loaders = [*run.values.get(call, NOTHING).objects("loader")] if isinstance(call, ast.Call) else []
+    trained = origins_of(run)
+    return bool(loaders) and not any(each in trained for each in loaders)
 
 
 def drawn_alike(run: Interpreter, varied: frozenset[str], shared: frozenset[ast.AST]) -> Iterator[Concern]:

@@ -294,12 +294,12 @@ class Stores(Evaluation):
     def _as_appended(self, value: Value, count: int) -> Value:
         """A value that is taken apart into ``count``, where a list in it was made empty and given as many, one by one:
         ``found = []``, ``if train: found.append(train_loader)``, ``if test: found.append(test_loader)``."""
-        things: set[Thing] = set()
+        things = set(value.things)
         for thing in value.things:
             fits = isinstance(thing, Items) and not thing.parts and len(thing.stores) == count
             if isinstance(thing, Items) and fits and all(_is_appended_once(thing, *store) for store in thing.stores):
-                thing = Items(thing.node, [self._lately(expression) for _, expression in thing.stores], NOTHING)
-            things.add(thing)
+                told = [self._lately(expression) for _, expression in thing.stores]
+                things = things - {thing} | {Items(thing.node, told, NOTHING)}
         return value.but(things=frozenset(things))
 
     def _is_by_layer(self, items: Items, expression: ast.expr, scope: Scope) -> bool:

@@ -13,7 +13,7 @@ KINDS = {"train": range(6), "val": range(6, 9), "test": range(9, 12)}
 
 
 def write(folder: Path) -> None:
-    """``train.json`` and so on name kinds and their folders, as seen from where this one is linked to as ``data/birds``."""
+    """``train.json`` and so on name kinds and their folders, as seen from where this is ``data/birds``."""
     for split, kinds in KINDS.items():
         names = [f"kind_{kind:02d}" for kind in kinds]
         for kind, name in zip(kinds, names, strict=True):

@@ -13,7 +13,7 @@ COUNTS = {"trainlist01.txt": 24, "testlist01.txt": 8}
 
 
 def write(folder: Path) -> None:
-    """``frames/Archery/v_Archery_000/0.jpg`` and seven more, ``lists/classInd.txt`` and the lists of 24 and 8 videos."""
+    """``frames/Archery/v_Archery_000/0.jpg`` and seven more, ``lists/classInd.txt``, lists of 24 and 8 videos."""
     (folder / "lists").mkdir()
     kinds = "".join(f"{number} {action}\n" for number, action in enumerate(ACTIONS, 1))
     (folder / "lists" / "classInd.txt").write_text(kinds)
