@@ -365,6 +365,9 @@ def _rows(node: ast.expr, event: Event, run: Interpreter) -> Iterator[tuple[Sour
     if isinstance(node, ast.Subscript) and any(getattr(each, "value", "") is None for each in operands(node)):
         yield from _rows(node.value, event, run)
         return
+    if (held := _before_fold(node, run)) is not None:
+        yield from _rows(held, event, run)
+        return
     cuts = [_cut(each, run) for each in {*ast.walk(node), *roots(node, run, set())}]
     if any(cuts):
         for each in (each for each in cuts if each is not None):
@@ -389,12 +392,43 @@ def _rows(node: ast.expr, event: Event, run: Interpreter) -> Iterator[tuple[Sour
             alone = statement.value is made and isinstance(target, ast.Name) and target.id == node.id
             reads = _reads(node, made, home or source.tree, run)
             if alone and all(_is_compared(read, source, run) for read in reads):
-                yield source, made
+                yield source, _before_fold(made, run) or made
                 return
         elif node.id in given and source.function(made) is not home:
             yield event.calls[-1].source, given[node.id]
             return
     yield event.source, node
+
+
+def _before_fold(node: ast.expr, run: Interpreter) -> ast.expr | None:
+    """`labels` of `labels.view(-1)`, where what it meets was gathered sample by sample."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not _folds(node):
+        return None
+    held = run.values.get(node.func.value, NOTHING)
+    handed_out = held.spread is ROWS and not (held.things or held.made or held.models)
+    sample_by_sample = run.plan.gathered and not any(_is_folded(each, run) for each in run.plan.gathered)
+    return node.func.value if handed_out and sample_by_sample else None
+
+
+def _folds(node: ast.Call) -> bool:
+    """Whether it may make several rows of each sample: `labels.view(-1)`."""
+    sizes = node.args
+    if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)):
+        sizes = sizes[0].elts
+    if last_name(node.func) in ("view", "reshape"):
+        return bool(sizes) and ast.unparse(sizes[0]) == "-1"
+    return last_name(node.func) in ("flatten", "ravel") and (not sizes or ast.unparse(sizes[0]) == "0")
+
+
+def _is_folded(node: ast.expr, run: Interpreter, depth: int = 8) -> bool:
+    """Whether rows are not those of samples, but several of each: `net(pictures.view(-1, 3, 8, 8))`."""
+    if not depth or run.values.get(node, NOTHING).spread is not ROWS:
+        return False
+    if isinstance(node, ast.Name):
+        return any(_is_folded(made, run, depth - 1) for _, made in run.values[node].made if made is not node)
+    if isinstance(node, ast.Call) and last_name(node.func) in ("view", "reshape", "flatten", "ravel"):
+        return _folds(node)
+    return any(_is_folded(each, run, depth - 1) for each in operands(node))
 
 
 def _cut(node: ast.AST, run: Interpreter) -> ast.expr | None:
