@@ -702,7 +702,9 @@ def _wrapping(module: Object, run: Interpreter, history: History) -> Wrapping | 
             continue  # a model is wrapped once, not in each round of a loop
         if event is not places[0] and _sets_mode(event.node):
             continue
-        if event.kind == "alias":
+        if event is not places[0] and (after := _after_holder(event, module, run, uses, use)) is not None:
+            called = after
+        elif event.kind == "alias":
             alias = alias or event
         elif event.kind != "move" or isinstance(event.source.statement(event.node), ast.Expr):
             if _lasts(event, use):
@@ -835,6 +837,30 @@ def _after_call(event: Event, module: Object, run: Interpreter, use: Event | Non
         around = event.calls[index - 1].function if index else None
         if use is None or around in _running(use):
             return Wrapping(call.source, after_conditions(call.source, statement, use, target), target, None)
+    return None
+
+
+def _after_holder(
+    event: Event, module: Object, run: Interpreter, uses: list[Event], use: Event | None
+) -> Wrapping | None:
+    """After `judge = Prototypes(model)`, which keeps the model in another one that does not train: it goes on without
+    the wrapper, and so do its keys."""
+    owner = event.function.owner if event.function is not None else None
+    if use is None or not isinstance(owner, Object) or "module" not in owner.roles or owner is module:
+        return None
+    if any(
+        function is not None and function.owner is owner for each in uses if each.grad for function in _running(each)
+    ):
+        return None
+    for index, call in enumerate(event.calls):
+        if call.node is None:
+            return None
+        given = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
+        target = next((arg for arg in given if module in unwrapped(run.values.get(arg, Value()))), None)
+        around = event.calls[index - 1].function if index else None
+        if isinstance(target, ast.Name) and around in _running(use):
+            statement = after_conditions(call.source, call.source.statement(call.node), use, target)
+            return Wrapping(call.source, statement, target, None)
     return None
 
 
