@@ -184,6 +184,29 @@ def test_labels_that_meet_gathered_samples_are_gathered_before_they_are_taken_ap
         assert "RowsOfAllRanks.apply(y).view(-1)" in code
 
 
+KEEPING = """\
+class Averaged(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+        self.weights = [p.detach().clone() for p in model.parameters()]
+
+    def update(self):
+        for weight, p in zip(self.weights, self.model.parameters()):
+            weight.mul_(0.9).add_(p.detach(), alpha=0.1)
+
+
+"""
+
+
+def test_model_that_another_one_keeps_is_wrapped_after_that(tmp_path: Path) -> None:
+    make = "model = nn.Linear(4, 1)\naveraged = Averaged(model)\n"
+    save = 'torch.save(averaged.state_dict(), "averaged.pt")\n'
+    loop = LOOP.replace("        optimizer.step()\n", "        optimizer.step()\n        averaged.update()\n")
+    code, _ = conftest.converted(tmp_path, HEAD + KEEPING + DATA + make + OPTIMIZER + loop + save)
+    assert "averaged = Averaged(model)\nmodel = DDP(model)\n" in code
+
+
 def test_labels_by_arg_max_count_those_that_a_condition_leaves(tmp_path: Path) -> None:
     data = (
         "rows = TensorDataset(torch.randn(32, 4), torch.rand(32, 5, 3))\n"
