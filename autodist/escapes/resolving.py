@@ -97,7 +97,7 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
     if looked_at := list(_looked_at(value if sized is None else run.values.get(sized, NOTHING), run)):
         yield from (Escape(where, name, ROWS, event) for where, name in looked_at)
         return
-    if value.spread is ROWS and not few and holds_rows(node, run, set()):
+    if value.spread is ROWS and not few and not _is_several(value) and holds_rows(node, run, set()):
         place, tensor = _tensor_behind(node, source, run) or (source, node)
         if tensor in learnt_from(run) and not (tensor is node and is_cut(node, source)):
             yield Escape(source, node, LOCAL, event)  # gathered, every rank would train on all samples
@@ -156,6 +156,11 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
     lists = [t for t in value.things if isinstance(t, Items)]
     if not held and event.kind != "test" and any(map(is_chosen, (t.element for t in lists))):
         yield Escape(source, node, LOCAL, event)  # the numbers of some samples among this rank's
+
+
+def _is_several(value: Value) -> bool:
+    """Whether it is a tuple of several outputs, each of which has rows of its own."""
+    return any(isinstance(thing, Items) and len(thing.parts) > 1 for thing in value.things)
 
 
 def _looked_at(value: Value, run: Interpreter) -> Iterator[tuple[Source, ast.Name]]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 
 from autodist import tensors
+from autodist.escapes.origins import in_forward
 from autodist.interpreter import Interpreter
 from autodist.source import Source, last_name
 from autodist.spread import COUNT, ROWS
-from autodist.values import NOTHING, External, Function, Object, Table, Wrapped
+from autodist.values import NOTHING, External, Function, Items, Object, Table, Wrapped
 
 ROWWISE = (tensors.KEEPING | tensors.ELEMENTWISE) - {"where"} | frozenset(
     "softmax log_softmax sigmoid tanh relu exp log argmax round add_ clamp view_as".split()
@@ -58,6 +59,9 @@ def holds_rows(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
         return name in PICKING and bool(rows) and holds_rows(rows[0], run, seen)
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.value, ast.Name):
         field = run.values.get(node.value, NOTHING)  # of what the loader yields, unless the script has put it there
+        if field.things and all(isinstance(t, Items) and t.parts for t in field.things):  # of several outputs
+            parts = run.values.get(node, NOTHING).made
+            return bool(parts) and all(in_forward(where, made) or holds_rows(made, run, seen) for where, made in parts)
         return not field.made and not any(isinstance(t, Table) and t.stores for t in field.things)
     if isinstance(node, (ast.GeneratorExp, ast.ListComp)):  # `images, labels = (part.to(device) for part in batch)`
         return holds_rows(node.elt, run, seen)
@@ -72,7 +76,7 @@ def holds_rows(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
             keeps_rows = node.func.attr in ("view", "reshape") and bool(node.args)
             keeps_rows = keeps_rows and run.values.get(node.args[0], NOTHING).spread is COUNT
             keeps_rows = keeps_rows or tensors.reduces_axis(node.func.attr) and bool(tensors.axis(node, 0))
-            keeps_rows = keeps_rows or _turns_others(node)
+            keeps_rows = keeps_rows or _turns_others(node) or _puts_within_rows(node)
             return (node.func.attr in ROWWISE or keeps_rows) and holds_rows(node.func.value, run, seen)
         called = run.values.get(node.func, NOTHING).things
         functions = [thing.node for thing in called if isinstance(thing, Function)]
@@ -87,10 +91,27 @@ def holds_rows(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
         like = sized_like(node.args[0]) if node.args else None
         if like is not None and any(name.rpartition(".")[2] in SIZED for name in names):
             return holds_rows(like, run, seen)
+        if any(name.rpartition(".")[2] in SIZED for name in names):
+            return bool(node.args) and _is_number_of_rows(node.args[0], run)
         if "input" in given and any(_keeps_rows(name, given) for name in names):
             return holds_rows(given["input"], run, seen)
         return any(isinstance(t, (Object, Wrapped)) for t in called)
     return isinstance(node, (ast.List, ast.Tuple))
+
+
+def _is_number_of_rows(node: ast.expr, run: Interpreter) -> bool:
+    """Whether it is the number of this rank's samples itself, `n` after `n, c = x.shape`, and not one computed from it."""
+    value = run.values.get(node, NOTHING)
+    computed = (node, *(made for _, made in value.made))
+    return value.spread is COUNT and not any(isinstance(each, (ast.BinOp, ast.UnaryOp)) for each in computed)
+
+
+def _puts_within_rows(call: ast.Call) -> bool:
+    """Whether values are put into other places of their own rows: `hot.scatter_(1, labels, 1)`."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    dim = call.args[0] if call.args else next((each.value for each in call.keywords if each.arg == "dim"), None)
+    within = isinstance(dim, ast.Constant) and isinstance(dim.value, int) and dim.value > 0
+    return name in ("scatter", "scatter_", "scatter_add", "scatter_add_") and within
 
 
 def _turns_others(call: ast.Call) -> bool:

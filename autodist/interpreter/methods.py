@@ -453,9 +453,11 @@ class Methods(Libraries, TorchModules):
 
 
 def _changed(node: ast.expr) -> ast.expr:
-    """What methods change in place: `total` of `total.mul_(0.9).add_(loss)`."""
+    """What methods change in place: `total` of `total.mul_(0.9).add_(loss)` and of `total.data.copy_(loss)`."""
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
         node = node.func.value
+    while isinstance(node, ast.Attribute) and node.attr == "data" and ast.unparse(node.value) != "self":
+        node = node.value
     return node
 
 
