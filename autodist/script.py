@@ -351,6 +351,8 @@ class TrainingScript:
     """Calls that make random samplers for them, without a generator of their own."""
     draws: tuple[Draw, ...] = ()
     batch_sizes: tuple[Site, ...] = ()
+    refitted: tuple[tuple[Site, ast.expr], ...] = ()
+    """Tensors that are made once and hold each batch in turn, now a share and now a whole one, and that batch."""
     wholes: tuple[Draw, ...] = ()
     """Where a step takes all of the data, of which a rank is to take its rows."""
     row_means: tuple[RowMean, ...] = ()

@@ -346,6 +346,9 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
         d, imports = dist(context, site.source)
         fix = Fix((*imports, *planned(site.source, WrapExpr(site.node, f"{{}} // {d}.get_world_size()"))))
         yield Finding(site.source, site.node, "a rank has its share of the batch only", fix)
+    for site, batch in script.refitted:
+        fix = Fix(planned(site.source, WrapExpr(site.node, f"{{}}.resize_({site.source.code(batch)}.shape)")))
+        yield Finding(site.source, site.node, "holds a rank's share of a batch, and whole batches in turn", fix)
 
 
 def _known_size(draw: Draw) -> ast.expr | None:
