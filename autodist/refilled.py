@@ -1,4 +1,4 @@
-"""Tensors that are made once, and into which each batch is put: now a rank's share, now a whole batch of an evaluation."""
+"""Tensors that are made once, and into which each batch is put: now a rank's share, now all of one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _made_once(site: Site) -> str | None:
     return target.id if isinstance(target, ast.Name) else None
 
 
-def _filled(call: ast.expr, run: Interpreter) -> tuple[Source, ast.Name, ast.expr] | None:
+def _filled(call: ast.AST, run: Interpreter) -> tuple[Source, ast.Name, ast.expr] | None:
     """Where a batch is put into all of a tensor that keeps its shape, the tensor's name there, and the batch."""
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "copy_":
         return None

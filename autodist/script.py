@@ -353,6 +353,8 @@ class TrainingScript:
     batch_sizes: tuple[Site, ...] = ()
     refitted: tuple[tuple[Site, ast.expr], ...] = ()
     """Tensors that are made once and hold each batch in turn, now a share and now a whole one, and that batch."""
+    joined_in_full: tuple[Site, ...] = ()
+    """Samples that a rank joins to its share of a batch, and of which it has all."""
     wholes: tuple[Draw, ...] = ()
     """Where a step takes all of the data, of which a rank is to take its rows."""
     row_means: tuple[RowMean, ...] = ()

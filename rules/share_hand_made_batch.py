@@ -346,6 +346,11 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
         d, imports = dist(context, site.source)
         fix = Fix((*imports, *planned(site.source, WrapExpr(site.node, f"{{}} // {d}.get_world_size()"))))
         yield Finding(site.source, site.node, "a rank has its share of the batch only", fix)
+    for site in script.joined_in_full:
+        d, imports = dist(context, site.source)
+        helper = defined(script, site.source, LOCAL_ROWS.replace("{d}", d))
+        fix = Fix((*imports, *helper, *planned(site.source, WrapExpr(site.node, "local_rows({})"))))
+        yield Finding(site.source, site.node, "is joined to a rank's share of the batch: a share of this, too", fix)
     for site, batch in script.refitted:
         fix = Fix(planned(site.source, WrapExpr(site.node, f"{{}}.resize_({site.source.code(batch)}.shape)")))
         yield Finding(site.source, site.node, "holds a rank's share of a batch, and whole batches in turn", fix)

@@ -26,7 +26,7 @@ LAYERS = """
     weights | accumulation
     sharding
     batchwise | pairing
-    wholes | unbatched | waiting | weighing
+    wholes | unbatched | waiting | weighing | joining | refilled
     escapes | models | launchers | borrowed | frameworks
     regions | unused | scalars | inplace
     temporary
@@ -76,7 +76,8 @@ ESCAPES = """
     keeping
     placing
     resolving
-    exposure | origins | rows
+    exposure | rows
+    origins
 """
 
 ANALYZE = """

@@ -29,7 +29,10 @@ def learnt_from(run: Interpreter) -> frozenset[ast.expr]:
             receiver = [event.node.func.value] if isinstance(event.node.func, ast.Attribute) else []
             for node in (*receiver, *event.node.args):
                 found |= roots(node, run, seen)
-    for event in (*run.of("joined"), *run.of("gathered")):  # of the whole batch, so that nothing is known of what made it
+    for event in (
+        *run.of("joined"),
+        *run.of("gathered"),
+    ):  # of the whole batch, so that nothing is known of what made it
         if isinstance(event.node, ast.expr):
             found |= {n for n in ast.walk(event.node) if isinstance(n, ast.expr)} | roots(event.node, run, seen)
     return frozenset(found)

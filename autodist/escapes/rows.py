@@ -100,7 +100,7 @@ def holds_rows(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
 
 
 def _is_number_of_rows(node: ast.expr, run: Interpreter) -> bool:
-    """Whether it is the number of this rank's samples itself, `n` after `n, c = x.shape`, and not one computed from it."""
+    """Whether it is the number of this rank's samples, `n` after `n, c = x.shape`, and not one computed from it."""
     value = run.values.get(node, NOTHING)
     computed = (node, *(made for _, made in value.made))
     return value.spread is COUNT and not any(isinstance(each, (ast.BinOp, ast.UnaryOp)) for each in computed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import h5py
+import h5py  # type: ignore[import-not-found, import-untyped, unused-ignore]
 import numpy as np
 
 GRID = 16

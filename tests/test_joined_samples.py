@@ -1,0 +1,160 @@
+"""Samples beside those of a batch: joined to a rank's share of it, held in tensors that are made once, and scored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import conftest
+import pytest
+
+JOINED = """\
+import random
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(64, 6), torch.randint(0, 3, (64,))), batch_size=16, shuffle=True)
+kept, labels = torch.randn(20, 6), torch.randint(0, 3, (20,))
+model = nn.Linear(6, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    seen = torch.tensor([])
+    for x, y in loader:
+        number = random.sample(range(20), 4)
+{joined}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        seen = torch.cat([seen, loss.detach().view(1)])
+    print(loss.item())
+"""
+
+
+@pytest.mark.parametrize(
+    ("joined", "shares"),
+    [
+        ("loss = F.cross_entropy(model(torch.cat((x, kept[number]))), torch.cat((y, labels[number])))", 2),
+        ("loss = F.cross_entropy(model(torch.vstack([kept[number], x])), torch.cat([labels[number], y]))", 2),
+        ("loss = model(torch.cat([x, torch.randn(4, 6)], dim=0)).pow(2).mean()", 1),
+        ("loss = model(torch.cat([x, torch.randn(len(x), 6)], dim=0)).pow(2).mean()", 0),
+        ("loss = model(torch.cat([x, x.flip(1)])).pow(2).mean()", 0),
+        ("loss = model(torch.cat([x[:, :3], torch.ones(len(x), 3)], dim=1)).pow(2).mean()", 0),
+    ],
+)
+def test_a_rank_joins_its_share_of_other_samples(tmp_path: Path, joined: str, shares: int) -> None:
+    after, said = conftest.converted(tmp_path, JOINED.format(joined=f"        {joined}"))
+    assert after.count("local_rows(") == shares + bool(shares)
+    assert "warning" not in said
+
+
+HELD = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+size = 8
+loader = DataLoader(TensorDataset(torch.randn(64, 3), torch.randn(64, 3)), batch_size=size, shuffle=True)
+checks = DataLoader(TensorDataset(torch.randn(16, 3), torch.randn(16, 3)), batch_size=size)
+model = nn.Linear(3, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+given, wanted = torch.FloatTensor(size, 3), torch.FloatTensor(size, 3)
+wanted = torch.FloatTensor(size, 3)
+given = torch.FloatTensor(size, 3)
+for epoch in range(2):
+    for x, y in loader:
+        given.data.copy_(x.float())
+        wanted.data.copy_(y.float())
+        loss = nn.functional.mse_loss(model(given), wanted)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(loss.item())
+{evaluation}
+"""
+EVALUATION = """\
+    total = 0.0
+    for x, y in checks:
+        given.data.copy_(x.float())
+        wanted.data.copy_(y.float())
+        total += nn.functional.mse_loss(model(given), wanted).item()
+    print(total / len(checks))
+"""
+
+
+@pytest.mark.parametrize(("evaluation", "resized"), [("", 0), (EVALUATION, 4)])
+def test_tensors_that_hold_each_batch_in_turn(tmp_path: Path, evaluation: str, resized: int) -> None:
+    after, said = conftest.converted(tmp_path, HELD.format(evaluation=evaluation))
+    assert "wanted = torch.FloatTensor(size // dist.get_world_size(), 3)" in after
+    assert after.count(".resize_(") == resized
+    assert "given.resize_(x.shape).data.copy_(x.float())" in after or not resized
+    assert "slice(" not in after and "warning" not in said
+
+
+SCORED = """\
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def one_hot(labels, classes):
+    n, length = labels.size()
+    return torch.zeros(n, classes, length).scatter_(1, labels.view(n, 1, length), 1)
+
+
+class Dice:
+    def __init__(self, classes):
+        self.total, self.count = np.zeros(classes), 0
+
+    def update(self, guesses, truth):
+        self.total += self.scores(guesses, truth)
+        self.count += 1
+
+    @staticmethod
+    def scores(guesses, truth):
+        found = []
+        for each in range(truth.size()[1]):
+            both = torch.sum(guesses[:, each] * truth[:, each])
+            either = torch.sum(guesses[:, each]) + torch.sum(truth[:, each])
+            found.append((2 * both / either).item())
+        return np.asarray(found)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.early, self.late = nn.Linear(6, 12), nn.Linear(12, 12)
+
+    def forward(self, x):
+        early = self.early(x)
+        late = self.late(torch.relu(early)).view(-1, 2, 6).softmax(1)
+        if self.training:
+            return early.view(-1, 2, 6).softmax(1), late
+        return late
+
+
+loader = DataLoader(TensorDataset(torch.randn(32, 6), torch.randint(0, 2, (32, 6))), batch_size=4, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    model.train()
+    dice = Dice(2)
+    for x, y in loader:
+        y = one_hot(y.long(), 2)
+        out = model(x)
+        loss = torch.clamp((out[1] - y).pow(2).mean() + 0.4 * (out[0] - y).pow(2).mean(), 0, 2)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        dice.update(out[1], y)
+    print(epoch, dice.total / dice.count)
+"""
+
+
+def test_what_losses_are_computed_from_is_gathered_for_scores_alone(tmp_path: Path) -> None:
+    after, said = conftest.converted(tmp_path, SCORED)
+    assert "dice.update(gather_rows(out[1]), gather_rows(y))" in after
+    assert after.count("gather_rows(") == 3
+    assert "warning" not in said
