@@ -11,7 +11,7 @@ from autodist.interpreter.machine import Stored
 from autodist.interpreter.questions import has_keys, is_hashable, is_of_one
 from autodist.interpreter.words import KEPT
 from autodist.source import Source, last_name
-from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM
+from autodist.spread import COLUMNS, COUNT, LOCAL, MEAN, ROWS, SAME, SUM
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -198,6 +198,10 @@ class Stores(Evaluation):
                 names[name] = held = held.but(
                     spread=LOCAL, made=held.made | key.made
                 )  # `ranks[errors.argsort()] = numbers`
+            if value.models and not held.things and isinstance(target.value, (ast.Name, ast.Attribute)):
+                names[name] = held = held.but(models=held.models | value.models)  # of which gradients flow on
+            if held.spread is LOCAL and value.spread is ROWS and not held.things and self._stacks_rows(target, held):
+                names[name] = held = held.but(spread=COLUMNS, origins=held.origins | value.origins)
             if value.spread.is_local and not held.things and held.spread is SAME:
                 spread = value.spread if value.spread.is_reducible else LOCAL
                 origins = held.origins | picking.whole(value).origins
@@ -214,6 +218,16 @@ class Stores(Evaluation):
             sides = number.left, number.right
             return any(isinstance(a, ast.Constant) and self._counts_batches(b) for a, b in (sides, sides[::-1]))
         return isinstance(number, (ast.Name, ast.Attribute)) and self._lately(number).spread is COUNT
+
+    def _stacks_rows(self, target: ast.Subscript, held: Value) -> bool:
+        """Whether each round of a loop puts a whole batch into a place of its own: `outputs[i] = model(x)`, after
+        `outputs = torch.zeros(rounds, len(x), 3)`."""
+        if isinstance(target.slice, (ast.Tuple, ast.Slice)) or self._lately(target.slice).spread is not SAME:
+            return False
+        shapes = [_shape_asked(made) for _, made in held.made]
+        return bool(shapes) and all(
+            len(shape) > 1 and [self._lately(each).spread for each in shape[:2]] == [SAME, COUNT] for shape in shapes
+        )
 
     def _holders(self, node: ast.expr, scope: Scope) -> list[tuple[dict[str, Value], str]]:
         """Where a name or attribute is held, or that of which it is an item: `counts` of `counts[label]`."""
@@ -331,6 +345,16 @@ def _is_appended_once(items: Items, source: Source, expression: ast.expr) -> boo
     loops = (ast.For, ast.AsyncFor, ast.While, ast.comprehension)
     inside = [*source.ancestors(call), *source.ancestors(items.node)]
     return source.home(call) is source.home(items.node) and not any(isinstance(each, loops) for each in inside)
+
+
+def _shape_asked(node: ast.expr) -> list[ast.expr]:
+    """The sizes of `torch.zeros(rounds, len(x), 3).to(device)`."""
+    while isinstance(node, ast.Call) and last_name(node.func) in ("to", "cuda", "cpu", "float", "double"):
+        node = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+    if not isinstance(node, ast.Call) or last_name(node.func) not in ("zeros", "empty", "ones"):
+        return []
+    first = node.args[0] if node.args else None
+    return [*first.elts] if isinstance(first, (ast.Tuple, ast.List)) else [*node.args]
 
 
 def _that_unpacks(value: Value, targets: list[ast.expr]) -> Value:
