@@ -83,7 +83,7 @@ class Project:
             for name, line, required in (*_imported(importer, package), *by_name, *any_name):
                 found = None if name in modules else next(filter(None, (_find(each, name) for each in roots)), None)
                 if found is None and name not in modules and repository is not None:
-                    found = _find_package(repository, name)
+                    found = next(filter(None, (_find_package(each, name) for each in _above(entry, repository))), None)
                 if found is not None and found.resolve() != entry.resolve():
                     modules[name] = _module(found, name, found.stat().st_mtime_ns)
                     own = name if found.name == "__init__.py" else name.rpartition(".")[0]
@@ -121,6 +121,13 @@ def _repository(entry: Path) -> Path | None:
     # `python -m tools.train` starts in the folder that holds the package of the script
     package = (folder / "__init__.py").exists()
     return next((each for each in above if not (each / "__init__.py").exists()), None) if package else None
+
+
+def _above(entry: Path, repository: Path) -> list[Path]:
+    """The folders above the script's, up to the repository: that first, since a script is mostly started there."""
+    above = Path(os.path.abspath(entry)).parents[1:]
+    between = [each for each in above if repository in each.parents]
+    return [repository, *reversed(between)]
 
 
 def _find_package(repository: Path, name: str) -> Path | None:

@@ -158,3 +158,101 @@ def test_what_losses_are_computed_from_is_gathered_for_scores_alone(tmp_path: Pa
     assert "dice.update(gather_rows(out[1]), gather_rows(y))" in after
     assert after.count("gather_rows(") == 3
     assert "warning" not in said
+
+
+STACKED = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, x):
+        self.prior = self.layer.weight.pow(2).sum()
+        return F.log_softmax(self.layer(x), 1)
+
+    def bound(self, x, y, rounds=2):
+        outputs, priors = torch.zeros(rounds, x.size(0), 3), torch.zeros(rounds)
+        outputs = torch.zeros(rounds, x.size(0), 3)
+        for i in range(rounds):
+            outputs[i] = self(x)
+            priors[i] = self.prior
+        return priors.mean() / len(loader) + F.nll_loss(outputs.mean(0), y, reduction="sum")
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 6), torch.randint(0, 3, (64,))), batch_size=16, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        loss = model.bound(x, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(loss.item())
+"""
+
+
+def test_batches_that_are_put_into_a_tensor_round_by_round(tmp_path: Path) -> None:
+    after, said = conftest.converted(tmp_path, STACKED)
+    assert 'SumOverRanks.apply(F.nll_loss(outputs.mean(0), y, reduction="sum"))' in after
+    assert "refusal" not in said and "warning" not in said
+
+
+KEYED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+
+class Rows(Dataset):
+    def __init__(self, rows, split="train"):
+        self.rows, self.split = rows, split
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, number):
+        return self.rows[number]
+
+
+def loader_of(size, **settings):
+    return DataLoader(Rows(**settings), batch_size=size)
+
+
+training = loader_of(8, rows=torch.randn(64, 4), split="train")
+checks = loader_of(8, rows=torch.randn(24, 4){split})
+model = nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in training:
+    loss = (model(x) - x).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+for x in checks:
+    print((model(x) - x).abs().max().item())
+"""
+
+
+@pytest.mark.parametrize(("split", "told"), [(', split="val"', True), ("", False)])
+def test_what_tells_loaders_apart_may_be_among_settings(tmp_path: Path, split: str, told: bool) -> None:
+    after, said = conftest.converted(tmp_path, KEYED.replace("{split}", split))
+    assert ('if settings["split"] == "train" else None' in after) is told
+    assert ("makes loaders for training and for evaluation alike" in said) is not told
+
+
+def test_a_package_in_a_folder_that_is_one_itself(tmp_path: Path) -> None:
+    folder = tmp_path / "repository" / "package"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("")
+    (folder.parent / "__init__.py").write_text("")
+    (folder / "nets.py").write_text("from torch import nn\n\n\nclass Net(nn.Linear):\n    pass\n")
+    script = KEYED.replace("{split}", "").replace("nn.Linear(4, 4)", "Net(4, 4)")
+    script = script.replace("from torch import nn", "from package.nets import Net")
+    after, said = conftest.converted(folder, script)
+    assert "DDP(Net(4, 4))" in after and "refusal" not in said

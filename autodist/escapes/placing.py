@@ -262,7 +262,7 @@ def distinguishing(
     for name in sorted(these[0], key=lambda name: (name != best, name)):
         values = {repr(names.get(name)) for names in these}
         rest = {repr(names.get(name)) for names in others}
-        if len(values) == 1 and not values & rest and name in others[0]:
+        if len(values) == 1 and not values & rest and all(name in names for names in (*these, *others)):
             const = these[0][name]
             if const is True or const is False:
                 return name if const else f"not {name}"

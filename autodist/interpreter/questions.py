@@ -108,6 +108,10 @@ def constants_in(scope: Scope) -> Value:
         for name, value in inner.names.items():
             if value.firm and value.const is not UNKNOWN and value.const is not None and not value.things:
                 names.setdefault(name, value.const)
+            for table in (each for each in value.things if isinstance(each, Table) and isinstance(each.node, ast.arg)):
+                for key, given in table.entries.items():  # of `**settings`
+                    if isinstance(key, str) and isinstance(given.const, (str, bool, int)) and not given.things:
+                        names.setdefault(f'{name}["{key}"]', given.const)
         inner = inner.parent
     return constant(tuple(sorted(names.items())))
 
