@@ -47,7 +47,12 @@ def joined(
         found |= fresh
         current = run(replace(plan, joined=frozenset(found)))
     # of data that every rank has in full, a sum over the ranks would be another one
-    whole = {event.node for event in current.of("joined") if event.grad and not event.value.spread.is_local}
+    entered = {event.node for event in current.of("joined") if not _is_entered_blindly(event)}
+    whole = {
+        event.node
+        for event in current.of("joined")
+        if event.grad and not event.value.spread.is_local and not (event.node in entered and _is_entered_blindly(event))
+    }
     doubled = {*found} & {n for n in whole if isinstance(n, ast.expr) and n in found and found[n].spread is SUM}
     alone = {e.node for e in current.of("joined") if e.on_one_rank or parts_ranks(e, guarded, current)}
     doubled |= {*found} & alone
@@ -64,6 +69,11 @@ def joined(
         for node, each in found.items()
         if (node in settled - left if node in settled | left else _home(each.source, node) not in unfinished)
     )
+
+
+def _is_entered_blindly(event: Event) -> bool:
+    """Whether a function was entered without a call of it, as one that is handed on: its arguments are not known."""
+    return bool(event.calls) and event.calls[-1].node is None
 
 
 def _home(source: Source, node: ast.AST) -> ast.AST | None:

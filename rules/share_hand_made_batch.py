@@ -313,7 +313,8 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
     All ranks draw the same indices or samples, from the same seed, and each keeps every N-th of them. Where batches
     come from a generator, an iterator or a list of the script's own, that happens where a step gets them, if each row
     is treated by itself up to the loss. Sizes that a training step takes from the batch-size setting are divided by
-    the number of ranks.
+    the number of ranks. Samples that a step joins to a batch (made-up ones, those of a memory) are shared out as well,
+    and a tensor that holds each batch in turn takes its shape where whole batches are put into it, too.
     """
     if not script.trains:
         return

@@ -256,3 +256,58 @@ def test_a_package_in_a_folder_that_is_one_itself(tmp_path: Path) -> None:
     script = script.replace("from torch import nn", "from package.nets import Net")
     after, said = conftest.converted(folder, script)
     assert "DDP(Net(4, 4))" in after and "refusal" not in said
+
+
+SUMMED = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def bounded(model):
+    def bound(self, x, y, criterion, rounds):
+        loss = 0
+        for _ in range(rounds):
+            loss += criterion(self(x), y)
+            loss += self.weight.pow(2).sum()
+        return loss / rounds
+
+    setattr(model, "bound", bound)
+    return model
+
+
+@bounded
+class Net(nn.Linear):
+    pass
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 6), torch.randint(0, 3, (64,))), batch_size=16, shuffle=True)
+model = Net(6, 3)
+criterion = nn.CrossEntropyLoss(reduction="sum")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        {loss}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(loss.item())
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "summed"),
+    [
+        ("loss = model.bound(x, y, criterion, 2)", "SumOverRanks.apply(criterion(self(x), y))"),
+        (
+            "loss = criterion(model(x), y); loss += model.weight.abs().sum()",
+            "SumOverRanks.apply(criterion(model(x), y))",
+        ),
+        ("loss = 0; loss += model.bias.abs().sum(); loss += criterion(model(x), y)", "SumOverRanks.apply(criterion("),
+    ],
+)
+def test_sums_that_a_penalty_is_added_to_in_place(tmp_path: Path, loss: str, summed: str) -> None:
+    after, said = conftest.converted(tmp_path, SUMMED.replace("{loss}", loss))
+    assert summed in after
+    assert "warning" not in said and "AD602" not in said
