@@ -26,7 +26,7 @@ LAYERS = """
     weights | accumulation
     sharding
     batchwise | pairing
-    wholes | unbatched | waiting | weighing
+    wholes | unbatched | waiting | weighing | scaling
     escapes | models | launchers | borrowed | frameworks
     regions | unused | scalars | inplace
     temporary

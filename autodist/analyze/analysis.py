@@ -16,6 +16,7 @@ from autodist import (
     pairing,
     picking,
     rowwise,
+    scaling,
     sharding,
     shards,
     weighing,
@@ -162,14 +163,15 @@ def _modelled(
         plan = replace(plan, divided=plan.divided - kept)
     even = [] if is_distributed(second) else list(weighing.weighed(second, rank_zero_statements(second)))
     held = shards.guarded_parameters(second, models, rank_zero_statements(second)) if fsdp else []
-    plan = replace(plan, reduced=frozenset(site.node for site, _ in held))
+    counted = () if is_distributed(second) else scaling.counts(second)
+    plan = replace(plan, reduced=frozenset(site.node for site, _ in held) | _nodes(counted))
 
     before = [] if is_distributed(second) else summed_up_before(again, plan, second)
     plan = replace(plan, settled=made_global_after(before))
     plan, third, even, joined = whole_losses(again, plan, even, is_distributed(second))
     run, reductions, leftover = reduced(project, facts, plan, third, before)
     script = assembled(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held)
-    script = replace(script, weighed=tuple(even), joined=joined, gathered=pairing.in_training(paired, run))
+    script = replace(script, weighed=tuple(even), joined=joined, gathered=(*pairing.in_training(paired, run), *counted))
     if (twice := pairing.doubled(run)) is not None:
         message = (
             "the loss compares the samples of a batch, and is computed here of all data, too, gradients on: evaluate "

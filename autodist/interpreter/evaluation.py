@@ -9,7 +9,7 @@ from typing import Any
 from autodist import alternatives, axes, collation, picking, rowwise, tensors
 from autodist.collation import Rows
 from autodist.interpreter.events import Call_
-from autodist.interpreter.questions import children_of, is_known, last_part, relates
+from autodist.interpreter.questions import children_of, is_known, last_part, literal_int, relates
 from autodist.interpreter.single import Single
 from autodist.interpreter.words import CUTTING, REST, SIZES
 from autodist.picking import FORMS
@@ -98,8 +98,10 @@ class Evaluation(Single):
             value = value.but(spread=COUNT, const=UNKNOWN)
         if self._counts_some(node, value):
             value = value.but(spread=SUM)
+        elif (found := self._found_by(node)) is not None:
+            value = Value(spread=SUM, origins=found.origins)
         if any(isinstance(each, Portion) for each in value.origins):
-            value = self._portion(node, value)
+            value = self._portion(node, value, scope)
         if isinstance(node, ast.Compare) or isinstance(node, ast.Call) and last_name(node.func) in SIGNS:
             value = value.without(Amplified)
         if value.spread is SUM:
@@ -190,6 +192,32 @@ class Evaluation(Single):
             return any(isinstance(o, Object) and collation.of_graphs(o) for o in value.origins)
         return self.uneven(value) in (Rows.JOINED, Rows.FEWER)
 
+    def _found_by(self, node: ast.expr) -> Value | None:
+        """The condition on a rank's samples of which it is counted how often it holds: `len(np.where(hits)[0])`,
+        `hits.nonzero().size(0)`."""
+        counted = counted_of(node)
+        if counted is None or self.plan.wholes is not None or _counts_later_axis(node):
+            return None
+        for _ in range(6):
+            made = self._lately(counted).made if isinstance(counted, ast.Name) else ()
+            if len(made) == 1:
+                ((_, counted),) = made
+            elif isinstance(counted, ast.Subscript) and literal_int(counted.slice) == 0:
+                counted = counted.value
+            elif isinstance(counted, ast.Call) and isinstance(counted.func, ast.Attribute):
+                if last_part(counted.func) in picking.PLACES:
+                    break
+                if last_part(counted.func) not in FORMS | {"tolist"}:
+                    return None
+                counted = counted.func.value
+            else:
+                return None
+        else:
+            return None
+        given = [each for each in map(self._lately, operands(counted)) if not each.things]
+        rows = given[0] if len(given) == 1 else NOTHING
+        return rows if rows.spread is ROWS and not rows.models and rows.origins else None
+
     def is_by_turn(self, value: Value) -> bool:
         """Whether it is computed from the samples that a loop has come to that goes on."""
         loops = {loop.node for loop in self._loops}
@@ -246,17 +274,38 @@ class Evaluation(Single):
         portion = any(isinstance(each, Portion) for each in value.origins)
         return value.but(spread=MEAN if portion else SUM).without(Portion, Turn)
 
-    def _portion(self, node: ast.expr, value: Value) -> Value:
-        """What has been divided by the number of samples, where it is added up: the sum is a mean."""
+    def _portion(self, node: ast.expr, value: Value, scope: Scope) -> Value:
+        """What has been divided by the number of samples, where it is added up: the sum is a mean. Whatever else is
+        computed from it wants the number of samples of all ranks."""
+        if isinstance(node, OPERATIONS) and not self._keeps_factor(node, value):
+            self._note_unequal_portions(value.origins, scope)
+            changed = value.spread in (MEAN, SUM) and not self.is_by_turn(value)
+            return (value.but(spread=LOCAL) if changed else value).without(Portion)
         if value.spread is SUM:
             return value.but(spread=MEAN).without(Portion)
         if value.spread is MEAN and not self.is_by_turn(value):
+            self._note_unequal_portions(value.origins, scope)
             return value.but(spread=LOCAL).without(Portion)
-        if not isinstance(node, ast.Call) or Portion(node) in value.origins:
-            return value
-        entered = any(isinstance(t, Function) for t in self._lately(node.func).things)
-        linear = entered or last_name(node.func) in LINEAR
-        return value if linear else value.without(Portion)
+        return value
+
+    def _note_unequal_portions(self, origins: Iterable[object], scope: Scope) -> None:
+        """Note what is divided by the number of a rank's samples, and is not added up to a mean."""
+        for portion in (each for each in origins if isinstance(each, Portion)):
+            self.event("scaled_apart", portion.node, scope)
+
+    def _keeps_factor(self, node: ast.expr, value: Value) -> bool:
+        """Whether an operation gives twice as much of twice as much: sums, moves, `x * y` of which one is divided by
+        the number of samples."""
+        if Portion(node) in value.origins:
+            return True
+        divided = [any(isinstance(each, Portion) for each in self._lately(each).origins) for each in operands(node)]
+        if isinstance(node, ast.BinOp):
+            if isinstance(node.op, (ast.Mult, ast.MatMult)):
+                return not all(divided)
+            return isinstance(node.op, (ast.Add, ast.Sub)) or isinstance(node.op, ast.Div) and not divided[1]
+        if isinstance(node, ast.Call):
+            return rowwise.is_entered(node, self._lately) or last_name(node.func) in LINEAR
+        return not isinstance(node, ast.Compare)
 
     def _note_joinable(self, node: ast.expr, scope: Scope) -> None:
         """Note sums and means over a batch from which something is computed that is neither."""
@@ -474,6 +523,13 @@ class Evaluation(Single):
         if not value.spread.is_local or isinstance(node, (ast.Name, ast.Attribute)) and value.made:
             return value
         return value.but(made=frozenset([(scope.source, node)]))
+
+
+def _counts_later_axis(node: ast.expr) -> bool:
+    """`found.size(1)`, `found.shape[1]`"""
+    if isinstance(node, ast.Subscript):
+        return literal_int(node.slice) != 0
+    return isinstance(node, ast.Call) and last_name(node.func) == "size" and [*map(literal_int, node.args)] != [0]
 
 
 def _is_count(node: ast.expr) -> bool:

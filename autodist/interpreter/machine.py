@@ -170,6 +170,9 @@ class Machine(ABC):
     def _note_row_by_row(self, target: ast.expr, scope: Scope) -> None: ...
 
     @abstractmethod
+    def _goes_row_by_row(self, over: ast.expr) -> bool: ...
+
+    @abstractmethod
     def block(self, body: Iterable[ast.stmt], scope: Scope) -> bool: ...
 
     @abstractmethod
