@@ -45,8 +45,10 @@ DEVIATIONS = frozenset("std var std_mean var_mean median quantile".split())
 SIGNS = frozenset("sign sign_ sgn argmax argmin argsort".split())
 """What does not tell how large something is."""
 NUMBERS = frozenset("item tolist float".split())
-LINEAR = FORMS | NUMBERS | frozenset("sum mean neg float double half mul multiply div divide true_divide".split())
+LINEAR = FORMS | NUMBERS | frozenset("sum mean neg float double half div divide true_divide".split())
 """What keeps a factor that all samples have."""
+BILINEAR = frozenset("mul multiply dot vdot inner outer matmul mm mv bmm einsum tensordot".split())
+"""What keeps one that one of the operands has."""
 
 
 OPERATIONS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.Subscript)
@@ -77,7 +79,7 @@ class Evaluation(Single):
         elif value.spread is LOCAL and isinstance(node, (ast.BinOp, ast.Call, ast.UnaryOp)):
             self._note_joinable(node, scope)
         if self.plan.wholes is None and isinstance(node, OPERATIONS) and value.spread.is_local:
-            value = self._with_axes(node, value)
+            value = self._with_axes(node, value, scope)
         if node in self.plan.gathered:
             self.event("gathered", node, scope, value)
         if node in self.plan.gathered and value.spread in (ROWS, COUNT) and not self._no_grad:
@@ -122,15 +124,20 @@ class Evaluation(Single):
         self.sources[node] = scope.source
         return value
 
-    def _with_axes(self, node: ast.expr, value: Value) -> Value:
+    def _with_axes(self, node: ast.expr, value: Value, scope: Scope) -> Value:
         """A value with as many axes as an operation makes; or what pairs the samples of a batch with each other, since
         the operands have different numbers of axes."""
         if isinstance(node, ast.Call) and rowwise.is_entered(node, self._lately):
             return value
-        compared = [each for each in map(self._lately, axes.compared(node, self._names_of)) if not each.things]
+        given = axes.compared(node, self._names_of)
+        compared = [each for each in map(self._lately, given) if not each.things]
         known = {each.axes for each in compared if each.spread is ROWS and each.axes}
         if len(known) > 1:
             return value.computed(CROSS)
+        if known == {1} and len(given) == 2 and any(map(self._is_wide_column, given)):
+            return value.computed(CROSS)
+        if known <= {2} and len(given) == 2 and not self._no_grad and self._may_lack_axis(*given):
+            self.event("unfollowed", node, scope, value)
         if value.things or value.spread not in (ROWS, Spread.COLUMNS) or value.axes is not None:
             return value
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Call) and self._gives_pair(node.value):
@@ -151,6 +158,29 @@ class Evaluation(Single):
         else:
             found = None
         return value if found is None else value.but(axes=found)
+
+    def _may_lack_axis(self, left: ast.expr, right: ast.expr) -> bool:
+        """Whether a column that a model gives, (n, 1), meets numbers of a batch that may lie along one axis, (n)."""
+        sides = ((left, right), (right, left))
+        return any(
+            self._is_as_loaded(other) and self._lately(one).models and self._widths(one) == {1} for one, other in sides
+        )
+
+    def _is_wide_column(self, node: ast.expr) -> bool:
+        """Whether a model gives it as one number for each sample, on an axis behind others of which nothing is told."""
+        value = self._lately(node)
+        return value.axes is None and value.spread is ROWS and bool(value.models) and self._widths(node) == {1}
+
+    def _is_as_loaded(self, node: ast.expr) -> bool:
+        """Whether it is a field of a batch, of which nothing tells how many axes it has."""
+        value = self._lately(node)
+        if value.spread is not ROWS or value.things or value.models or value.axes is not None:
+            return False
+        if isinstance(node, ast.Call):
+            alike = isinstance(node.func, ast.Attribute) and node.func.attr in axes.ALIKE
+            return alike and self._is_as_loaded(node.func.value)  # type: ignore[attr-defined]
+        told = {each for each in value.made if each[1] is not node}
+        return isinstance(node, (ast.Name, ast.Subscript)) and all(self._is_as_loaded(each) for _, each in told)
 
     def _takes_one(self, node: ast.Subscript) -> bool:
         """Whether an index takes one of the samples, `out[0]`, whose axes are laid beside those of each other one."""
@@ -303,6 +333,8 @@ class Evaluation(Single):
             if isinstance(node.op, (ast.Mult, ast.MatMult)):
                 return not all(divided)
             return isinstance(node.op, (ast.Add, ast.Sub)) or isinstance(node.op, ast.Div) and not divided[1]
+        if isinstance(node, ast.Call) and last_name(node.func) in BILINEAR:
+            return sum(divided) < 2
         if isinstance(node, ast.Call):
             return rowwise.is_entered(node, self._lately) or last_name(node.func) in LINEAR
         return not isinstance(node, ast.Compare)

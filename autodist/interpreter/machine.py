@@ -170,6 +170,9 @@ class Machine(ABC):
     def _note_row_by_row(self, target: ast.expr, scope: Scope) -> None: ...
 
     @abstractmethod
+    def _widths(self, node: ast.expr, depth: int = 10) -> set[int]: ...
+
+    @abstractmethod
     def _goes_row_by_row(self, over: ast.expr) -> bool: ...
 
     @abstractmethod
