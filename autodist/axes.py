@@ -61,6 +61,10 @@ READING = frozenset("read_csv read_excel read_table read_parquet read_feather Da
 """What makes a table of pandas."""
 TEXTS = frozenset("loadtxt genfromtxt".split())
 """What gives a table, or one column alone: where it is asked for columns, it is a table."""
+FILES = (
+    READING | TEXTS | frozenset("load open loadmat File read_pickle read_hdf read_json loads memmap fromfile".split())
+)
+"""What reads data of which the source does not tell the shape."""
 VIEWS = frozenset("values iloc loc T".split())
 """What a table or an array is read through."""
 SAMPLED = ("make_regression", "make_classification", "make_moons", "make_circles", "make_blobs", "make_friedman1")
@@ -73,8 +77,10 @@ def computed(node: ast.expr, of: Axes) -> int | None:
         return 0 if isinstance(node.value, (int, float)) and not isinstance(node.value, bool) else None
     if isinstance(node, ast.UnaryOp):
         return of(node.operand)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        return 2 if of(node.left) == of(node.right) == 2 else None
     if isinstance(node, ast.BinOp):
-        return None if isinstance(node.op, ast.MatMult) else _most([of(node.left), of(node.right)])
+        return _most([of(node.left), of(node.right)])
     if isinstance(node, ast.Compare):
         return _most([of(node.left), *map(of, node.comparators)])
     if isinstance(node, ast.Subscript):
@@ -296,6 +302,41 @@ def _of_samples(data: Object, key: Key) -> int | None:
         axes = _Reading().of_body(home).of(given[key])
         return None if axes is None or not axes else axes - 1
     return 0 if short in CLASSIFIED and data.name.startswith("torchvision.") and key == 1 else None
+
+
+def is_read(loader: Object) -> bool:
+    """Whether what a loader's batches hold comes out of a file, as far as the source tells."""
+    data = loader.argument("dataset", 0)
+    held = [thing for thing in (data.things if data is not None else ()) if isinstance(thing, Object)]
+    return len(held) == 1 and _is_read(held[0])
+
+
+def _is_read(data: Object) -> bool:
+    short = data.name.rpartition(".")[2]
+    if short in SPLIT and data.args:
+        inner = [thing for thing in data.args[0].things if isinstance(thing, Object)]
+        return len(inner) == 1 and _is_read(inner[0])
+    if data.cls is not None:
+        parts: list[ast.AST] = [data.cls.node]
+        seen: list[ast.AST] = [data.node]
+    elif short == "TensorDataset":
+        parts, seen = [*data.node.args], []
+    else:
+        return False
+    home = data.source.function(data.node) or data.source.tree
+    bound = [each for each in ast.walk(home) if isinstance(each, ast.Assign)]
+    while parts:
+        part = parts.pop()
+        seen.append(part)
+        calls = (each for each in ast.walk(part) if isinstance(each, ast.Call))
+        if any(last_name(each.func) in FILES for each in calls):
+            return True
+        names = {ast.unparse(each) for each in ast.walk(part) if isinstance(each, (ast.Name, ast.Attribute))}
+        for each in bound if data.cls is None else ():
+            targets = {ast.unparse(t) for target in each.targets for t in ast.walk(target) if isinstance(t, ast.expr)}
+            if names & targets and each.value not in seen:
+                parts.append(each.value)
+    return False
 
 
 def _of_class(data: Object, key: Key) -> int | None:

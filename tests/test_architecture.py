@@ -60,6 +60,7 @@ INTERPRETER = """
     builtin_calls | classes | statements | torch_modules
     expressions | functions | loops | roles | subscripts
     places
+    layout
     widths
     arithmetic | attributes | branches | stores
     evaluation

@@ -82,7 +82,8 @@ def analyze(project: Project, config: Config) -> TrainingScript:
             return other
     if related or not unsettled:
         return script
-    refused = next((in_batch_negatives(event) for event in run.of("backward") if event.value.spread is CROSS), None)
+    pairing_losses = [event for event in run.of("backward") if event.value.spread is CROSS]
+    refused = next((in_batch_negatives(event, run) for event in pairing_losses), None)
     return TrainingScript(project, first.values, concerns=(refused,)) if refused is not None else script
 
 

@@ -80,6 +80,9 @@ class Evaluation(Single):
             self._note_joinable(node, scope)
         if self.plan.wholes is None and isinstance(node, OPERATIONS) and value.spread.is_local:
             value = self._with_axes(node, value, scope)
+            if not self._no_grad and self._goes_along_samples(node):
+                self.event("along_samples", node, scope, value)
+                value = value.computed(CROSS)
         if node in self.plan.gathered:
             self.event("gathered", node, scope, value)
         if node in self.plan.gathered and value.spread in (ROWS, COUNT) and not self._no_grad:
@@ -172,9 +175,12 @@ class Evaluation(Single):
         return value.axes is None and value.spread is ROWS and bool(value.models) and self._widths(node) == {1}
 
     def _is_as_loaded(self, node: ast.expr) -> bool:
-        """Whether it is a field of a batch, of which nothing tells how many axes it has."""
+        """Whether it is a field of a batch that was read from a file: nothing tells how many axes it has."""
         value = self._lately(node)
         if value.spread is not ROWS or value.things or value.models or value.axes is not None:
+            return False
+        loaders = [each for each in value.origins if isinstance(each, Object) and "loader" in each.roles]
+        if not loaders or not all(map(axes.is_read, loaders)):
             return False
         if isinstance(node, ast.Call):
             alike = isinstance(node.func, ast.Attribute) and node.func.attr in axes.ALIKE

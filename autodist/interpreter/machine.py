@@ -173,6 +173,9 @@ class Machine(ABC):
     def _widths(self, node: ast.expr, depth: int = 10) -> set[int]: ...
 
     @abstractmethod
+    def _goes_along_samples(self, node: ast.expr) -> bool: ...
+
+    @abstractmethod
     def _goes_row_by_row(self, over: ast.expr) -> bool: ...
 
     @abstractmethod

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable
 
 from autodist import picking
+from autodist.interpreter.layout import Layout
 from autodist.interpreter.questions import last_part, literal_int
-from autodist.interpreter.widths import Widths
 from autodist.rowwise import CONVERTING
 from autodist.source import Source, operands
 from autodist.spread import COUNT, ROWS
@@ -18,7 +18,7 @@ TAKING = frozenset(["narrow", "select", "index_select"])
 """What takes some of an axis, which is told first."""
 
 
-class Places(Widths):
+class Places(Layout):
     """Which places of the first axis an index names."""
 
     def _placed(self, axis: ast.expr, holder: ast.expr, base: Value, scope: Scope) -> frozenset[Picked | Turn]:
@@ -68,11 +68,20 @@ class Places(Widths):
         sizes = node.args[isinstance(node.func, ast.Attribute) and self._lately(node.func.value).spread is not ROWS :]
         sizes = list(sizes[0].elts) if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)) else sizes
         first = literal_int(sizes[0]) if len(sizes) > 1 else None
+        if first is not None and first > 1 and self._takes_apart(node, sizes):
+            return False
         if first is None or any(isinstance(each, Turn) for each in result.origins):
             return False
         if first == 1:  # `labels.view(1, -1)`
             return ast.unparse(sizes[1]) == "-1"
         return first > 1 and not self.is_batch_size(sizes[0])
+
+    def _takes_apart(self, node: ast.Call, sizes: list[ast.expr]) -> bool:
+        """`x.view(5, -1, 8)` of sequences, as many axes as before: what is taken for time begins within samples."""
+        held = node.func.value if isinstance(node.func, ast.Attribute) else None
+        before = self._axes_of(held) if held is not None else None
+        parts = before is not None and 2 < len(sizes) <= before and not self.is_batch_size(sizes[0])
+        return parts and self._lately(held).spread is ROWS and ast.unparse(sizes[1]) == "-1"  # type: ignore[arg-type]
 
     def _groups_rows(self, node: ast.Call, result: Value, scope: Scope) -> bool:
         """`out.view(len(out) // 2, 2, 3)`, and `out.view(-1, 2, 3)` of three numbers for each sample: neighbours in a
@@ -84,10 +93,14 @@ class Places(Widths):
         sizes = list(node.args[0].elts) if len(node.args) == 1 and isinstance(node.args[0], ast.Tuple) else node.args
         if held is None or base.spread is not ROWS or len(sizes) < 2 or self._is_reshaped(held):
             return False
-        if not base.models:  # in a forward pass, whose layers may be given sequences
+        if not base.models and not (
+            (literal_int(sizes[0]) or 0) > 1 and self._takes_apart(node, sizes)
+        ):  # in a forward pass, whose layers may be given sequences
             known = [self._told(each) or 0 for each in sizes[1:]]
             widths = self._widths(held) if self._forward and self._is_flat(held) and min(known) > 0 else set[int]()
             return bool(widths) and ast.unparse(sizes[0]) == "-1" and math.prod(known) > max(widths)
+        if (literal_int(sizes[0]) or 0) > 1 and self._takes_apart(node, sizes):
+            return True
         both = [literal_int(each) for each in sizes[:2]]
         if None not in both and self.is_batch_size(ast.Constant(both[0] * both[1])):  # type: ignore[operator]
             return not self.is_batch_size(sizes[0]) and len(sizes) > 2  # `out.view(4, 2, 3)` of eight samples
