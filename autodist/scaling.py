@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from autodist.escapes import learnt_from, roots
 from autodist.interpreter import Event, Interpreter
 from autodist.script import Reduction
+from autodist.source import Source, counted_of, last_name
 from autodist.spread import COUNT, SAME
+from autodist.values import NOTHING
 
 IN_TRAINING = "torch.is_grad_enabled()"
 
@@ -45,7 +47,8 @@ def _scaled(run: Interpreter) -> dict[ast.AST, list[Event]]:
     apart = {event.node for event in run.of("scaled_apart") if event.grad}
     made = {each for node in apart for each in (node, *_parts(node, run))}
     learnt = learnt_from(run)
-    wanted = {each.node for each in events if _is_share(each) and _is_wanted(each, made) and _is_learnt(each, learnt)}
+    told = [each for each in events if _is_share(each) and _is_counted(each.node, run)]
+    wanted = {each.node for each in told if _is_wanted(each, made) and _is_learnt(each, learnt)}
     found: dict[ast.AST, list[Event]] = {}
     for event in sorted(events, key=lambda each: not _is_share(each)):
         if event.node in wanted:
@@ -55,6 +58,30 @@ def _scaled(run: Interpreter) -> dict[ast.AST, list[Event]]:
 
 def _is_share(event: Event) -> bool:
     return event.grad and event.value.spread is COUNT
+
+
+def _is_counted(node: ast.AST, run: Interpreter, depth: int = 4) -> bool:
+    """Whether the source says that it is the number of samples: `x.size(0)`, or a name of it."""
+    if not isinstance(node, ast.expr) or not depth:
+        return False
+    if counted_of(node) is not None:
+        return True
+    if not isinstance(node, ast.Name):
+        return False
+    made = [each for _, each in run.values.get(node, NOTHING).made]
+    return all(_is_counted(each, run, depth - 1) for each in made) if made else _is_unpacked(node, run.sources[node])
+
+
+def _is_unpacked(name: ast.Name, source: Source) -> bool:
+    """`n, channels = x.shape`"""
+    bound = [each for each in ast.walk(source.home(name)) if isinstance(each, ast.Assign)]
+    stored = [
+        each.value
+        for each in bound
+        if any(isinstance(n, ast.Name) and n.id == name.id for t in each.targets for n in ast.walk(t))
+    ]
+    sizes = (each.func if isinstance(each, ast.Call) and not each.args else each for each in stored)
+    return bool(stored) and all(last_name(each) in ("shape", "size") for each in sizes)
 
 
 def _is_wanted(event: Event, apart: set[ast.AST]) -> bool:

@@ -101,3 +101,9 @@ def test_beside_the_model(tmp_path: Path, step: str) -> None:
 def test_means_stay_as_they_are(tmp_path: Path, step: str) -> None:
     after, said = converted(tmp_path, step=step)
     assert "get_world_size() " not in after.split("loss =")[1] and "AD602" not in said
+
+
+@pytest.mark.parametrize("bound", ["n = x.size(0)", "n, d = x.shape", "n, d = x.size()", "n = len(x)\n        n = n"])
+def test_by_a_name(tmp_path: Path, bound: str) -> None:
+    after, said = converted(tmp_path, f"{bound}\n        return self.head(x) / n")
+    assert "/ (n * dist.get_world_size())" in after and "AD602" not in said

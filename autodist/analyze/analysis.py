@@ -24,7 +24,7 @@ from autodist import (
     wholes,
 )
 from autodist.analyze.assembling import assembled
-from autodist.analyze.batch_sizes import batch_size_sites, shard_sites
+from autodist.analyze.batch_sizes import batch_size_sites, is_ahead, shard_sites
 from autodist.analyze.handmade import along_sequence, batch_draws, has_no_batches, origins_of, through_time
 from autodist.analyze.launched import is_distributed, seeds_by_rank
 from autodist.analyze.losses import whole_losses, without_sums
@@ -158,7 +158,8 @@ def _modelled(
     plan = replace(plan, wraps={} if fsdp else wrap_plan(models), dropped=dropped)
     second = again(plan)
     batch_sizes = batch_size_sites(second, plan)
-    plan = replace(plan, divided=frozenset(site.node for site in batch_sizes if isinstance(site.node, ast.expr)))
+    shares = (site.node for site in batch_sizes if not is_ahead(site, second))
+    plan = replace(plan, divided=frozenset(each for each in shares if isinstance(each, ast.expr)))
     while pairs and (kept := plan.divided & pairing.wanted_whole(again(plan))):
         batch_sizes = [site for site in batch_sizes if site.node not in kept]
         plan = replace(plan, divided=plan.divided - kept)

@@ -306,6 +306,14 @@ def _repeats_for_losses(use: ast.expr, source: Source, run: Interpreter) -> bool
     return _reaches_losses(call, source, run)
 
 
+def is_ahead(site: Site, run: Interpreter) -> bool:
+    """Whether a batch size is used ahead of training, for what is alike for each sample: there are no samples yet."""
+    node = site.node
+    if not isinstance(node, ast.expr) or _is_in(run.step_loops, node, run):
+        return False
+    return _repeats_for_losses(node, site.source, run) or _is_given_for_losses(node, site.source, run)
+
+
 def _reaches_losses(call: ast.Call, source: Source, run: Interpreter) -> bool:
     """Whether losses are computed from what a call gives, by the names that it goes through, and of all of it."""
     fed, reached = escapes.fed_to_losses(run), False
