@@ -64,8 +64,9 @@ def _is_counted(node: ast.AST, run: Interpreter, depth: int = 4) -> bool:
     """Whether the source says that it is the number of samples: `x.size(0)`, or a name of it."""
     if not isinstance(node, ast.expr) or not depth:
         return False
-    if counted_of(node) is not None:
-        return True
+    counted = counted_of(node)
+    if counted is not None:
+        return not run.values.get(counted, NOTHING).things  # of a tensor, no list
     if not isinstance(node, ast.Name):
         return False
     made = [each for _, each in run.values.get(node, NOTHING).made]

@@ -76,6 +76,7 @@ INTERPRETER = """
 ESCAPES = """
     finding
     keeping
+    together
     placing
     resolving
     exposure | origins | rows

@@ -363,7 +363,9 @@ def _is_given_for_losses(use: ast.expr, source: Source, run: Interpreter) -> boo
     """Whether a function is told a batch size that makes what losses are computed from."""
     call = source.parents[use]
     call = source.parents[call] if isinstance(call, ast.keyword) else call
-    return isinstance(call, ast.Call) and _reaches_losses(call, source, run)
+    if not isinstance(call, ast.Call) or use is call.func or not _functions(call, run):
+        return False
+    return _reaches_losses(call, source, run)
 
 
 def _is_assigned_back(read: ast.expr, source: Source, name: str) -> bool:

@@ -193,10 +193,14 @@ class Arithmetic(Evaluation):
         """`errors.div(len(x))`, `torch.full((n,), 1 / n)`"""
         if result.spread is not ROWS or result.things or _is_portion(result):
             return frozenset()
-        divides = (
-            ARITHMETIC.get(last_part(node.func).rstrip("_")) is ast.Div and bool(args) and args[-1].spread is COUNT
+        name = last_part(node.func).rstrip("_")
+        fills = name in ("full", "full_like", "fill") or ARITHMETIC.get(name) is ast.Mult
+        divides = ARITHMETIC.get(name) is ast.Div and bool(args) and args[-1].spread is COUNT
+        return (
+            frozenset([Portion(node)])
+            if divides or fills and any(each.spread is RATE for each in args)
+            else frozenset()
         )
-        return frozenset([Portion(node)]) if divides or any(each.spread is RATE for each in args) else frozenset()
 
     def _with_statistic(
         self,
@@ -359,7 +363,7 @@ class Arithmetic(Evaluation):
                 return RATE  # what share of the samples a part of the batch has
             return divide(a, b)
         if isinstance(op, ast.MatMult):
-            if sums_products(left, right):
+            if sums_products(left, right, not self._no_grad):
                 return SUM
             return CROSS if {a, b} == {ROWS, Spread.COLUMNS} else combine([a, b])
         return combine([a, b])
