@@ -91,12 +91,14 @@ def handed_on(event: Event, run: Interpreter, by_sample: frozenset[ast.stmt]) ->
 def _centred(event: Event, run: Interpreter) -> list[Escape]:
     """The means of a rank's samples from which these are taken off before they are added up, no gradients being asked
     for: `m` of `(x - m).pow(2).mean(0)`."""
-    found = []
+    found: list[Escape] = []
     for mixing in (each for each in event.value.origins if isinstance(each, Mixing) and each.reason == STATISTIC):
+        if event.grad or mixing.source.home(mixing.node) is not event.source.home(event.node):
+            continue  # in a loss, or in an earlier layer, whose statistics are seen to elsewhere
         sides = operands(mixing.node) if isinstance(mixing.node, ast.BinOp) else []
         means = [each for each in sides if run.values.get(each, NOTHING).spread is MEAN]
-        known = len(means) == 1 and not event.grad and mixing.source.home(mixing.node) is event.source.home(event.node)
-        found.append(Escape(mixing.source, means[0] if known else mixing.node, MEAN if known else LOCAL, event))
+        node, spread = (means[0], MEAN) if len(means) == 1 else (mixing.node, LOCAL)
+        found.append(Escape(mixing.source, node, spread, event))
     return found
 
 

@@ -50,7 +50,7 @@ def agreed(event: Event, run: Interpreter) -> list[Escape] | None:
         decided = list(resolve(test, event.source, event, run, set()))
         if loops or not decided or not all(each.spread.is_reducible for each in decided):
             return None
-        found += decided
+        found += [each for each in decided if each.spread is not COUNT]  # which ranks have as many of
     return found
 
 
