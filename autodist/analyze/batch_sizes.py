@@ -125,8 +125,6 @@ def _is_also_other(use: ast.expr, source: Source, run: Interpreter, names: set[s
     next: `noise(batch_size)` and `noise(25)`. It becomes a rank's share where it is given."""
     given = _told(use, source, run)
     told = {_is_named(node, names) for node in given if run.values.get(node, NOTHING).spread is not COUNT}
-    if len(called) > len(given):
-        told.add(False)  # by its default
     return len(told) > 1
 
 
