@@ -15,14 +15,15 @@ from autodist.values import Object
 Axes = Callable[[ast.expr], int | None]
 Key = int | str | None
 
-MODULES = frozenset("torch np numpy F nn functional".split())
+MODULES = frozenset("torch np numpy F nn functional pd pandas".split())
 ALIKE = frozenset(
     "to cuda cpu float double half bfloat16 long int bool byte type astype type_as detach detach_ clone contiguous "
     "data numpy requires_grad_ Variable relu relu_ relu6 leaky_relu elu selu celu gelu silu mish softplus softsign "
     "tanh sigmoid logsigmoid hardtanh sin cos exp log log1p log2 log10 sqrt rsqrt pow square abs neg sign floor ceil "
     "round reciprocal erf clamp clip clamp_min clamp_max softmax log_softmax normalize dropout layer_norm isnan isinf "
     "nan_to_num cumsum cumprod flip roll zeros_like ones_like rand_like randn_like empty_like full_like copy t "
-    "transpose swapaxes linear from_numpy share_memory_ pin_memory".split()
+    "transpose swapaxes linear from_numpy share_memory_ pin_memory to_numpy drop dropna fillna sample reset_index "
+    "sort_values head tail get_dummies".split()
 )
 """What gives as many axes as its first operand has."""
 BROADCASTING = frozenset(
@@ -56,6 +57,18 @@ RECURRENT = frozenset("RNN LSTM GRU".split())
 CLASSIFIED = frozenset("MNIST FashionMNIST KMNIST EMNIST CIFAR10 CIFAR100 SVHN STL10 ImageFolder".split())
 """Data sets of torchvision with one label for each sample."""
 SPLIT = frozenset("random_split Subset".split())
+READING = frozenset("read_csv read_excel read_table read_parquet read_feather DataFrame".split())
+"""What makes a table of pandas."""
+TEXTS = frozenset("loadtxt genfromtxt".split())
+"""What gives a table, or one column alone: where it is asked for columns, it is a table."""
+FILES = (
+    READING | TEXTS | frozenset("load open loadmat File read_pickle read_hdf read_json loads memmap fromfile".split())
+)
+"""What reads data of which the source does not tell the shape."""
+VIEWS = frozenset("values iloc loc T".split())
+"""What a table or an array is read through."""
+SAMPLED = ("make_regression", "make_classification", "make_moons", "make_circles", "make_blobs", "make_friedman1")
+"""Functions of scikit-learn that give samples, and a number for each."""
 
 
 def computed(node: ast.expr, of: Axes) -> int | None:
@@ -64,8 +77,10 @@ def computed(node: ast.expr, of: Axes) -> int | None:
         return 0 if isinstance(node.value, (int, float)) and not isinstance(node.value, bool) else None
     if isinstance(node, ast.UnaryOp):
         return of(node.operand)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        return 2 if of(node.left) == of(node.right) == 2 else None
     if isinstance(node, ast.BinOp):
-        return None if isinstance(node.op, ast.MatMult) else _most([of(node.left), of(node.right)])
+        return _most([of(node.left), of(node.right)])
     if isinstance(node, ast.Compare):
         return _most([of(node.left), *map(of, node.comparators)])
     if isinstance(node, ast.Subscript):
@@ -135,6 +150,8 @@ def _indexed(node: ast.Subscript, of: Axes) -> int | None:
             axes += 1
         elif of(part) == 0 or _number(part) is not None:
             axes -= 1
+        elif of(part) == 1:
+            continue  # those that a list names
         elif not isinstance(part, ast.Slice) and not (isinstance(part, ast.Constant) and part.value is ...):
             return None
     return axes
@@ -156,6 +173,10 @@ def _called(node: ast.Call, of: Axes) -> int | None:
         return None
     if name in CONVERTING and not method:
         return _listed(given[0], of)
+    if name in READING and not method:
+        return 2
+    if name in ("fit_transform", "pop") and method and len(given) > 1:
+        return of(given[1]) if name == "fit_transform" else 1 if of(given[0]) == 2 else None
     if name == "pad" and not method and last_name(getattr(node.func, "value", None)) in ("np", "numpy"):
         return _padded(given)
     if name in ("cat", "concat", "concatenate", "stack") and not method:
@@ -250,6 +271,10 @@ def _number(node: ast.expr) -> int | None:
 # -------------------------------------------------------------------- data sets
 
 
+def _gives_table_or_column(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and last_name(node.func) in TEXTS
+
+
 def of_field(loader: Object, key: Key) -> int | None:
     """How many axes a field of a loader's batches has."""
     if loader.argument("collate_fn", 6) is not None or loader.argument("batch_sampler") is not None:
@@ -277,6 +302,41 @@ def _of_samples(data: Object, key: Key) -> int | None:
         axes = _Reading().of_body(home).of(given[key])
         return None if axes is None or not axes else axes - 1
     return 0 if short in CLASSIFIED and data.name.startswith("torchvision.") and key == 1 else None
+
+
+def is_read(loader: Object) -> bool:
+    """Whether what a loader's batches hold comes out of a file, as far as the source tells."""
+    data = loader.argument("dataset", 0)
+    held = [thing for thing in (data.things if data is not None else ()) if isinstance(thing, Object)]
+    return len(held) == 1 and _is_read(held[0])
+
+
+def _is_read(data: Object) -> bool:
+    short = data.name.rpartition(".")[2]
+    if short in SPLIT and data.args:
+        inner = [thing for thing in data.args[0].things if isinstance(thing, Object)]
+        return len(inner) == 1 and _is_read(inner[0])
+    if data.cls is not None:
+        parts: list[ast.AST] = [data.cls.node]
+        seen: list[ast.AST] = [data.node]
+    elif short == "TensorDataset":
+        parts, seen = [*data.node.args], []
+    else:
+        return False
+    home = data.source.function(data.node) or data.source.tree
+    bound = [each for each in ast.walk(home) if isinstance(each, ast.Assign)]
+    while parts:
+        part = parts.pop()
+        seen.append(part)
+        calls = (each for each in ast.walk(part) if isinstance(each, ast.Call))
+        if any(last_name(each.func) in FILES for each in calls):
+            return True
+        names = {ast.unparse(each) for each in ast.walk(part) if isinstance(each, (ast.Name, ast.Attribute))}
+        for each in bound if data.cls is None else ():
+            targets = {ast.unparse(t) for target in each.targets for t in ast.walk(target) if isinstance(t, ast.expr)}
+            if names & targets and each.value not in seen:
+                parts.append(each.value)
+    return False
 
 
 def _of_class(data: Object, key: Key) -> int | None:
@@ -327,6 +387,8 @@ class _Reading:
 
     def __init__(self, names: dict[str, int | None] | None = None) -> None:
         self.names = dict(names or {})
+        self.frames: set[str] = set()
+        self.texts: set[str] = set()
         self.returned: list[ast.expr] = []
 
     def of_body(self, home: ast.AST) -> _Reading:
@@ -359,11 +421,39 @@ class _Reading:
 
     def _bind(self, target: ast.expr, value: ast.expr, axes: int | None) -> None:
         if isinstance(target, (ast.Name, ast.Attribute)):
-            self.names[ast.unparse(target)] = axes
+            name = ast.unparse(target)
+            self.names[name] = axes
+            self.frames = self.frames | {name} if axes == 2 and self._is_frame(value) else self.frames - {name}
+            self.texts = self.texts | {name} if _gives_table_or_column(value) else self.texts - {name}
         elif isinstance(target, (ast.Tuple, ast.List)):
+            several = self._several(value, len(target.elts))
+            if several is not None:
+                for each, found in zip(target.elts, several, strict=True):
+                    if isinstance(each, (ast.Name, ast.Attribute)):
+                        self.names[ast.unparse(each)] = found
+                return
             pairs = isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts)
             for at, each in enumerate(target.elts):
                 self._bind(each, value, self.of(value.elts[at]) if pairs else None)  # type: ignore[attr-defined]
+
+    def _several(self, value: ast.expr, number: int) -> list[int | None] | None:
+        """What a function of scikit-learn gives at once: splits of arrays, samples and their labels."""
+        name = last_name(value.func) if isinstance(value, ast.Call) else ""
+        if not isinstance(value, ast.Call) or any(isinstance(each, ast.Starred) for each in value.args):
+            return None
+        if name == "train_test_split" and number == 2 * len(value.args):
+            return [axes for each in value.args for axes in [self.of(each)] * 2]
+        pair = any(each.arg == "return_X_y" for each in value.keywords) or name in SAMPLED
+        return [2, 1] if pair and number == 2 else None
+
+    def _is_frame(self, node: ast.expr) -> bool:
+        """Whether it is a table of pandas, whose columns are attributes, too."""
+        if isinstance(node, ast.Name):
+            return node.id in self.frames
+        if not isinstance(node, ast.Call):
+            return isinstance(node, ast.Subscript) and self._is_frame(node.value)
+        method = isinstance(node.func, ast.Attribute) and self._is_frame(node.func.value)
+        return last_name(node.func) in READING or method and last_name(node.func) in ALIKE - {"to_numpy", "to"}
 
     def _branch(self, node: ast.If) -> None:
         """Either branch: what is bound in both has one shape, what is changed in one may have another one."""
@@ -377,9 +467,19 @@ class _Reading:
             self.names[name] = None if changed else _agreed(either)
 
     def of(self, node: ast.expr) -> int | None:
-        """How many axes an expression has."""
+        """How many axes an expression has. A text, which names a column, counts as a number does."""
+        if isinstance(node, ast.Attribute) and ast.unparse(node) not in self.names:
+            column = self._is_frame(node.value) and node.attr not in VIEWS | {"shape", "columns", "index"}
+            return 1 if column else self.of(node.value) if node.attr in VIEWS else None
         if isinstance(node, (ast.Name, ast.Attribute)):
             return self.names.get(ast.unparse(node))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return 0
+        if isinstance(node, (ast.List, ast.ListComp)):
+            return 1
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple) and len(node.slice.elts) == 2:
+            if ast.unparse(node.value) in self.texts or _gives_table_or_column(node.value):
+                return _indexed(node, lambda each: 2 if each is node.value else self.of(each))
         if isinstance(node, ast.IfExp):
             return _agreed([self.of(node.body), self.of(node.orelse)])
         return computed(node, self.of)

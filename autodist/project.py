@@ -22,6 +22,8 @@ else:
 
 MARKS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 """What the top folder of a repository holds."""
+SIGNS = ("requirements.txt", "environment.yml", "LICENSE", "README.md")
+"""What it holds, as others may, where it has none of these."""
 MOST_LEVELS = 4
 
 
@@ -115,9 +117,10 @@ def _root(entry: Path, source: Source) -> Path:
 def _repository(entry: Path) -> Path | None:
     """The top folder of the repository that the script lies in, if that is further up, or of its package."""
     folder, *above = Path(os.path.abspath(entry)).parents[: MOST_LEVELS + 1]
-    for each in above:
-        if any((each / name).exists() for name in MARKS):
-            return each
+    for marks in (MARKS, SIGNS):
+        for each in above:
+            if any((each / name).exists() for name in marks):
+                return each
     # `python -m tools.train` starts in the folder that holds the package of the script
     package = (folder / "__init__.py").exists()
     return next((each for each in above if not (each / "__init__.py").exists()), None) if package else None
@@ -135,7 +138,8 @@ def _find_package(repository: Path, name: str) -> Path | None:
     for root in _package_folders(repository):
         if (root / name.partition(".")[0] / "__init__.py").is_file():
             return _find(root, name)
-    return None
+    # a module beside the folder of the script, which is started with that on the path (`PYTHONPATH=.`)
+    return _find(repository, name) if name.partition(".")[0] not in sys.stdlib_module_names else None
 
 
 @lru_cache(maxsize=100)

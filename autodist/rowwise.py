@@ -80,6 +80,16 @@ RECURRENT = frozenset("RNN LSTM GRU".split())
 STACKS = frozenset(
     "Transformer TransformerEncoder TransformerDecoder TransformerEncoderLayer TransformerDecoderLayer".split()
 )
+BATCH_FIRST = {
+    "RNN": 5,
+    "LSTM": 4,
+    "GRU": 4,
+    "MultiheadAttention": 8,
+    "Transformer": 10,
+    "TransformerEncoderLayer": 6,
+    "TransformerDecoderLayer": 6,
+}
+"""Where layers take by position which axis the samples lie along."""
 ATTENDING = ("Transformer", "MultiheadAttention")
 LOSSES = frozenset(
     "l1_loss mse_loss cross_entropy nll_loss poisson_nll_loss gaussian_nll_loss kl_div binary_cross_entropy "
@@ -137,8 +147,9 @@ def runs_along_rows(layer: Object, given: Value) -> bool:
     if not layer.name.startswith("torch.nn.") or short not in RECURRENT and not short.startswith(ATTENDING):
         return False
     parts = [layer, *(t for value in layer.args[:1] for t in value.things if isinstance(t, Object))]
-    told = [part.keywords["batch_first"].const for part in parts if "batch_first" in part.keywords]
-    if any(len(part.args) > 4 or "**" in part.keywords for part in parts):
+    named = [part.argument("batch_first", BATCH_FIRST.get(part.name.rpartition(".")[2])) for part in parts]
+    told = [each.const for each in named if each is not None]
+    if any("**" in part.keywords for part in parts):
         return False  # it may be among those
     second = given.spread is COLUMNS
     return all(const is second for const in told) and (bool(told) or not second)

@@ -327,7 +327,8 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
         over = -1 if over is None and name in COUNTED and first is ROWS else over
         if over is None or over is False or over == (0 if first is ROWS else 1):
             return LOCAL
-    if name in FINDING and first in (ROWS, COLUMNS):
+    places = name == "where" and len(call.args) + len(call.keywords) == 1 - (base is not None)
+    if (name in FINDING or places) and first in (ROWS, COLUMNS):
         return LOCAL
     if name == "size" and first in (ROWS, COLUMNS):
         over = axis(call, position)

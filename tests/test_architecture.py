@@ -26,7 +26,7 @@ LAYERS = """
     weights | accumulation
     sharding
     batchwise | pairing
-    wholes | unbatched | waiting | weighing | joining | refilled
+    wholes | unbatched | waiting | weighing | scaling | joining | refilled
     escapes | models | launchers | borrowed | frameworks
     regions | unused | scalars | inplace
     temporary
@@ -60,6 +60,8 @@ INTERPRETER = """
     builtin_calls | classes | statements | torch_modules
     expressions | functions | loops | roles | subscripts
     places
+    layout
+    widths
     arithmetic | attributes | branches | stores
     evaluation
     single
@@ -74,6 +76,7 @@ INTERPRETER = """
 ESCAPES = """
     finding
     keeping
+    together
     placing
     resolving
     exposure | rows

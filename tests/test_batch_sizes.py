@@ -285,3 +285,63 @@ def test_several_rows_for_each_sample(tmp_path: Path, reshaped: str, share: str)
     code, _ = converted(tmp_path, PARTS.format(reshaped=reshaped))
     assert f"x = {share}" in code and "view(N // dist.get_world_size(), M, 6)" in code
     assert "out.view(-1, N * M)" in code
+
+
+STYLE = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def gram(y):
+    b, c, h, w = y.shape
+    f = y.view(b, c, h * w)
+    return f.bmm(f.transpose(1, 2)) / (c * h * w)
+
+
+def prepare(picture, repeats=1):
+    return picture.repeat(repeats, 1, 1, 1)
+
+
+batch_size = 8
+loader = DataLoader(TensorDataset(torch.randn(64, 3, 6, 6)), batch_size=batch_size, shuffle=True)
+style, vgg, model = torch.randn(3, 6, 6), nn.Conv2d(3, 4, 3).requires_grad_(False), nn.Conv2d(3, 3, 3, padding=1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{made}
+for (x,) in loader:
+    loss = {loss}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+OF_ALL = "F.mse_loss(gram(vgg(model(x))), target)"
+SHARE = "batch_size // dist.get_world_size()"
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ("target = gram(vgg(style.repeat(batch_size, 1, 1, 1)))", f"style.repeat({SHARE}, 1, 1, 1)"),
+        ("style = style[None].expand(batch_size, -1, -1, -1)\ntarget = gram(vgg(style))", f".expand({SHARE}, -1"),
+        ("target = gram(vgg(prepare(style, batch_size)))", f"prepare(style, {SHARE})"),
+        ("target = gram(vgg(torch.stack([style] * batch_size)))", f"torch.stack([style] * ({SHARE}))"),
+        ("target = gram(vgg(style[None])).repeat(batch_size, 1, 1)", f".repeat({SHARE}, 1, 1)"),
+    ],
+)
+def test_what_is_repeated_for_each_sample_ahead_of_training(tmp_path: Path, made: str, expected: str) -> None:
+    code, _ = converted(tmp_path, STYLE.format(made=made, loss=OF_ALL))
+    assert expected in code
+
+
+@pytest.mark.parametrize(
+    ("made", "loss"),
+    [
+        ("target = gram(vgg(prepare(style)))", OF_ALL),
+        ("target = gram(vgg(prepare(style, batch_size)))", "F.mse_loss(gram(vgg(model(x))), target[: len(x)])"),
+        ("print(prepare(style, batch_size).shape)\ntarget = gram(vgg(style[None]))", OF_ALL),
+    ],
+)
+def test_what_is_cut_to_a_batch_or_looked_at_stays(tmp_path: Path, made: str, loss: str) -> None:
+    code, _ = converted(tmp_path, STYLE.format(made=made, loss=loss))
+    assert made in code

@@ -98,3 +98,84 @@ def test_shapes_that_a_data_set_of_the_project_gives(tmp_path: Path) -> None:
 def test_rows_that_meet_their_own_stay_as_they_are(tmp_path: Path, gives: str, loss: str) -> None:
     after, said = converted(tmp_path, gives, loss, PAIR)
     assert "RowsOfAllRanks" not in after and "AD602" not in said
+
+
+TABLE = """\
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.datasets import make_regression
+from sklearn.model_selection import train_test_split
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+table = pd.read_csv("table.csv")
+
+
+class Rows(Dataset):
+    def __init__(self, path):
+        rows = pd.read_csv(path)
+        self.x = torch.tensor(rows.iloc[:, :-1].values).float()
+        self.y = torch.tensor(rows.iloc[:, -1].values).float()
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, i):
+        return self.x[i], self.y[i]
+
+
+{data}
+loader = DataLoader(data, batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = {loss}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+PAIRED = [
+    'a, b = table.iloc[:, :4].values, table["e"].values',
+    "v = table.values\na, b = v[:, :4], v[:, 4]",
+    'a, b = table.drop("e", axis=1).to_numpy(), table.e.values',
+    'v = np.loadtxt("table.txt")\na, b = v[:, :4], v[:, -1]',
+    "a, b = make_regression(64, 4)",
+    "a, c, b, d = train_test_split(table[list('abcd')].values, table['e'].values, test_size=0.2)",
+    'a, b = np.load("a.npy"), np.load("b.npy")',
+]
+APART = [
+    'a, b = table.iloc[:, :4].values, table[["e"]].values',
+    "v = table.values\na, b = v[:, :4], v[:, 4:]",
+    'v = np.loadtxt("table.txt")\na, b = v[:, :4], v[:, -1:]',
+    'a, b = table.iloc[:, :4].values, table["e"].values.reshape(-1, 1)',
+]
+TENSORS = "\ndata = TensorDataset(torch.tensor(a).float(), torch.tensor(b).float())"
+MSE = "nn.functional.mse_loss(model(x), y)"
+
+
+@pytest.mark.parametrize("data", [*(each + TENSORS for each in PAIRED), 'data = Rows("table.csv")'])
+def test_columns_of_tables_and_arrays(tmp_path: Path, data: str) -> None:
+    """One column lies along one axis, (n), where the model gives (n, 1). What is unknown may, too."""
+    after, said = conftest.converted(tmp_path, TABLE.format(data=data, loss=MSE))
+    assert "RowsOfAllRanks.apply(model(x))" in after and "RowsOfAllRanks.apply(y)" in after and "AD602" not in said
+
+
+@pytest.mark.parametrize("data", [each + TENSORS for each in APART])
+def test_tables_of_one_column(tmp_path: Path, data: str) -> None:
+    after, said = conftest.converted(tmp_path, TABLE.format(data=data, loss=MSE))
+    assert "RowsOfAllRanks" not in after and "AD602" not in said
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "nn.functional.mse_loss(model(x), y.view(-1, 1))",
+        "nn.functional.mse_loss(model(x).squeeze(), y)",
+        "nn.functional.binary_cross_entropy_with_logits(model(x), y)",
+    ],
+)
+def test_where_unknown_data_are_told_apart(tmp_path: Path, loss: str) -> None:
+    """By the script, or by torch, which refuses to broadcast them."""
+    after, said = conftest.converted(tmp_path, TABLE.format(data=PAIRED[-1] + TENSORS, loss=loss))
+    assert "RowsOfAllRanks" not in after and "AD602" not in said

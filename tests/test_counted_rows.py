@@ -96,6 +96,39 @@ def test_counts_are_added(tmp_path: Path, start: str, step: str, shown: str, exp
     assert expected in code
 
 
+@pytest.mark.parametrize(
+    "step",
+    [
+        "counts += len(list(filter(lambda pair: pair[0] == pair[1], zip(scores.argmax(1), y))))",
+        "counts += len(list(filter(None, (scores.argmax(1) == y).tolist())))",
+        "right = [*filter(lambda pair: pair[0] == pair[1], zip(scores.argmax(1).tolist(), y.tolist()))]\n"
+        "    counts += len(right)",
+        "counts += len(np.where(scores.argmax(1).numpy() == y.numpy())[0])",
+        "counts += len(torch.nonzero(scores.argmax(1) == y))",
+        "counts += (scores.argmax(1) == y).nonzero().size(0)",
+        "places = np.argwhere(scores.argmax(1).numpy() == y.numpy())\n    counts += places.shape[0]",
+    ],
+)
+def test_samples_that_are_found_are_counted(tmp_path: Path, step: str) -> None:
+    """Ranks find more or fewer: their numbers are added."""
+    code, findings = converted(tmp_path, SCRIPT.format(helper="", start=0, step=step, shown="counts / 32"))
+    assert "print(reduce_sum(counts) / 32)" in code and "AD602" not in findings
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        ("len(set(scores.argmax(1).tolist()))", "len(set(gather_rows(scores.argmax(1)).tolist()))"),
+        ("len(set(y.tolist()) & {1, 2})", "len(set(gather_rows(y).tolist()) & {1, 2})"),
+        ("len(torch.unique(y))", "len(torch.unique(gather_rows(y)))"),
+    ],
+)
+def test_what_is_different_is_counted_over_all_ranks(tmp_path: Path, shown: str, expected: str) -> None:
+    """Ranks may have seen the same."""
+    code, _ = converted(tmp_path, SCRIPT.format(helper="", start=0, step=f"print({shown})", shown="1"))
+    assert expected in code
+
+
 def test_what_a_rank_counts_of_all_samples_is_left_alone(tmp_path: Path) -> None:
     """Every rank has all of them."""
     text = SCRIPT.format(helper="", start=0, step="pass", shown="counts").replace("print(counts)", "")

@@ -161,6 +161,21 @@ def test_modules_in_a_folder_src_beside_the_script(tmp_path: Path) -> None:
     assert {source.path.name for source in Project.load(path).sources} == {"train.py", "net.py", "__init__.py"}
 
 
+@pytest.mark.parametrize("mark", ["pyproject.toml", "requirements.txt"])
+@pytest.mark.parametrize("imported", ["from nets import *", "from parts.net import Net", "import nets"])
+def test_modules_beside_the_folder_of_the_script(tmp_path: Path, mark: str, imported: str) -> None:
+    """They stand on the path where the script runs, with `PYTHONPATH=.`; modules of Python come first."""
+    for name in ("nets.py", "parts/net.py", "random.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("from torch import nn\n\nclass Net(nn.Linear):\n    pass\n")
+    (tmp_path / mark).write_text("")
+    (tmp_path / "tools").mkdir()
+    path = tmp_path / "tools" / "train.py"
+    path.write_text(f"import random\n{imported}\n")
+    wanted = "net.py" if "parts" in imported else "nets.py"
+    assert {source.path.name for source in Project.load(path).sources} == {"train.py", wanted}
+
+
 DIFFERENTIATED = """\
 import torch
 from torch import nn

@@ -16,6 +16,7 @@ from autodist import (
     pairing,
     picking,
     rowwise,
+    scaling,
     sharding,
     shards,
     weighing,
@@ -23,7 +24,7 @@ from autodist import (
     wholes,
 )
 from autodist.analyze.assembling import assembled
-from autodist.analyze.batch_sizes import batch_size_sites, shard_sites
+from autodist.analyze.batch_sizes import batch_size_sites, is_ahead, shard_sites
 from autodist.analyze.handmade import along_sequence, batch_draws, has_no_batches, origins_of, through_time
 from autodist.analyze.launched import is_distributed, seeds_by_rank
 from autodist.analyze.losses import whole_losses, without_sums
@@ -81,7 +82,8 @@ def analyze(project: Project, config: Config) -> TrainingScript:
             return other
     if related or not unsettled:
         return script
-    refused = next((in_batch_negatives(event) for event in run.of("backward") if event.value.spread is CROSS), None)
+    pairing_losses = [event for event in run.of("backward") if event.value.spread is CROSS]
+    refused = next((in_batch_negatives(event, run) for event in pairing_losses), None)
     return TrainingScript(project, first.values, concerns=(refused,)) if refused is not None else script
 
 
@@ -156,20 +158,22 @@ def _modelled(
     plan = replace(plan, wraps={} if fsdp else wrap_plan(models), dropped=dropped)
     second = again(plan)
     batch_sizes = batch_size_sites(second, plan)
-    plan = replace(plan, divided=frozenset(site.node for site in batch_sizes if isinstance(site.node, ast.expr)))
+    shares = (site.node for site in batch_sizes if not is_ahead(site, second))
+    plan = replace(plan, divided=frozenset(each for each in shares if isinstance(each, ast.expr)))
     while pairs and (kept := plan.divided & pairing.wanted_whole(again(plan))):
         batch_sizes = [site for site in batch_sizes if site.node not in kept]
         plan = replace(plan, divided=plan.divided - kept)
     even = [] if is_distributed(second) else list(weighing.weighed(second, rank_zero_statements(second)))
     held = shards.guarded_parameters(second, models, rank_zero_statements(second)) if fsdp else []
-    plan = replace(plan, reduced=frozenset(site.node for site, _ in held))
+    counted = () if is_distributed(second) else scaling.counts(second)
+    plan = replace(plan, reduced=frozenset(site.node for site, _ in held) | _nodes(counted))
 
     before = [] if is_distributed(second) else summed_up_before(again, plan, second)
     plan = replace(plan, settled=made_global_after(before))
     plan, third, even, joined = whole_losses(again, plan, even, is_distributed(second))
     run, reductions, leftover = reduced(project, facts, plan, third, before)
     script = assembled(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held)
-    script = replace(script, weighed=tuple(even), joined=joined, gathered=pairing.in_training(paired, run))
+    script = replace(script, weighed=tuple(even), joined=joined, gathered=(*pairing.in_training(paired, run), *counted))
     if (twice := pairing.doubled(run)) is not None:
         message = (
             "the loss compares the samples of a batch, and is computed here of all data, too, gradients on: evaluate "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from autodist import escapes
 from autodist.interpreter import Interpreter, Plan
@@ -20,6 +20,9 @@ SHAPES = frozenset(
     "new_full Tensor FloatTensor LongTensor fill_ eye resize resize_ uniform split chunk new_empty randperm "
     "permutation multinomial binomial standard_normal".split()
 )
+REPEATING = frozenset("repeat expand tile repeat_interleave stack cat".split())
+STACKING = frozenset(["stack", "cat"])
+STATEMENTS = 200
 REFILLING = frozenset("copy_ normal_ uniform_ fill_ resize_ resize_as_ random_".split())
 
 
@@ -86,14 +89,17 @@ def batch_size_sites(run: Interpreter, plan: Plan) -> list[Site]:
         and shared.isdisjoint(source.ancestors(use))
         and not any(_is_in(steps, bound, run) for bound in _bound(use, source, names))
         and (
-            _is_in(steps, use, run)
+            (_is_in(steps, use, run) or _is_given_for_losses(use, source, run))
             and _is_given_to_shape(use, source, run, names)
             or any(
                 shapes_tensors(
                     each,
                     source,
                     run,
-                    _is_in(steps, use, run) or _is_refilled(use, source) or _fills_for_steps(use, source, run, steps),
+                    _is_in(steps, use, run)
+                    or _is_refilled(use, source)
+                    or _fills_for_steps(use, source, run, steps)
+                    or _repeats_for_losses(use, source, run),
                 )
                 for each in (use, *(_used_as(use, source) if _is_in(steps, use, run) else ()))
             )
@@ -284,6 +290,82 @@ def _fills_for_steps(use: ast.expr, source: Source, run: Interpreter, steps: fro
     return bool(others) and all(run.loops_of.get(each, set()) & steps for each in others)
 
 
+def _repeats_for_losses(use: ast.expr, source: Source, run: Interpreter) -> bool:
+    """Whether something is repeated for each sample of a batch ahead of training, for losses to compare with:
+    `target = gram(vgg(style.repeat(batch_size, 1, 1, 1)))`."""
+    around = itertools.takewhile(lambda each: isinstance(each, ast.expr), source.ancestors(use))
+    calls = [each for each in around if isinstance(each, ast.Call)]
+    call = next((each for each in calls if last_name(each.func) in REPEATING), None)
+    if call is None or run.values.get(call, NOTHING).spread.is_local:
+        return False
+    held = call.args[0] if last_name(call.func) in STACKING and call.args else use
+    if held is not use and not (isinstance(held, ast.BinOp) and isinstance(held.left, ast.List)):
+        return False
+    return _reaches_losses(call, source, run)
+
+
+def is_ahead(site: Site, run: Interpreter) -> bool:
+    """Whether a batch size is used ahead of training, for what is alike for each sample: there are no samples yet."""
+    node = site.node
+    if not isinstance(node, ast.expr) or _is_in(run.step_loops, node, run):
+        return False
+    return _repeats_for_losses(node, site.source, run) or _is_given_for_losses(node, site.source, run)
+
+
+def _reaches_losses(call: ast.Call, source: Source, run: Interpreter) -> bool:
+    """Whether losses are computed from what a call gives, by the names that it goes through, and of all of it."""
+    fed, reached = escapes.fed_to_losses(run), False
+    pending: list[tuple[Source, ast.stmt]] = [(source, source.statement(call))]
+    seen: set[ast.stmt] = set()
+    while pending and len(seen) < STATEMENTS:
+        where, statement = pending.pop()
+        if statement in seen:
+            continue
+        seen.add(statement)
+        home = where.home(statement)
+        if isinstance(statement, ast.Return):
+            pending += [(outer, outer.statement(each)) for each, outer in run.callers.get(home, {}).items()]
+        bound = {ast.unparse(each) for target in _bound_by(statement) for each in _names_in(target, ast.Store)}
+        for each in _names_in(home, ast.Load) if bound else ():
+            if ast.unparse(each) in bound:
+                if _is_cut(each, where):
+                    return False
+                reached = reached or each in fed
+                pending.append((where, where.statement(each)))
+    return reached
+
+
+def _is_cut(node: ast.expr, source: Source) -> bool:
+    """`target[: len(x)]`, which is as long as a batch, whatever it is of."""
+    taken = source.parents.get(node)
+    if not isinstance(taken, ast.Subscript) or taken.value is not node:
+        return False
+    first = taken.slice.elts[0] if isinstance(taken.slice, ast.Tuple) and taken.slice.elts else taken.slice
+    return isinstance(first, ast.Slice) and first.upper is not None
+
+
+def _bound_by(statement: ast.stmt) -> list[ast.expr]:
+    """What a statement binds, or a loop takes out of what it goes over."""
+    if isinstance(statement, ast.For):
+        return [statement.target]
+    return statement.targets if isinstance(statement, ast.Assign) else []
+
+
+def _names_in(node: ast.AST, context: type[ast.expr_context]) -> Iterator[ast.Name | ast.Attribute]:
+    for each in ast.walk(node):
+        if isinstance(each, (ast.Name, ast.Attribute)) and isinstance(each.ctx, context):
+            yield each
+
+
+def _is_given_for_losses(use: ast.expr, source: Source, run: Interpreter) -> bool:
+    """Whether a function is told a batch size that makes what losses are computed from."""
+    call = source.parents[use]
+    call = source.parents[call] if isinstance(call, ast.keyword) else call
+    if not isinstance(call, ast.Call) or use is call.func or not _functions(call, run):
+        return False
+    return _reaches_losses(call, source, run)
+
+
 def _is_assigned_back(read: ast.expr, source: Source, name: str) -> bool:
     """`self.real = self.real.cuda()`, also among others of a tuple"""
     statement = source.statement(read)
@@ -327,6 +409,9 @@ def shapes_tensors(use: ast.expr, source: Source, run: Interpreter, in_step: boo
             )
         if isinstance(ancestor, ast.stmt):
             return False
+        if isinstance(ancestor, ast.BinOp) and isinstance(ancestor.left, ast.List) and inner is ancestor.right:
+            outer = source.parents[ancestor]
+            return in_step and isinstance(outer, ast.Call) and last_name(outer.func) in STACKING  # `[style] * n`
         if isinstance(ancestor, ast.BinOp):
             return in_step and isinstance(ancestor.op, ast.Mult) and _is_first_size(ancestor, source, run)
         inner = ancestor

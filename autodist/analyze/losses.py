@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from autodist import batchwise, collation, escapes, rowwise, weighing
+from autodist import batchwise, collation, escapes, rowwise, scaling, weighing
 from autodist.analyze.reductions import rank_zero_statements
 from autodist.borrowed import departed
 from autodist.collation import Rows
@@ -134,6 +134,13 @@ def loss_concerns(run: Interpreter) -> Iterator[Concern]:
             "its own share, so that results differ from those of one process"
         )
         yield Concern("AD602", source, node, message, Severity.WARNING)
+    for event in [*scaling.left(run)][:1]:
+        assert isinstance(event.node, ast.expr)
+        message = (
+            f"scales what the loss is computed from by {shortened(event.source.code(event.node))}, how many samples a "
+            "rank has: results differ from those of one process"
+        )
+        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
     for event in [each for each in run.of("adaptive") if each.value.spread.is_local][:1]:
         message = (
             "chooses its steps by the errors of a whole batch, a rank by those of its own samples: results differ from "

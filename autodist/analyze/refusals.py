@@ -21,8 +21,15 @@ from autodist.spread import CROSS, SAME
 from autodist.values import NOTHING, Draw, External, Function, Index, Items, Object, Table, Value, drawn_from
 
 
-def in_batch_negatives(event: Event) -> Concern:
-    """A loss over all pairs of a batch."""
+def in_batch_negatives(event: Event, run: Interpreter) -> Concern:
+    """A loss over all pairs of a batch, or a model in which samples meet each other."""
+    for inner in run.of("along_samples"):
+        assert isinstance(inner.node, ast.expr)
+        message = (
+            f"{shortened(inner.source.code(inner.node))} goes along the axis of the samples, so that each meets the "
+            "others of its batch, of which a rank sees only its own share; if that is not meant, put the samples first"
+        )
+        return Concern("AD906", inner.source, inner.node, message, Severity.REFUSAL)
     message = (
         "the loss pairs every sample of the batch with every other one (in-batch negatives): a rank sees only its own "
         "share, so the loss would change; gather the embeddings by hand"
@@ -116,7 +123,7 @@ def refusals_of(
         return
     for event in backwards:
         if event.value.spread is CROSS and not is_distributed(run):  # else it is its own affair what it gathers
-            yield in_batch_negatives(event)
+            yield in_batch_negatives(event, run)
             return
     if (apart := beside_loaders(run)) is not None:
         draw, step = apart

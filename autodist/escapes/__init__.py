@@ -8,7 +8,7 @@ and `resolving.py` traces it back. `placed` (`placing.py`) says where each is ma
 from __future__ import annotations
 
 from autodist.escapes.finding import SINKS, escapes
-from autodist.escapes.origins import learnt_from, roots
+from autodist.escapes.origins import fed_to_losses, learnt_from, roots
 from autodist.escapes.placing import Placed, distinguishing, given_instead, placed, summed_up_before, upstream
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Placed",
     "distinguishing",
     "escapes",
+    "fed_to_losses",
     "given_instead",
     "learnt_from",
     "placed",

@@ -8,10 +8,12 @@ from dataclasses import replace
 
 from autodist.escapes.origins import fed_to_losses, learnt_from
 from autodist.escapes.resolving import Escape, resolve
+from autodist.escapes.together import agreed, gathered_together
 from autodist.interpreter import Event, Interpreter, Loop
-from autodist.source import Source
+from autodist.rowwise import STATISTIC
+from autodist.source import Source, operands
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread
-from autodist.values import NOTHING
+from autodist.values import NOTHING, Mixing
 
 
 def stored_by_sample(event: Event, run: Interpreter) -> list[ast.expr]:
@@ -27,6 +29,8 @@ def stored_by_sample(event: Event, run: Interpreter) -> list[ast.expr]:
         return []  # part of a rank's own samples
     if _is_made_each_time(event, run):
         return []
+    if agreed(event, run) != []:
+        return []  # some ranks may not come here
     given = run.plan.reduced
     rows = all(
         v.spread is ROWS and not v.models and not v.things or p in given for p, v in zip(parts, values, strict=True)
@@ -64,15 +68,38 @@ def handed_on(event: Event, run: Interpreter, by_sample: frozenset[ast.stmt]) ->
     if placed := _placed_by_sample(node, source, run):
         yield from (Escape(source, each, ROWS, event) for each in placed)
         return
-    for escape in resolve(node, source, event, run, set()):
-        if ast.unparse(escape.node) == ast.unparse(target):
-            continue  # what it was before
+    found = [e for e in resolve(node, source, event, run, set()) if ast.unparse(e.node) != ast.unparse(target)]
+    if centred := _centred(event, run):
+        yield from centred  # first of all: what is computed from it is another sum then
+        return
+    rows = [each for each in found if run.values.get(each.node, NOTHING).spread in (ROWS, Spread.COLUMNS)]
+    elsewhere = all(_given_rows(each, event, run) is not None for each in rows) if rows else False
+    together = [] if event.grad or elsewhere else gathered_together(found, event, run)
+    if together or (decided := agreed(event, run) if event.inside_forward else []) is None:
+        yield from together or [replace(each, spread=LOCAL) for each in found]
+        return
+    yield from decided
+    for escape in found:
         if escape.spread is COUNT and event.value.spread not in (COUNT, SUM, MEAN):
             continue  # a tensor that has as many rows as this rank has samples, kept for as many
         if run.values.get(escape.node, NOTHING).spread not in (ROWS, Spread.COLUMNS):
             yield _fresh(escape, target, run)
         else:
             yield _given_rows(escape, event, run) or replace(escape, spread=LOCAL)
+
+
+def _centred(event: Event, run: Interpreter) -> list[Escape]:
+    """The means of a rank's samples from which these are taken off before they are added up, no gradients being asked
+    for: `m` of `(x - m).pow(2).mean(0)`."""
+    found: list[Escape] = []
+    for mixing in (each for each in event.value.origins if isinstance(each, Mixing) and each.reason == STATISTIC):
+        if event.grad or mixing.source.home(mixing.node) is not event.source.home(event.node):
+            continue  # in a loss, or in an earlier layer, whose statistics are seen to elsewhere
+        sides = operands(mixing.node) if isinstance(mixing.node, ast.BinOp) else []
+        means = [each for each in sides if run.values.get(each, NOTHING).spread is MEAN]
+        node, spread = (means[0], MEAN) if len(means) == 1 else (mixing.node, LOCAL)
+        found.append(Escape(mixing.source, node, spread, event))
+    return found
 
 
 def _fresh(escape: Escape, target: ast.expr, run: Interpreter) -> Escape:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from autodist import rowwise, tensors
 from autodist.collation import Rows
 from autodist.interpreter.evaluation import Evaluation
-from autodist.interpreter.questions import is_new_axis, last_part, literal_int, spine, sums_products, truth
+from autodist.interpreter.questions import is_new_axis, last_part, literal_int, makes_set, spine, sums_products, truth
 from autodist.source import Source
 from autodist.spread import (
     COUNT,
@@ -55,6 +55,7 @@ ARITHMETIC: Mapping[str, type[ast.operator]] = {
     "multiply": ast.Mult,
 }
 """Functions and methods that are operators by name."""
+OF_SETS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
 
 
 def _words_of_both(left: Value, right: Value) -> list[Value]:
@@ -98,6 +99,11 @@ class Arithmetic(Evaluation):
             if left.spread is right.spread is ROWS:  # `[0] * len(x) + [1] * len(x)`
                 return joined.but(spread=ROWS, origins=left.origins | right.origins)
             return joined
+        if isinstance(node.op, OF_SETS) and _holds_set(left) and _holds_set(right):
+            held = [*(union(self._contents(each)) for each in (left, right)), left, right]
+            found = [each for each in held if each.spread.is_local]
+            if found:
+                return Value(spread=LOCAL, origins=frozenset().union(*(each.origins for each in found)))
         if isinstance(node.op, ast.Mult):
             for many, number in ((left, right), (right, left)):
                 if number.spread is COUNT and any(isinstance(t, Items) for t in many.things):
@@ -112,13 +118,16 @@ class Arithmetic(Evaluation):
         if isinstance(node.op, ast.Add) and right.const == 1 and self._is_last(left):
             return Value(spread=COUNT, origins=left.origins)  # `i + 1`, after a loop over samples
         self._note_scaling(node.left, node.op, node.right, right, scope)
+        self._note_scaled(node.op, left, right, node, (node.left, node.right), scope)
         spread = self._binary(node.op, left, right, literal=isinstance(node.left, ast.Constant))
         apart = self._divided_each(node, left, right)
         if apart:
             each = left.spread if left.spread is not RATE else right.spread
             spread = MEAN if each is SUM else each
         elif spread is ROWS and isinstance(node.op, (ast.Add, ast.Sub)) and _is_portion(left) is not _is_portion(right):
-            spread = LOCAL if ROWS in (left.spread, right.spread) and left.spread is right.spread else spread
+            if left.spread is right.spread:
+                spread = LOCAL
+                self._note_unequal_portions(left.origins | right.origins, scope)
         if {left.spread, right.spread} == {ROWS, Spread.COLUMNS} and _sets_apart(node, left, right):
             spread = CROSS
             mixed: frozenset[Mixing] = frozenset()
@@ -150,6 +159,26 @@ class Arithmetic(Evaluation):
         if isinstance(op, ast.Div) and any(isinstance(t, Parameters) for t in self._lately(held.value).things):
             self.event("scales_gradient", by, scope, number)
 
+    def _note_scaled(
+        self,
+        op: ast.operator,
+        left: Value,
+        right: Value,
+        node: ast.AST,
+        sides: tuple[ast.expr, ast.expr],
+        scope: Scope,
+    ) -> None:
+        """Note by how many samples of a rank something is multiplied or divided: `self.out(x) / x.size(0)`."""
+        if self.plan.wholes is not None or not isinstance(op, (ast.Mult, ast.Div)):
+            return
+        for held, count, side in ((left, right, sides[1]), (right, left, sides[0])):
+            by = isinstance(op, ast.Mult) or side is sides[1]
+            rows = held.spread is ROWS and not held.things
+            if by and count.spread is COUNT and (rows or isinstance(op, ast.Div) and held.spread is SAME):
+                self.event("scaled", side, scope, count, constant(node))
+            elif by and count.spread is SAME and count.const is UNKNOWN and not count.things and not held.things:
+                self.event("scaled", side, scope, count, constant(node))  # of data that every rank has in full
+
     def _divided_each(self, node: ast.BinOp, left: Value, right: Value) -> frozenset[Portion]:
         """Whether it divides what each sample has by how many samples there are: `errors / len(x)`."""
         if isinstance(node.op, ast.Div) and right.spread is COUNT:
@@ -167,10 +196,14 @@ class Arithmetic(Evaluation):
         """`errors.div(len(x))`, `torch.full((n,), 1 / n)`"""
         if result.spread is not ROWS or result.things or _is_portion(result):
             return frozenset()
-        divides = (
-            ARITHMETIC.get(last_part(node.func).rstrip("_")) is ast.Div and bool(args) and args[-1].spread is COUNT
+        name = last_part(node.func).rstrip("_")
+        fills = name in ("full", "full_like", "fill") or ARITHMETIC.get(name) is ast.Mult
+        divides = ARITHMETIC.get(name) is ast.Div and bool(args) and args[-1].spread is COUNT
+        return (
+            frozenset([Portion(node)])
+            if divides or fills and any(each.spread is RATE for each in args)
+            else frozenset()
         )
-        return frozenset([Portion(node)]) if divides or any(each.spread is RATE for each in args) else frozenset()
 
     def _with_statistic(
         self,
@@ -333,7 +366,7 @@ class Arithmetic(Evaluation):
                 return RATE  # what share of the samples a part of the batch has
             return divide(a, b)
         if isinstance(op, ast.MatMult):
-            if sums_products(left, right):
+            if sums_products(left, right, not self._no_grad):
                 return SUM
             return CROSS if {a, b} == {ROWS, Spread.COLUMNS} else combine([a, b])
         return combine([a, b])
@@ -434,6 +467,8 @@ class Arithmetic(Evaluation):
             self._note_scaling(receiver, op(), node.args[0], args[0], scope)
         written = node.args if library else [receiver, *node.args] if receiver is not None else []
         sides = (written[0], written[1]) if len(written) > 1 else None
+        if sides is not None:
+            self._note_scaled(op(), operands[0], operands[1], node, sides, scope)
         mixed = self._with_statistic(op(), operands[0], operands[1], node, scope, sides)
         if mixed and name.endswith("_") and isinstance(receiver, ast.Name):
             home = scope.find(receiver.id)
@@ -489,6 +524,10 @@ def _puts_axis_first(node: ast.AST) -> bool:
         return is_new_axis(node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice)
     named = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unsqueeze"
     return named and isinstance(node, ast.Call) and bool(node.args) and literal_int(node.args[0]) == 0
+
+
+def _holds_set(value: Value) -> bool:
+    return any(isinstance(t, Items) and makes_set(t.node) for t in value.things)
 
 
 def _is_portion(value: Value) -> bool:

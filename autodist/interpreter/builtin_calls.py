@@ -27,6 +27,7 @@ from autodist.values import (
     LocalModule,
     Object,
     Parameters,
+    Picked,
     Scope,
     Stream,
     Table,
@@ -61,14 +62,12 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             "tuple",
             "set",
             "frozenset",
-            "filter",
         ):
             if short in ("copy.copy", "copy.deepcopy"):
                 return self._copied(first, node, scope)
-            value = args[1] if short == "filter" and len(args) > 1 else first
-            if short == "filter":
-                self._callbacks(first, "filter", node, scope)
-            return self._listed("set" if short == "frozenset" else short, value, node, scope)
+            return self._listed("set" if short == "frozenset" else short, first, node, scope)
+        if short in ("filter", "filterfalse"):
+            return self._filtered(node, args, scope)
         if short == "next":
             return self._element(first, node) if first.things else first
         if short == "enumerate":
@@ -419,7 +418,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if any(isinstance(thing, Items) and (thing.by_layer or thing.is_told) for thing in value.things):
             return NOTHING
         if value.spread is ROWS:
-            return value.computed(COUNT)
+            different = any(isinstance(t, Items) and makes_set(t.node) for t in value.things)
+            return value.computed(LOCAL if different else COUNT)  # ranks may hold the same ones
         for thing in value.things:
             if isinstance(thing, Table) and thing.keyed is not None:
                 return under_samples(thing)
@@ -429,13 +429,40 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                     return Value(spread=SUM, origins=inner.origins).without(Turn)
                 if inner.spread is ROWS and (thing.by_batch or self._lists_batches(thing.node)):
                     return NOTHING  # `len(outputs)`, `len(list(loader))`
+                if inner.spread in (ROWS, LOCAL) and makes_set(thing.node):
+                    return inner.computed(LOCAL)  # ranks may hold the same ones
                 if inner.spread is ROWS:
-                    return inner.computed(LOCAL if makes_set(thing.node) else COUNT)  # ranks may hold the same ones
+                    return inner.computed(COUNT)
             if isinstance(thing, Object) and "distributed_sampler" in thing.roles:
                 return Value(spread=COUNT)
         if value.spread is COUNT:
             return value
-        return NOTHING
+        return value.computed(LOCAL) if value.spread is LOCAL and not value.things else NOTHING
+
+    def _filtered(self, node: ast.Call, args: list[Value], scope: Scope) -> Value:
+        """`filter(lambda pair: pair[0] == pair[1], zip(guesses, labels))`: those of a rank's samples that a function
+        says yes to; anything else is filtered as a list is."""
+        decides, over = (args[0], args[1]) if len(args) > 1 else (NOTHING, union(args))
+        rows = len(node.args) > 1 and self._goes_row_by_row(node.args[1]) and self.plan.wholes is None
+        functions = [each for each in decides.things if isinstance(each, Function)] if rows else []
+        if (
+            not rows
+            or decides.const is not None
+            and not all(isinstance(t, (Function, External)) for t in decides.things)
+        ):
+            self._callbacks(decides, "filter", node, scope)
+            return self._listed("filter", over, node, scope)
+        element = self._element(over, node)
+        parts = [part for t in element.things if isinstance(t, Items) for part in t.parts]
+        told = [self._call(each, node, [element], {}, scope) for each in functions]
+        kept = union([each for each in (element.but(things=frozenset()), *parts) if each.spread is ROWS])
+        if not any(each.spread is ROWS for each in (*told, *([] if told else [element]))):
+            return self._listed("filter", over, node, scope)
+        picked = frozenset([Picked(node.args[0], scope.source)])
+        origins = kept.origins.union(*(each.origins for each in told)) | picked
+        items = self._remember(node, lambda: Items(node, [], NOTHING))
+        items.element = items.element | element
+        return Value(frozenset([items]), ROWS, origins)
 
     def _lists_batches(self, node: ast.AST) -> bool:
         """Whether a list was made of what a loader yields: `list(loader)`, `[batch for batch in loader]`."""

@@ -103,7 +103,7 @@ class Calls(Methods, AutogradFunctions):
         self._tally(node, callee, args, scope)
         mixed: frozenset[Mixing | Picked | Portion] = self._named_statistic(node, callee, base, args, scope)
         mixed |= self._picked_by_call(node, union(results), scope) | self._divided_by_call(node, args, union(results))
-        if not self._no_grad and self._groups_rows(node, union(results)):
+        if not self._no_grad and self._groups_rows(node, union(results), scope):
             results = [union(results).but(spread=CROSS)]
         elif self._with_rows_second(node, union(results)):
             results = [union(results).but(spread=COLUMNS)]

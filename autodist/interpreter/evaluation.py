@@ -9,7 +9,7 @@ from typing import Any
 from autodist import alternatives, axes, collation, picking, rowwise, tensors
 from autodist.collation import Rows
 from autodist.interpreter.events import Call_
-from autodist.interpreter.questions import children_of, is_known, last_part, relates
+from autodist.interpreter.questions import children_of, is_known, last_part, literal_int, relates
 from autodist.interpreter.single import Single
 from autodist.interpreter.words import CUTTING, REST, SIZES
 from autodist.picking import FORMS
@@ -45,8 +45,10 @@ DEVIATIONS = frozenset("std var std_mean var_mean median quantile".split())
 SIGNS = frozenset("sign sign_ sgn argmax argmin argsort".split())
 """What does not tell how large something is."""
 NUMBERS = frozenset("item tolist float".split())
-LINEAR = FORMS | NUMBERS | frozenset("sum mean neg float double half mul multiply div divide true_divide".split())
+LINEAR = FORMS | NUMBERS | frozenset("sum mean neg float double half div divide true_divide".split())
 """What keeps a factor that all samples have."""
+BILINEAR = frozenset("mul multiply dot vdot inner outer matmul mm mv bmm einsum tensordot".split())
+"""What keeps one that one of the operands has."""
 
 
 OPERATIONS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.Subscript)
@@ -77,7 +79,10 @@ class Evaluation(Single):
         elif value.spread is LOCAL and isinstance(node, (ast.BinOp, ast.Call, ast.UnaryOp)):
             self._note_joinable(node, scope)
         if self.plan.wholes is None and isinstance(node, OPERATIONS) and value.spread.is_local:
-            value = self._with_axes(node, value)
+            value = self._with_axes(node, value, scope)
+            if not self._no_grad and self._goes_along_samples(node):
+                self.event("along_samples", node, scope, value)
+                value = value.computed(CROSS)
         if node in self.plan.gathered:
             self.event("gathered", node, scope, value)
         if node in self.plan.gathered and value.spread in (ROWS, COUNT) and not self._no_grad:
@@ -98,8 +103,10 @@ class Evaluation(Single):
             value = value.but(spread=COUNT, const=UNKNOWN)
         if self._counts_some(node, value):
             value = value.but(spread=SUM)
+        elif (found := self._found_by(node)) is not None:
+            value = Value(spread=SUM, origins=found.origins)
         if any(isinstance(each, Portion) for each in value.origins):
-            value = self._portion(node, value)
+            value = self._portion(node, value, scope)
         if isinstance(node, ast.Compare) or isinstance(node, ast.Call) and last_name(node.func) in SIGNS:
             value = value.without(Amplified)
         if value.spread is SUM:
@@ -120,15 +127,20 @@ class Evaluation(Single):
         self.sources[node] = scope.source
         return value
 
-    def _with_axes(self, node: ast.expr, value: Value) -> Value:
+    def _with_axes(self, node: ast.expr, value: Value, scope: Scope) -> Value:
         """A value with as many axes as an operation makes; or what pairs the samples of a batch with each other, since
         the operands have different numbers of axes."""
         if isinstance(node, ast.Call) and rowwise.is_entered(node, self._lately):
             return value
-        compared = [each for each in map(self._lately, axes.compared(node, self._names_of)) if not each.things]
+        given = axes.compared(node, self._names_of)
+        compared = [each for each in map(self._lately, given) if not each.things]
         known = {each.axes for each in compared if each.spread is ROWS and each.axes}
         if len(known) > 1:
             return value.computed(CROSS)
+        if known == {1} and len(given) == 2 and any(map(self._is_wide_column, given)):
+            return value.computed(CROSS)
+        if known <= {2} and len(given) == 2 and not self._no_grad and self._may_lack_axis(*given):
+            self.event("unfollowed", node, scope, value)
         if value.things or value.spread not in (ROWS, Spread.COLUMNS) or value.axes is not None:
             return value
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Call) and self._gives_pair(node.value):
@@ -149,6 +161,32 @@ class Evaluation(Single):
         else:
             found = None
         return value if found is None else value.but(axes=found)
+
+    def _may_lack_axis(self, left: ast.expr, right: ast.expr) -> bool:
+        """Whether a column that a model gives, (n, 1), meets numbers of a batch that may lie along one axis, (n)."""
+        sides = ((left, right), (right, left))
+        return any(
+            self._is_as_loaded(other) and self._lately(one).models and self._widths(one) == {1} for one, other in sides
+        )
+
+    def _is_wide_column(self, node: ast.expr) -> bool:
+        """Whether a model gives it as one number for each sample, on an axis behind others of which nothing is told."""
+        value = self._lately(node)
+        return value.axes is None and value.spread is ROWS and bool(value.models) and self._widths(node) == {1}
+
+    def _is_as_loaded(self, node: ast.expr) -> bool:
+        """Whether it is a field of a batch that was read from a file: nothing tells how many axes it has."""
+        value = self._lately(node)
+        if value.spread is not ROWS or value.things or value.models or value.axes is not None:
+            return False
+        loaders = [each for each in value.origins if isinstance(each, Object) and "loader" in each.roles]
+        if not loaders or not all(map(axes.is_read, loaders)):
+            return False
+        if isinstance(node, ast.Call):
+            alike = isinstance(node.func, ast.Attribute) and node.func.attr in axes.ALIKE
+            return alike and self._is_as_loaded(node.func.value)  # type: ignore[attr-defined]
+        told = {each for each in value.made if each[1] is not node}
+        return isinstance(node, (ast.Name, ast.Subscript)) and all(self._is_as_loaded(each) for _, each in told)
 
     def _takes_one(self, node: ast.Subscript) -> bool:
         """Whether an index takes one of the samples, `out[0]`, whose axes are laid beside those of each other one."""
@@ -189,6 +227,32 @@ class Evaluation(Single):
         if isinstance(counted, ast.Attribute) and counted.attr in collation.OF_NODES:
             return any(isinstance(o, Object) and collation.of_graphs(o) for o in value.origins)
         return self.uneven(value) in (Rows.JOINED, Rows.FEWER)
+
+    def _found_by(self, node: ast.expr) -> Value | None:
+        """The condition on a rank's samples of which it is counted how often it holds: `len(np.where(hits)[0])`,
+        `hits.nonzero().size(0)`."""
+        counted = counted_of(node)
+        if counted is None or self.plan.wholes is not None or _counts_later_axis(node):
+            return None
+        for _ in range(6):
+            made = self._lately(counted).made if isinstance(counted, ast.Name) else ()
+            if len(made) == 1:
+                ((_, counted),) = made
+            elif isinstance(counted, ast.Subscript) and literal_int(counted.slice) == 0:
+                counted = counted.value
+            elif isinstance(counted, ast.Call) and isinstance(counted.func, ast.Attribute):
+                if last_part(counted.func) in picking.PLACES:
+                    break
+                if last_part(counted.func) not in FORMS | {"tolist"}:
+                    return None
+                counted = counted.func.value
+            else:
+                return None
+        else:
+            return None
+        given = [each for each in map(self._lately, operands(counted)) if not each.things]
+        rows = given[0] if len(given) == 1 else NOTHING
+        return rows if rows.spread is ROWS and not rows.models and rows.origins else None
 
     def is_by_turn(self, value: Value) -> bool:
         """Whether it is computed from the samples that a loop has come to that goes on."""
@@ -246,17 +310,40 @@ class Evaluation(Single):
         portion = any(isinstance(each, Portion) for each in value.origins)
         return value.but(spread=MEAN if portion else SUM).without(Portion, Turn)
 
-    def _portion(self, node: ast.expr, value: Value) -> Value:
-        """What has been divided by the number of samples, where it is added up: the sum is a mean."""
+    def _portion(self, node: ast.expr, value: Value, scope: Scope) -> Value:
+        """What has been divided by the number of samples, where it is added up: the sum is a mean. Whatever else is
+        computed from it wants the number of samples of all ranks."""
+        if isinstance(node, OPERATIONS) and not self._keeps_factor(node, value):
+            self._note_unequal_portions(value.origins, scope)
+            changed = value.spread in (MEAN, SUM) and not self.is_by_turn(value)
+            return (value.but(spread=LOCAL) if changed else value).without(Portion)
         if value.spread is SUM:
             return value.but(spread=MEAN).without(Portion)
         if value.spread is MEAN and not self.is_by_turn(value):
+            self._note_unequal_portions(value.origins, scope)
             return value.but(spread=LOCAL).without(Portion)
-        if not isinstance(node, ast.Call) or Portion(node) in value.origins:
-            return value
-        entered = any(isinstance(t, Function) for t in self._lately(node.func).things)
-        linear = entered or last_name(node.func) in LINEAR
-        return value if linear else value.without(Portion)
+        return value
+
+    def _note_unequal_portions(self, origins: Iterable[object], scope: Scope) -> None:
+        """Note what is divided by the number of a rank's samples, and is not added up to a mean."""
+        for portion in (each for each in origins if isinstance(each, Portion)):
+            self.event("scaled_apart", portion.node, scope)
+
+    def _keeps_factor(self, node: ast.expr, value: Value) -> bool:
+        """Whether an operation gives twice as much of twice as much: sums, moves, `x * y` of which one is divided by
+        the number of samples."""
+        if Portion(node) in value.origins:
+            return True
+        divided = [any(isinstance(each, Portion) for each in self._lately(each).origins) for each in operands(node)]
+        if isinstance(node, ast.BinOp):
+            if isinstance(node.op, (ast.Mult, ast.MatMult)):
+                return not all(divided)
+            return isinstance(node.op, (ast.Add, ast.Sub)) or isinstance(node.op, ast.Div) and not divided[1]
+        if isinstance(node, ast.Call) and last_name(node.func) in BILINEAR:
+            return sum(divided) < 2
+        if isinstance(node, ast.Call):
+            return rowwise.is_entered(node, self._lately) or last_name(node.func) in LINEAR
+        return not isinstance(node, ast.Compare)
 
     def _note_joinable(self, node: ast.expr, scope: Scope) -> None:
         """Note sums and means over a batch from which something is computed that is neither."""
@@ -474,6 +561,13 @@ class Evaluation(Single):
         if not value.spread.is_local or isinstance(node, (ast.Name, ast.Attribute)) and value.made:
             return value
         return value.but(made=frozenset([(scope.source, node)]))
+
+
+def _counts_later_axis(node: ast.expr) -> bool:
+    """`found.size(1)`, `found.shape[1]`"""
+    if isinstance(node, ast.Subscript):
+        return literal_int(node.slice) != 0
+    return isinstance(node, ast.Call) and last_name(node.func) == "size" and [*map(literal_int, node.args)] != [0]
 
 
 def _is_count(node: ast.expr) -> bool:

@@ -136,7 +136,7 @@ class Libraries(BuiltinCalls):
             return mixed.computed(CROSS)
         if values and self.is_one_row(values[0]) and tensors.moves_along(name):
             return mixed.computed(values[0].spread)
-        if name in ("matmul", "mm") and len(values) == 2 and sums_products(*values):
+        if name in ("matmul", "mm") and len(values) == 2 and sums_products(values[0], values[1], not self._no_grad):
             return mixed.computed(SUM)
         return mixed.computed(tensors.operation(name, self.spelled_out(node), None, spreads))
 

@@ -170,7 +170,7 @@ class Methods(Libraries, TorchModules):
                 spread = base.spread
             if self.pairs_turn((base, *operands)):
                 spread = CROSS
-            if name in ("matmul", "mm") and len(operands) == 1 and sums_products(base, operands[0]):
+            if name in ("matmul", "mm") and len(operands) == 1 and sums_products(base, operands[0], not self._no_grad):
                 spread = SUM
             if base.spread is ROWS and base.axes == 1 and name in rowwise.PICKING and self.plan.wholes is None:
                 spread = LOCAL  # one number for each sample, of which some are picked

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from autodist import axes, picking
-from autodist.interpreter.attributes import Attributes
+from autodist import picking
+from autodist.interpreter.layout import Layout
 from autodist.interpreter.questions import last_part, literal_int
 from autodist.rowwise import CONVERTING
 from autodist.source import Source, operands
 from autodist.spread import COUNT, ROWS
-from autodist.values import NOTHING, Function, Index, Mixing, Object, Picked, Scope, Thing, Turn, Value, Wrapped
+from autodist.values import NOTHING, Index, Mixing, Picked, Scope, Turn, Value
 
 TAKING = frozenset(["narrow", "select", "index_select"])
 """What takes some of an axis, which is told first."""
 
 
-class Places(Attributes):
+class Places(Layout):
     """Which places of the first axis an index names."""
 
     def _placed(self, axis: ast.expr, holder: ast.expr, base: Value, scope: Scope) -> frozenset[Picked | Turn]:
@@ -68,13 +68,22 @@ class Places(Attributes):
         sizes = node.args[isinstance(node.func, ast.Attribute) and self._lately(node.func.value).spread is not ROWS :]
         sizes = list(sizes[0].elts) if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)) else sizes
         first = literal_int(sizes[0]) if len(sizes) > 1 else None
+        if first is not None and first > 1 and self._takes_apart(node, sizes):
+            return False
         if first is None or any(isinstance(each, Turn) for each in result.origins):
             return False
         if first == 1:  # `labels.view(1, -1)`
             return ast.unparse(sizes[1]) == "-1"
         return first > 1 and not self.is_batch_size(sizes[0])
 
-    def _groups_rows(self, node: ast.Call, result: Value) -> bool:
+    def _takes_apart(self, node: ast.Call, sizes: list[ast.expr]) -> bool:
+        """`x.view(5, -1, 8)` of sequences, as many axes as before: what is taken for time begins within samples."""
+        held = node.func.value if isinstance(node.func, ast.Attribute) else None
+        before = self._axes_of(held) if held is not None else None
+        parts = before is not None and 2 < len(sizes) <= before and not self.is_batch_size(sizes[0])
+        return parts and self._lately(held).spread is ROWS and ast.unparse(sizes[1]) == "-1"  # type: ignore[arg-type]
+
+    def _groups_rows(self, node: ast.Call, result: Value, scope: Scope) -> bool:
         """`out.view(len(out) // 2, 2, 3)`, and `out.view(-1, 2, 3)` of three numbers for each sample: neighbours in a
         batch come together, unless what a model is given was made of several for each sample."""
         if last_part(node.func) not in ("view", "reshape") or result.spread is not ROWS or self.plan.wholes is not None:
@@ -82,20 +91,32 @@ class Places(Attributes):
         held = node.func.value if isinstance(node.func, ast.Attribute) else None
         base = self._lately(held) if held is not None else NOTHING
         sizes = list(node.args[0].elts) if len(node.args) == 1 and isinstance(node.args[0], ast.Tuple) else node.args
-        if held is None or base.spread is not ROWS or not base.models or len(sizes) < 2 or self._is_reshaped(held):
+        if held is None or base.spread is not ROWS or len(sizes) < 2 or self._is_reshaped(held):
             return False
+        if not base.models and not (
+            (literal_int(sizes[0]) or 0) > 1 and self._takes_apart(node, sizes)
+        ):  # in a forward pass, whose layers may be given sequences
+            known = [self._told(each) or 0 for each in sizes[1:]]
+            widths = self._widths(held) if self._forward and self._is_flat(held) and min(known) > 0 else set[int]()
+            return bool(widths) and ast.unparse(sizes[0]) == "-1" and math.prod(known) > max(widths)
+        if (literal_int(sizes[0]) or 0) > 1 and self._takes_apart(node, sizes):
+            return True
         both = [literal_int(each) for each in sizes[:2]]
         if None not in both and self.is_batch_size(ast.Constant(both[0] * both[1])):  # type: ignore[operator]
             return not self.is_batch_size(sizes[0]) and len(sizes) > 2  # `out.view(4, 2, 3)` of eight samples
         if ast.unparse(sizes[0]) != "-1":
             made = [each for _, each in self._lately(sizes[0]).made] if isinstance(sizes[0], ast.Name) else [sizes[0]]
             return bool(made) and all(self._is_part_of_count(each) for each in made)
-        rest = [literal_int(each) for each in sizes[1:] if not self._is_width_of(each, held)]
+        rest = [self._told(each) for each in sizes[1:] if not self._is_width_of(each, held)]
         known = [each for each in rest if each is not None and each > 0]
         if len(rest) < len(sizes) - 1:
             return len(rest) == len(sizes) - 2 and len(known) == len(rest) and math.prod(known) > 1
         widths = self._widths(held) or {width for width in [self._width(base)] if width is not None}
-        return bool(widths) and len(known) == len(rest) and math.prod(known) > max(widths)
+        if len(known) == len(rest) and widths:
+            return math.prod(known) > max(widths)
+        if len(rest) > 1 and math.prod(known) > 1 and -1 not in rest and base.axes in (None, 2):
+            self.event("unfollowed", node, scope, result)  # `out.view(-1, 2, d)`: two samples, or two halves of one?
+        return False
 
     def _is_width_of(self, size: ast.expr, held: ast.expr) -> bool:
         """`out.shape[1]`, `out.size(-1)`: how many numbers each sample has, where these lie along one axis."""
@@ -105,33 +126,6 @@ class Places(Attributes):
         if not named or len(given) != 1 or literal_int(given[0]) not in (1, -1) or self._lately(held).axes != 2:
             return False
         return ast.unparse(asked.value) == ast.unparse(held)  # type: ignore[attr-defined]
-
-    def _widths(self, node: ast.expr, depth: int = 10) -> set[int]:
-        """How many numbers something has along its last axis, of whichever layers it may come from."""
-        if not depth:
-            return set()
-        made = [each for _, each in self._lately(node).made if each is not node]
-        if isinstance(node, (ast.Name, ast.Attribute)):
-            return set[int]().union(*(self._widths(each, depth - 1) for each in made))
-        if isinstance(node, ast.BinOp) and not isinstance(node.op, ast.MatMult):
-            return self._widths(node.left, depth - 1) | self._widths(node.right, depth - 1)
-        if isinstance(node, ast.Subscript):
-            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-            behind = (self._lately(node.value).axes or 0) > len(parts)
-            behind = behind or isinstance(node.value, ast.Call) and self._gives_pair(node.value)
-            return self._widths(node.value, depth - 1) if behind else set()
-        if not isinstance(node, ast.Call):
-            return set()
-        things = [t.module if isinstance(t, Wrapped) else t for t in self._lately(node.func).things]
-        layers = [t for t in things if isinstance(t, Object) and t.cls is None]
-        if layers:
-            given = self._widths(node.args[0], depth - 1) if node.args else set[int]()
-            return set[int]().union(*(axes.widths(each, given) for each in layers))
-        if any(isinstance(t, (Object, Function)) for t in things):  # of the project
-            return set[int]().union(*(self._widths(each, depth - 1) for each in made))
-        tensor = next((each for each in operands(node) if self._lately(each).spread is ROWS), None)
-        keeps = last_part(node.func) in axes.ALIKE - {"linear", "t", "transpose", "swapaxes"}
-        return self._widths(tensor, depth - 1) if tensor is not None and keeps else set()
 
     def _is_part_of_count(self, node: ast.expr) -> bool:
         """`len(out) // 2`"""
@@ -144,29 +138,12 @@ class Places(Attributes):
         """Whether the rows of something may be others than those of the batch: on the way from there some were put
         together or taken apart."""
         for each in ast.walk(node):
-            if isinstance(each, ast.Call) and last_part(each.func) in RESHAPING_ROWS:
+            if isinstance(each, ast.Call) and last_part(each.func) in RESHAPING_ROWS and not _is_behind(each):
                 return True
             made = self._lately(each).made if isinstance(each, (ast.Name, ast.Attribute)) else ()
             if depth and any(self._is_reshaped(inner, depth - 1) for _, inner in made if inner is not node):
                 return True
         return False
-
-    def _width(self, value: Value) -> int | None:
-        """How many numbers the last layer of a model gives, if that can be read."""
-        models = [t.module if isinstance(t, Wrapped) else t for t in value.models]
-        model = models[0] if len(models) == 1 else None
-        if not isinstance(model, Object):
-            return None
-        last: Iterable[Thing] = [model]
-        if model.name.endswith("nn.Sequential"):
-            last = [thing for given in model.args[-1:] for thing in given.things]
-        elif model.cls is not None:
-            returned = _returned(model)
-            last = self._lately(returned.func).things if isinstance(returned, ast.Call) else ()
-        layers = [each for each in last if isinstance(each, Object) and each.name == "torch.nn.Linear"]
-        widths = {told.const for each in layers if (told := each.argument("out_features", 1)) is not None}
-        width = widths.pop() if len(widths) == 1 else None
-        return width if isinstance(width, int) else None
 
     def _turns(self, axis: ast.expr) -> frozenset[Picked | Turn]:
         """The loops over a batch, sample by sample, whose running number an index is, or a slice is computed from."""
@@ -209,12 +186,14 @@ RESHAPING_ROWS = frozenset(
 """What may make other rows of a batch."""
 
 
-def _returned(module: Object) -> ast.expr | None:
-    """What a forward pass returns, if it does so in one place."""
-    found = module.cls.find("forward") if module.cls is not None else None
-    bodies = [t.node for t in found[1].things if isinstance(t, Function)] if found is not None else []
-    returns = [n.value for body in bodies for n in ast.walk(body) if isinstance(n, ast.Return)]
-    return returns[0] if len(returns) == 1 else None
+def _is_behind(node: ast.Call) -> bool:
+    """`out.flatten(1)`, `torch.cat([a, b], dim=1)`: whether it names axes behind that of the samples alone."""
+    if last_part(node.func) not in ("flatten", "cat", "concat", "chunk", "split", "unbind", "transpose"):
+        return False
+    written = [*node.args, *(k.value for k in node.keywords if k.arg in ("dim", "axis", "start_dim", "dim0", "dim1"))]
+    named = written[-2:] if last_part(node.func) == "transpose" else written[-1:]
+    numbers = [literal_int(each) for each in named]
+    return bool(numbers) and all(each is not None and each > 0 for each in numbers)
 
 
 def _are_numbers(node: ast.expr, lately: Callable[[ast.expr], Value]) -> bool:

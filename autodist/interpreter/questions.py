@@ -129,10 +129,10 @@ def given_to(thing: Thing) -> list[Value]:
     return [*thing.args, *thing.keywords.values()] if isinstance(thing, Object) else []
 
 
-def sums_products(left: Value, right: Value) -> bool:
-    """Whether a product of matrices adds up what each sample gives: `hits.t() @ x`. One that gradients flow through is
-    left to those who gather its rows."""
-    return (left.spread, right.spread) == (COLUMNS, ROWS) and not left.models and not right.models
+def sums_products(left: Value, right: Value, flows: bool) -> bool:
+    """Whether a product of matrices adds up what each sample gives: `hits.t() @ x`. One that gradients may flow
+    through (``flows``) is left to those who gather its rows."""
+    return (left.spread, right.spread) == (COLUMNS, ROWS) and not (flows and (left.models or right.models))
 
 
 def kept_as(thing: Object, key: object) -> Value | None:

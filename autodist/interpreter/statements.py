@@ -145,6 +145,7 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
             change = Value(spread=SUM, origins=deciding.origins)
             before = self._counted_in(node.target, before)
         spread = self._binary(node.op, before, change)
+        self._note_scaled(node.op, before, change, node, (node.target, node.value), scope)
         mixed = self._with_statistic(
             node.op, before, change, node.value, scope, (node.target, node.value)
         ) | self._augmented(node, spread, scope)

@@ -1,0 +1,167 @@
+"""How many numbers each sample has along its last axis, as far as layers and parameters tell."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from autodist import axes
+from autodist.interpreter.attributes import Attributes
+from autodist.interpreter.questions import last_part
+from autodist.source import operands
+from autodist.spread import ROWS
+from autodist.values import Function, Object, Thing, Value, Wrapped
+
+PRODUCTS = frozenset("matmul mm bmm".split())
+MAKING = frozenset("randn rand zeros ones empty Tensor FloatTensor normal uniform".split())
+
+
+class Widths(Attributes):
+    """The last axis of what layers and products give."""
+
+    def _widths(self, node: ast.expr, depth: int = 10) -> set[int]:
+        """How many numbers something has along its last axis, of whichever layers it may come from."""
+        if not depth:
+            return set()
+        made = [each for _, each in self._lately(node).made if each is not node]
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            return set[int]().union(*(self._widths(each, depth - 1) for each in made))
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            return self._sized(node.right, -1)
+        if isinstance(node, ast.BinOp):
+            return self._widths(node.left, depth - 1) | self._widths(node.right, depth - 1)
+        if isinstance(node, ast.Subscript):
+            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            behind = (self._lately(node.value).axes or 0) > len(parts)
+            behind = behind or isinstance(node.value, ast.Call) and self._gives_pair(node.value)
+            return self._widths(node.value, depth - 1) if behind else set()
+        if not isinstance(node, ast.Call):
+            return set()
+        things = [t.module if isinstance(t, Wrapped) else t for t in self._lately(node.func).things]
+        layers = [t for t in things if isinstance(t, Object) and t.cls is None]
+        if layers:
+            given = self._widths(node.args[0], depth - 1) if node.args else set[int]()
+            return set[int]().union(*(axes.widths(each, given) for each in layers))
+        if any(isinstance(t, (Object, Function)) for t in things):  # of the project
+            return set[int]().union(*(self._widths(each, depth - 1) for each in made))
+        product = self._product(node)
+        if product is not None:
+            return product
+        tensor = next((each for each in operands(node) if self._lately(each).spread is ROWS), None)
+        if tensor is not None and self._leaves_channels(node, tensor):
+            return self._channels(tensor, depth - 1)
+        keeps = last_part(node.func) in axes.ALIKE - {"linear", "t", "transpose", "swapaxes"}
+        return self._widths(tensor, depth - 1) if tensor is not None and keeps else set()
+
+    def _width(self, value: Value) -> int | None:
+        """How many numbers the last layer of a model gives, if that can be read."""
+        models = [t.module if isinstance(t, Wrapped) else t for t in value.models]
+        model = models[0] if len(models) == 1 else None
+        if not isinstance(model, Object):
+            return None
+        last: Iterable[Thing] = [model]
+        if model.name.endswith("nn.Sequential"):
+            last = [thing for given in model.args[-1:] for thing in given.things]
+        elif model.cls is not None:
+            returned = _returned(model)
+            last = self._lately(returned.func).things if isinstance(returned, ast.Call) else ()
+        layers = [each for each in last if isinstance(each, Object) and each.name == "torch.nn.Linear"]
+        widths = {told.const for each in layers if (told := each.argument("out_features", 1)) is not None}
+        width = widths.pop() if len(widths) == 1 else None
+        return width if isinstance(width, int) else None
+
+    def _product(self, node: ast.Call) -> set[int] | None:
+        """`torch.matmul(x, self.weight)`, `F.linear(x, self.weight)`; nothing of other calls."""
+        name = last_part(node.func)
+        given = operands(node)
+        method = isinstance(node.func, ast.Attribute) and self._lately(node.func.value).spread is ROWS
+        weight = given[1 if method else 2] if len(given) > (1 if method else 2) else None
+        if weight is None or name not in PRODUCTS | {"linear"}:
+            return None
+        return self._sized(weight, 0 if name == "linear" else -1)
+
+    def _is_flat(self, node: ast.expr) -> bool:
+        """Whether the numbers of each sample lie along one axis, also after a product with a matrix."""
+        made = [each for _, each in self._lately(node).made] if isinstance(node, ast.Name) else []
+        node = made[0] if len(made) == 1 else node
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) and len(self._sizes(node.right)) == 2:
+            return self._is_flat(node.left)
+        return self._lately(node).axes == 2
+
+    def _sized(self, node: ast.expr, axis: int) -> set[int]:
+        """How long an axis of a parameter is."""
+        sizes = self._sizes(node)
+        size = sizes[axis] if sizes else None
+        return {size} if size is not None else set()
+
+    def _sizes(self, node: ast.expr, depth: int = 6) -> list[int | None]:
+        """The sizes of a parameter, or of what one is made of: `nn.Parameter(torch.randn(6, 4) * 0.1)`."""
+        if not depth:
+            return []
+        if isinstance(node, (ast.Name, ast.Attribute)) and not _turns(node):
+            value = self._lately(node)
+            parameters = [each.node for each in value.objects("parameter") if each.node.args]
+            made = [each.args[0] for each in parameters] or [each for _, each in value.made if each is not node]
+            return self._sizes(made[0], depth - 1) if len(made) == 1 else []
+        if isinstance(node, ast.BinOp) and not isinstance(node.op, ast.MatMult):
+            return self._sizes(node.left, depth - 1) or self._sizes(node.right, depth - 1)
+        if isinstance(node, ast.Attribute):
+            return self._sizes(node.value, depth - 1)[::-1]
+        if not isinstance(node, ast.Call):
+            return []
+        name, receiver = last_part(node.func), getattr(node.func, "value", None)
+        if name in MAKING and node.args:
+            sizes = node.args[0].elts if isinstance(node.args[0], (ast.Tuple, ast.List)) else node.args
+            return [self._told(each) for each in sizes]
+        if name == "Parameter" and node.args or name.endswith("_") and node.args and ".init." in ast.unparse(node.func):
+            return self._sizes(node.args[0], depth - 1)
+        if _turns(node.func) and receiver is not None and not node.args:
+            return self._sizes(receiver, depth - 1)[::-1]
+        alike = name in axes.ALIKE or name.endswith("_")
+        return self._sizes(receiver, depth - 1) if alike and receiver is not None else []
+
+    def _told(self, node: ast.expr) -> int | None:
+        const = self._lately(node).const if not isinstance(node, ast.Constant) else node.value
+        return const if isinstance(const, int) and not isinstance(const, bool) else None
+
+    def _leaves_channels(self, node: ast.Call, tensor: ast.expr) -> bool:
+        """Whether only channels are left of what a convolution gives: `.mean(2)`, `.squeeze(2)`, `.mean((2, 3))`."""
+        given = self._lately(tensor).axes
+        written = [each for each in [*node.args, *(k.value for k in node.keywords)] if each is not tensor]
+        if last_part(node.func) not in ("mean", "sum", "amax", "squeeze") or len(written) != 1 or given is None:
+            return False
+        named = written[0].elts if isinstance(written[0], (ast.Tuple, ast.List)) else written
+        numbers = {int(ast.unparse(each)) % given for each in named if ast.unparse(each).lstrip("-").isdigit()}
+        return given > 2 and numbers == {*range(2, given)}
+
+    def _channels(self, node: ast.expr, depth: int) -> set[int]:
+        """How many channels a convolution gives, also through what keeps them."""
+        if not depth:
+            return set()
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            made = [each for _, each in self._lately(node).made if each is not node]
+            return set[int]().union(*(self._channels(each, depth - 1) for each in made))
+        if not isinstance(node, ast.Call):
+            return set()
+        layers = [t for t in self._lately(node.func).things if isinstance(t, Object) and t.cls is None]
+        convolutions = [each for each in layers if each.name.rpartition(".")[2].startswith("Conv")]
+        if convolutions:
+            told = [each.argument("out_channels", 1) for each in convolutions]
+            return {each.const for each in told if each is not None and isinstance(each.const, int)}
+        short = {each.name.rpartition(".")[2] for each in layers} or {last_part(node.func)}
+        tensor = next((each for each in operands(node) if self._lately(each).spread is ROWS), None)
+        keeps = short <= axes.KEEPING - {"Linear"} | axes.ALIKE | {"BatchNorm2d", "BatchNorm3d"}
+        return self._channels(tensor, depth - 1) if tensor is not None and keeps else set()
+
+
+def _turns(node: ast.expr) -> bool:
+    """`weight.T`, `weight.t()`"""
+    return isinstance(node, ast.Attribute) and node.attr in ("t", "T")
+
+
+def _returned(module: Object) -> ast.expr | None:
+    """What a forward pass returns, if it does so in one place."""
+    found = module.cls.find("forward") if module.cls is not None else None
+    bodies = [t.node for t in found[1].things if isinstance(t, Function)] if found is not None else []
+    returns = [n.value for body in bodies for n in ast.walk(body) if isinstance(n, ast.Return)]
+    return returns[0] if len(returns) == 1 else None

@@ -1,0 +1,87 @@
+"""Running means and centres that a model keeps below no_grad: those of all ranks, whatever they are computed by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import indent
+
+import conftest
+import pytest
+
+SCRIPT = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(8, 3)
+        self.register_buffer("mean", torch.zeros(8))
+        self.register_buffer("variance", torch.ones(8))
+        self.register_buffer("centres", torch.randn(3, 8))
+
+    def forward(self, x, y):
+        loss = F.cross_entropy(self.head((x - self.mean) / self.variance.sqrt()), y)
+        loss = loss + (x - self.centres[y]).pow(2).mean()
+        with torch.no_grad():
+{kept}
+        return loss
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 8), torch.randint(0, 3, (64,))), batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = model(x, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+EACH = """\
+for k in range(3):
+    rows = y == k
+    if rows.any():
+        self.centres[k] = 0.9 * self.centres[k] + 0.1 * x[rows].mean(0)"""
+KINDS = """\
+for k in y.unique():
+    self.centres[k] += 0.1 * (x[y == k].mean(0) - self.centres[k])"""
+HITS = """\
+hits = F.one_hot(y, 3).float()
+sums, sizes = hits.t() @ x, hits.sum(0)
+self.centres = 0.9 * self.centres + 0.1 * sums / sizes.clamp(min=1)[:, None]"""
+VARIANCE = """\
+mean = x.mean(0)
+self.variance.mul_(0.9).add_(0.1 * (x - mean).pow(2).mean(0))"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "expected"),
+    [
+        (EACH, ["if gather_rows(rows).any():", "gather_rows(x)[gather_rows(rows)].mean(0)"]),
+        (KINDS, ["in gather_rows(y).unique():", "gather_rows(x)[gather_rows(y == k)].mean(0) - self.centres[k]"]),
+        (HITS, ["0.1 * reduce_sum(sums) / reduce_sum(sizes).clamp(min=1)[:, None]"]),
+        (VARIANCE, ["reduce_mean(0.1 * (x - reduce_mean(mean)).pow(2).mean(0))"]),
+        ("self.variance.mul_(0.9).add_(0.1 * x.var(0))", ["0.1 * gather_rows(x).var(0)"]),
+    ],
+)
+def test_what_is_kept_is_that_of_all_ranks(tmp_path: Path, kept: str, expected: list[str]) -> None:
+    code, said = conftest.converted(tmp_path, SCRIPT.format(kept=indent(kept, " " * 12)))
+    assert all(each in code for each in expected), code
+    assert "AD601 self." not in said
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "for i in range(len(x)):\n    if x[i].sum() > 0:\n        self.centres[0] = 0.9 * self.centres[0] + 0.1 * x[i]",
+        "k = int(y[0])\nself.centres[k] = x[y == k].mean(0)",
+        "for row in x:\n    self.mean = torch.maximum(self.mean, row)",
+    ],
+)
+def test_where_ranks_part_ways_nothing_is_gathered(tmp_path: Path, kept: str) -> None:
+    """A collective that some ranks come to alone would wait for ever."""
+    code, said = conftest.converted(tmp_path, SCRIPT.format(kept=indent(kept, " " * 12)))
+    assert "gather_rows" not in code.split("class Net")[1] and "AD601 self." in said
