@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copyreg
+import io
 import json
 import pickle
 import string
@@ -24,10 +26,20 @@ def write(folder: Path) -> None:
         for number, words in enumerate(drawn)
     ]
     rows = torch.randn(COUNT, WIDTH, generator=generator)
-    (folder / "captions.pkl").write_bytes(pickle.dumps({"clip_embedding": rows, "captions": captions}))
+    (folder / "captions.pkl").write_bytes(pickled({"clip_embedding": rows, "captions": captions}))
     model = folder / "gpt2"
     model.mkdir()
     (model / "vocab.json").write_text(json.dumps({letter: number for number, letter in enumerate(LETTERS)}))
     (model / "merges.txt").write_text("#version: 0.2\n")
     sizes = {"vocab_size": len(LETTERS), "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64}
     (model / "config.json").write_text(json.dumps({"model_type": "gpt2", **sizes}))
+
+
+def pickled(content: object) -> bytes:
+    """A pickle that is the same each time: torch's own names a tensor's storage by where it lies in memory."""
+    buffer = io.BytesIO()
+    pickler = pickle.Pickler(buffer)
+    pickler.dispatch_table = copyreg.dispatch_table.copy()
+    pickler.dispatch_table[torch.Tensor] = lambda tensor: (torch.from_numpy, (tensor.numpy(),))
+    pickler.dump(content)
+    return buffer.getvalue()
