@@ -156,7 +156,7 @@ def _history(run: Interpreter) -> History:
             _note(forwards, unwrapped(event.value), event)
         elif event.kind == "backward":
             _note(backwards, event.value.models, event)
-        elif event.kind in ("bind", "bind_part", "move", "alias") and not event.inside_forward:
+        elif event.kind in ("bind", "bind_part", "move", "alias", "alias_part") and not event.inside_forward:
             _note(places, unwrapped(event.value), event)
         elif event.kind == "bind_each" and not event.inside_forward:
             _note(lists, unwrapped(event.value), event)
@@ -704,6 +704,8 @@ def _wrapping(module: Object, run: Interpreter, history: History) -> Wrapping | 
             continue
         if event is not places[0] and (after := _after_holder(event, module, run, uses, use)) is not None:
             called = after
+        elif event.kind == "alias_part":
+            continue  # `self.model, self.decay = model, decay`
         elif event.kind == "alias":
             alias = alias or event
         elif event.kind != "move" or isinstance(event.source.statement(event.node), ast.Expr):

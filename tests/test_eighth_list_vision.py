@@ -199,11 +199,14 @@ class Averaged(nn.Module):
 """
 
 
-def test_model_that_another_one_keeps_is_wrapped_after_that(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", ["self.model = model", "self.model, self.decay = model, 0.9"])
+def test_model_that_another_one_keeps_is_wrapped_after_that(tmp_path: Path, kept: str) -> None:
     make = "model = nn.Linear(4, 1)\naveraged = Averaged(model)\n"
     save = 'torch.save(averaged.state_dict(), "averaged.pt")\n'
     loop = LOOP.replace("        optimizer.step()\n", "        optimizer.step()\n        averaged.update()\n")
-    code, _ = conftest.converted(tmp_path, HEAD + KEEPING + DATA + make + OPTIMIZER + loop + save)
+    code, _ = conftest.converted(
+        tmp_path, HEAD + KEEPING.replace("self.model = model", kept) + DATA + make + OPTIMIZER + loop + save
+    )
     assert "averaged = Averaged(model)\nmodel = DDP(model)\n" in code
 
 

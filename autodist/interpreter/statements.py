@@ -85,11 +85,10 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
             if isinstance(target, (ast.Tuple, ast.List)):
                 given = node.value.elts if isinstance(node.value, (ast.Tuple, ast.List)) else []
                 for index, part in enumerate(target.elts):
-                    if index < len(given) and not isinstance(given[index], ast.Call):
-                        continue
                     bound = self.values.get(part, NOTHING)
                     if self._modules_in(bound):
-                        self.event("bind_part", part, scope, bound)
+                        made = index >= len(given) or isinstance(given[index], ast.Call)
+                        self.event("bind_part" if made else "alias_part", part, scope, bound)
         if counted is not None:
             self._count_up(*counted, scope)
         for name, axes in rowwise.unpacked_axes(node).items() if self.plan.wholes is not None else ():
