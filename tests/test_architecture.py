@@ -36,7 +36,7 @@ LAYERS = """
     rule
     imports
     edits & lossless
-    rowwise | laid_out
+    rowwise | laid_out | episodes
     collation | picking | alternatives | carried | axes
     values
     tensors

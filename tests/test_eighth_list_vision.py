@@ -223,3 +223,62 @@ def test_labels_by_arg_max_count_those_that_a_condition_leaves(tmp_path: Path) -
     code, said = conftest.converted(tmp_path, HEAD + data + OPTIMIZER + loop)
     assert "y[some].argmax(-1).numel()" in code
     assert "warning" not in said
+
+
+EPISODES = """\
+def collate(samples):
+    rows = torch.stack([row for row, _ in samples])
+    rows = {grouped}
+    return rows.flatten(0, -2), torch.stack([label for _, label in samples])
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("grouped", "told"),
+    [
+        ("rows.reshape((ways, shots, *rows.shape[1:]))", True),
+        ("rows.view(2, 4, -1)", True),
+        ("rows.reshape(-1, 2, 2)", False),
+        ("rows.view(len(rows), 2, 2)", False),
+        ("torch.stack([row.view(2, 2) for row, _ in samples])", False),
+    ],
+)
+def test_batches_that_are_laid_out_by_number_are_refused(tmp_path: Path, grouped: str, told: bool) -> None:
+    data = (
+        "ways, shots = 2, 4\nrows = TensorDataset(torch.randn(32, 4), torch.rand(32, 1))\n"
+        "loader = DataLoader(rows, batch_size=8, shuffle=True, collate_fn=collate)\nmodel = nn.Linear(4, 1)\n"
+    )
+    _, said = conftest.converted(tmp_path, HEAD + EPISODES.format(grouped=grouped) + data + OPTIMIZER + LOOP)
+    assert ("out by number" in said) == told, said
+
+
+METERS = """\
+class Trainer:
+    def __init__(self):
+        self.model = nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def step(self, x, y):
+        self.loss_first = nn.functional.mse_loss(self.model(x), y)
+        self.loss_other = self.model(x).abs().mean()
+        self.optimizer.zero_grad()
+        (self.loss_first + self.loss_other).backward()
+        self.optimizer.step()
+
+
+trainer = Trainer()
+for epoch in range(2):
+    for x, y in loader:
+        trainer.step(x, y)
+    for name in names:
+        print(name, getattr(trainer, {asked}).item())
+"""
+
+
+@pytest.mark.parametrize("asked", ["name", '"loss_" + name', 'f"loss_{name}"'])
+def test_numbers_that_are_asked_for_by_name_are_those_of_all_ranks(tmp_path: Path, asked: str) -> None:
+    data = DATA + "names = open('names.txt').read().split()\n"
+    code, _ = conftest.converted(tmp_path, HEAD + data + METERS.replace("{asked}", asked))
+    assert "reduce_mean(" in code.split("for name in names")[1], code

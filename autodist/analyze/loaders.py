@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from autodist import randomness, resizing, searching
+from autodist import collation, episodes, randomness, resizing, searching
 from autodist.analyze.batch_sizes import training_switch
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.rule import Severity
@@ -329,6 +329,17 @@ def sampler_concerns(run: Interpreter) -> Iterator[Concern]:
         )
         yield Concern("AD902", order.source, order.node, message, Severity.REFUSAL)
         return
+    for loader in dict.fromkeys(t for event in run.of("loader") for t in event.value.objects("loader")):
+        collate = collation.collate_fn(loader) if run.shares_out(loader) else None
+        found = episodes.laid_out_by_number(collate) if collate is not None else None
+        if found is not None:
+            source, call = found
+            message = (
+                f"{shortened(source.code(call))} lays the samples of a whole batch out by number, as those of few-shot "
+                "episodes: a rank's share has other ones; give each rank whole episodes by hand"
+            )
+            yield Concern("AD203", source, call, message, Severity.REFUSAL)
+            return
     for event in run.of("unseeded"):
         owners = [call.function.owner for call in event.calls]
         if any(isinstance(owner, Object) and owner.roles & {"sampler", "batch_sampler"} for owner in owners):

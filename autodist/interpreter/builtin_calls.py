@@ -11,7 +11,7 @@ from autodist.chosen import among, is_any_name, matching, pattern_of
 from autodist.interpreter.arithmetic import Arithmetic
 from autodist.interpreter.attributes import Attributes, class_of
 from autodist.interpreter.contents import UNROLLED
-from autodist.interpreter.questions import is_hashable, is_set, makes_set, under_samples
+from autodist.interpreter.questions import is_hashable, is_hidden, is_set, makes_set, under_samples
 from autodist.interpreter.roles import Roles
 from autodist.interpreter.words import KEPT
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
@@ -303,13 +303,18 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         return Value(frozenset(things)) if things else None
 
     def _any_of(self, thing: Thing) -> Value:
-        """`getattr(module, name)` with a name that is not known: any of its classes and functions."""
+        """`getattr(module, name)` with a name that is not known: any of its classes and functions, or of the numbers
+        that an object keeps of a rank's samples."""
         if isinstance(thing, External):
             return of(External(f"{thing.name}.?"))
         if isinstance(thing, LocalModule):
             found = [t for v in thing.scope.names.values() for t in v.things if isinstance(t, (Class, Function))]
             own = [each for each in found if each.source is thing.source]
             return Value(frozenset(own or found))
+        if isinstance(thing, Object):  # `for name in names: print(getattr(self, "loss_" + name).item())`
+            held = [value for name, value in thing.attributes.items() if not is_hidden(thing, name)]
+            numbers = [value for value in held if value.spread.is_reducible and not value.things]
+            return union(each.but(const=UNKNOWN, firm=False) for each in numbers)
         return NOTHING
 
     def _copied(self, value: Value, node: ast.Call, scope: Scope) -> Value:

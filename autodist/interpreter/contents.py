@@ -32,7 +32,7 @@ from autodist.values import (
     union,
 )
 
-UNROLLED = 4
+UNROLLED = 8
 """How many elements of a list that is written out a loop goes through one by one."""
 
 

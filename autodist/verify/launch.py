@@ -32,6 +32,8 @@ POLL_SECONDS = 0.03
 START_SECONDS = 120.0
 GRACE_SECONDS = 1.5
 """How long the others may run on after one process failed."""
+LEAVING_SECONDS = 6.0
+"""How long what a program has started may take to end after it: workers of loaders look every 5 s whether it lives."""
 
 
 Tick = Callable[[], None]
@@ -291,6 +293,7 @@ def watch(processes: Sequence[Process], plans: Sequence[ProcessPlan], timeout: f
     """Wait for all processes, at most ``timeout`` seconds, and not long after the first failure or a deadlock."""
     started = time.monotonic()
     failed_at: float | None = None
+    ended_at: float | None = None
     result = RunResult([None] * len(processes))
     stall, groups = StallWatch(plans), OwnGroups(processes)
     try:
@@ -300,8 +303,12 @@ def watch(processes: Sequence[Process], plans: Sequence[ProcessPlan], timeout: f
             now = time.monotonic()
             live = {index: processes[index].pid for index, code in enumerate(result.codes) if code is None}
             if not live:
+                ended_at = ended_at or now
                 result.left = groups.left()
-                break
+                if not result.left or now - ended_at > LEAVING_SECONDS:
+                    break
+                time.sleep(POLL_SECONDS)
+                continue
             if failed_at is None and any(code not in (None, 0) for code in result.codes):
                 failed_at = now
             if failed_at is not None and now - failed_at > GRACE_SECONDS:
