@@ -82,6 +82,32 @@ def test_in_their_order_nothing_is_held(tmp_path: Path, zygote: Zygote | None) -
     assert not any(note.kind == "held-still" for note in verdict.notes)
 
 
+def test_checkpointed_layers_are_held_when_they_are_computed_again(tmp_path: Path, zygote: Zygote | None) -> None:
+    noise = "h = torch.utils.checkpoint.checkpoint(self.noisy, h, use_reentrant=False)"
+    before, after = written(tmp_path, noise)
+    for script in (before, after):
+        edit(script, "import torch\n", "import torch\nimport torch.utils.checkpoint\n")
+        edit(
+            script,
+            "        self.outer =",
+            "        self.noisy = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.3))\n        self.outer =",
+        )
+    verdict = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote)
+    assert verdict.equal, verdict.findings
+    assert any(note.kind == "held-still" for note in verdict.notes)
+
+
+def test_a_little_off_is_in_order(tmp_path: Path, zygote: Zygote | None) -> None:
+    before, after = written(tmp_path, NOISE["dropout"])
+    for script in (before, after):
+        edit(script, "        x, y = x[order], y[order]\n", "")
+        edit(script, "torch.optim.SGD(model.parameters(), lr=0.1)", "torch.optim.AdamW(model.parameters(), lr=1e-3)")
+    edit(after, "loss.backward()", "(loss / 2).backward()")
+    verdict = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote)
+    assert verdict.outcome is not Outcome.EQUAL
+    assert not any(note.kind == "held-still" for note in verdict.notes)
+
+
 def test_labels_left_in_their_order_are_found(tmp_path: Path, zygote: Zygote | None) -> None:
     before, after = written(tmp_path, NOISE["dropout"])
     edit(after, "x, y = x[order], y[order]", "x = x[order]")
@@ -90,7 +116,7 @@ def test_labels_left_in_their_order_are_found(tmp_path: Path, zygote: Zygote | N
 
 
 def test_order() -> None:
-    values = torch.arange(24.0, dtype=torch.float64).reshape(4, 3, 2)
+    values = torch.randn(4, 3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     parts = [values[0::2], values[1::2]]
     orders = [order_of(part) for part in parts]
     assert lies_otherwise(values, parts.__getitem__, orders, 0) is False

@@ -274,9 +274,13 @@ class RandomnessProbe:
     # draws that are held still
 
     def held(self, name: str) -> list[int] | None:
-        """Along which dimensions a draw of the script's line at hand is held still."""
+        """Along which dimensions a draw of the script's line at hand is held still. What activation checkpointing
+        computes once more has the line of the backward pass: it is held where its function is."""
         held = self._context.plan.held
-        return held.get(f"{name} {self._context.trace.site()}") if held else None
+        found = held.get(f"{name} {self._context.trace.site()}") if held else None
+        if found is None and held and in_backward():
+            return next((each for draw, each in held.items() if draw.startswith(f"{name} ")), None)
+        return found
 
     def note_single(self, name: str, seed: int) -> None:
         """A draw of one number, or of several whatever the batch."""
@@ -285,8 +289,8 @@ class RandomnessProbe:
 
     def _ask_to_hold(self, name: str, varying: Sequence[int]) -> None:
         """Say that draws of this line cannot be put together, where the conversion draws in a line that is known."""
-        if self._context.trace.called_from("torch.utils.data"):
-            return  # seeds of workers and samplers
+        if self._context.trace.called_from("torch.utils.data") or in_backward():
+            return  # seeds of workers and samplers; what was asked in the forward pass
         here = f"{name} {self._context.trace.site()}"
         there, replay = self._conversion_sites.get(here), self._context.replay
         if there is not None and replay is not None and there not in replay.parted:
@@ -747,6 +751,11 @@ class RandomnessProbe:
             else:
                 parts.append(drawn(each, args, {**kwargs, "size": tuple(of_rank)}))
         return numpy.take(numpy.concatenate(parts, found.dimension), found.layout.inverse, found.dimension)
+
+
+def in_backward() -> bool:
+    """Whether autograd runs, which computes once more what activation checkpointing has not kept."""
+    return torch._C._current_graph_task_id() != -1
 
 
 def varying_dimensions(whole: Sequence[int], parts: Sequence[Sequence[int]]) -> list[int]:
