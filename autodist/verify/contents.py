@@ -91,8 +91,9 @@ def array_difference(expected: Path, found: Path, tolerance: Tolerance) -> str |
     return None
 
 
-def value_difference(found: Any, expected: Any, tolerance: Tolerance) -> str | None:
-    """How two entries of a checkpoint or a JSON file differ."""
+def value_difference(found: Any, expected: Any, tolerance: Tolerance, scale: float = 1e-8) -> str | None:
+    """How two entries of a checkpoint or a JSON file differ; a tensor relative to its norm, or to ``scale`` where that
+    is larger."""
     if isinstance(expected, dict) and isinstance(found, dict):
         for name in ("type", "shape", "dtype"):
             if found.get(name) != expected.get(name):
@@ -100,7 +101,7 @@ def value_difference(found: Any, expected: Any, tolerance: Tolerance) -> str | N
         left, right = found.get("digest"), expected.get("digest")
         if left is None or right is None:
             return None
-        away = distance(left, right) / max(right[0], 1e-8)
+        away = distance(left, right) / max(right[0], scale)
         allowed = max(tolerance.parameters, tolerance.printed)
         return f"deviates (relative {away:.1e})" if not away <= allowed and left != right else None
     if isinstance(expected, float) and isinstance(found, (int, float)):

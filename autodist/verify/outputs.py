@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from autodist.verify.contents import content_difference, shortened, understood, value_difference
 from autodist.verify.text import COMPACT, Shares, as_whole, factor_between, first_difference, printed_lines
@@ -186,12 +188,20 @@ def compare_save(save: Save, expected: Save, tolerance: Tolerance) -> Finding | 
         message = f"{save.path} lacks {sorted(missing)[:2]} and has {sorted(extra)[:2]} in addition"
         return Finding("saved-keys", message, save.site, save.step)
     for key, value in expected.content.items():
-        difference = value_difference(save.content[key], value, tolerance)
+        difference = value_difference(save.content[key], value, tolerance, scale_of(key, expected.content))
         if difference is not None:
             message = f"{save.path}{': ' if key else ''}{key.lstrip('/')} {difference}"
             kind = saved_kind(key, value) if save.step == expected.step else "saved-values"
             return Finding(kind, message, save.site, save.step)
     return None
+
+
+def scale_of(key: str, content: Mapping[str, Any]) -> float:
+    """What a deviation is measured by, if that is more than the tensor: means of a batch that are nothing but rounding,
+    as those before which the samples were normalised, by the deviation of the samples."""
+    variances = content.get(f"{key.removesuffix('mean')}var") if key.endswith("running_mean") else None
+    digest = variances.get("digest") if isinstance(variances, dict) else None
+    return max(math.sqrt(digest[0]), 1e-8) if digest else 1e-8
 
 
 def saved_kind(key: str, value: object) -> str:

@@ -25,12 +25,12 @@ from autodist.verify.compare import (
 )
 from autodist.verify.contents import content_difference, understood
 from autodist.verify.explain import CAUSES, KINDS, guarded
-from autodist.verify.outputs import stable
+from autodist.verify.outputs import compare_save, stable
 from autodist.verify.plan import ProcessPlan
 from autodist.verify.replay import Replay, batch_dimension, build_replay, in_turns, union
 from autodist.verify.scratch import Scratch
 from autodist.verify.stall import Sample, cpu_seconds, is_runnable, position_in, ready_seconds
-from autodist.verify.trace import Pass, RunTrace, Step, TraceWriter, read_trace
+from autodist.verify.trace import Pass, RunTrace, Save, Step, TraceWriter, read_trace
 from autodist.verify.verdict import Outcome, Verdict
 
 torch = pytest.importorskip("torch")
@@ -409,3 +409,20 @@ def test_a_process_without_a_core_is_not_idle() -> None:
         for process in (*busy, asleep):
             process.kill()
             process.wait()
+
+
+def test_batch_means_that_are_nothing_but_rounding() -> None:
+    """They are measured by the deviation of the samples, and what is not synchronised is found all the same."""
+
+    def saved(mean: float) -> Save:
+        tensor = {"type": "Tensor", "shape": [4], "dtype": "torch.float64"}
+        content = {
+            "/bn.running_mean": {**tensor, "digest": [abs(mean), mean, mean, mean]},
+            "/bn.running_var": {**tensor, "digest": [4.0, 1.0, 2.0, 3.0]},
+        }
+        return Save("model.pt", "train.py:9", 3, content)
+
+    tolerance = TOLERANCES["float64"]
+    assert compare_save(saved(1.0e-9), saved(1.1e-9), tolerance) is None
+    finding = compare_save(saved(1.0e-2), saved(1.1e-2), tolerance)
+    assert finding is not None and finding.kind == "saved-statistics"
