@@ -12,7 +12,6 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from autodist.source import counted_of, last_name
 from autodist.spread import COLUMNS, COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import IN_PLACE
 from autodist.values import (
@@ -649,8 +648,6 @@ def _of_function(
     if short in ("tuple", "list") and any(isinstance(t, Items) for v in given for t in v.things):
         return value.spread
     if name.startswith("builtins."):
-        if short == "range" and all(each.spread in (COUNT, SAME) for each in given):
-            return value.spread  # what its numbers are for is seen where they pick rows
         return value.spread if short in PLAIN_BUILTINS else f"calls {short}() on the rows"
     if name == "apex.amp.scale_loss":
         return value.spread
@@ -907,27 +904,9 @@ def _of_index(node: ast.Subscript, value: Value, latest: Latest) -> Spread | str
         return COLUMNS
     if isinstance(node.value, ast.Call) and _called(node.value) in PICKING:
         return ROWS  # the values or the positions
-    if _goes_over_all(parts[0], node.value) and all(_is_by_row(each, latest) for each in parts[1:]):
-        return ROWS
     if any(isinstance(t, Index) for t in latest(parts[0]).things):
         return "takes one row at a time"
     return "picks some of the rows" if isinstance(parts[0], ast.Slice) else CHOSEN
-
-
-def _goes_over_all(index: ast.expr, rows: ast.expr) -> bool:
-    """`range(len(rows))`, `torch.arange(rows.shape[0])`: each row in its place."""
-    if not isinstance(index, ast.Call) or last_name(index.func) not in ("range", "arange") or len(index.args) != 1:
-        return False
-    counted = counted_of(index.args[0])
-    first = not isinstance(index.args[0], ast.Subscript) or _number(index.args[0].slice) == 0
-    first = first and (not isinstance(index.args[0], ast.Call) or _number(index.args[0].args[-1]) in (None, 0))
-    return counted is not None and first and ast.unparse(counted) == ast.unparse(rows)
-
-
-def _is_by_row(index: ast.expr, latest: Latest) -> bool:
-    """Whether an index has a number for each row."""
-    value = latest(index)
-    return is_whole(value) and value.spread is ROWS and not value.things
 
 
 def through_layer(

@@ -539,7 +539,8 @@ class Evaluation(Single):
         return args, keywords
 
     def spelled_out(self, node: ast.Call) -> ast.Call:
-        """A call with the whole numbers that its arguments are known to be: `x.norm(2, dim)` as `x.norm(2, 1)`."""
+        """A call with the whole numbers that its arguments are sure to be: `x.norm(2, dim)` as `x.norm(2, 1)`, but not
+        `x.norm(2, args.dim)`, which has another default than a run may ask for."""
         given = [*node.args, *(keyword.value for keyword in node.keywords)]
         if not any(isinstance(each, (ast.Name, ast.Attribute)) for each in given):
             return node
@@ -547,10 +548,22 @@ class Evaluation(Single):
         def told(each: ast.expr) -> ast.expr:
             value = self._lately(each)
             whole = isinstance(each, (ast.Name, ast.Attribute)) and type(value.const) is int and not value.things
+            whole = whole and (value.firm or self._is_literal(each))
             return ast.copy_location(ast.Constant(value.const), each) if whole else each
 
         keywords = [ast.keyword(keyword.arg, told(keyword.value)) for keyword in node.keywords]
         return ast.Call(node.func, [told(each) for each in node.args], keywords)
+
+    def _is_literal(self, name: ast.expr) -> bool:
+        """Whether a name is bound to nothing but numbers that are written there."""
+        source = self.sources.get(name)
+        if source is None or not isinstance(name, ast.Name):
+            return False
+        inside = list(ast.walk(source.home(name)))
+        stores = [each for each in inside if isinstance(each, ast.Name) and each.id == name.id]
+        bound = [source.parents[each] for each in stores if isinstance(each.ctx, ast.Store)]
+        values = [each.value for each in bound if isinstance(each, ast.Assign)]
+        return bool(bound) and len(values) == len(bound) and all(map(_is_number, values))
 
     def _firm(self, value: Value, node: ast.expr) -> Value:
         """A literal passed to a function decides the branches in it."""
@@ -573,3 +586,9 @@ def _counts_later_axis(node: ast.expr) -> bool:
 def _is_count(node: ast.expr) -> bool:
     """Whether no gradient flows through a call, since it gives numbers of classes."""
     return isinstance(node, ast.Call) and last_part(node) in ("argmax", "argmin", "one_hot")
+
+
+def _is_number(node: ast.expr) -> bool:
+    """A whole number as it is written, `-1` as well."""
+    inner = node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else node
+    return isinstance(inner, ast.Constant) and type(inner.value) is int
