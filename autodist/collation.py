@@ -66,8 +66,14 @@ ADDING_AN_AXIS = frozenset("unsqueeze expand_dims view reshape".split())
 
 def collated(collate: Value) -> Kind:
     """What a `collate_fn` of the project makes of a list of samples."""
+    function = sole(collate)
+    return Reading(function, {}).given([Rows.EACH]) if function is not None else None
+
+
+def sole(collate: Value) -> Function | None:
+    """The one function that a call of a value runs, if it is one."""
     functions = list(called(collate))
-    return Reading(functions[0], {}).given([Rows.EACH]) if len(functions) == 1 else None
+    return functions[0] if len(functions) == 1 else None
 
 
 def called(value: Value) -> Iterator[Function]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from autodist.collation import Kind, Reading, Rows, called
+from autodist.collation import Kind, Reading, Rows, sole
 from autodist.source import Source, last_name
 from autodist.values import Function, Value
 
@@ -18,12 +18,12 @@ COUNTING = frozenset("len size shape".split())
 
 def laid_out_by_number(collate: Value) -> tuple[Source, ast.Call] | None:
     """Where a `collate_fn` takes its samples apart into a fixed number of groups."""
-    functions = list(called(collate))
-    if len(functions) != 1:
+    function = sole(collate)
+    if function is None:
         return None
-    reading = _Groups(functions[0])
+    reading = _Groups(function)
     reading.given([Rows.EACH])
-    return (functions[0].source, reading.groups) if reading.groups is not None else None
+    return (function.source, reading.groups) if reading.groups is not None else None
 
 
 class _Groups(Reading):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 
 from autodist import tensors
-from autodist.collation import Key, Kind, Reading, Rows, called
+from autodist.collation import Key, Kind, Reading, Rows, sole
 from autodist.spread import COLUMNS, ROWS, Spread
 from autodist.values import Function, Value
 
@@ -26,10 +26,10 @@ TAKING_ONE = frozenset("Variable tensor as_tensor from_numpy array asarray Tenso
 def second_axis(collate: Value) -> frozenset[Key | None]:
     """The keys of the fields of a batch whose samples lie along the second axis; None for a batch that is one
     tensor."""
-    functions = list(called(collate))
-    if len(functions) != 1:
+    function = sole(collate)
+    if function is None:
         return frozenset()
-    reading = _Axes(functions[0])
+    reading = _Axes(function)
     reading.given([Rows.EACH])
     found = [_keys(laid) for laid in reading.laid_returns]
     return frozenset.intersection(*found) if found else frozenset()

@@ -48,8 +48,9 @@ class Lasting(Machine):
             return False  # `memory = self.memory`
         if not self._is_within(node, scope):
             given = self._calls[-1].given() if self._calls else {}
-            own = scope.find(name) is scope and scope.parent is not None
-            return rebinds or own and (name not in given or _is_computed_before(name, node, scope.source))
+            return (
+                rebinds or _is_own(name, scope) and (name not in given or _is_computed_before(name, node, scope.source))
+            )
         if self._is_of_a_call(name, scope):
             return True
         stores = [
@@ -63,7 +64,7 @@ class Lasting(Machine):
         """Whether a variable is one of a function that is given samples, and takes no step with them: the attack on a
         batch makes its noise anew, and changes it in a loop of its own."""
         given = self._calls[-1].given() if self._calls else {}
-        own = scope.parent is not None and scope.find(name) is scope and name not in given
+        own = _is_own(name, scope) and name not in given
         steps = (each for each in ast.walk(self._loops[-1].node) if isinstance(each, ast.Call))
         return (
             own
@@ -102,6 +103,11 @@ class Lasting(Machine):
         modules = [t for t in self._lately(node.value).objects("module") if t.cls is not None]
         names = [carried.buffers(each.node for each in t.cls.line()) for t in modules if t.cls is not None]
         return bool(modules) and (self._forward > 0 or any(node.attr in each for each in names))
+
+
+def _is_own(name: str, scope: Scope) -> bool:
+    """Whether a function has a variable for itself."""
+    return scope.parent is not None and scope.find(name) is scope
 
 
 def _is_computed_before(name: str, node: ast.stmt, source: Source) -> bool:
