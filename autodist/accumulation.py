@@ -6,11 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from autodist.interpreter import Event, Interpreter
-from autodist.models import parts, unwrapped
+from autodist.models import keys, parts, unwrapped
+from autodist.models.unused import branches
 from autodist.script import Deferral, Model, Site
-from autodist.sharding import keys
 from autodist.source import Source
-from autodist.unused import branches
 from autodist.values import NOTHING, Object, of
 
 PURE = (

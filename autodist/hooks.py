@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 from autodist.interpreter import Event, Interpreter
 from autodist.interpreter.autograd_functions import is_autograd_function
-from autodist.models import unwrapped
+from autodist.models import keys, members, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model
-from autodist.sharding import keys, members
 from autodist.source import last_name
 from autodist.values import NOTHING, Class, Function, Parameters, of
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from autodist.fsdp.sharding import rank_check
 from autodist.interpreter import Event, Interpreter
 from autodist.models import optimized_by
 from autodist.script import Model, OptimizerState, PartedOptimizer, Site
-from autodist.sharding import rank_check
 from autodist.source import Source
 from autodist.values import NOTHING, External, Items, Object, Table, Value
 

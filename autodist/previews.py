@@ -11,12 +11,11 @@ from collections.abc import Iterator
 
 from autodist.escapes import learnt_from
 from autodist.interpreter import Event, Interpreter
-from autodist.models import normalises, settled_at, unwrapped
-from autodist.rowwise import mixings
+from autodist.models import members, normalises, settled_at, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site, Wrapping
-from autodist.sharding import members
 from autodist.spread import ROWS, SAME
+from autodist.tensors.rowwise import mixings
 from autodist.values import NOTHING, UNKNOWN, Object, Wrapped
 
 

@@ -6,12 +6,13 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from autodist import collation, regions, unused
+from autodist import regions
 from autodist.interpreter import Event, Interpreter, Loop
-from autodist.models import parts
+from autodist.models import parts, unused
 from autodist.script import Loader, Model, Site
 from autodist.source import argument, last_name
 from autodist.spread import ROWS
+from autodist.tensors import collation
 from autodist.values import NOTHING, Draw, External, Function, Object, Value, is_clock
 
 DROPPING = ("alexnet", "vgg", "googlenet", "inception", "mobilenet", "efficientnet", "mnasnet", "convnext", "swin")

@@ -21,14 +21,14 @@ LAYERS = """
     registry | suppress
     analyze
     footprint
-    naming | randomness | searching | shards | turns | hooks | unshardable | unwraps | optimizers | meta
+    naming | randomness | searching | turns | hooks | unwraps | optimizers
     averaging | previews | resizing | while_importing
-    weights | accumulation
-    sharding
-    batchwise | pairing
-    wholes | unbatched | waiting | weighing | scaling | joining | refilled
+    fsdp
+    accumulation
+    losses
+    waiting
     escapes | models | launchers | borrowed | frameworks
-    regions | unused | scalars | inplace
+    regions
     temporary
     interpreter
     result
@@ -36,15 +36,11 @@ LAYERS = """
     rule
     imports
     edits & lossless
-    rowwise | laid_out | episodes
-    collation | picking | alternatives | carried | axes
-    values
     tensors
-    axis_patterns
+    alternatives | carried
+    values
     spread
     catalog | project
-    search_path
-    chosen
     source
     notebook
     config
@@ -81,6 +77,34 @@ ESCAPES = """
     resolving
     exposure | rows
     origins
+"""
+
+TENSORS = """
+    rowwise | laid_out | episodes
+    collation | picking | axes
+    operations
+    patterns
+"""
+
+MODELS = """
+    trained
+    unused | inplace | scalars
+"""
+
+LOSSES = """
+    batchwise | pairing
+    weighing | scaling | joining | refilled | wholes | unbatched
+"""
+
+FSDP = """
+    shards | unshardable
+    meta | weights
+    sharding
+"""
+
+PROJECT = """
+    scripts
+    search_path | chosen
 """
 
 ANALYZE = """
@@ -150,7 +174,17 @@ def test_imports_go_down(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("package", "layers"), [("interpreter", INTERPRETER), ("escapes", ESCAPES), ("analyze", ANALYZE)]
+    ("package", "layers"),
+    [
+        ("analyze", ANALYZE),
+        ("escapes", ESCAPES),
+        ("fsdp", FSDP),
+        ("interpreter", INTERPRETER),
+        ("losses", LOSSES),
+        ("models", MODELS),
+        ("project", PROJECT),
+        ("tensors", TENSORS),
+    ],
 )
 def test_imports_inside_a_package_go_down(package: str, layers: str) -> None:
     depth = ranks(layers)

@@ -7,22 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from autodist import (
-    batchwise,
-    catalog,
-    escapes,
-    meta,
-    optimizers,
-    pairing,
-    picking,
-    rowwise,
-    scaling,
-    sharding,
-    shards,
-    weighing,
-    weights,
-    wholes,
-)
+from autodist import catalog, escapes, optimizers
 from autodist.analyze.assembling import assembled
 from autodist.analyze.batch_sizes import batch_size_sites, is_ahead, shard_sites
 from autodist.analyze.handmade import along_sequence, batch_draws, has_no_batches, origins_of, through_time
@@ -33,13 +18,16 @@ from autodist.analyze.reductions import made_global_after, rank_zero_statements,
 from autodist.analyze.refusals import in_batch_negatives, refusals_of
 from autodist.borrowed import borrowed, imported_names
 from autodist.config import Config, Strategy
+from autodist.fsdp import meta, sharding, shards, weights
 from autodist.interpreter import Event, Interpreter, Plan
+from autodist.losses import batchwise, pairing, scaling, weighing, wholes
 from autodist.models import trained_models, wrap_plan
 from autodist.project import Project
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, TrainingScript
 from autodist.source import shortened
 from autodist.spread import CROSS
+from autodist.tensors import picking, rowwise
 from autodist.values import Object
 
 

@@ -10,20 +10,15 @@ from autodist import (
     averaging,
     escapes,
     hooks,
-    joining,
     naming,
     previews,
     randomness,
-    refilled,
     regions,
     searching,
-    shards,
     turns,
-    unshardable,
     unwraps,
     waiting,
     while_importing,
-    wholes,
 )
 from autodist.analyze.beginning import (
     before_group,
@@ -56,8 +51,10 @@ from autodist.analyze.modules import (
     unwrapped_uses,
 )
 from autodist.analyze.reductions import reduction_at
+from autodist.fsdp import shards, unshardable
 from autodist.interpreter import Event, Interpreter
 from autodist.launchers import launcher, without
+from autodist.losses import joining, refilled, wholes
 from autodist.project import Project
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Shards, Site, TrainingScript, Unordered

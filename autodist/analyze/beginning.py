@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from autodist import escapes, shards, while_importing
+from autodist import escapes, while_importing
 from autodist.analyze.launched import is_distributed
+from autodist.fsdp import shards
 from autodist.imports import below_imports, is_preface
 from autodist.interpreter import Event, Interpreter
 from autodist.rule import Severity

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from autodist import collation, episodes, randomness, resizing, searching
+from autodist import randomness, resizing, searching
 from autodist.analyze.batch_sizes import training_switch
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.rule import Severity
 from autodist.script import Concern, Epoch, Loader, Site
 from autodist.source import Source, last_name, shortened
+from autodist.tensors import collation, episodes
 from autodist.values import NOTHING, Draw, Index, Object, Path_, Scope, Value, drawn_from
 
 

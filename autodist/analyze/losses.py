@@ -6,16 +6,18 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from autodist import batchwise, collation, escapes, rowwise, scaling, weighing
+from autodist import escapes
 from autodist.analyze.reductions import rank_zero_statements
 from autodist.borrowed import departed
-from autodist.collation import Rows
 from autodist.interpreter import Event, Interpreter, Plan
-from autodist.picking import picks, takes_first
+from autodist.losses import batchwise, scaling, weighing
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site, TrainingScript, Weighed
 from autodist.source import Source, argument, last_name, shortened
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread
+from autodist.tensors import collation, rowwise
+from autodist.tensors.collation import Rows
+from autodist.tensors.picking import picks, takes_first
 from autodist.values import NOTHING, Amplified, Object
 
 UNEVEN = {

@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist import regions, rowwise
+from autodist import regions
 from autodist.analyze.launched import is_distributed
 from autodist.interpreter import Event, Interpreter
-from autodist.models import optimized_by, parts, unseen_model, unwrapped
+from autodist.models import keys, members, optimized_by, parts, unseen_model, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
-from autodist.sharding import keys, members
 from autodist.source import argument, last_name
 from autodist.spread import COLUMNS
+from autodist.tensors import rowwise
 from autodist.values import NOTHING, External, Function, Items, Object, Wrapped, of
 
 

@@ -6,11 +6,12 @@ import ast
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from autodist import catalog, escapes, naming, regions, tensors
+from autodist import catalog, escapes, naming, regions
 from autodist.interpreter import Interpreter, Plan
 from autodist.project import Project
 from autodist.script import Reduction, Site
 from autodist.spread import ROWS, Spread
+from autodist.tensors import operations
 from autodist.values import NOTHING
 
 ROUNDS = 6
@@ -129,5 +130,7 @@ def _is_reducible(place: escapes.Placed) -> bool:
 
 def reduction_at(place: escapes.Placed, hoist: ast.stmt | None) -> Reduction:
     """What a rule is told of a number that is made global."""
-    over = tensors.averaged(place.node) if place.spread is Spread.FEWER and isinstance(place.node, ast.expr) else None
+    over = (
+        operations.averaged(place.node) if place.spread is Spread.FEWER and isinstance(place.node, ast.expr) else None
+    )
     return Reduction(place.source, place.node, place.spread, hoist, place.after, place.switch, over)

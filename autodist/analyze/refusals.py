@@ -6,18 +6,18 @@ import ast
 import builtins
 from collections.abc import Iterator
 
-from autodist import unbatched, wholes
 from autodist.analyze.handmade import batch_draws, beside_loaders, origins_of
 from autodist.analyze.launched import is_distributed
 from autodist.config import Strategy
 from autodist.frameworks import owned
 from autodist.interpreter import Event, Interpreter
+from autodist.losses import unbatched, wholes
 from autodist.models import UNSEEN
-from autodist.rowwise import ONE
 from autodist.rule import Severity
 from autodist.script import Concern, Site
 from autodist.source import Source, shortened
 from autodist.spread import CROSS, SAME
+from autodist.tensors.rowwise import ONE
 from autodist.values import NOTHING, Draw, External, Function, Index, Items, Object, Table, Value, drawn_from
 
 

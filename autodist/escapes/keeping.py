@@ -10,9 +10,9 @@ from autodist.escapes.origins import fed_to_losses, learnt_from
 from autodist.escapes.resolving import Escape, resolve
 from autodist.escapes.together import agreed, gathered_together
 from autodist.interpreter import Event, Interpreter, Loop
-from autodist.rowwise import STATISTIC
 from autodist.source import Source, operands
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread
+from autodist.tensors.rowwise import STATISTIC
 from autodist.values import NOTHING, Mixing
 
 

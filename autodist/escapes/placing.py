@@ -10,9 +10,9 @@ from autodist.escapes.origins import is_parameter, is_sometimes_whole, learnt_fr
 from autodist.escapes.resolving import Escape
 from autodist.escapes.rows import holds_rows
 from autodist.interpreter import Event, Interpreter, Loop
-from autodist.picking import picks
 from autodist.source import Source
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
+from autodist.tensors.picking import picks
 from autodist.values import NOTHING, Function, Items, Object, Table, drawn_from
 
 SUMMING = (ast.For, ast.While, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autodist import rowwise, tensors
 from autodist.escapes.exposure import is_unseen
 from autodist.escapes.origins import (
     fed_to_losses,
@@ -24,9 +23,10 @@ from autodist.escapes.origins import (
 )
 from autodist.escapes.rows import holds_rows, rows_beside, sized_like
 from autodist.interpreter import Event, Interpreter
-from autodist.picking import picks, takes_first
 from autodist.source import Source, last_name
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
+from autodist.tensors import operations, rowwise
+from autodist.tensors.picking import picks, takes_first
 from autodist.values import NOTHING, UNKNOWN, Items, Object, Stream, Table, Value, is_chosen
 
 
@@ -216,7 +216,7 @@ def _of_name(escape: Escape, run: Interpreter) -> Escape:
 
 def _is_mean_of_picked(node: ast.expr, value: Value, run: Interpreter) -> bool:
     """Whether a mean is over the numbers that a condition picks, and no loss: `errors[mask].mean()`."""
-    over = tensors.averaged(node)
+    over = operations.averaged(node)
     picked = run.values.get(over, NOTHING) if over is not None else NOTHING
     if over is None or picked.spread not in (ROWS, Spread.COLUMNS) or picked.things:
         return False
@@ -241,7 +241,7 @@ def _is_of_model(source: Source, node: ast.AST, run: Interpreter, depth: int = 8
 def _extreme(node: ast.expr, event: Event, run: Interpreter) -> Spread | None:
     """Whether it is the largest or the smallest number in a tensor of this rank's samples, through which no gradient
     flows."""
-    found = tensors.extreme(node)
+    found = operations.extreme(node)
     value = run.values.get(found[1], NOTHING) if found is not None else NOTHING
     if found is None or value.spread not in (ROWS, Spread.COLUMNS) or value.things or rowwise.mixings(value):
         return None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 
-from autodist import tensors
 from autodist.escapes.origins import in_forward
 from autodist.interpreter import Interpreter
 from autodist.source import Source, last_name
 from autodist.spread import COUNT, ROWS
+from autodist.tensors import operations
 from autodist.values import NOTHING, External, Function, Items, Object, Table, Wrapped
 
-ROWWISE = (tensors.KEEPING | tensors.ELEMENTWISE) - {"where"} | frozenset(
+ROWWISE = (operations.KEEPING | operations.ELEMENTWISE) - {"where"} | frozenset(
     "softmax log_softmax sigmoid tanh relu exp log argmax round add_ clamp view_as".split()
 )
 PICKING = frozenset("max min sort topk kthvalue median mode".split())
@@ -75,7 +75,7 @@ def holds_rows(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
         if isinstance(node.func, ast.Attribute) and run.values.get(node.func.value, NOTHING).spread is ROWS:
             keeps_rows = node.func.attr in ("view", "reshape") and bool(node.args)
             keeps_rows = keeps_rows and run.values.get(node.args[0], NOTHING).spread is COUNT
-            keeps_rows = keeps_rows or tensors.reduces_axis(node.func.attr) and bool(tensors.axis(node, 0))
+            keeps_rows = keeps_rows or operations.reduces_axis(node.func.attr) and bool(operations.axis(node, 0))
             keeps_rows = keeps_rows or _turns_others(node) or _puts_within_rows(node)
             return (node.func.attr in ROWWISE or keeps_rows) and holds_rows(node.func.value, run, seen)
         called = run.values.get(node.func, NOTHING).things

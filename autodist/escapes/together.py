@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from autodist.escapes.resolving import Escape, resolve
 from autodist.interpreter import Event, Interpreter
-from autodist.picking import picks
 from autodist.spread import COUNT, ROWS
+from autodist.tensors.picking import picks
 from autodist.values import NOTHING
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping, Sequence
 
-from autodist import rowwise, tensors
-from autodist.collation import Rows
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.questions import is_new_axis, last_part, literal_int, makes_set, spine, sums_products, truth
 from autodist.source import Source
@@ -26,6 +24,8 @@ from autodist.spread import (
     divide,
     multiply,
 )
+from autodist.tensors import operations, rowwise
+from autodist.tensors.collation import Rows
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -254,9 +254,9 @@ class Arithmetic(Evaluation):
             return False
         pairs = self._lately(node).made if isinstance(node, ast.Name) else ()
         made = [each for _, each in pairs] if isinstance(node, ast.Name) else [node]
-        operations = [_operation(each) for one in made for each in ast.walk(one)]
-        operations += [_operation(source.parents[one]) for source, one in pairs if one in source.parents]
-        divisors = [each[2] for each in operations if each is not None and each[0] is ast.Div]
+        found = [_operation(each) for one in made for each in ast.walk(one)]
+        found += [_operation(source.parents[one]) for source, one in pairs if one in source.parents]
+        divisors = [each[2] for each in found if each is not None and each[0] is ast.Div]
         return any(part in whole for each in divisors for part in ast.walk(each))
 
     def _is_of_extremes(self, node: ast.expr, depth: int = 4) -> bool:
@@ -270,7 +270,7 @@ class Arithmetic(Evaluation):
             return self._is_of_extremes(node.left, depth - 1) and self._is_of_extremes(node.right, depth - 1)
         if isinstance(node, ast.Name):
             return bool(value.made) and all(self._is_of_extremes(made, depth - 1) for _, made in value.made)
-        found = tensors.extreme(node)
+        found = operations.extreme(node)
         if found is None or self._lately(found[1]).spread not in (ROWS, Spread.COLUMNS):
             return False
         return self._is_of_all(found[1], set())
@@ -456,9 +456,9 @@ class Arithmetic(Evaluation):
         operands = args[:2] if library or base is None else [base, *args[:1]]
         if operands and self.plan.wholes is None and not self.is_one_row(operands[0]):
             position, spread = 1 if library or base is None else 0, operands[0].spread
-            if tensors.relates_rows(name, self.spelled_out(node), position, spread):
+            if operations.relates_rows(name, self.spelled_out(node), position, spread):
                 return frozenset([Mixing(node, scope.source, rowwise.STATISTIC)])
-            if tensors.pairs_rows(name, self.spelled_out(node), position, spread):
+            if operations.pairs_rows(name, self.spelled_out(node), position, spread):
                 return frozenset([Mixing(node, scope.source, rowwise.PARTNERS)])
         if op is None or len(operands) < 2:
             return frozenset()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from autodist import collation, rowwise, tensors
 from autodist.catalog import public
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.names import Names
@@ -13,6 +12,7 @@ from autodist.interpreter.questions import MODULE_METHODS, given_to, is_hidden, 
 from autodist.interpreter.words import KEPT, SIZES
 from autodist.source import Source
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, Spread
+from autodist.tensors import collation, operations, rowwise
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -109,7 +109,7 @@ class Attributes(Evaluation, Names):
                 base = base.but(origins=base.origins | {Amplified(node, scope.source)})
             return base.but(models=frozenset())
         if name in ("T", "mT", "H"):
-            return base.computed(tensors.operation("t", ast.Call(ast.Name(name), [], []), base.spread, []))
+            return base.computed(operations.operation("t", ast.Call(ast.Name(name), [], []), base.spread, []))
         if name in ("dtype", "device", "ndim", "requires_grad", "is_cuda", "num_features", "num_node_features"):
             return NOTHING
         if name in ("num_graphs", "num_nodes", "num_edges"):  # of a batch of graphs

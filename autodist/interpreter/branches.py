@@ -6,10 +6,11 @@ import ast
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from autodist import alternatives, rowwise
+from autodist import alternatives
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.questions import joined, truth
 from autodist.spread import RANK, ROWS
+from autodist.tensors import rowwise
 from autodist.values import NOTHING, UNKNOWN, Items, Scope, Table, Value, union
 
 

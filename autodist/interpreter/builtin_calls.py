@@ -6,15 +6,15 @@ import ast
 from dataclasses import replace
 from functools import partial
 
-from autodist import collation, picking, rowwise, tensors
-from autodist.chosen import among, is_any_name, matching, pattern_of
 from autodist.interpreter.arithmetic import Arithmetic
 from autodist.interpreter.attributes import Attributes, class_of
 from autodist.interpreter.contents import UNROLLED
 from autodist.interpreter.questions import is_hashable, is_hidden, is_set, makes_set, under_samples
 from autodist.interpreter.roles import Roles
 from autodist.interpreter.words import KEPT
+from autodist.project.chosen import among, is_any_name, matching, pattern_of
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
+from autodist.tensors import collation, operations, picking, rowwise
 from autodist.values import (
     NOTHING,
     PACKED,
@@ -239,9 +239,9 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 if mixed.spread in (SAME, ROWS, Spread.COLUMNS, RANK, CROSS)
                 else (MEAN if mixed.spread is MEAN else LOCAL)
             )
-            if first.spread is ROWS and tensors.puts_second(short.rpartition(".")[2], node):
+            if first.spread is ROWS and operations.puts_second(short.rpartition(".")[2], node):
                 spread = Spread.COLUMNS
-            if short.endswith(".stack") and tensors.axis(node, 1) in (None, 0) and self._are_batches(first):
+            if short.endswith(".stack") and operations.axis(node, 1) in (None, 0) and self._are_batches(first):
                 spread = Spread.COLUMNS
             return mixed.computed(spread)
         return None

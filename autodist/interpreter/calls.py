@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 
-from autodist import picking, tensors
 from autodist.interpreter.autograd_functions import CONTEXT, AutogradFunctions
 from autodist.interpreter.methods import Methods
 from autodist.interpreter.questions import last_part, stable_order
 from autodist.interpreter.words import GROWS, SPLITTING
 from autodist.source import operands
 from autodist.spread import COLUMNS, CROSS, LOCAL, ROWS, SAME, SUM
+from autodist.tensors import operations, picking
 from autodist.values import (
     NOTHING,
     Class,
@@ -119,7 +119,7 @@ class Calls(Methods, AutogradFunctions):
         if result.things or self.plan.wholes is not None and result.spread is ROWS:
             return False  # of batches made by hand, it is the rows that are followed, not what holds the pieces
         method = base is not None and not base.things
-        at = tensors.axis(node, 1 if method else 2)
+        at = operations.axis(node, 1 if method else 2)
         beside = last_part(node.func) in SPLITTING and at is not None and at is not False and at != 0
         return result.spread is COLUMNS or result.spread is ROWS and beside and result.axes != 1
 

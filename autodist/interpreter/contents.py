@@ -6,10 +6,10 @@ import ast
 from collections.abc import Sequence
 from dataclasses import replace
 
-from autodist import axes, collation, rowwise
 from autodist.interpreter.loaders import Loaders
 from autodist.interpreter.questions import last_part, one_of, under_samples
 from autodist.spread import LOCAL, ROWS, SAME, Spread, combine
+from autodist.tensors import axes, collation, rowwise
 from autodist.values import (
     NOTHING,
     UNKNOWN,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from functools import partial
 
-from autodist import tensors
 from autodist.interpreter.contents import Contents
 from autodist.interpreter.questions import has_state
 from autodist.spread import COUNT, LOCAL, ROWS, SAME
+from autodist.tensors import operations
 from autodist.values import NOTHING, Draw, Items, Object, Scope, Value, constant, is_clock, of, union
 
 COUNTING = ("randint", "multinomial", "choice")
@@ -61,7 +61,7 @@ class Draws(Contents):
             if value.spread in (ROWS, LOCAL) and self._loops:
                 self.event("local_draw", expression, scope, value, constant(id(node)))
         self._note_noise(node, scope)
-        size = tensors.drawn(name, node)
+        size = operations.drawn(name, node)
         if "generator" not in keywords:
             self.event("random" if size is not None else "random_number", node, scope)
         if size is None:
@@ -93,7 +93,7 @@ class Draws(Contents):
                     node, lambda: Object(name, frozenset(["parameter"]), node, scope.source, self._path), "loose"
                 )
             )
-        size = tensors.drawn(name, node)
+        size = operations.drawn(name, node)
         if self._no_grad and "generator" not in keywords:
             noise = Draw(node, scope.source, self._path, noise=True, evaluates=True)
             return Value(origins=frozenset([noise]))

@@ -6,15 +6,16 @@ import ast
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from autodist import alternatives, axes, collation, picking, rowwise, tensors
-from autodist.collation import Rows
+from autodist import alternatives
 from autodist.interpreter.events import Call_
 from autodist.interpreter.questions import children_of, is_known, last_part, literal_int, relates
 from autodist.interpreter.single import Single
 from autodist.interpreter.words import CUTTING, REST, SIZES
-from autodist.picking import FORMS
 from autodist.source import counted_of, last_name, operands
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
+from autodist.tensors import axes, collation, operations, picking, rowwise
+from autodist.tensors.collation import Rows
+from autodist.tensors.picking import FORMS
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -410,13 +411,13 @@ class Evaluation(Single):
         callee = self._lately(node.func)
         libraries = {thing.name.rpartition(".")[2] for thing in callee.things if isinstance(thing, External)}
         names = libraries or {last_name(node.func)}  # `loss_func(out, y)` after `loss_func = F.cross_entropy`
-        if all(map(tensors.is_followed, names)) or rowwise.is_entered(node, self._lately):
+        if all(map(operations.is_followed, names)) or rowwise.is_entered(node, self._lately):
             return
         if any(isinstance(thing, (Object, Wrapped)) for thing in callee.things):
             return
         given = [self._lately(child) for child in operands(node)]
         rows = [each for each in given if each.spread in (ROWS, Spread.COLUMNS) and not each.things]
-        if any(each.models for each in rows) or rows and any(map(tensors.gathers, names)):
+        if any(each.models for each in rows) or rows and any(map(operations.gathers, names)):
             self.event("unfollowed", node, scope, value)
 
     def _note_meeting(self, node: ast.Compare | ast.BinOp, scope: Scope) -> None:

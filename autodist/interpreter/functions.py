@@ -6,12 +6,12 @@ import ast
 from functools import cached_property
 from typing import Any
 
-from autodist import rowwise
 from autodist.interpreter.attributes import Attributes
 from autodist.interpreter.events import Call_
 from autodist.interpreter.questions import stable_order
 from autodist.interpreter.words import REST
 from autodist.spread import LOCAL
+from autodist.tensors import rowwise
 from autodist.values import (
     NOTHING,
     External,

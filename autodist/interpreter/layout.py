@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from autodist import axes
 from autodist.interpreter.questions import last_part, literal_int
 from autodist.interpreter.widths import Widths
 from autodist.source import operands
 from autodist.spread import COLUMNS, ROWS
+from autodist.tensors import axes
 from autodist.values import Object
 
 PRODUCTS = frozenset("matmul bmm".split())

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from autodist import rowwise, tensors
-from autodist.axis_patterns import REARRANGING
 from autodist.interpreter.builtin_calls import BuiltinCalls
 from autodist.interpreter.questions import first_text, sums_products
 from autodist.interpreter.words import DRAWING
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, combine
+from autodist.tensors import operations, rowwise
+from autodist.tensors.patterns import REARRANGING
 from autodist.values import NOTHING, Items, Object, Parameters, Scope, Stream, Value, of, union
 
 REMAKING = tuple(
@@ -126,7 +126,7 @@ class Libraries(BuiltinCalls):
         local_keywords = [v for v in keywords.values() if v.spread.is_local]
         mixed = union([*values, *keywords.values()])
         held = not mixed.spread.is_local and any(isinstance(t, Parameters) for t in mixed.things)
-        if held and tensors.stays_sharded(name):
+        if held and operations.stays_sharded(name):
             return Value(frozenset(t for t in mixed.things if isinstance(t, Parameters)))
         if local_keywords and not any(s.is_local for s in spreads):
             return mixed.computed(combine([v.spread for v in local_keywords]))
@@ -134,11 +134,11 @@ class Libraries(BuiltinCalls):
             return mixed.computed(LOCAL)
         if self.pairs_turn(values):
             return mixed.computed(CROSS)
-        if values and self.is_one_row(values[0]) and tensors.moves_along(name):
+        if values and self.is_one_row(values[0]) and operations.moves_along(name):
             return mixed.computed(values[0].spread)
         if name in ("matmul", "mm") and len(values) == 2 and sums_products(values[0], values[1], not self._no_grad):
             return mixed.computed(SUM)
-        return mixed.computed(tensors.operation(name, self.spelled_out(node), None, spreads))
+        return mixed.computed(operations.operation(name, self.spelled_out(node), None, spreads))
 
     def _counts_rows(self, size: Value) -> bool:
         """Whether a size begins with the number of this rank's samples: `(x.size(0), 4)`, `x.shape`."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from autodist import collation, laid_out, picking
-from autodist.collation import Rows
 from autodist.interpreter.machine import Machine
 from autodist.spread import COLUMNS, RANK, ROWS, SAME
+from autodist.tensors import collation, laid_out, picking
+from autodist.tensors.collation import Rows
 from autodist.values import SETTLED, Evened, Object, Value, of
 
 

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autodist import collation, picking
 from autodist.interpreter.contents import Contents
 from autodist.interpreter.questions import last_part
 from autodist.spread import LOCAL, MEAN, ROWS, SUM, Spread
+from autodist.tensors import collation, picking
 from autodist.values import NOTHING, SETTLED, External, Object, Scope, Value, constant
 
 CONNECTIONIST = frozenset(["CTCLoss", "ctc_loss"])

@@ -6,7 +6,6 @@ import ast
 from dataclasses import replace
 from functools import partial
 
-from autodist import rowwise, tensors
 from autodist.interpreter.libraries import Libraries
 from autodist.interpreter.questions import (
     any_entry,
@@ -21,6 +20,7 @@ from autodist.interpreter.questions import (
 from autodist.interpreter.torch_modules import TorchModules
 from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, RETURNS_SELF, SIZES
 from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
+from autodist.tensors import operations, rowwise
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -164,9 +164,9 @@ class Methods(Libraries, TorchModules):
             or not results
             and base.spread.is_local
         ):
-            counted = self._selected_from(node, base) if name in tensors.COUNTS else base.spread
-            spread = tensors.operation(name, self.spelled_out(node), counted, [v.spread for v in operands])
-            if self.is_one_row(base) and tensors.moves_along(name):
+            counted = self._selected_from(node, base) if name in operations.COUNTS else base.spread
+            spread = operations.operation(name, self.spelled_out(node), counted, [v.spread for v in operands])
+            if self.is_one_row(base) and operations.moves_along(name):
                 spread = base.spread
             if self.pairs_turn((base, *operands)):
                 spread = CROSS
@@ -179,12 +179,12 @@ class Methods(Libraries, TorchModules):
                 spread = SAME if self._is_of_one(base) else spread
                 placed = {each for each in mixed.origins if isinstance(each, Picked) and each.place}
                 mixed = mixed.but(origins=mixed.origins - placed)
-            if name in tensors.IN_PLACE:
+            if name in operations.IN_PLACE:
                 self._turned_in_place(node, spread, scope)
             cut = name in CUTTING
             results.append(
                 mixed.computed(spread).but(
-                    made=base.made if name in tensors.KEEPING else frozenset(),
+                    made=base.made if name in operations.KEEPING else frozenset(),
                     models=frozenset() if cut else mixed.models,
                 )
             )
@@ -196,7 +196,7 @@ class Methods(Libraries, TorchModules):
         """The spread of what elements are taken from, to be counted: `sums.diagonal().numel()`."""
         inner = node.func.value if isinstance(node.func, ast.Attribute) else node
         while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
-            if inner.func.attr not in tensors.SELECTING:
+            if inner.func.attr not in operations.SELECTING:
                 break
             inner = inner.func.value
             base = self._lately(inner)
@@ -261,10 +261,15 @@ class Methods(Libraries, TorchModules):
                 self.event("draw_parameters", node, scope, of(inner.module))
             if inner.part and name.endswith("_") and not name.endswith("__"):
                 self.event("write_part", node, scope, of(inner))
-            if name in SIZES or tensors.reduces(name, node, 0) or tensors.takes_apart(name) or name.startswith("new_"):
+            if (
+                name in SIZES
+                or operations.reduces(name, node, 0)
+                or operations.takes_apart(name)
+                or name.startswith("new_")
+            ):
                 return NOTHING
             if any(value.spread.is_local for value in values):
-                spread = tensors.operation(
+                spread = operations.operation(
                     name, self.spelled_out(node), base.spread, [value.spread for value in values]
                 )
                 return union(values).computed(spread)

@@ -6,12 +6,12 @@ import ast
 import math
 from collections.abc import Callable
 
-from autodist import picking
 from autodist.interpreter.layout import Layout
 from autodist.interpreter.questions import last_part, literal_int
-from autodist.rowwise import CONVERTING
 from autodist.source import Source, operands
 from autodist.spread import COUNT, ROWS
+from autodist.tensors import picking
+from autodist.tensors.rowwise import CONVERTING
 from autodist.values import NOTHING, Index, Mixing, Picked, Scope, Turn, Value
 
 TAKING = frozenset(["narrow", "select", "index_select"])

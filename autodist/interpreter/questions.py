@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from autodist import picking, rowwise
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, ROWS, SUM
+from autodist.tensors import picking, rowwise
 from autodist.values import NOTHING, UNKNOWN, Items, Object, Scope, Table, Thing, Value, Wrapped, constant, union
 
 MODULE_METHODS = frozenset(

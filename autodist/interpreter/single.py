@@ -7,10 +7,10 @@ import ast
 from autodist.interpreter.questions import last_part, literal_int
 from autodist.interpreter.whole_data import WholeData
 from autodist.interpreter.words import MOVES
-from autodist.picking import FORMS
-from autodist.rowwise import ELEMENTWISE, FOLDING, LAYERS, PER_ROW
 from autodist.source import argument, last_name, operands
 from autodist.spread import ROWS
+from autodist.tensors.picking import FORMS
+from autodist.tensors.rowwise import ELEMENTWISE, FOLDING, LAYERS, PER_ROW
 from autodist.values import NOTHING, Class, Function, Object, Value, Wrapped
 
 SINGLE = frozenset(f"torch.nn.{name}" for name in LAYERS | FOLDING | {"Sequential"})

@@ -7,13 +7,14 @@ import itertools
 from collections.abc import Iterable
 from functools import partial
 
-from autodist import carried, rowwise
+from autodist import carried
 from autodist.interpreter.arithmetic import Arithmetic
 from autodist.interpreter.lasting import Lasting
 from autodist.interpreter.loops import Loops
 from autodist.interpreter.questions import adds_to, constants_in, is_of_one, wrapped
 from autodist.interpreter.stores import Stores
 from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, SUM
+from autodist.tensors import rowwise
 from autodist.values import NOTHING, External, Items, Object, Scope, Table, Value, constant, of, union
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 
-from autodist import picking, rowwise
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.machine import Stored
 from autodist.interpreter.questions import has_keys, is_hashable, is_of_one
 from autodist.interpreter.words import KEPT
 from autodist.source import Source, last_name
 from autodist.spread import COLUMNS, COUNT, LOCAL, MEAN, ROWS, SAME, SUM
+from autodist.tensors import picking, rowwise
 from autodist.values import (
     NOTHING,
     UNKNOWN,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from autodist import collation, picking, rowwise
 from autodist.interpreter.places import Places
 from autodist.interpreter.questions import (
     any_entry,
@@ -19,6 +18,7 @@ from autodist.interpreter.questions import (
     under_samples,
 )
 from autodist.spread import COUNT, LOCAL, MEAN, RANK, ROWS, SAME, WORLD, Spread
+from autodist.tensors import collation, picking, rowwise
 from autodist.values import (
     NOTHING,
     UNKNOWN,

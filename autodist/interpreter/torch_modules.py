@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 
-from autodist import collation, rowwise
-from autodist.collation import Rows
 from autodist.interpreter.losses import Losses
 from autodist.interpreter.stores import Stores
 from autodist.interpreter.subscripts import Subscripts
 from autodist.interpreter.words import DRAWING, KEPT, MOVES, RETURNS_SELF, SIZES
 from autodist.spread import COUNT, CROSS, ROWS, SUM, Spread
+from autodist.tensors import collation, rowwise
+from autodist.tensors.collation import Rows
 from autodist.values import (
     NOTHING,
     Class,

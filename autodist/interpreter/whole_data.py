@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from autodist import rowwise
 from autodist.interpreter.contents import Contents
 from autodist.interpreter.questions import children_of, last_part
 from autodist.interpreter.words import SPLITTING
 from autodist.source import Source
 from autodist.spread import COUNT, MEAN, ROWS, SAME, Spread
+from autodist.tensors import rowwise
 from autodist.values import NOTHING, UNKNOWN, Draw, Items, Mixing, Scope, Stream, Value, of, union
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from autodist import axes
 from autodist.interpreter.attributes import Attributes
 from autodist.interpreter.questions import last_part
 from autodist.source import operands
 from autodist.spread import ROWS
+from autodist.tensors import axes
 from autodist.values import Function, Object, Thing, Value, Wrapped
 
 PRODUCTS = frozenset("matmul mm bmm".split())

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from autodist.spread import COLUMNS, COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
-from autodist.tensors import IN_PLACE
+from autodist.tensors.operations import IN_PLACE
 from autodist.values import (
     NOTHING,
     UNKNOWN,

@@ -7,17 +7,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from autodist.inplace import changes_input
 from autodist.interpreter import GROWS, Event, Interpreter
-from autodist.models import at, optimized_by, parts, unwrapped
+from autodist.models import Key, Keys, at, keys, optimized_by, parts, unwrapped
+from autodist.models.inplace import changes_input
 from autodist.regions import within
 from autodist.script import Model, Site, Wrapping
 from autodist.source import Source
 from autodist.spread import RANK
-from autodist.values import NOTHING, External, Function, Items, Object, Parameters, Path_, Table, Thing, Value, Wrapped
-
-Key = tuple[int, Path_]
-Keys = frozenset[Key]
+from autodist.values import NOTHING, External, Function, Items, Object, Parameters, Table, Thing, Value, Wrapped
 
 UNCALLED = frozenset(["torch.nn.ModuleList", "torch.nn.ModuleDict"])
 CONTAINERS = UNCALLED | {"torch.nn.Sequential"}
@@ -81,11 +78,6 @@ def _prefixed(module: Object, run: Interpreter) -> Iterator[Site]:
                 yield Site(event.source, event.node)
 
 
-def keys(things: Iterable[Thing]) -> Keys:
-    """What tells the objects among some things from others, in every run of the interpreter."""
-    return frozenset(t.key for t in things if isinstance(t, Object))
-
-
 def _holds(value: Value, module: Object) -> bool:
     return module.key in keys(unwrapped(value))
 
@@ -145,12 +137,6 @@ def start(module: Object, run: Interpreter) -> int:
 def starts(run: Interpreter, models: Iterable[Model]) -> dict[Key, int]:
     """When each module is sharded that a model may be, by its key."""
     return {each.key: start(each, run) for model in models for each in (model.object, *model.alternatives)}
-
-
-def members(models: Iterable[Model]) -> dict[Key, Object]:
-    """The modules that a model may be, by the keys of their parts."""
-    roots = (each for model in models for each in (model.object, *model.alternatives))
-    return {part.key: root for root in roots for part in parts(root)}
 
 
 def _first(module: Object, run: Interpreter) -> Event | None:

@@ -13,13 +13,13 @@ from dataclasses import replace
 
 from autodist.escapes import learnt_from, roots
 from autodist.interpreter import Event, Interpreter, Plan
-from autodist.rowwise import PARTNERS, mixings
+from autodist.losses.weighing import left_over, parts_ranks
 from autodist.script import Reduction, Site
 from autodist.source import Source, counted_of, last_name, operands
 from autodist.spread import COLUMNS, COUNT, MEAN, ROWS, SAME, SUM, Spread
-from autodist.tensors import MEANS, SUMS, TALLIES
+from autodist.tensors.operations import MEANS, SUMS, TALLIES
+from autodist.tensors.rowwise import PARTNERS, mixings
 from autodist.values import NOTHING, External, Object
-from autodist.weighing import left_over, parts_ranks
 
 LINEAR: dict[Spread, tuple[type[ast.operator], ...]] = {
     SUM: (ast.Mult, ast.Div),

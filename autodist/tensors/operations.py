@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from autodist import axis_patterns
 from autodist.source import last_name
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread, add, combine, divide, multiply
+from autodist.tensors import patterns
 
 RELATING = frozenset(
     "softmax log_softmax softmin normalize cumsum cumprod logcumsumexp sort argsort msort diff".split()
@@ -299,7 +299,7 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
         return SUM
     if name == "einsum":
         return _einsum(call, spreads[1:])
-    placed = axis_patterns.moved(name, call, first)
+    placed = patterns.moved(name, call, first)
     if placed is not None:
         return placed
     if name in ARITHMETIC and len(spreads) == 2:

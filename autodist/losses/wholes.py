@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.models import optimized_by, unseen_model
-from autodist.rowwise import CONVERTING, ELEMENTWISE, STATE, STATISTIC, library, mixings
 from autodist.script import RowMean, Site
 from autodist.source import Source, shortened
 from autodist.spread import MEAN, SAME, SUM
+from autodist.tensors.rowwise import CONVERTING, ELEMENTWISE, STATE, STATISTIC, library, mixings
 from autodist.values import NOTHING, Draw, Function
 
 MOST = 6

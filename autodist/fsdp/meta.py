@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
+from autodist.fsdp.sharding import starts
 from autodist.interpreter import MOVES, Event, Interpreter
-from autodist.models import unwrapped
+from autodist.models import keys, members, unwrapped
 from autodist.rule import Severity
 from autodist.script import Built, Concern, Model, Site
-from autodist.sharding import keys, members, starts
 from autodist.source import Source
 from autodist.values import NOTHING, External, Function
 

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from autodist import tensors
-from autodist.collation import Rows
 from autodist.escapes import learnt_from
 from autodist.interpreter import Event, Interpreter
-from autodist.picking import takes_first
 from autodist.regions import stands_in
 from autodist.script import Site, Weighed
 from autodist.source import Source, last_name
 from autodist.spread import COUNT, MEAN, SAME, SUM
+from autodist.tensors import operations
+from autodist.tensors.collation import Rows
+from autodist.tensors.picking import takes_first
 from autodist.values import NOTHING, Evened, Object, Value
 
 CLASSIFYING = frozenset("cross_entropy nll_loss CrossEntropyLoss NLLLoss NLLLoss2d".split())
@@ -260,7 +260,7 @@ def _count(loss: Loss, run: Interpreter) -> str | None:
 def _averaged(event: Event) -> ast.expr | None:
     """`x` of `x.mean()` and `torch.mean(x)`, but of no `x.mean(0)`"""
     assert isinstance(event.node, ast.Call)
-    return None if event.node.args and event.detail.const is True else tensors.averaged(event.node)
+    return None if event.node.args and event.detail.const is True else operations.averaged(event.node)
 
 
 def _bracketed(source: Source, node: ast.expr) -> str:

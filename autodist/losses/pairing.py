@@ -14,11 +14,11 @@ from dataclasses import replace
 
 from autodist.escapes import roots
 from autodist.interpreter import SIZES, Event, Interpreter
-from autodist.picking import picks, takes_first
-from autodist.rowwise import PARTNERS, is_entered, mixings
 from autodist.script import Reduction
 from autodist.source import Source, last_name, operands
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM
+from autodist.tensors.picking import picks, takes_first
+from autodist.tensors.rowwise import PARTNERS, is_entered, mixings
 from autodist.values import NOTHING, Class, Function, Gathered, Items, Object, Picked, Turn, Value, Wrapped
 
 ROUNDS = 6

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from autodist.chosen import any_named, files, patterns
 from autodist.errors import AutodistError
-from autodist.search_path import added_folders
+from autodist.project.chosen import any_named, files, patterns
+from autodist.project.search_path import added_folders
 from autodist.source import Source
 
 if sys.version_info >= (3, 11):

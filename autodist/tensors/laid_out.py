@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 
-from autodist import tensors
-from autodist.collation import Key, Kind, Reading, Rows, sole
 from autodist.spread import COLUMNS, ROWS, Spread
+from autodist.tensors import operations
+from autodist.tensors.collation import Key, Kind, Reading, Rows, sole
 from autodist.values import Function, Value
 
 ALL = None
@@ -109,14 +109,16 @@ class _Axes(Reading):
         base = node.func.value if isinstance(node.func, ast.Attribute) else None
         ours = base is not None and isinstance(self.kind(base), Rows)
         first = node.args[0] if node.args else None
-        if name in tensors.TURNING:
+        if name in operations.TURNING:
             held = base if ours else first
             if held is None or not isinstance(self.kind(held), Rows):
                 return False
             before = self.laid(held) is True
-            turned = tensors.operation(name, node, _spread(before) if ours else None, [] if ours else [_spread(before)])
+            turned = operations.operation(
+                name, node, _spread(before) if ours else None, [] if ours else [_spread(before)]
+            )
             return turned is COLUMNS
-        if tensors.puts_second(name, node) and isinstance(first, ast.expr):
+        if operations.puts_second(name, node) and isinstance(first, ast.expr):
             return isinstance(self.kind(first), Rows)
         if name == "zip_longest":
             return any(isinstance(each, ast.Starred) and isinstance(self.kind(each.value), Rows) for each in node.args)

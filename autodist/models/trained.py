@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
-from autodist import unused
 from autodist.interpreter import Event, Interpreter
+from autodist.models import unused
 from autodist.regions import exclusive, within
 from autodist.script import Model, Site, Wrapping
 from autodist.source import Source, last_name, shortened
@@ -22,12 +22,17 @@ from autodist.values import (
     Items,
     Object,
     Parameters,
+    Path_,
     Stream,
     Table,
     Thing,
     Value,
     Wrapped,
 )
+
+Key = tuple[int, Path_]
+Keys = frozenset[Key]
+"""What tells objects from others, in every run of the interpreter."""
 
 
 def optimized_modules(run: Interpreter) -> list[Object]:
@@ -457,6 +462,17 @@ def _averages_by_hand(run: Interpreter) -> bool:
         and e.node.args[0].attr == "grad"
         for e in run.of("collective")
     )
+
+
+def keys(things: Iterable[Thing]) -> Keys:
+    """What tells the objects among some things from others, in every run of the interpreter."""
+    return frozenset(t.key for t in things if isinstance(t, Object))
+
+
+def members(models: Iterable[Model]) -> dict[Key, Object]:
+    """The modules that a model may be, by the keys of their parts."""
+    roots = (each for model in models for each in (model.object, *model.alternatives))
+    return {part.key: root for root in roots for part in parts(root)}
 
 
 def parts_of(thing: Thing) -> list[Object]:

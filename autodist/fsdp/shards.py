@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from autodist import weights
 from autodist.accumulation import deferrals
+from autodist.fsdp import weights
+from autodist.fsdp.sharding import rank_check, starts
 from autodist.interpreter import Event, Interpreter
-from autodist.models import optimized_by, parts, unwrapped
+from autodist.models import Key, Keys, keys, members, optimized_by, parts, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Shards, Site
-from autodist.sharding import Key, Keys, keys, members, rank_check, starts
 from autodist.source import last_name
 from autodist.values import NOTHING, Class, External, Function, Inside, Object, Parameters, Wrapped
 

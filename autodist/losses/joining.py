@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist import escapes, tensors
+from autodist import escapes
 from autodist.interpreter import Interpreter
 from autodist.script import Site
 from autodist.source import last_name
 from autodist.spread import COUNT, ROWS, SAME
+from autodist.tensors import operations
 from autodist.values import NOTHING, External, Value
 
 JOINS = frozenset(["torch.cat", "torch.concat", "torch.concatenate", "torch.vstack"])
@@ -35,7 +36,7 @@ def joined_in_full(run: Interpreter) -> Iterator[Site]:
 def _joins_samples(node: ast.Call, run: Interpreter) -> bool:
     called = run.values.get(node.func, NOTHING).things
     names = [thing.name for thing in called if isinstance(thing, External)]
-    along = tensors.axis(node, 1)
+    along = operations.axis(node, 1)
     return bool(names) and set(names) <= JOINS and (along in (None, 0) or "torch.vstack" in names)
 
 

@@ -6,16 +6,28 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from autodist import temporary, weights
+from autodist import temporary
+from autodist.fsdp import weights
+from autodist.fsdp.sharding import rank_check, start, starts, uncommon_methods, unit_parts
 from autodist.interpreter import DRAWING, Event, Interpreter
-from autodist.models import is_main_guard, loose_parameters, optimized_by, owned_values, parts, unwrapped
+from autodist.models import (
+    Key,
+    Keys,
+    is_main_guard,
+    keys,
+    loose_parameters,
+    members,
+    optimized_by,
+    owned_values,
+    parts,
+    unwrapped,
+)
+from autodist.models.scalars import is_scalar_parameter
+from autodist.models.unused import branches
 from autodist.rule import Severity
-from autodist.scalars import is_scalar_parameter
 from autodist.script import Concern, Model
-from autodist.sharding import Key, Keys, keys, members, rank_check, start, starts, uncommon_methods, unit_parts
 from autodist.source import Source
 from autodist.spread import RANK
-from autodist.unused import branches
 from autodist.values import NOTHING, Class, Function, Items, Object, Parameters, Table, Thing, Value, of
 
 SCALAR = (
