@@ -15,7 +15,7 @@ from autodist.models import members, normalises, settled_at, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site, Wrapping
 from autodist.spread import ROWS, SAME
-from autodist.tensors.rowwise import mixings
+from autodist.tensors.mixing import mixings
 from autodist.values import NOTHING, UNKNOWN, Object, Wrapped
 
 

@@ -81,8 +81,9 @@ ESCAPES = """
 
 TENSORS = """
     rowwise | laid_out | episodes
-    collation | picking | axes
-    operations
+    shapes | torch_layers
+    calls | mixing | collation | picking | axes
+    operations | facts
     patterns
 """
 

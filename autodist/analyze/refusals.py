@@ -17,7 +17,7 @@ from autodist.rule import Severity
 from autodist.script import Concern, Site
 from autodist.source import Source, shortened
 from autodist.spread import CROSS, SAME
-from autodist.tensors.rowwise import ONE
+from autodist.tensors.mixing import ONE
 from autodist.values import NOTHING, Draw, External, Function, Index, Items, Object, Table, Value, drawn_from
 
 

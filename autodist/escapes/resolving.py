@@ -25,7 +25,7 @@ from autodist.escapes.rows import holds_rows, rows_beside, sized_like
 from autodist.interpreter import Event, Interpreter
 from autodist.source import Source, last_name
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
-from autodist.tensors import operations, rowwise
+from autodist.tensors import mixing, operations
 from autodist.tensors.picking import picks, takes_first
 from autodist.values import NOTHING, UNKNOWN, Items, Object, Stream, Table, Value, is_chosen
 
@@ -198,7 +198,7 @@ def _reported_alone(value: Value, event: Event, run: Interpreter, seen: set[ast.
         inner = list(resolve(made, where, event, run, set(seen)))
         if all(
             (each.spread is MEAN or not inside and each.spread is SUM)
-            and not rowwise.mixings(run.values.get(each.node, NOTHING))
+            and not mixing.mixings(run.values.get(each.node, NOTHING))
             and (not inside or each.source is where and where.function(each.node) is where.function(made))
             for each in inner
         ):
@@ -223,8 +223,8 @@ def _is_mean_of_picked(node: ast.expr, value: Value, run: Interpreter) -> bool:
     condition = picks(value)
     if condition is None or takes_first(value) or node in fed_to_losses(run):
         return False
-    here = [each for each in rowwise.mixings(picked) if not _is_of_model(each.source, each.node, run)]
-    if here or rowwise.mixings(run.values.get(condition.node, NOTHING)):
+    here = [each for each in mixing.mixings(picked) if not _is_of_model(each.source, each.node, run)]
+    if here or mixing.mixings(run.values.get(condition.node, NOTHING)):
         return False
     return not any(is_unseen(each, run) for each in {*ast.walk(over), *roots(over, run, set())})
 
@@ -243,7 +243,7 @@ def _extreme(node: ast.expr, event: Event, run: Interpreter) -> Spread | None:
     flows."""
     found = operations.extreme(node)
     value = run.values.get(found[1], NOTHING) if found is not None else NOTHING
-    if found is None or value.spread not in (ROWS, Spread.COLUMNS) or value.things or rowwise.mixings(value):
+    if found is None or value.spread not in (ROWS, Spread.COLUMNS) or value.things or mixing.mixings(value):
         return None
     if event.kind == "statistic" and not value.models:
         return found[0]

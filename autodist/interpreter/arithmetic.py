@@ -24,7 +24,7 @@ from autodist.spread import (
     divide,
     multiply,
 )
-from autodist.tensors import operations, rowwise
+from autodist.tensors import mixing, operations
 from autodist.tensors.collation import Rows
 from autodist.values import (
     NOTHING,
@@ -239,7 +239,7 @@ class Arithmetic(Evaluation):
         if self._compares_with_batch(op, left, right):
             self.event("batch_statistic", node, scope)
         centred = self.plan.wholes is None and self._is_centred(op, left, right)
-        return frozenset([Mixing(node, scope.source, rowwise.STATISTIC)]) if centred else frozenset()
+        return frozenset([Mixing(node, scope.source, mixing.STATISTIC)]) if centred else frozenset()
 
     def _note_count(self, left: Value, right: Value, sides: tuple[ast.expr, ast.expr], scope: Scope) -> None:
         """Note a number of samples that each of them is multiplied by, which is that of all ranks."""
@@ -457,9 +457,9 @@ class Arithmetic(Evaluation):
         if operands and self.plan.wholes is None and not self.is_one_row(operands[0]):
             position, spread = 1 if library or base is None else 0, operands[0].spread
             if operations.relates_rows(name, self.spelled_out(node), position, spread):
-                return frozenset([Mixing(node, scope.source, rowwise.STATISTIC)])
+                return frozenset([Mixing(node, scope.source, mixing.STATISTIC)])
             if operations.pairs_rows(name, self.spelled_out(node), position, spread):
-                return frozenset([Mixing(node, scope.source, rowwise.PARTNERS)])
+                return frozenset([Mixing(node, scope.source, mixing.PARTNERS)])
         if op is None or len(operands) < 2:
             return frozenset()
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else None

@@ -14,7 +14,7 @@ from autodist.interpreter.roles import Roles
 from autodist.interpreter.words import KEPT
 from autodist.project.chosen import among, is_any_name, matching, pattern_of
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
-from autodist.tensors import collation, operations, picking, rowwise
+from autodist.tensors import collation, facts, mixing, operations, picking
 from autodist.values import (
     NOTHING,
     PACKED,
@@ -99,7 +99,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             )
         if short == "map":
             converts = {t.name.rpartition(".")[2] for t in first.things if isinstance(t, External)}
-            if self.plan.wholes is not None and converts and converts <= rowwise.CONVERTING:
+            if self.plan.wholes is not None and converts and converts <= facts.CONVERTING:
                 return of(Stream(Value(array=True), NOTHING))  # `map(torch.LongTensor, zip(*samples))`
             for thing in first.things:
                 if isinstance(thing, (Function, Object)):
@@ -276,7 +276,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
     def _tells_tensor(self, value: Value, kind: Value) -> Value:
         """`isinstance(h, torch.Tensor)`, where it is known."""
         asked = self._is_tensor_type(kind)
-        if asked and not value.things and (value.array or rowwise.is_whole(value)):
+        if asked and not value.things and (value.array or mixing.is_whole(value)):
             return constant(True, firm=True)
         holds = all(isinstance(t, Items) for t in value.things) and not value.array and value.spread is SAME
         if asked and value.things and holds:

@@ -8,7 +8,7 @@ from autodist.interpreter.builtin_calls import BuiltinCalls
 from autodist.interpreter.questions import first_text, sums_products
 from autodist.interpreter.words import DRAWING
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, combine
-from autodist.tensors import operations, rowwise
+from autodist.tensors import facts, operations
 from autodist.tensors.patterns import REARRANGING
 from autodist.values import NOTHING, Items, Object, Parameters, Scope, Stream, Value, of, union
 
@@ -130,7 +130,7 @@ class Libraries(BuiltinCalls):
             return Value(frozenset(t for t in mixed.things if isinstance(t, Parameters)))
         if local_keywords and not any(s.is_local for s in spreads):
             return mixed.computed(combine([v.spread for v in local_keywords]))
-        if values and values[0].spread is ROWS and values[0].axes == 1 and name in rowwise.PICKING:
+        if values and values[0].spread is ROWS and values[0].axes == 1 and name in facts.PICKING:
             return mixed.computed(LOCAL)
         if self.pairs_turn(values):
             return mixed.computed(CROSS)

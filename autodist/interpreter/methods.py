@@ -20,7 +20,7 @@ from autodist.interpreter.questions import (
 from autodist.interpreter.torch_modules import TorchModules
 from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, RETURNS_SELF, SIZES
 from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
-from autodist.tensors import operations, rowwise
+from autodist.tensors import facts, operations
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -172,7 +172,7 @@ class Methods(Libraries, TorchModules):
                 spread = CROSS
             if name in ("matmul", "mm") and len(operands) == 1 and sums_products(base, operands[0], not self._no_grad):
                 spread = SUM
-            if base.spread is ROWS and base.axes == 1 and name in rowwise.PICKING and self.plan.wholes is None:
+            if base.spread is ROWS and base.axes == 1 and name in facts.PICKING and self.plan.wholes is None:
                 spread = LOCAL  # one number for each sample, of which some are picked
             mixed = union([base, *operands])
             if name in SIZES:  # of whichever samples, unless it depends on what they are how many are picked

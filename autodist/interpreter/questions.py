@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, ROWS, SUM
-from autodist.tensors import picking, rowwise
+from autodist.tensors import mixing, picking
 from autodist.values import NOTHING, UNKNOWN, Items, Object, Scope, Table, Thing, Value, Wrapped, constant, union
 
 MODULE_METHODS = frozenset(
@@ -92,7 +92,7 @@ def truth(value: Value, node: ast.expr) -> bool | None:
 
 def relates(value: Value) -> bool:
     """Whether a value is computed from several samples in a way that neither a sum nor a mean is."""
-    mixed = any(each.reason != rowwise.PARTNERS for each in rowwise.mixings(value))
+    mixed = any(each.reason != mixing.PARTNERS for each in mixing.mixings(value))
     return mixed or value.spread in (LOCAL, CROSS) or picking.takes_first(value)
 
 

@@ -9,8 +9,8 @@ from autodist.interpreter.whole_data import WholeData
 from autodist.interpreter.words import MOVES
 from autodist.source import argument, last_name, operands
 from autodist.spread import ROWS
+from autodist.tensors.facts import ELEMENTWISE, FOLDING, LAYERS, PER_ROW
 from autodist.tensors.picking import FORMS
-from autodist.tensors.rowwise import ELEMENTWISE, FOLDING, LAYERS, PER_ROW
 from autodist.values import NOTHING, Class, Function, Object, Value, Wrapped
 
 SINGLE = frozenset(f"torch.nn.{name}" for name in LAYERS | FOLDING | {"Sequential"})

@@ -14,7 +14,7 @@ from autodist.interpreter.loops import Loops
 from autodist.interpreter.questions import adds_to, constants_in, is_of_one, wrapped
 from autodist.interpreter.stores import Stores
 from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, SUM
-from autodist.tensors import rowwise
+from autodist.tensors import shapes
 from autodist.values import NOTHING, External, Items, Object, Scope, Table, Value, constant, of, union
 
 
@@ -92,7 +92,7 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
                         self.event("bind_part" if made else "alias_part", part, scope, bound)
         if counted is not None:
             self._count_up(*counted, scope)
-        for name, axes in rowwise.unpacked_axes(node).items() if self.plan.wholes is not None else ():
+        for name, axes in shapes.unpacked_axes(node).items() if self.plan.wholes is not None else ():
             if name in scope.names and scope.names[name].array and scope.names[name].axes is None:
                 scope.names[name] = scope.names[name].but(axes=axes)
 

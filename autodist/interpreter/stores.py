@@ -11,7 +11,7 @@ from autodist.interpreter.questions import has_keys, is_hashable, is_of_one
 from autodist.interpreter.words import KEPT
 from autodist.source import Source, last_name
 from autodist.spread import COLUMNS, COUNT, LOCAL, MEAN, ROWS, SAME, SUM
-from autodist.tensors import picking, rowwise
+from autodist.tensors import mixing, picking
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -253,8 +253,8 @@ class Stores(Evaluation):
         """What becomes of rows where some of them, or their fields, are written: `h[:, t] = step(h[:, t - 1])`."""
         base = self._lately(target.value)
         if (
-            not rowwise.is_whole(base)
-            and not rowwise.is_whole(value)
+            not mixing.is_whole(base)
+            and not mixing.is_whole(value)
             or not isinstance(target.value, (ast.Name, ast.Attribute))
         ):
             return

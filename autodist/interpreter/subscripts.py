@@ -18,7 +18,7 @@ from autodist.interpreter.questions import (
     under_samples,
 )
 from autodist.spread import COUNT, LOCAL, MEAN, RANK, ROWS, SAME, WORLD, Spread
-from autodist.tensors import collation, picking, rowwise
+from autodist.tensors import collation, mixing, picking
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -207,7 +207,7 @@ class Subscripts(Places):
                 draw = self._stepping(node, scope)
             if draw is not None:
                 self.event("draw", node, scope, of(draw))
-                origins = frozenset(o for o in origins if not (isinstance(o, Mixing) and o.reason == rowwise.ONE))
+                origins = frozenset(o for o in origins if not (isinstance(o, Mixing) and o.reason == mixing.ONE))
                 taken = self.plan.draws is not None and id(node) in self.plan.draws
                 return Value(spread=ROWS if taken else SAME, origins=origins | {draw}, models=models)
             return Value(origins=origins, models=models) if origins or models else NOTHING

@@ -9,7 +9,7 @@ from autodist.interpreter.stores import Stores
 from autodist.interpreter.subscripts import Subscripts
 from autodist.interpreter.words import DRAWING, KEPT, MOVES, RETURNS_SELF, SIZES
 from autodist.spread import COUNT, CROSS, ROWS, SUM, Spread
-from autodist.tensors import collation, rowwise
+from autodist.tensors import collation, facts, mixing, torch_layers
 from autodist.tensors.collation import Rows
 from autodist.values import (
     NOTHING,
@@ -100,16 +100,16 @@ class TorchModules(Subscripts, Stores, Losses):
             result = self._likelihood(result, args, keywords)
         if layer.args and "module" in layer.roles:
             self._enter_children(layer, node, args, scope)
-        if values and self._no_grad == 0 and rowwise.runs_along_rows(layer, values[0]):
+        if values and self._no_grad == 0 and torch_layers.runs_along_rows(layer, values[0]):
             self.event("along_rows", node, scope, values[0], of(layer))
         short = layer.name.rpartition(".")[2]
-        if short in rowwise.RECURRENT and self._reads_padding(layer, values):
+        if short in facts.RECURRENT and self._reads_padding(layer, values):
             self.event("reads_padding", node, scope, values[0])
         if short in COMPARING and {ROWS, Spread.COLUMNS} <= {value.spread for value in values}:
             result = result.computed(CROSS)
-        if self.plan.wholes is not None and short in rowwise.RECURRENT:
+        if self.plan.wholes is not None and short in facts.RECURRENT:
             return self._recurrent(layer, node, values)
-        if result.spread is Spread.COLUMNS and (short in rowwise.RECURRENT or short == "MultiheadAttention"):
+        if result.spread is Spread.COLUMNS and (short in facts.RECURRENT or short == "MultiheadAttention"):
             whole = result  # a pair of outputs, not the steps of one
             return of(self._remember(node, lambda: Items(node, [whole, whole], NOTHING), "pair"))
         return result
@@ -123,9 +123,9 @@ class TorchModules(Subscripts, Stores, Losses):
     def _recurrent(self, layer: Object, node: ast.Call, values: list[Value]) -> Value:
         """The output and the state of a recurrent layer: the batch is the second axis of the state."""
         mixed = self._mixed([*values, *(inner for value in values[1:] for inner in self._contents(value))])
-        if not rowwise.is_whole(mixed):
+        if not mixing.is_whole(mixed):
             return mixed
-        found = rowwise.through_layer(layer, values, mixed, self._contents)
+        found = torch_layers.through_layer(layer, values, mixed, self._contents)
         if isinstance(found, str):
             source = self.sources.get(node.func, self.module.source)
             return mixed.but(origins=mixed.origins | {Mixing(node, source, found)})

@@ -17,8 +17,9 @@ from autodist.interpreter import SIZES, Event, Interpreter
 from autodist.script import Reduction
 from autodist.source import Source, last_name, operands
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM
+from autodist.tensors.calls import is_entered
+from autodist.tensors.mixing import PARTNERS, mixings
 from autodist.tensors.picking import picks, takes_first
-from autodist.tensors.rowwise import PARTNERS, is_entered, mixings
 from autodist.values import NOTHING, Class, Function, Gathered, Items, Object, Picked, Turn, Value, Wrapped
 
 ROUNDS = 6

@@ -15,7 +15,9 @@ from autodist.models import optimized_by, unseen_model
 from autodist.script import RowMean, Site
 from autodist.source import Source, shortened
 from autodist.spread import MEAN, SAME, SUM
-from autodist.tensors.rowwise import CONVERTING, ELEMENTWISE, STATE, STATISTIC, library, mixings
+from autodist.tensors.calls import library
+from autodist.tensors.facts import CONVERTING, ELEMENTWISE
+from autodist.tensors.mixing import STATE, STATISTIC, mixings
 from autodist.values import NOTHING, Draw, Function
 
 MOST = 6
