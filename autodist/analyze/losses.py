@@ -179,7 +179,7 @@ def loss_concerns(run: Interpreter) -> Iterator[Concern]:
 def _pairings(run: Interpreter) -> list[tuple[Source, ast.expr]]:
     """What mixes each sample with another, whose place in the batch is fixed: `x.flip(0)`, MixUp of torchvision."""
     made = [(each.source, each.node) for event in run.of("make") for each in event.value.objects("mixes_samples")]
-    mixings = [mixing for event in run.of("backward") for mixing in mixing.mixings(event.value)]
+    mixings = [each for event in run.of("backward") for each in mixing.mixings(event.value)]
     return [*made, *((each.source, each.node) for each in mixings if each.reason == mixing.PARTNERS)]
 
 

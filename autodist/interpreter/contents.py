@@ -127,8 +127,8 @@ class Contents(Loaders):
         start = node if isinstance(node, ast.expr) else node.iter
         if value.things or value.spread is not ROWS or start not in self.sources:
             return value
-        mixing = Mixing(start, self.sources[start], "takes one row after the other")
-        return value.but(origins=value.origins | {mixing})
+        mixed = Mixing(start, self.sources[start], "takes one row after the other")
+        return value.but(origins=value.origins | {mixed})
 
     def _children(self, thing: Object) -> list[Value]:
         held = (*thing.args, *thing.attributes.values())
