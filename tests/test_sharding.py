@@ -265,3 +265,36 @@ def test_layers_that_methods_ask_for_once_they_are_synchronised(tmp_path: Path) 
     )
     text = sharded(tmp_path, script.replace("SGD(model.parameters()", "SGD(model.norms()"))[0]
     assert "isinstance(m, (nn.BatchNorm1d, nn.SyncBatchNorm))" in text
+
+
+@pytest.mark.parametrize("called", ["model.forward(x)", "model.__call__(x)"])
+def test_passes_that_are_called_by_their_name(tmp_path: Path, called: str) -> None:
+    text, _ = sharded(tmp_path, SCRIPT.replace("model(x), y", f"{called}, y"))
+    assert ("model(x), y" in text) is ("forward" in called)
+    assert "model.forward(" not in text
+
+
+def test_passes_inside_a_loss_of_the_model(tmp_path: Path) -> None:
+    loss = "\n    def loss(self, x, y):\n        return F.mse_loss(self.forward(x), y)\n"
+    training = TRAINING.replace("nn.functional.mse_loss(model(x), y)", "model.loss(x, y)")
+    text, _ = sharded(tmp_path, HEAD + NET + loss + training)
+    assert "F.mse_loss(self(x), y)" in text
+
+
+COUNTED = """
+trained = filter(lambda p: p.requires_grad, model.parameters())
+print(sum(p.numel() for p in trained))
+model.apply(initialise)
+"""
+
+
+@pytest.mark.parametrize(("taken", "is_after"), [("model.parameters()", True), ("trained", False)])
+def test_initialised_after_its_parameters_were_counted(tmp_path: Path, taken: str, is_after: bool) -> None:
+    made = (
+        "def initialise(layer):\n    if isinstance(layer, nn.Linear):\n        layer.weight.data.normal_(0.0, 0.02)\n\n"
+    )
+    training = TRAINING.replace("model = Net()\n", "model = Net()" + COUNTED).replace(
+        "model.parameters(), lr", f"{taken}, lr"
+    )
+    text, _ = sharded(tmp_path, HEAD + NET + made + training)
+    assert (text.index("fully_shard(model") > text.index("model.apply(initialise)")) is is_after

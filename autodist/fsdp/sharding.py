@@ -173,16 +173,29 @@ def _place(module: Object, run: Interpreter, before: int | None = None) -> Wrapp
     target = ast.dump(_loaded(found.target))
     stop = {run.events[first].node} if first < len(run.events) else set()
     statement = found.statement
+    counted: list[tuple[ast.stmt, str]] = []
     for later in block[block.index(found.statement) + 1 :]:
         if first < len(run.events) and (later in stop or within(run.events[first], frozenset([later]))):
             break
         if _keeps_parameters(later, run):
-            break
+            if not isinstance(later, ast.Assign) or not isinstance(later.targets[0], ast.Name):
+                break
+            counted.append((statement, later.targets[0].id))
         if isinstance(later, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Return)):
             continue
         if any(isinstance(n, (ast.Name, ast.Attribute)) and ast.dump(_loaded(n)) == target for n in ast.walk(later)):
             statement = later
-    return Wrapping(found.source, statement, found.target, None)
+    earlier = next((place for place, name in counted if _is_read_after(name, statement, found.source)), statement)
+    return Wrapping(found.source, earlier, found.target, None)
+
+
+def _is_read_after(name: str, statement: ast.stmt, source: Source) -> bool:
+    """Whether a variable is read elsewhere than ahead of a statement, where its parameters are counted: once the model
+    is sharded, it holds others."""
+    last = statement.end_lineno or statement.lineno
+    reads = (n for n in ast.walk(source.tree) if isinstance(n, ast.Name) and n.id == name)
+    reads = (n for n in reads if isinstance(n.ctx, ast.Load))
+    return any(n.lineno > last or source.function(n) is not source.function(statement) for n in reads)
 
 
 def _keeps_parameters(statement: ast.stmt, run: Interpreter) -> bool:

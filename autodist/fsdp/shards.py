@@ -37,7 +37,7 @@ def shards(run: Interpreter, models: list[Model]) -> Shards:
         optimizer_loads=tuple(_optimizer_loads(run, ours)),
         reads=tuple(use.site for use in weights.uses(run, ours)),
         norms=tuple(_norms(run)),
-        forwards=tuple(_forwards(run, models)),
+        forwards=tuple(_unique(_forwards(run, models))),
         inferences=tuple(_inferences(run)),
         wrappers=tuple(_wrappers(run, models)),
         class_names=tuple(_unique(_class_names(run, models, begun))),

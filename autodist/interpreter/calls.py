@@ -6,7 +6,7 @@ import ast
 
 from autodist.interpreter.autograd_functions import CONTEXT, AutogradFunctions
 from autodist.interpreter.methods import Methods
-from autodist.interpreter.questions import last_part, stable_order
+from autodist.interpreter.questions import last_part, pass_of, stable_order
 from autodist.interpreter.words import GROWS, SPLITTING
 from autodist.source import operands
 from autodist.spread import COLUMNS, CROSS, LOCAL, ROWS, SAME, SUM
@@ -60,6 +60,15 @@ def _takes(function: Function, node: ast.Call) -> bool:
     return None in given or given.issuperset(needed)
 
 
+def _as_passes(called: frozenset[Thing], name: str, base: Value) -> frozenset[Thing]:
+    """`model.forward(x)` is a pass through the model, as `model(x)` is, not a function of its own."""
+    owners = {each.owner for each in called if isinstance(each, Function)} - {None}
+    modules = ((each, each.module if isinstance(each, Wrapped) else each) for each in base.things if owners)
+    passed = ((each, inner) for each, inner in modules if inner in owners and pass_of(inner) == name)
+    run = {each: inner for each, inner in passed if isinstance(inner, Object) and "module" in inner.roles}
+    return frozenset(each for each in called if getattr(each, "owner", None) not in run.values()) | run.keys()
+
+
 class Calls(Methods, AutogradFunctions):
     """Call expressions."""
 
@@ -77,6 +86,8 @@ class Calls(Methods, AutogradFunctions):
             callee = self.eval(node.func, scope)
         args, keywords = self._arguments(node, scope)
         called = _that_take(callee.things, node)
+        if isinstance(node.func, ast.Attribute) and base is not None:
+            called = _as_passes(called, node.func.attr, base)
         results = [self._call(thing, node, args, keywords, scope) for thing in sorted(called, key=stable_order)]
         if isinstance(node.func, ast.Attribute) and base is not None:
             method = self._applied(node, node.func.attr, base, args, keywords, scope)

@@ -221,6 +221,12 @@ def spine(node: ast.stmt) -> list[ast.BinOp]:
     return found if added else []
 
 
+def pass_of(thing: Thing) -> str | None:
+    """The method that calling a module runs, if a class of the project defines it."""
+    cls = thing.cls if isinstance(thing, Object) else None
+    return next((name for name in ("__call__", "forward") if cls is not None and cls.find(name)), None)
+
+
 def stable_order(thing: Thing) -> tuple[str, int, int]:
     """An order that does not depend on addresses."""
     if isinstance(thing, Wrapped):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from autodist.interpreter.losses import Losses
+from autodist.interpreter.questions import pass_of
 from autodist.interpreter.stores import Stores
 from autodist.interpreter.subscripts import Subscripts
 from autodist.interpreter.words import DRAWING, KEPT, MOVES, RETURNS_SELF, SIZES
@@ -38,8 +39,6 @@ SAFE_ON_WRAPPER = frozenset(
         "train eval parameters zero_grad requires_grad_ no_sync module forward training apply " "modules join to cuda"
     ).split()
 )
-PASSES = ("__call__", "forward")
-"""What calling a module runs, if a class of the project defines it."""
 COMPARING = ("CosineSimilarity", "PairwiseDistance")
 
 
@@ -65,7 +64,7 @@ class TorchModules(Subscripts, Stores, Losses):
                 self.event("padded", node, scope, given)
         before, self._criterion = self._criterion, outermost and self._is_criterion(inner, values) or self._criterion
         self._forward += 1
-        method = next((name for name in PASSES if inner.cls is not None and inner.cls.find(name)), None)
+        method = pass_of(inner)
         if method is not None:
             result = self.method(inner, method, node, args, keywords, scope)
         elif inner.cls is not None:
