@@ -278,7 +278,7 @@ def test_passes_inside_a_loss_of_the_model(tmp_path: Path) -> None:
     loss = "\n    def loss(self, x, y):\n        return F.mse_loss(self.forward(x), y)\n"
     training = TRAINING.replace("nn.functional.mse_loss(model(x), y)", "model.loss(x, y)")
     text, _ = sharded(tmp_path, HEAD + NET + loss + training)
-    assert "F.mse_loss(self(x), y)" in text
+    assert "F.mse_loss(self.forward(x), y)" in text and 'register_fsdp_forward_method(model, "loss")' in text
 
 
 COUNTED = """

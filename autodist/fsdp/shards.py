@@ -202,13 +202,14 @@ def _norms(run: Interpreter) -> Iterator[Site]:
 
 
 def _forwards(run: Interpreter, models: list[Model]) -> Iterator[Site]:
-    """`model.forward`, called directly: past the hooks that gather the parameters."""
-    keys = {model.object.key for model in models}
+    """`model.forward`, called directly: past the hooks that gather the parameters. Those of the model's own methods
+    gather them before."""
+    ours = {model.object.key for model in models}
     for event in run.of("forward"):
-        if isinstance(event.node, ast.Call) and isinstance(event.node.func, ast.Attribute):
-            if event.node.func.attr == "forward" and any(
-                isinstance(t, Object) and t.key in keys for t in unwrapped(event.value)
-            ):
+        inside = event.function.owner if event.function is not None else None
+        called = [t for t in unwrapped(event.value) if isinstance(t, Object) and t.key in ours and t is not inside]
+        if called and isinstance(event.node, ast.Call) and isinstance(event.node.func, ast.Attribute):
+            if event.node.func.attr == "forward":
                 yield Site(event.source, event.node.func)
 
 
