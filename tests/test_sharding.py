@@ -298,3 +298,72 @@ def test_initialised_after_its_parameters_were_counted(tmp_path: Path, taken: st
     )
     text, _ = sharded(tmp_path, HEAD + NET + made + training)
     assert (text.index("fully_shard(model") > text.index("model.apply(initialise)")) is is_after
+
+
+WRAPPED = SCRIPT.replace("model = Net()", "model = nn.DataParallel(Net())")
+
+
+def test_keys_of_a_wrapper_stay_in_checkpoints(tmp_path: Path) -> None:
+    saved = 'torch.save({"model": model.state_dict()}, "model.pt")\n'
+    text, said = sharded(tmp_path, WRAPPED + saved)
+    assert 'save_gathered({"model": model.state_dict(prefix="module.")}, "model.pt")' in text
+    assert "AD907" not in said
+    _, said = sharded(tmp_path, WRAPPED + "model.load_state_dict(torch.load('model.pt'))\n")
+    assert "keys of a wrapper begin with `module.`" in said
+
+
+AVERAGE = """
+class Average:
+    def __init__(self, model):
+        self.model = model
+        {kept}
+
+    def update(self):
+        {updated}
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "updated"),
+    [
+        (
+            "self.shadow = {k: v.clone() for k, v in model.state_dict().items()}",
+            "[self.shadow[k].mul_(0.9).add_(0.1 * v) for k, v in self.model.state_dict().items()]",
+        ),
+        (
+            "self.shadow = [p.clone().detach() for p in model.parameters()]",
+            "[s.sub_(0.1 * (s - p.data)) for s, p in zip(self.shadow, self.model.parameters())]",
+        ),
+        (
+            "self.shadow = {}\n        for k, p in model.named_parameters():\n            self.shadow[k] = p.clone()",
+            "[self.shadow[k].mul_(0.9).add_(0.1 * p.data) for k, p in self.model.named_parameters()]",
+        ),
+    ],
+)
+def test_averages_are_kept_of_shards(tmp_path: Path, kept: str, updated: str) -> None:
+    """Whole tensors and shards are never added up: an average that is kept is made once its model is sharded."""
+    made = AVERAGE.format(kept=kept, updated=updated)
+    training = (
+        TRAINING.replace("model = Net()\n", "model = Net()\naverage = Average(model)\n") + "    average.update()\n"
+    )
+    text, _ = sharded(tmp_path, HEAD + NET + made + training + "    average.update()\n")
+    assert text.index("fully_shard(model") < text.index("Average(model)")
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [("True", "AD907 its gradients are sparse"), ("len(sys.argv) > 1", "AD907 where a setting asks"), ("False", "")],
+)
+def test_sparse_gradients(tmp_path: Path, told: str, expected: str) -> None:
+    net = NET.replace("self.blocks(x)", "self.blocks(x + self.table(x.long().abs().clamp(max=3)[:, 0]))").replace(
+        "self.head =", f"self.table = nn.Embedding(4, 4, sparse={told})\n        self.head ="
+    )
+    _, said = sharded(tmp_path, HEAD + net + TRAINING)
+    assert expected in said and ("sparse" in said) is bool(expected)
+
+
+def test_models_that_are_called_by_themselves(tmp_path: Path) -> None:
+    called = NET + "    def __call__(self, x):\n        return self.forward(x)\n"
+    _, said = sharded(tmp_path, HEAD + called + TRAINING)
+    assert "defines __call__" in said

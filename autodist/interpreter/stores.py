@@ -131,6 +131,8 @@ class Stores(Evaluation):
         replaces = any(isinstance(t, Parameters) for t in value.things) or any(True for _ in value.objects("parameter"))
         if replaces and self._modules_in(base):
             self.event("replace_parameter", node, scope, base)
+        if any(isinstance(t, (Parameters, Items, Table)) for t in value.things):
+            self.event("keep", node, scope, value)
         for thing in base.things:
             if isinstance(thing, Wrapped):
                 thing = thing.module
