@@ -281,7 +281,7 @@ def pairs_rows(name: str, call: ast.Call, position: int, spread: Spread) -> bool
 
 def _counted_from_first(name: str, call: ast.Call, position: int, axes: int | None) -> ast.Call:
     """A call that names axes from the first one on, of a tensor that has ``axes``: `x.sum(1)` for `x.sum(-1)`."""
-    if axes is None or not (reduces_axis(name) or name in RELATING | COUNTED):
+    if axes is None or axes < 2 or not (reduces_axis(name) or name in RELATING | COUNTED):
         return call
     position += name in NORMS | COUNTED | {"normalize", "diff"}
 
@@ -303,7 +303,8 @@ def operation(
     """The spread of a tensor operation, as a method of ``base`` or as a function (``base`` is None), of a tensor with
     so many axes, if that is known."""
     name = IN_PLACE.get(name, name)
-    call = _counted_from_first(name, call, 1 if base is None else 0, axes)
+    if (base or (arguments or [SAME])[0]) is COLUMNS:
+        call = _counted_from_first(name, call, 1 if base is None else 0, axes)
     spreads = arguments if base is None else [base, *arguments]
     first = spreads[0] if spreads else SAME
     position = 1 if base is None else 0

@@ -279,3 +279,44 @@ def test_optimizer_of_a_class_that_is_read_from_settings_is_named(tmp_path: Path
     result = convert(Project.load(tmp_path / "train.py"), Config())
     (refused,) = [each for each in result.diagnostics if each.severity.value == "refusal"]
     assert "cannot see which optimizer is made by eval(sys.argv[1])(...)" in refused.message
+
+
+CHECKS = """\
+class Check:
+    def __init__(self, model, test):
+        self.model, self.test = model, test
+
+    def run(self):
+        with torch.no_grad():
+            print(sum(F.mse_loss(self.model(x), y).item() for x, y in self.test) / len(self.test))
+
+
+class Fit(Check):
+    def __init__(self, model, train, test):
+        super().__init__(model, test)
+        self.train = train
+
+    def run(self):
+        for epoch in range(2):
+            for x, y in self.train:
+                optimizer.zero_grad()
+                F.mse_loss(self.model(x), y).backward()
+                optimizer.step()
+            super().run()
+
+
+train, test = DataLoader(rows, batch_size=8, shuffle=True), DataLoader(rows, batch_size=4)
+kinds = {"check": Check, "fit": Fit}
+kind = sys.argv[1]
+if kind == "fit":
+    job = kinds[kind](model, train, test)
+else:
+    job = kinds[kind](model, test)
+job.run()
+"""
+
+
+def test_classes_are_made_of_as_many_arguments_as_they_take(tmp_path: Path) -> None:
+    code, _ = conftest.converted(tmp_path, HEAD + MODEL + CHECKS)
+    assert code.count("sampler=DistributedSampler(rows)") == 1
+    assert "reduce_" not in code and "isinstance" not in code

@@ -40,16 +40,23 @@ RESIZING = GROWS | frozenset("pop popleft remove clear".split())
 
 
 def _that_take(things: frozenset[Thing], node: ast.Call) -> frozenset[Thing]:
-    """Of several functions that may stand in one place (``getattr(metrics, name)``), those that take such a call."""
+    """Of several functions or classes that may stand in one place (``getattr(metrics, name)``, ``trainers[name]``),
+    those that take such a call."""
     if len(things) < 2 or any(isinstance(each, ast.Starred) for each in node.args):
         return things
-    fitting = frozenset(each for each in things if not isinstance(each, Function) or _takes(each, node))
+    fitting = frozenset(each for each in things if _takes(each, node))
     return fitting or things
 
 
-def _takes(function: Function, node: ast.Call) -> bool:
+def _takes(thing: Thing, node: ast.Call) -> bool:
+    found = thing.find("__init__") if isinstance(thing, Class) else None
+    made = [each for each in found[1].things if isinstance(each, Function)] if found is not None else []
+    function = thing if isinstance(thing, Function) else made[0] if len(made) == 1 else None
+    if function is None:
+        return True
     spec = function.node.args
-    names = [each.arg for each in (*spec.posonlyargs, *spec.args)][function.owner is not None :]
+    bound = isinstance(thing, Class) or function.owner is not None
+    names = [each.arg for each in (*spec.posonlyargs, *spec.args)][bound:]
     if len(node.args) > len(names) and spec.vararg is None:
         return False
     given = {each.arg for each in node.keywords}
