@@ -274,8 +274,9 @@ def _fills_for_steps(use: ast.expr, source: Source, run: Interpreter, steps: fro
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
         pairs = zip(target.elts, value.elts, strict=True)
         target, value = next((pair for pair in pairs if any(n is use for n in ast.walk(pair[1]))), (target, value))
-    while value is not call and isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        value = value.func.value  # `.to(device)`
+    while value is not call and isinstance(value, ast.Call):
+        held = value.func.value if isinstance(value.func, ast.Attribute) else None  # `.to(device)`
+        value = value.args[0] if last_name(value.func) == "Variable" and value.args else held or value.func
     if value is not call or not isinstance(target, (ast.Name, ast.Attribute)):
         return False
     kind = (ast.FunctionDef, ast.AsyncFunctionDef) if isinstance(target, ast.Name) else ast.ClassDef

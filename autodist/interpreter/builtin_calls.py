@@ -336,6 +336,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         return result
 
     def _listed(self, kind: str, value: Value, node: ast.Call, scope: Scope) -> Value:
+        if kind in ("list", "tuple", "sorted", "set"):
+            self.event("listed", node, scope, value)
         if kind == "set" or kind in ("list", "tuple", "sorted") and is_set(value):
             if kind in ("list", "tuple"):
                 self.event("ordered", node, scope, value, constant(True))

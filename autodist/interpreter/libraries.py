@@ -138,7 +138,8 @@ class Libraries(BuiltinCalls):
             return mixed.computed(values[0].spread)
         if name in ("matmul", "mm") and len(values) == 2 and sums_products(values[0], values[1], not self._no_grad):
             return mixed.computed(SUM)
-        return mixed.computed(operations.operation(name, self.spelled_out(node), None, spreads))
+        axes = values[0].axes if values else None
+        return mixed.computed(operations.operation(name, self.spelled_out(node), None, spreads, axes))
 
     def _counts_rows(self, size: Value) -> bool:
         """Whether a size begins with the number of this rank's samples: `(x.size(0), 4)`, `x.shape`."""

@@ -165,7 +165,8 @@ class Methods(Libraries, TorchModules):
             and base.spread.is_local
         ):
             counted = self._selected_from(node, base) if name in operations.COUNTS else base.spread
-            spread = operations.operation(name, self.spelled_out(node), counted, [v.spread for v in operands])
+            spreads = [v.spread for v in operands]
+            spread = operations.operation(name, self.spelled_out(node), counted, spreads, base.axes)
             if self.is_one_row(base) and operations.moves_along(name):
                 spread = base.spread
             if self.pairs_turn((base, *operands)):

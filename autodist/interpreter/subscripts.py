@@ -81,7 +81,7 @@ class Subscripts(Places):
                 else:
                     found = found | union(thing.parts) | thing.element
             elif isinstance(thing, Stream):
-                found = found | of(thing) | (NOTHING if isinstance(node.slice, ast.Slice) else self._inner(thing))
+                found = found | self._of_listed(thing, node)
             elif isinstance(thing, Parameters) and thing.one:
                 found = found | of(replace(thing, part=True))
             elif isinstance(thing, Parameters):
@@ -150,9 +150,14 @@ class Subscripts(Places):
         calls = [each for each in made if isinstance(each, ast.Call)]
         return any("label" in (keyword.arg or "") for call in calls for keyword in call.keywords)
 
-    def _inner(self, parts: Stream) -> Value:
-        """One of the parts of a module: `list(model.children())[0]`."""
-        return parts.element if any(isinstance(t, Inside) for t in parts.element.things) else NOTHING
+    def _of_listed(self, stream: Stream, node: ast.Subscript) -> Value:
+        """What is picked of an iterator that was made a list: some of it, one of the parts of a module,
+        `list(model.children())[0]`, or one of its pairs, `list(enumerate(loader))[i]`."""
+        if isinstance(node.slice, ast.Slice):
+            return of(stream)
+        if any(isinstance(t, Items) for t in stream.element.things):
+            return stream.element
+        return of(stream) | (stream.element if any(isinstance(t, Inside) for t in stream.element.things) else NOTHING)
 
     def _optimized(self) -> Value:
         """The parameters that the optimizers so far were given."""
