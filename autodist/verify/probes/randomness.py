@@ -388,7 +388,7 @@ class RandomnessProbe:
             if drawn.distinct:
                 self._context.trace.emit("note", topic="shared-draw", message=f"{name} {drawn.site}", site=drawn.site)
         if not candidates:
-            self._ask_to_hold(name, [])
+            self._ask_to_hold(name, [0] if self._follows_batch(name, whole) else [])
         if alike or not candidates:
             return None
         for drawn in candidates:
