@@ -66,6 +66,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             if short in ("copy.copy", "copy.deepcopy"):
                 return self._copied(first, node, scope)
             return self._listed("set" if short == "frozenset" else short, first, node, scope)
+        if short in ("typing.cast", "torch.jit.annotate") and len(args) == 2:
+            return args[1]
         if short in ("filter", "filterfalse"):
             return self._filtered(node, args, scope)
         if short == "next":

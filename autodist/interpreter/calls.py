@@ -8,6 +8,7 @@ from autodist import picking, tensors
 from autodist.interpreter.autograd_functions import CONTEXT, AutogradFunctions
 from autodist.interpreter.methods import Methods
 from autodist.interpreter.questions import last_part, stable_order
+from autodist.interpreter.torch_modules import PASSES
 from autodist.interpreter.words import GROWS, SPLITTING
 from autodist.source import operands
 from autodist.spread import COLUMNS, CROSS, LOCAL, ROWS, SAME, SUM
@@ -77,6 +78,8 @@ class Calls(Methods, AutogradFunctions):
             callee = self.eval(node.func, scope)
         args, keywords = self._arguments(node, scope)
         called = _that_take(callee.things, node)
+        if isinstance(node.func, ast.Attribute) and base is not None and node.func.attr in PASSES:
+            called = _as_modules(called, base)
         results = [self._call(thing, node, args, keywords, scope) for thing in sorted(called, key=stable_order)]
         if isinstance(node.func, ast.Attribute) and base is not None:
             method = self._applied(node, node.func.attr, base, args, keywords, scope)
@@ -173,6 +176,15 @@ class Calls(Methods, AutogradFunctions):
                 return mixed | Value(frozenset([thing]))  # which is known by what makes it
             return mixed.computed(CROSS) if "pairwise_loss" in thing.roles and mixed.spread is ROWS else mixed
         return self._mixed([*args, *keywords.values()]) if isinstance(thing, Inside) else NOTHING
+
+
+def _as_modules(called: frozenset[Thing], base: Value) -> frozenset[Thing]:
+    """`model.forward(x)` runs the model, or the wrapper around it, as `model(x)` does."""
+    inner = {thing: thing.module if isinstance(thing, Wrapped) else thing for thing in base.things}
+    owners = {t.owner for t in called if isinstance(t, Function) and isinstance(t.owner, Object)}
+    modules = {t for t, each in inner.items() if each in owners and isinstance(each, Object) and "module" in each.roles}
+    run = {inner[thing] for thing in modules}
+    return frozenset(t for t in called if not isinstance(t, Function) or t.owner not in run) | modules
 
 
 def _is_derived(cls: Class, name: str) -> bool:
