@@ -163,7 +163,7 @@ def uneven(value: Value, made: Callable[[Object], Kind], target: bool = False) -
 def unevenness(kind: Kind, key: Key | None) -> Rows | None:
     """What makes a part of a batch, or with no key what a loss is taken of, longer on one rank than on another."""
     if isinstance(kind, Fields) and key is not None:
-        kind = kind.parts.get(key)
+        kind = kind.parts.get(key + len(kind.parts) if isinstance(key, int) and key < 0 else key)
     if isinstance(kind, Fields):
         named = [k for k in kind.parts if isinstance(k, str) and ("label" in k or "target" in k)]
         kind = _worst([kind.parts[k] for k in named or kind.parts])
@@ -338,7 +338,11 @@ class Reading:
     def _numbered(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp) -> Kind:
         """What a comprehension takes one after the other by number: `[len(batch[i][0]) for i in range(len(batch))]`."""
         over, target = node.generators[0].iter, node.generators[0].target
-        if not isinstance(over, ast.Call) or getattr(over.func, "id", "") != "range" or not isinstance(target, ast.Name):
+        if (
+            not isinstance(over, ast.Call)
+            or getattr(over.func, "id", "") != "range"
+            or not isinstance(target, ast.Name)
+        ):
             return None
         taken = (each for each in ast.walk(node.elt) if isinstance(each, ast.Subscript))
         kinds = (self.kind(each.value) for each in taken if getattr(each.slice, "id", "") == target.id)

@@ -473,7 +473,9 @@ def _is_part(node: ast.Subscript, first: ast.expr, run: Interpreter) -> bool:
     field = not any(isinstance(made, ast.Call) for _, made in held.made)  # of a batch, no tuple of parts
     one = isinstance(first, ast.Constant) and isinstance(first.value, int) and not _is_batch(node.value, run)
     one = one and (field or run.gives_tensor(node.value, held))
-    told_by_loop = isinstance(first, ast.Name) and any(isinstance(t, Index) for t in run.values.get(first, NOTHING).things)
+    told_by_loop = isinstance(first, ast.Name) and any(
+        isinstance(t, Index) for t in run.values.get(first, NOTHING).things
+    )
     numbered = told_by_loop and not any(isinstance(each, Turn) for each in run.values.get(node, NOTHING).origins)
     return chosen or one or numbered or any(run.values.get(each, NOTHING).spread is not COUNT for each in told)
 

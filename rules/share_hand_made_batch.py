@@ -389,4 +389,4 @@ def _may_be_viewed(script: TrainingScript) -> bool:
     given labels, too."""
     named = (model.object.name for model in script.models if model.object.cls is None)
     library = any(not name.startswith("torch.nn.") for name in named)
-    return library or any(".view(" in source.text for source in script.project.sources)
+    return library or any(".view(-1)" in source.text for source in script.project.sources)

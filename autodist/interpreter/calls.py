@@ -79,7 +79,8 @@ class Calls(Methods, AutogradFunctions):
         args, keywords = self._arguments(node, scope)
         called = _that_take(callee.things, node)
         if isinstance(node.func, ast.Attribute) and base is not None and node.func.attr in PASSES:
-            called = _as_modules(called, base)
+            within = {call.function.owner for call in self._calls[-1:]}
+            called = _as_modules(called, base) if within.isdisjoint(base.things) else called
         results = [self._call(thing, node, args, keywords, scope) for thing in sorted(called, key=stable_order)]
         if isinstance(node.func, ast.Attribute) and base is not None:
             method = self._applied(node, node.func.attr, base, args, keywords, scope)
