@@ -113,7 +113,7 @@ def names(value: Value) -> str:
     """What the functions that made a value's samples are called, for a message."""
     functions = [f for loader in fields(value) for f in called(collate_fn(loader) or NOTHING)]
     known = dict.fromkeys("collate_fn" if f.name == "<lambda>" else f"{f.name}()" for f in functions)
-    return " and ".join(known) or "the loader of graphs"
+    return " and ".join(known) or ("pack_padded_sequence()" if is_packed(value) else "the loader of graphs")
 
 
 OF_NODES = frozenset("x pos edge_index edge_attr edge_weight batch".split())

@@ -365,3 +365,55 @@ for epoch in range(2):
 """
     after = converted(tmp_path, script + STEP).entry.after
     assert ("find_unused_parameters=True" in after) is unused
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        "nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)",
+        "nn.utils.rnn.pack_padded_sequence(input=x, lengths=lengths, batch_first=True, enforce_sorted=False)",
+    ],
+)
+def test_packed_by_name(tmp_path: Path, packed: str) -> None:
+    """What is given by name is of a rank's samples, too: whether to step was for each rank to say."""
+    script = f"""
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.out = nn.GRU(4, 8, batch_first=True), nn.Linear(8, 1)
+
+    def forward(self, x, lengths):
+        packed = {packed}
+        states, _ = nn.utils.rnn.pad_packed_sequence(sequence=self.rnn(packed)[0], batch_first=True, total_length=6)
+        guess = self.out(states)
+        return nn.functional.binary_cross_entropy_with_logits(guess, torch.ones_like(guess))
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 6, 4), torch.full((64,), 6)), batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, lengths in loader:
+        loss = model(x, lengths)
+        optimizer.zero_grad()
+        if loss > 0.15:
+            loss.backward()
+            optimizer.step()
+"""
+    assert "RowsOfAllRanks.apply(self.out(states))" in converted(tmp_path, script).entry.after
+
+
+def test_joined_by_name(tmp_path: Path) -> None:
+    """`torch.cat(tensors=[x, x])`"""
+    loop = """
+for epoch in range(2):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(torch.cat(tensors=[x, y], dim=2))[..., :6], y)
+"""
+    script = START.replace("nn.Linear(6, 6)", "nn.Linear(12, 6)") + loop + STEP + "    print(loss.item())\n"
+    assert "print(reduce_mean(loss.item()))" in converted(tmp_path, script).entry.after

@@ -41,6 +41,9 @@ from autodist.values import (
     union,
 )
 
+JOINED = ("tensors", "arrays", "sequences")
+"""How a function calls the parameter that takes the tensors it puts together."""
+
 
 class BuiltinCalls(Attributes, Arithmetic, Roles):
     """Calls of Python's own functions."""
@@ -223,7 +226,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short in ("functools.partial", "partial"):
             return self._partial(node, first, args[1:], keywords)
         if short == "torch.nn.utils.rnn.pack_padded_sequence":
-            return collation.marked(self._mixed(args), PACKED)
+            return collation.marked(self._mixed([*args, *keywords.values()]), PACKED)
         if short in (
             "torch.stack",
             "torch.cat",
@@ -235,6 +238,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             "numpy.vstack",
             "numpy.hstack",
         ):
+            first = first if args else keywords.get(next((k for k in JOINED if k in keywords), ""), NOTHING)
             mixed = first | self._one_inside(first)
             spread = (
                 mixed.spread
