@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 
 from autodist import escapes
 from autodist.interpreter import Interpreter, Plan
-from autodist.script import Site
+from autodist.rule import Severity
+from autodist.script import Concern, Site
 from autodist.source import Source, argument, last_name
 from autodist.spread import COUNT, ROWS, Spread
 from autodist.values import NOTHING, Draw, Function, Object, Path_, Table
@@ -89,7 +90,9 @@ def batch_size_sites(run: Interpreter, plan: Plan) -> list[Site]:
         and shared.isdisjoint(source.ancestors(use))
         and not any(_is_in(steps, bound, run) for bound in _bound(use, source, names))
         and (
-            (_is_in(steps, use, run) or _is_given_for_losses(use, source, run))
+            _is_in(steps, use, run)
+            and source.parents[use] in run.batch_loops - run.whole_loops
+            or (_is_in(steps, use, run) or _is_given_for_losses(use, source, run))
             and _is_given_to_shape(use, source, run, names)
             or any(
                 shapes_tensors(
@@ -105,6 +108,17 @@ def batch_size_sites(run: Interpreter, plan: Plan) -> list[Site]:
             )
         )
     ]
+
+
+def whole_and_shared(run: Interpreter) -> Iterator[Concern]:
+    """Loops through as many samples as a whole batch has, which are given batches of which a rank has a share, too."""
+    for loop in run.batch_loops & run.whole_loops:
+        source = run.sources[loop]
+        message = (
+            f"{source.code(loop)} goes through whole batches here, and elsewhere through those of which a rank has a "
+            "share: count the samples that there are, len() of the tensor"
+        )
+        yield Concern("AD902", source, loop, message, Severity.REFUSAL)
 
 
 def _setting(node: ast.expr) -> str | None:

@@ -207,6 +207,13 @@ def _uneven_losses(run: Interpreter) -> Iterator[Concern]:
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
         return
+    for event in run.of("normalises_padding"):
+        message = (
+            f"batch statistics are those of what {collation.names(event.value)} pads to the longest sample, too: ranks "
+            "pad to other lengths than one process, and results differ; pad to a fixed length"
+        )
+        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+        return
     if any(mark in source.text for source in run.project.sources for mark in ("mask", "pack_")):
         return  # what is filled up is left out again
     for event in run.of("padded"):

@@ -42,6 +42,12 @@ def sized_like(node: ast.expr) -> ast.expr | None:
     return node.value if isinstance(node, ast.Attribute) and node.attr in ("size", "shape") else None
 
 
+def _is_number(key: ast.expr) -> bool:
+    """`batch[0]`, `batch["labels"]`, `batch[-1]`"""
+    inner = key.operand if isinstance(key, ast.UnaryOp) and isinstance(key.op, ast.USub) else key
+    return isinstance(inner, ast.Constant)
+
+
 def holds_rows(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
     """Whether an expression still holds one row for each sample of the rank, so that the ranks' rows can be joined."""
     if node in seen:
@@ -57,7 +63,7 @@ def holds_rows(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
         over = [*call.args[:1], *([call.func.value] if isinstance(call.func, ast.Attribute) else [])]
         rows = [each for each in over if run.values.get(each, NOTHING).spread is ROWS]
         return name in PICKING and bool(rows) and holds_rows(rows[0], run, seen)
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.value, ast.Name):
+    if isinstance(node, ast.Subscript) and _is_number(node.slice) and isinstance(node.value, ast.Name):
         field = run.values.get(node.value, NOTHING)  # of what the loader yields, unless the script has put it there
         if field.things and all(isinstance(t, Items) and t.parts for t in field.things):  # of several outputs
             parts = run.values.get(node, NOTHING).made

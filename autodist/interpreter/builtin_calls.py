@@ -41,6 +41,9 @@ from autodist.values import (
     union,
 )
 
+JOINED = ("tensors", "arrays", "sequences")
+"""How a function calls the parameter that takes the tensors it puts together."""
+
 
 class BuiltinCalls(Attributes, Arithmetic, Roles):
     """Calls of Python's own functions."""
@@ -66,6 +69,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             if short in ("copy.copy", "copy.deepcopy"):
                 return self._copied(first, node, scope)
             return self._listed("set" if short == "frozenset" else short, first, node, scope)
+        if short in ("typing.cast", "torch.jit.annotate") and len(args) == 2:
+            return args[1]
         if short in ("filter", "filterfalse"):
             return self._filtered(node, args, scope)
         if short == "next":
@@ -221,7 +226,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short in ("functools.partial", "partial"):
             return self._partial(node, first, args[1:], keywords)
         if short == "torch.nn.utils.rnn.pack_padded_sequence":
-            return collation.marked(self._mixed(args), PACKED)
+            return collation.marked(self._mixed([*args, *keywords.values()]), PACKED)
         if short in (
             "torch.stack",
             "torch.cat",
@@ -233,6 +238,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             "numpy.vstack",
             "numpy.hstack",
         ):
+            first = first if args else keywords.get(next((k for k in JOINED if k in keywords), ""), NOTHING)
             mixed = first | self._one_inside(first)
             spread = (
                 mixed.spread

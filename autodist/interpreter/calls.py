@@ -215,6 +215,7 @@ class Calls(Methods, AutogradFunctions):
                 return self._module_call(thing, node, args, keywords, scope)
             if thing.cls is not None and thing.cls.find("__call__"):
                 return self.method(thing, "__call__", node, args, keywords, scope)
+            self._normalises(thing, node, args, scope)
             mixed = self._mixed([*args, *keywords.values()])
             if thing.name == TO_PICTURE:
                 return mixed | Value(frozenset([thing]))  # which is known by what makes it

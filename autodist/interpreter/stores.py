@@ -207,7 +207,13 @@ class Stores(Evaluation):
             if value.spread.is_local and not held.things and held.spread is SAME:
                 spread = value.spread if value.spread.is_reducible else LOCAL
                 origins = held.origins | picking.whole(value).origins
-                names[name] = held.but(spread=spread, made=value.made, origins=origins, zero=False)
+                known = frozenset() if self._is_counted_place(key) else value.made
+                names[name] = held.but(spread=spread, made=known, origins=origins, zero=False)
+
+    def _is_counted_place(self, key: Value) -> bool:
+        """Whether it is the place in a list of all samples that a rank's own are counted to: `slice(n, n + len(y))`."""
+        calls = [each.func for _, each in key.made if isinstance(each, ast.Call)]
+        return key.spread.is_local and bool(calls) and all(getattr(each, "id", "") == "slice" for each in calls)
 
     def _is_of_batches(self, key: ast.expr) -> bool:
         """Whether it means the rows of one batch among those of several: `y[n : 2 * n] = 1`."""

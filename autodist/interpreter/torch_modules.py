@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from autodist.interpreter.losses import Losses
-from autodist.interpreter.questions import pass_of
+from autodist.interpreter.questions import last_part, pass_of
 from autodist.interpreter.stores import Stores
 from autodist.interpreter.subscripts import Subscripts
 from autodist.interpreter.words import DRAWING, KEPT, MOVES, RETURNS_SELF, SIZES
@@ -39,6 +39,8 @@ SAFE_ON_WRAPPER = frozenset(
         "train eval parameters zero_grad requires_grad_ no_sync module forward training apply " "modules join to cuda"
     ).split()
 )
+POOLING = frozenset("max amax mean sum logsumexp lstm gru rnn".split())
+"""What makes one of a sample's positions, or hands out its last state."""
 COMPARING = ("CosineSimilarity", "PairwiseDistance")
 
 
@@ -80,6 +82,21 @@ class TorchModules(Subscripts, Stores, Losses):
                 if learnt and inner not in kept.models:  # `self.last_loss = F.cross_entropy(...)`
                     inner.attributes[name] = self._with_model(kept, inner)
         return result
+
+    def _normalises(self, layer: Object, node: ast.Call, values: list[Value], scope: Scope) -> None:
+        """Note that a layer takes statistics over what fills up the samples, too; not so where that was pooled."""
+        if "batch_norm" in layer.roles and values and node.args and self._no_grad == 0:
+            if self.has_padding(values[0]) and not self._is_pooled(node.args[0]):
+                self.event("normalises_padding", node, scope, values[0])
+
+    def _is_pooled(self, node: ast.expr, depth: int = 4) -> bool:
+        """Whether the positions of a sample were made one on the way: `h.max(dim=1)`, `self.pool(h)`."""
+        calls = [last_part(each) for each in ast.walk(node) if isinstance(each, ast.Call)]
+        if any(name in POOLING or "pool" in name.lower() for name in calls):
+            return True
+        names = (each for each in ast.walk(node) if isinstance(each, ast.Name))
+        made = (inner for each in names for _, inner in self._lately(each).made if inner is not node)
+        return depth > 0 and any(isinstance(inner, ast.expr) and self._is_pooled(inner, depth - 1) for inner in made)
 
     def _reads_padding(self, layer: Object, values: list[Value]) -> bool:
         """Whether a layer that goes backwards as well comes to what fills up the samples of a step before these."""
