@@ -97,6 +97,9 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
     if looked_at := list(_looked_at(value if sized is None else run.values.get(sized, NOTHING), run)):
         yield from (Escape(where, name, ROWS, event) for where, name in looked_at)
         return
+    if sized is not None and event.kind in ("print", "format") and _is_whole_batch(sized, run):
+        yield Escape(source, sized, ROWS, event)  # `print(x.shape)`
+        return
     if value.spread is ROWS and not few and not _is_several(value) and holds_rows(node, run, set()):
         place, tensor = _tensor_behind(node, source, run) or (source, node)
         if tensor in learnt_from(run) and not (tensor is node and is_cut(node, source)):
@@ -156,6 +159,13 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
     lists = [t for t in value.things if isinstance(t, Items)]
     if not held and event.kind != "test" and any(map(is_chosen, (t.element for t in lists))):
         yield Escape(source, node, LOCAL, event)  # the numbers of some samples among this rank's
+
+
+def _is_whole_batch(node: ast.expr, run: Interpreter) -> bool:
+    """Whether it is a tensor with a row for each of a rank's samples, from which no loss is computed here."""
+    value = run.values.get(node, NOTHING)
+    plain = value.spread is ROWS and not value.things and picks(value) is None and node not in run.plan.reduced
+    return plain and holds_rows(node, run, set()) and node not in learnt_from(run)
 
 
 def _is_several(value: Value) -> bool:

@@ -435,7 +435,7 @@ class Arithmetic(Evaluation):
         contained = isinstance(node.ops[0], (ast.In, ast.NotIn)) and mixed.spread in (ROWS, Spread.COLUMNS)
         if contained:
             return mixed.computed(LOCAL)  # one answer, whatever it is of
-        return mixed.but(models=frozenset()) if mixed.spread in (MEAN, SUM, LOCAL) else mixed  # it has no gradient
+        return mixed.but(models=frozenset())  # it has no gradient
 
     def _text(self, values: Sequence[Value]) -> Value:
         """A string made of values: what it says of the ranks can no longer be reduced."""
