@@ -215,7 +215,8 @@ def shaped(node: ast.expr, value: Value, latest: Latest, called: bool) -> Value:
         array, axes = latest(node.operand).array, latest(node.operand).axes
     elif isinstance(node, ast.Compare):
         parts = [latest(node.left), *map(latest, node.comparators)]
-        array, axes = any(part.array for part in parts), None
+        arrays = [part.axes for part in parts if part.array]
+        array, axes = bool(arrays), max(a for a in arrays if a is not None) if arrays and None not in arrays else None
     if (array, axes, least) == (value.array, value.axes, value.least):
         return value
     return value.but(array=array, axes=axes, least=least)
@@ -497,6 +498,9 @@ def _indexed(node: ast.Subscript, latest: Latest) -> tuple[bool, int | None]:
     axes = base.axes
     if isinstance(node.value, ast.Call) and _called(node.value) in PICKING:
         return True, axes
+    if len(parts) > 1 and _is_each_row(parts[0], latest):
+        flat = all(latest(part).array and latest(part).axes == 1 for part in parts[1:])
+        return True, axes - len(parts) + 1 if axes is not None and flat else None
     for part in parts:
         if _adds_axis(part, latest):
             axes = None if axes is None else axes + 1
@@ -648,7 +652,8 @@ def _of_function(
     if short in ("tuple", "list") and any(isinstance(t, Items) for v in given for t in v.things):
         return value.spread
     if name.startswith("builtins."):
-        return value.spread if short in PLAIN_BUILTINS else f"calls {short}() on the rows"
+        numbers = short == "range" and all(each.spread in (SAME, COUNT) for each in given)
+        return value.spread if short in PLAIN_BUILTINS or numbers else f"calls {short}() on the rows"
     if name == "apex.amp.scale_loss":
         return value.spread
     if not name.startswith(("torch.", "numpy.")):
@@ -904,9 +909,20 @@ def _of_index(node: ast.Subscript, value: Value, latest: Latest) -> Spread | str
         return COLUMNS
     if isinstance(node.value, ast.Call) and _called(node.value) in PICKING:
         return ROWS  # the values or the positions
+    if len(parts) > 1 and _is_each_row(parts[0], latest):
+        return ROWS if all(latest(part).spread in (SAME, ROWS) for part in parts[1:]) else CHOSEN
     if any(isinstance(t, Index) for t in latest(parts[0]).things):
         return "takes one row at a time"
     return "picks some of the rows" if isinstance(parts[0], ast.Slice) else CHOSEN
+
+
+def _is_each_row(index: ast.expr, latest: Latest) -> bool:
+    """Whether an index goes through all the rows: `range(out.shape[0])` of `out[range(out.shape[0]), labels]`."""
+    made = [each for _, each in latest(index).made] if isinstance(index, ast.Name) else [index]
+    if len(made) != 1 or not isinstance(made[0], ast.Call) or _called(made[0]) not in ("range", "arange"):
+        return False
+    number = made[0].args[0] if len(made[0].args) == 1 else None
+    return number is not None and latest(number).spread is COUNT
 
 
 def through_layer(

@@ -9,7 +9,7 @@ from autodist.script import TrainingScript
 from autodist.values import Draw
 
 from ._examples import PLAIN
-from ._preamble import Planned, defined, dist, divisible, planned, simple
+from ._preamble import Planned, defined, dist, divisible, imported, planned, simple
 
 LOCAL_ROWS = '''\
 def local_rows(batch):
@@ -35,6 +35,12 @@ LITERAL = PLAIN.replace("model(x)", "model(x + torch.randn(8, 4))")
 LITERAL_SHARED = LITERAL.replace("randn(8, 4)", "randn(8 // dist.get_world_size(), 4)").replace(
     "import torch\n", "import torch\nimport torch.distributed as dist\n", 1
 )
+
+STRIDED = "    return batch[{d}.get_rank() :: {d}.get_world_size()]\n"
+SIDE_BY_SIDE = """\
+    rows = batch[{d}.get_rank() :: {d}.get_world_size()]
+    return rows.contiguous() if {torch}.is_tensor(rows) else rows  # as `view(-1)` wants them
+"""
 
 EXAMPLES = [
     Example(
@@ -325,6 +331,9 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
         if draw.batch:
             template = "map(local_rows, {})" if draw.stream else "local_rows({})"
             code = LOCAL_PARTS if any(each.nested for each in script.draws) else LOCAL_ROWS
+            if any(".view(-1)" in source.text for source in script.project.sources):
+                torch, more = imported(context, draw.source, "torch")
+                code, imports = code.replace(STRIDED, SIDE_BY_SIDE.replace("{torch}", torch)), (*imports, *more)
             helper = defined(script, draw.source, code.replace("{d}", d))
             fix = Fix((*imports, *helper, *planned(draw.source, WrapExpr(draw.node, template))))
             yield Finding(draw.source, draw.node, "each rank takes its share of the batch", fix)

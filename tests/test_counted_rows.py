@@ -96,6 +96,55 @@ def test_counts_are_added(tmp_path: Path, start: str, step: str, shown: str, exp
     assert expected in code
 
 
+BINS = """pairs = [(guess, loss) for guess, loss in zip(scores.argmax(1), each.tolist())]
+    for guess, loss in pairs:
+        counts[int(guess)] += loss"""
+
+
+def test_a_list_of_pairs_of_each_sample(tmp_path: Path) -> None:
+    """What a loop over it counts up is counted up sample by sample."""
+    step = "each = nn.functional.cross_entropy(scores, y, reduction='none').detach()\n    " + BINS
+    start, shown = "{k: 0 for k in range(3)}", "*(counts[k] for k in range(3))"
+    code, said = converted(tmp_path, SCRIPT.format(helper="", start=start, step=step, shown=shown))
+    assert "reduce_sum(counts[k]) for k in range(3)" in code
+    assert "computed from this rank's samples alone" not in said
+
+
+@pytest.mark.parametrize(
+    ("start", "step", "expected"),
+    [
+        ("1", "counts += (scores.argmax(1) == y).sum().item()", "counts += reduce_sum("),
+        ("{0: 1e-6}", "counts[0] += (scores.argmax(1) == y).sum().item()", "counts[0] += reduce_sum("),
+        ("{0: 0}", "counts[0] += (scores.argmax(1) == y).sum().item()", "reduce_sum(value)"),
+    ],
+)
+def test_counts_that_begin_with_another_number(tmp_path: Path, start: str, step: str, expected: str) -> None:
+    """What is added is made global, since the sum over the ranks would have what each began with."""
+    code, _ = converted(tmp_path, SCRIPT.format(helper="", start=start, step=step, shown="counts"))
+    assert expected in code
+
+
+MASKED = """
+def masked_accuracy(output, target, mask):
+    with torch.no_grad():
+        accuracy = torch.masked_select(output, mask).eq(torch.masked_select(target, mask)).float().mean()
+        return accuracy
+
+
+def evaluate(x, y):
+    return masked_accuracy(model(x).argmax(1), y, y > 0).item()
+"""
+
+
+def test_a_masked_accuracy_that_a_function_returns(tmp_path: Path) -> None:
+    """It is made global in the function, also for data of which every rank has all."""
+    step = "print(masked_accuracy(scores.argmax(1), y, y > 0).item())"
+    shown = "evaluate(torch.randn(8, 4), torch.randint(3, (8,)))"
+    code, said = converted(tmp_path, SCRIPT.format(helper=MASKED, start=0, step=step, shown=shown))
+    assert "accuracy = mean_over_ranks(torch.masked_select(" in code
+    assert "computed from this rank's samples alone" not in said
+
+
 @pytest.mark.parametrize(
     "step",
     [

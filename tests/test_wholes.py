@@ -71,6 +71,7 @@ SHARED = [
     "loss = -F.log_softmax(classifier(x), dim=1).gather(1, labels.unsqueeze(1)).mean()",
     "loss = criterion(rowwise(x), y) + 0.1 * rowwise.out.weight.norm()",
     "loss = (net(x) - y).abs().mean()",
+    "mask = (y > 0).float(); loss = (((net(x) - y) ** 2) * mask).sum() / mask.sum()",
     "out, target = net(x).squeeze(1), y.squeeze(1); loss = criterion(out, target)",
     "loss = criterion(net(x[None]), y[None])",
     "loss = criterion(net(x[:, [0, 1, 2, 3]]), y[:, :1])",
@@ -133,3 +134,11 @@ def test_rows_are_dealt_out(line: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", REFUSED)
 def test_mixed_rows_are_refused(line: str, tmp_path: Path) -> None:
     assert diagnose(line, tmp_path) == {"AD902"}
+
+
+def test_a_masked_mean_of_all_rows(tmp_path: Path) -> None:
+    """It is weighed by what is not masked, and not by how many rows a rank has as well."""
+    line = "mask = (y > 0).float(); loss = (((net(x) - y) ** 2) * mask).sum() / mask.sum()"
+    (tmp_path / "train.py").write_text(SCRIPT.replace("LINE", line).replace("MODEL", "net"))
+    code = convert(Project.load(tmp_path / "train.py"), Config(Strategy.DDP)).entry.after
+    assert "/ mean_count(mask.sum())\n" in code and "row_weight" not in code

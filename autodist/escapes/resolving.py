@@ -27,7 +27,7 @@ from autodist.interpreter import Event, Interpreter
 from autodist.picking import picks, takes_first
 from autodist.source import Source, last_name
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
-from autodist.values import NOTHING, UNKNOWN, Items, Object, Stream, Table, Value, is_chosen
+from autodist.values import NOTHING, UNKNOWN, Function, Items, Object, Stream, Table, Value, is_chosen
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
     if value.spread.is_reducible and not few:
         yield from _narrowed(node, source, event, run, seen, value)
         return
-    if few and value.spread is MEAN and _is_mean_of_picked(node, value, run):
-        yield Escape(source, node, Spread.FEWER, event)
+    if few and value.spread is MEAN and (means := _means_of_picked(node, value, source, run)):
+        yield from (Escape(where, mean, Spread.FEWER, event) for where, mean in means)
         return
     if value.spread is LOCAL and not few and (spread := _extreme(node, event, run)) is not None:
         yield Escape(source, node, spread, event)
@@ -222,6 +222,27 @@ def _of_name(escape: Escape, run: Interpreter) -> Escape:
     local = [each for each in sides if run.values.get(each, NOTHING).spread.is_local]
     alone = escape.spread is MEAN and len(local) == 1 and run.values[local[0]].spread is MEAN
     return Escape(escape.source, local[0], MEAN, escape.event) if alone else escape
+
+
+def _means_of_picked(node: ast.expr, value: Value, source: Source, run: Interpreter) -> list[tuple[Source, ast.expr]]:
+    """The mean itself of numbers that a condition picks, also where a function of the script returns it, as a masked
+    accuracy; nothing of what is computed from such a mean."""
+    if _is_mean_of_picked(node, value, run):
+        return [(source, node)]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("item", "tolist"):
+        node = node.func.value
+    called = run.values.get(node.func, NOTHING).things if isinstance(node, ast.Call) else ()
+    returned = [
+        n.value for t in called if isinstance(t, Function) for n in ast.walk(t.node) if isinstance(n, ast.Return)
+    ]
+    answers = [(each, run.values.get(each, NOTHING)) for each in returned if each is not None]
+    sites = [
+        site
+        for each, held in answers
+        for site in ([(run.sources[each], each)] if not held.made else sorted_sites(held))
+    ]
+    means = [_is_mean_of_picked(made, run.values.get(made, NOTHING), run) for _, made in sites]
+    return sites if sites and len(answers) == len(returned) and all(means) else []
 
 
 def _is_mean_of_picked(node: ast.expr, value: Value, run: Interpreter) -> bool:

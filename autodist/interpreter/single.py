@@ -16,7 +16,11 @@ from autodist.values import NOTHING, Class, Function, Object, Value, Wrapped
 SINGLE = frozenset(f"torch.nn.{name}" for name in LAYERS | FOLDING | {"Sequential"})
 """Modules of torch that give one tensor."""
 JOINING = (
-    ELEMENTWISE | PER_ROW | MOVES | FORMS | frozenset("softmax log_softmax normalize argmax argmin cat pad".split())
+    ELEMENTWISE
+    | PER_ROW
+    | MOVES
+    | FORMS
+    | frozenset("softmax log_softmax normalize argmax argmin tolist cat pad".split())
 )
 """Functions and methods that give one tensor."""
 

@@ -136,7 +136,7 @@ class WholeData(Contents):
         paired = rowwise.may_pair(node, self._lately) if not self._forward else []
         if paired:
             self.event("may_pair", node, scope, value)
-        if value.spread is MEAN and self._takes_mean(node):
+        if value.spread is MEAN and node not in self.plan.weighed and self._takes_mean(node):
             self.event("row_mean", node, scope, value)
         if self._one_result_of_rows(node, value, scope):
             reason = "uses rows together with something that is not known to have as many"
