@@ -103,10 +103,17 @@ for epoch in range(2):
 """
 
 
-def test_views_of_each_sample(tmp_path: Path) -> None:
-    """What may be a list of views is taken for one, as long as nothing asks for what only a tensor has."""
-    code, said = converted(tmp_path, VIEWS)
-    assert "gather_rows" not in code and "warning" not in said
+STEP = "(model(views[0]) - model(views[1])).square().mean()"
+
+
+@pytest.mark.parametrize(
+    ("batch", "step"),
+    [("views, _", STEP), ("batch", "model(batch)[0]\n        print(len(batch[0]))\n        loss = loss.mean()")],
+)
+def test_views_of_each_sample(tmp_path: Path, batch: str, step: str) -> None:
+    """What may be a list of views, or of fields, is taken for one, unless something asks for what a tensor has."""
+    code, said = converted(tmp_path, VIEWS.replace("views, _", batch).replace(STEP, step))
+    assert "gather_rows" not in code and "AD602" not in said and "AD906" not in said
 
 
 BIGRAM = """\
@@ -148,3 +155,37 @@ def test_a_batch_made_by_hand(tmp_path: Path) -> None:
     assert "all_xb = gather_rows(xb)\nall_yb = gather_rows(yb)\nfor b in range(batch_size):" in code
     assert "print(all_xb[b, : t + 1].tolist(), all_yb[b, t])" in code
     assert "this rank's samples alone" not in said
+
+
+PADDED = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader
+
+texts = [torch.arange(1, 3 + n % 5) for n in range(64)]
+
+
+def collate(batch):
+    return pad_sequence(batch, batch_first=True)
+
+
+loader = DataLoader(texts, batch_size=8, shuffle=True, collate_fn=collate)
+model = nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 9))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in loader:
+    loss = F.cross_entropy(model(x).reshape(-1, 9), x.reshape(-1), ignore_index=0)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {shown}
+"""
+
+
+@pytest.mark.parametrize("shown", ["print(x)", "for i in range(4): print(x[i].tolist())", "print(x.shape)"])
+def test_padded_samples_are_not_put_together(tmp_path: Path, shown: str) -> None:
+    """They are longer on one rank than on another, which would wait for ever for the others' shapes."""
+    code, said = converted(tmp_path, PADDED.format(shown=shown))
+    assert "gather_rows" not in code
+    assert "shape" in shown or "AD601 reports x, computed from this rank's samples alone" in said

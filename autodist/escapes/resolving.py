@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autodist import rowwise, tensors
+from autodist.collation import Rows
 from autodist.escapes.exposure import is_unseen
 from autodist.escapes.origins import (
     fed_to_losses,
@@ -104,6 +105,8 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
         place, tensor = _tensor_behind(node, source, run) or (source, node)
         if tensor in learnt_from(run) and not (tensor is node and is_cut(node, source)):
             yield Escape(source, node, LOCAL, event)  # gathered, every rank would train on all samples
+        elif run.uneven(run.values.get(tensor, NOTHING)) in (Rows.PADDED, Rows.JOINED):
+            yield Escape(source, node, LOCAL, event)  # longer ones, or more, on one rank than on another
         elif tensor not in run.plan.reduced:
             yield Escape(place, tensor, ROWS, event)
         return
@@ -164,8 +167,8 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
 def _is_whole_batch(node: ast.expr, run: Interpreter) -> bool:
     """Whether it is a tensor with a row for each of a rank's samples, from which no loss is computed here."""
     value = run.values.get(node, NOTHING)
-    plain = value.spread is ROWS and not value.things and picks(value) is None and node not in run.plan.reduced
-    return plain and holds_rows(node, run, set()) and node not in learnt_from(run)
+    plain = value.spread is ROWS and not value.things and picks(value) is None and run.uneven(value) is None
+    return plain and node not in run.plan.reduced and holds_rows(node, run, set()) and node not in learnt_from(run)
 
 
 def _is_several(value: Value) -> bool:

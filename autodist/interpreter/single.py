@@ -72,14 +72,16 @@ class Single(WholeData):
             return False
         home = source.home(name)
         named = [each for each in ast.walk(home) if isinstance(each, ast.Name) and each.id == name.id]
-        if sum(isinstance(each.ctx, ast.Store) for each in named) != 1:
+        bound = [each for each in named if isinstance(each.ctx, ast.Store)]
+        if len(bound) != 1:
             return False
-        return any(self._wants_tensor(each, source.parents[each]) for each in named)
+        field = isinstance(source.parents[bound[0]], (ast.Tuple, ast.List))  # a model may be given a whole batch, too
+        return any(self._wants_tensor(each, source.parents[each], field) for each in named)
 
-    def _wants_tensor(self, name: ast.Name, parent: ast.AST) -> bool:
+    def _wants_tensor(self, name: ast.Name, parent: ast.AST, field: bool) -> bool:
         if isinstance(parent, ast.Attribute):
             return parent.attr in OF_TENSORS
-        if not isinstance(parent, ast.Call) or parent.args != [name] or parent.keywords:
+        if not field or not isinstance(parent, ast.Call) or parent.args != [name] or parent.keywords:
             return False
         called = (t.module if isinstance(t, Wrapped) else t for t in self._lately(parent.func).things)
         return any(isinstance(t, Object) and "module" in t.roles for t in called)
