@@ -351,6 +351,7 @@ class Arithmetic(Evaluation):
         a, b = left.spread, right.spread
         if isinstance(op, (ast.Add, ast.Sub)):
             start = not literal and not a.is_local and left.const is not UNKNOWN  # of an accumulator
+            start = start and (not is_counted_in(left) or self._forward > 0)
             zero_left = start or left.const == 0 or left.zero
             return add(a, b, zero_left, right.const == 0 or right.zero)
         if isinstance(op, ast.Mult):
@@ -435,7 +436,7 @@ class Arithmetic(Evaluation):
         contained = isinstance(node.ops[0], (ast.In, ast.NotIn)) and mixed.spread in (ROWS, Spread.COLUMNS)
         if contained:
             return mixed.computed(LOCAL)  # one answer, whatever it is of
-        return mixed.but(models=frozenset()) if mixed.spread in (MEAN, SUM, LOCAL) else mixed  # it has no gradient
+        return mixed.but(models=frozenset())  # it has no gradient
 
     def _text(self, values: Sequence[Value]) -> Value:
         """A string made of values: what it says of the ranks can no longer be reduced."""
@@ -524,6 +525,11 @@ def _puts_axis_first(node: ast.AST) -> bool:
         return is_new_axis(node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice)
     named = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unsqueeze"
     return named and isinstance(node, ast.Call) and bool(node.args) and literal_int(node.args[0]) == 0
+
+
+def is_counted_in(value: Value) -> bool:
+    """Whether a sum begins with a number that each rank would add to it, as `counts = 1` does."""
+    return isinstance(value.const, (int, float)) and value.const != 0
 
 
 def _holds_set(value: Value) -> bool:

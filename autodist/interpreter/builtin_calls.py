@@ -267,7 +267,17 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         """Whether each thing in a list is a tensor of this rank's samples, and not a single one of them."""
         held = [each for each in self._contents(value) if each is not NOTHING]
         whole = any(each.spread is ROWS and not each.things for each in held)
-        return whole and not any(isinstance(o, Turn) for each in held for o in each.origins)
+        return (
+            whole
+            and not any(isinstance(o, Turn) for each in held for o in each.origins)
+            and not self._has_one_each(value)
+        )
+
+    def _has_one_each(self, value: Value) -> bool:
+        """Whether a list has one thing for each number of a rank's own: `[data[i : i + length] for i in starts]`."""
+        made = [t.node for t in value.things if isinstance(t, Items) and isinstance(t.node, ast.ListComp)]
+        over = [self._lately(each.generators[0].iter) for each in made]
+        return bool(over) and all(each.spread is ROWS and each.axes == 1 and not each.things for each in over)
 
     def _put_pairs(self, table: Table, pairs: Items) -> None:
         """`dict(zip(names, values))`, `dict([("loss", loss)])`"""

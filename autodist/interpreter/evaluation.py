@@ -104,7 +104,7 @@ class Evaluation(Single):
             value = value.but(spread=COUNT, const=UNKNOWN)
         if self._counts_some(node, value):
             value = value.but(spread=SUM)
-        elif (found := self._found_by(node)) is not None:
+        elif node not in self.plan.reduced and (found := self._found_by(node)) is not None:
             value = Value(spread=SUM, origins=found.origins)
         if any(isinstance(each, Portion) for each in value.origins):
             value = self._portion(node, value, scope)

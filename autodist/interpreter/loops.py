@@ -94,6 +94,8 @@ class Loops(Stores):
         if isinstance(over, ast.Call) and last_part(over.func) == "range":
             return bool(over.args) and self._counts_samples(over.args[min(1, len(over.args) - 1)])
         value = self._lately(over)
+        if _has_one_each(value):
+            return True
         if value.spread is not ROWS or value.things:
             return self.splits_by_number(over)
         return not value.models or self.gives_tensor(over, value)  # a model may give several outputs
@@ -139,7 +141,7 @@ class Loops(Stores):
             return self._goes_row_by_row(over)
         value = self._lately(over)
         one = value.spread is ROWS and not value.things and self.gives_tensor(over, value)
-        return one or self.splits_by_number(over)
+        return one or self.splits_by_number(over) or _has_one_each(value)
 
     def _mark_turn(self, loop: ast.For | ast.AsyncFor | ast.comprehension, scope: Scope) -> None:
         """Keep of the names of a loop that they are those of one sample after the other."""
@@ -288,6 +290,7 @@ class Loops(Stores):
 
         iterables: list[Value] = []
         element = self._comprehension(node, scope, finish, iterables)
+        items.by_row = len(node.generators) == 1 and not tests and self._goes_row_by_row(node.generators[0].iter)
         items.by_layer = all(self._goes_over_parts(generator.iter) for generator in node.generators)
         parameters = frozenset(replace(t, one=False) for t in element.things if isinstance(t, Parameters))
         over = iterables[0]
@@ -336,3 +339,8 @@ class Loops(Stores):
 
         self._comprehension(node, scope, finish, [])
         return of(table)
+
+
+def _has_one_each(value: Value) -> bool:
+    """Whether it is a list of as many as a rank has samples: `[(t, loss) for t, loss in zip(times, losses)]`."""
+    return bool(value.things) and all(isinstance(each, Items) and each.by_row for each in value.things)

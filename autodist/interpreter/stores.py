@@ -32,6 +32,8 @@ from autodist.values import (
     of,
 )
 
+ADDING = (ast.Add, ast.Sub)
+
 
 class Stores(Evaluation):
     """Assignments to targets, of whatever kind."""
@@ -193,7 +195,8 @@ class Stores(Evaluation):
             self._written_into(target, value, scope)
         for names, name in self._holders(target.value, scope):
             held = names[name]
-            if base.spread.is_reducible and key.spread.is_local:  # `c[c.abs() < 0.1] = 0.1`: no mean any more
+            adds = isinstance(above := scope.source.parents.get(target), ast.AugAssign) and isinstance(above.op, ADDING)
+            if base.spread.is_reducible and key.spread.is_local and not adds:  # `c[c.abs() < 0.1] = 0.1`: no mean now
                 names[name] = held = held.but(spread=LOCAL)
             placed = key.spread is LOCAL and not self._is_of_batches(target.slice)
             if base.spread is ROWS and placed and not held.things and not self._forward:

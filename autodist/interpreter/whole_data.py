@@ -12,6 +12,8 @@ from autodist.spread import COUNT, MEAN, ROWS, SAME, Spread
 from autodist.tensors import calls, mixing, rowwise, shapes
 from autodist.values import NOTHING, UNKNOWN, Draw, Items, Mixing, Scope, Stream, Value, of, union
 
+JOINING = frozenset("cat concat concatenate stack vstack".split())
+
 
 class WholeData(Contents):
     """Where steps may train on all of the data: what is a tensor, and what becomes of its rows."""
@@ -37,6 +39,9 @@ class WholeData(Contents):
             value = shapes.shaped(node, value, self._lately, called)
             if value.array and value.spread is SAME and shapes.has_one_row(node, self._lately):
                 value = value.but(origins=value.origins | {Mixing(node, scope.source, mixing.ONE)})
+            elif isinstance(node, ast.Call) and last_part(node.func) in JOINING and not _joins_written(node):
+                kept = (o for o in value.origins if not (isinstance(o, Mixing) and o.reason == mixing.ONE))
+                value = value.but(origins=frozenset(kept))  # of samples that are made one by one
             elif isinstance(node, ast.BinOp) and value.spread is SAME and value.origins:
                 sides = [side for side in (self._lately(node.left), self._lately(node.right)) if side.array]
                 if not all(mixing.mixings(side) for side in sides):  # it is broadcast
@@ -136,7 +141,7 @@ class WholeData(Contents):
         paired = rowwise.may_pair(node, self._lately) if not self._forward else []
         if paired:
             self.event("may_pair", node, scope, value)
-        if value.spread is MEAN and self._takes_mean(node):
+        if value.spread is MEAN and node not in self.plan.weighed and self._takes_mean(node):
             self.event("row_mean", node, scope, value)
         if self._one_result_of_rows(node, value, scope):
             reason = "uses rows together with something that is not known to have as many"
@@ -185,6 +190,11 @@ class WholeData(Contents):
         """Whether a call leaves torch, NumPy and Python, as one that plots does."""
         name = calls.library(node, self._lately)
         return name is not None and name.partition(".")[0] not in ("torch", "numpy", "builtins", "math", "copy", "apex")
+
+
+def _joins_written(node: ast.Call) -> bool:
+    """Whether it is written out what is joined, `torch.cat([h, x])`: parts of one sample, maybe."""
+    return bool(node.args) and isinstance(node.args[0], (ast.List, ast.Tuple))
 
 
 def _cuts(node: ast.expr) -> bool:

@@ -37,7 +37,7 @@ from autodist.tensors.facts import (
     QUESTIONS,
 )
 from autodist.tensors.mixing import CHOSEN, ENVIRONMENT, GRAPH, ONE, PAIRED, STATISTIC, is_whole, pairs
-from autodist.tensors.shapes import adds_axis, is_number, is_one, surely
+from autodist.tensors.shapes import adds_axis, is_each_row, is_number, is_one, surely
 from autodist.tensors.torch_layers import of_loss, through_layer
 from autodist.values import NOTHING, Draw, Index, Items, Object, Value
 
@@ -141,7 +141,8 @@ def _of_function(
     if short in ("tuple", "list") and any(isinstance(t, Items) for v in given for t in v.things):
         return value.spread
     if name.startswith("builtins."):
-        return value.spread if short in PLAIN_BUILTINS else f"calls {short}() on the rows"
+        numbers = short == "range" and all(each.spread in (SAME, COUNT) for each in given)
+        return value.spread if short in PLAIN_BUILTINS or numbers else f"calls {short}() on the rows"
     if name == "apex.amp.scale_loss":
         return value.spread
     if not name.startswith(("torch.", "numpy.")):
@@ -387,6 +388,8 @@ def _of_index(node: ast.Subscript, value: Value, latest: Latest) -> Spread | str
         return COLUMNS
     if isinstance(node.value, ast.Call) and called_name(node.value) in PICKING:
         return ROWS  # the values or the positions
+    if len(parts) > 1 and is_each_row(parts[0], latest):
+        return ROWS if all(latest(part).spread in (SAME, ROWS) for part in parts[1:]) else CHOSEN
     if any(isinstance(t, Index) for t in latest(parts[0]).things):
         return "takes one row at a time"
     return "picks some of the rows" if isinstance(parts[0], ast.Slice) else CHOSEN

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 
+from autodist.spread import COUNT
 from autodist.tensors.calls import (
     Latest,
     axis_of,
@@ -88,7 +89,8 @@ def shaped(node: ast.expr, value: Value, latest: Latest, called: bool) -> Value:
         array, axes = latest(node.operand).array, latest(node.operand).axes
     elif isinstance(node, ast.Compare):
         parts = [latest(node.left), *map(latest, node.comparators)]
-        array, axes = any(part.array for part in parts), None
+        arrays = [part.axes for part in parts if part.array]
+        array, axes = bool(arrays), max(a for a in arrays if a is not None) if arrays and None not in arrays else None
     if (array, axes, least) == (value.array, value.axes, value.least):
         return value
     return value.but(array=array, axes=axes, least=least)
@@ -306,6 +308,9 @@ def _indexed(node: ast.Subscript, latest: Latest) -> tuple[bool, int | None]:
     axes = base.axes
     if isinstance(node.value, ast.Call) and called_name(node.value) in PICKING:
         return True, axes
+    if len(parts) > 1 and is_each_row(parts[0], latest):
+        flat = all(latest(part).array and latest(part).axes == 1 for part in parts[1:])
+        return True, axes - len(parts) + 1 if axes is not None and flat else None
     for part in parts:
         if adds_axis(part, latest):
             axes = None if axes is None else axes + 1
@@ -327,6 +332,15 @@ def is_one(part: ast.expr, latest: Latest) -> bool:
     if isinstance(part, (ast.Slice, ast.List)) or isinstance(part, ast.Constant) and not isinstance(part.value, int):
         return False
     return not latest(part).array
+
+
+def is_each_row(index: ast.expr, latest: Latest) -> bool:
+    """Whether an index goes through all the rows: `range(out.shape[0])` of `out[range(out.shape[0]), labels]`."""
+    made = [each for _, each in latest(index).made] if isinstance(index, ast.Name) else [index]
+    if len(made) != 1 or not isinstance(made[0], ast.Call) or called_name(made[0]) not in ("range", "arange"):
+        return False
+    number = made[0].args[0] if len(made[0].args) == 1 else None
+    return number is not None and latest(number).spread is COUNT
 
 
 def is_number(part: ast.expr, latest: Latest) -> bool:

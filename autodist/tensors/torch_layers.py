@@ -8,7 +8,7 @@ from autodist.spread import COLUMNS, ROWS, SAME, Spread
 from autodist.tensors.calls import parts_inside
 from autodist.tensors.facts import ALIKE, ATTENDING, BATCH_FIRST, FEATURES, FOLDING, LAYERS, LOSSES, RECURRENT, STACKS
 from autodist.tensors.mixing import PAIRED, STATE, is_whole, pairs
-from autodist.values import UNKNOWN, Draw, Object, Value
+from autodist.values import NOTHING, UNKNOWN, Draw, Object, Value
 
 
 def runs_along_rows(layer: Object, given: Value) -> bool:
@@ -90,12 +90,13 @@ def through_layer(
             return first.spread
         if short in FOLDING:
             over = layer.argument("dim", 0)
-            at = over.const if over is not None else None
+            at = over.const if over is not None else 1 if first.axes in (2, 4) else None  # as torch chose it of old
             known = first.axes is not None and isinstance(at, int) and first.axes + at > 0
             return (
                 first.spread
                 if isinstance(at, int) and (at > 0 or at < 0 and known)
-                else (f"works along an axis that may be that of the rows ({short})")
+                else f"works along an axis that may be that of the rows ({short})"
+                + ("" if over is not None or short == "Softmax2d" else ": write `dim=1` if it is not")
             )
     return f"runs them through {short}, which is not known to keep rows apart"
 
@@ -103,7 +104,8 @@ def through_layer(
 def _alternatives(state: Value, contents: Callable[[Value], list[Value]]) -> list[Value]:
     """The tensors that a state is: those of a pair, or one."""
     alone = state.but(things=frozenset())
-    return [*contents(state), *([alone] if not state.things or alone.array or alone.spread is not SAME else [])]
+    held = [each for each in contents(state) if each is not NOTHING]
+    return [*held, *([alone] if not state.things or alone.array or alone.spread is not SAME else [])]
 
 
 def _through_attention(layer: Object, given: list[Value], short: str) -> Spread | str:
