@@ -75,7 +75,11 @@ def test_samples_by_their_numbers(tmp_path: Path, functions: str, after: str, ex
 
 @pytest.mark.parametrize(
     ("functions", "after"),
-    [(SHOW, "    x, y = next(iter(test_loader))\n    show(x, y)"), ("", "    print(x.shape[1])")],
+    [
+        (SHOW, "    x, y = next(iter(test_loader))\n    show(x, y)"),
+        ("", "    print(x.shape[1])"),
+        ("", "    print(x[0].shape, len(x[0]))"),
+    ],
 )
 def test_what_all_ranks_have(tmp_path: Path, functions: str, after: str) -> None:
     """An evaluation loader gives every rank all samples."""

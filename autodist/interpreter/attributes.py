@@ -71,6 +71,8 @@ class Attributes(Evaluation, Names):
             self.event("asked_class", node, scope, base)
             return class_of(base)
         found = union(self._attribute(thing, node, base, scope) for thing in base.things)
+        if node.attr == "shape" and self.is_one_sample(node.value):
+            return NOTHING
         if base.spread in (ROWS, Spread.COLUMNS) and node.attr == "shape":
             found = found | self._shape(base, node)
         elif base.spread in (ROWS, Spread.COLUMNS) and node.attr == "size" and not _is_called(node, scope.source):

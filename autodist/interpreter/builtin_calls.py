@@ -112,6 +112,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                         Stream(self._call(thing, node, [self._element(v, node) for v in args[1:]], {}, scope), NOTHING)
                     )
             return of(Stream(self._mixed([self._element(v, node) for v in args[1:]]), NOTHING))
+        if short == "len" and node.args and self.is_one_sample(node.args[0]):
+            return NOTHING
         if short == "len":
             return NOTHING if self._is_sequence(node.args[:1], first) else self._length(first)
         if short == "isinstance" and len(args) == 2:

@@ -177,7 +177,8 @@ class Methods(Libraries, TorchModules):
                 spread = LOCAL  # one number for each sample, of which some are picked
             mixed = union([base, *operands])
             if name in SIZES:  # of whichever samples, unless it depends on what they are how many are picked
-                spread = SAME if self._is_of_one(base) else spread
+                one = isinstance(node.func, ast.Attribute) and self.is_one_sample(node.func.value)
+                spread = SAME if one or self._is_of_one(base) else spread
                 placed = {each for each in mixed.origins if isinstance(each, Picked) and each.place}
                 mixed = mixed.but(origins=mixed.origins - placed)
             if name in operations.IN_PLACE:

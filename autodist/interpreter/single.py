@@ -8,10 +8,10 @@ from autodist.interpreter.questions import last_part, literal_int
 from autodist.interpreter.whole_data import WholeData
 from autodist.interpreter.words import MOVES
 from autodist.source import argument, last_name, operands
-from autodist.spread import ROWS
+from autodist.spread import LOCAL, ROWS
 from autodist.tensors.facts import ELEMENTWISE, FOLDING, LAYERS, PER_ROW
 from autodist.tensors.picking import FORMS
-from autodist.values import NOTHING, Class, Function, Object, Value, Wrapped
+from autodist.values import NOTHING, Class, Function, Index, Object, Value, Wrapped
 
 SINGLE = frozenset(f"torch.nn.{name}" for name in LAYERS | FOLDING | {"Sequential"})
 """Modules of torch that give one tensor."""
@@ -63,6 +63,15 @@ class Single(WholeData):
         made = [each for _, each in value.made] if isinstance(node, ast.Name) else [node]
         names = {each.func.attr for each in made if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute)}
         return not value.models and bool(made) and len(names) == len(made) and names <= MOVES | {"detach", "clone"}
+
+    def is_one_sample(self, node: ast.expr) -> bool:
+        """Whether a sample is taken by its place, `images[0]`, which is as large as any other."""
+        if not isinstance(node, ast.Subscript) or self._lately(node).spread is not LOCAL:
+            return False
+        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        held, number = self._lately(node.value), self._lately(first)
+        counted = bool(number.things) and all(isinstance(each, Index) for each in number.things)
+        return held.spread is ROWS and not held.things and (literal_int(first) is not None or counted)
 
     def _is_used_as_tensor(self, name: ast.Name) -> bool:
         """Whether a field of a batch, bound once, is a tensor by what else is done with it: `images.size(0)`,
