@@ -138,7 +138,7 @@ class Reduction:
     """An expression whose value must be made global: ``spread`` says how. ``hoist`` is the guarded statement that
     it has to be computed before; ``after`` the loop after which an accumulator is reduced instead, if
     ``switch`` holds where the code also runs on data that every rank sees in full. ``of`` is what a mean is taken of,
-    if ranks have different numbers of them."""
+    if ranks have different numbers of them; ``padded`` if rows may be longer on one rank than on another."""
 
     source: Source
     node: ast.expr
@@ -147,6 +147,7 @@ class Reduction:
     after: ast.stmt | None = None
     switch: str | None = None
     of: ast.expr | None = None
+    padded: bool = False
 
 
 @dataclass(frozen=True)

@@ -189,6 +189,23 @@ def gather_rows(rows):
 '''
 """`gather_rows` where the data need not divide by the number of ranks."""
 
+PADDED = '''\
+def gather_rows(rows):
+    """The rows of all ranks in the order of the whole data, filled up with zeros to the longest."""
+    parts = [None] * {d}.get_world_size()
+    {d}.all_gather_object(parts, {torch}.as_tensor(rows).detach().cpu() if hasattr(rows, "shape") else rows)
+    if not hasattr(rows, "shape"):
+        return [row for group in zip(*parts) for row in group]
+    longest = (max(sizes) for sizes in zip(*(part.shape[1:] for part in parts)))
+    whole = parts[0].new_zeros(sum(map(len, parts)), *longest)
+    for rank, part in enumerate(parts):
+        whole[(slice(rank, None, len(parts)), *map(slice, part.shape[1:]))] = part
+    return whole.to(rows) if {torch}.is_tensor(rows) else whole.numpy()
+
+
+'''
+"""`gather_rows` where each rank fills its samples up to its own longest one."""
+
 AS_ON_RANK_ZERO = '''\
 def as_on_rank_zero(value):
     """The value that rank 0 has."""

@@ -11,7 +11,7 @@ from autodist.source import Source, last_name, shortened
 from autodist.spread import Spread
 from autodist.values import External, Function, Items, Table, Thing
 
-from ._collectives import OF_MANY, OF_NUMPY, REDUCTIONS, UNEVEN
+from ._collectives import OF_MANY, OF_NUMPY, PADDED, REDUCTIONS, UNEVEN
 from ._preamble import Planned, defined, dist, imported, member, planned
 
 EXAMPLES = [
@@ -237,6 +237,8 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
     reductions = {**REDUCTIONS, **OF_NUMPY} if any(map(_uses_numpy, script.project.sources)) else REDUCTIONS
     if any(_is_of_many(reduction, script) for reduction in script.reductions):
         reductions = {**REDUCTIONS, **OF_MANY}
+    if any(reduction.padded for reduction in script.reductions):
+        reductions = {**reductions, "gather_rows": PADDED}
     for reduction in script.reductions:
         source, node = reduction.source, reduction.node
         d, imports = dist(context, source)

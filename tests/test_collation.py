@@ -6,6 +6,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from conftest import converted
 
 from autodist.config import Config
 from autodist.convert import convert
@@ -318,3 +319,53 @@ def test_padding_that_has_a_share_in_a_softmax(tmp_path: Path, fixed: str, mask:
     (tmp_path / "train.py").write_text(PADDED.format(fixed=fixed, mask=mask))
     said = " ".join(d.message for d in convert(Project.load(tmp_path / "train.py"), Config()).diagnostics)
     assert ("gives the padding its share" in said) == told
+
+
+TAGGER = """\
+import scores
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
+from torch.utils.data import DataLoader
+
+samples = [(torch.randint(1, 20, (3 + i % 5,)), torch.randint(0, 3, (3 + i % 5,))) for i in range(48)]
+
+
+def collate(batch):
+    words, tags = zip(*batch)
+    return pad_sequence(words, True), pad_sequence(tags, True), torch.tensor([len(each) for each in words])
+
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(20, 8)
+        self.rnn = nn.GRU(8, 3, batch_first=True)
+
+    def forward(self, x, lengths):
+        packed = pack_padded_sequence(self.embed(x), lengths, batch_first=True, enforce_sorted=False)
+        return pad_packed_sequence(self.rnn(packed)[0], batch_first=True)[0]
+
+
+loader = DataLoader(samples, batch_size=8, shuffle=True, collate_fn=collate)
+model = Tagger()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y, lengths in loader:
+    out = model(x, lengths)
+    mask = torch.arange(x.size(1))[None, :] < lengths[:, None]
+    loss = nn.functional.cross_entropy(out[mask], y[mask])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(scores.of({told}, lengths.numpy()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("told", "filled"), [("out.argmax(-1).numpy()", True), ("(lengths - 1).numpy()", False)], ids=["padded", "numbers"]
+)
+def test_gathered_rows_that_each_rank_pads(tmp_path: Path, told: str, filled: bool) -> None:
+    """Ranks whose longest samples differ would wait for each other for ever."""
+    code, _ = converted(tmp_path, TAGGER.replace("{told}", told))
+    assert "gather_rows(lengths" in code
+    assert ("filled up with zeros to the longest" in code) is filled

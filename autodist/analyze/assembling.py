@@ -95,7 +95,8 @@ def assembled(
         concerns += stuck
     guarded = {site.node for site in alone_there}
     reported = [
-        (p.event.on_one_rank, reduction_at(p, hoisted(p, guarded))) for p in (placed if not is_distributed(run) else ())
+        (p.event.on_one_rank, reduction_at(p, hoisted(p, guarded), first))
+        for p in (placed if not is_distributed(run) else ())
     ]
     reductions = [each for alone, each in reported if not alone and not stays_below(each)]
     early = [*while_imported(run, loaders, [*guards, *opens, *prepared], models).values()]

@@ -128,9 +128,11 @@ def _is_reducible(place: escapes.Placed) -> bool:
     return place.spread.is_reducible or place.spread is ROWS
 
 
-def reduction_at(place: escapes.Placed, hoist: ast.stmt | None) -> Reduction:
-    """What a rule is told of a number that is made global."""
+def reduction_at(place: escapes.Placed, hoist: ast.stmt | None, before: Interpreter) -> Reduction:
+    """What a rule is told of a number that is made global; ``before`` that knows what each rank has."""
     over = (
         operations.averaged(place.node) if place.spread is Spread.FEWER and isinstance(place.node, ast.expr) else None
     )
-    return Reduction(place.source, place.node, place.spread, hoist, place.after, place.switch, over)
+    value = before.values.get(place.node, NOTHING) if isinstance(place.node, ast.expr) else NOTHING
+    padded = place.spread is Spread.ROWS and value.axes != 1 and before.has_padding(value)
+    return Reduction(place.source, place.node, place.spread, hoist, place.after, place.switch, over, padded)
