@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from autodist.edits import Edit, Recompose, WrapExpr
 from autodist.rule import REPLICATED, Context, Example, Finding, Fix, rule
 from autodist.script import Site, TrainingScript
+from autodist.source import Source
 
 from ._examples import PLAIN
 from ._preamble import member, planned
@@ -107,14 +108,15 @@ def reach_into_wrapper(script: TrainingScript, context: Context) -> Iterator[Fin
             yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
 
 
-def _also_asking(site: Site, context: Context) -> tuple[Edit, ...]:
+def _also_asking(site: Site, context: Context) -> tuple[tuple[Source, Edit], ...]:
     """A test for DataParallel that says yes of DistributedDataParallel, too."""
     node = site.node
     assert isinstance(node, ast.expr)
     classes = node.comparators[0] if isinstance(node, ast.Compare) else node
     listed = classes.elts if isinstance(classes, (ast.Tuple, ast.List)) else [classes]
+    imported: tuple[tuple[Source, Edit], ...] = ()
     if all(isinstance(each, ast.Constant) for each in listed):
-        name, imported = '"DistributedDataParallel"', ()
+        name = '"DistributedDataParallel"'
     else:
         name, imported = member(context, site.source, "torch.nn.parallel", "DistributedDataParallel", "DDP")
     edit: Edit = WrapExpr(node, f"({{}}, {name})")

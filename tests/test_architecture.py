@@ -81,7 +81,7 @@ ESCAPES = """
 
 TENSORS = """
     rowwise | laid_out | episodes
-    collation | picking | axes
+    collation | picking | axes | named_axes
     operations
     patterns
 """

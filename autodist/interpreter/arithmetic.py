@@ -26,6 +26,7 @@ from autodist.spread import (
 )
 from autodist.tensors import operations, rowwise
 from autodist.tensors.collation import Rows
+from autodist.tensors.named_axes import is_unread
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -456,10 +457,14 @@ class Arithmetic(Evaluation):
         operands = args[:2] if library or base is None else [base, *args[:1]]
         if operands and self.plan.wholes is None and not self.is_one_row(operands[0]):
             position, spread = 1 if library or base is None else 0, operands[0].spread
-            if operations.relates_rows(name, self.spelled_out(node), position, spread):
+            spelled = self.spelled_out(node, position, operands[0])
+            if operations.relates_rows(name, spelled, position, spread):
                 return frozenset([Mixing(node, scope.source, rowwise.STATISTIC)])
-            if operations.pairs_rows(name, self.spelled_out(node), position, spread):
+            if operations.pairs_rows(name, spelled, position, spread):
                 return frozenset([Mixing(node, scope.source, rowwise.PARTNERS)])
+            if spread in (ROWS, Spread.COLUMNS) and is_unread(name, spelled, position):
+                if library or base is None or not base.things:
+                    self.event("unfollowed", node, scope, operands[0])
         if op is None or len(operands) < 2:
             return frozenset()
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else None

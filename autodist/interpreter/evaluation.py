@@ -8,13 +8,14 @@ from typing import Any
 
 from autodist import alternatives
 from autodist.interpreter.events import Call_
-from autodist.interpreter.questions import children_of, is_known, last_part, literal_int, relates
+from autodist.interpreter.questions import children_of, is_known, last_part, literal_int, modules_in, relates
 from autodist.interpreter.single import Single
 from autodist.interpreter.words import CUTTING, REST, SIZES
 from autodist.source import counted_of, last_name, operands
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import axes, collation, operations, picking, rowwise
 from autodist.tensors.collation import Rows
+from autodist.tensors.named_axes import from_front
 from autodist.tensors.picking import FORMS
 from autodist.values import (
     NOTHING,
@@ -148,9 +149,7 @@ class Evaluation(Single):
             return value.but(axes=3) if isinstance(node.slice, ast.Constant) and node.slice.value == 0 else value
         if isinstance(node, ast.Subscript) and self._takes_one(node):
             return value
-        layers = (
-            [t for t in self._lately(node.func).things if isinstance(t, Object)] if isinstance(node, ast.Call) else []
-        )
+        layers = modules_in(self._lately(node.func)) if isinstance(node, ast.Call) else []
         if isinstance(node, ast.Call) and last_name(node.func) == "squeeze" and operands(node):
             column = operands(node)[0] if isinstance(node.func, ast.Attribute) else None
             found = 1 if column is not None and self._is_column(column) else None
@@ -198,16 +197,15 @@ class Evaluation(Single):
         """Whether a layer gives one number for each sample, on an axis of their own: `nn.Linear(n, 1)(x)`."""
         value = self._lately(node)
         made = [each for _, each in value.made] or [node]
-        layers = [t for each in made if isinstance(each, ast.Call) for t in self._lately(each.func).things]
-        return (
-            value.axes == 2
-            and bool(layers)
-            and all(isinstance(t, Object) and axes.widths(t, set()) == {1} for t in layers)
-        )
+        calls = [each for each in made if isinstance(each, ast.Call)]
+        layers = [t for each in calls for t in modules_in(self._lately(each.func))]
+        functions = any(not isinstance(t, (Object, Wrapped)) for each in calls for t in self._lately(each.func).things)
+        one = bool(layers) and not functions and all(axes.widths(t, set()) == {1} for t in layers)
+        return value.axes == 2 and one
 
     def _gives_pair(self, call: ast.Call) -> bool:
         """Whether a recurrent layer is called."""
-        layers = [thing for thing in self._lately(call.func).things if isinstance(thing, Object)]
+        layers = modules_in(self._lately(call.func))
         return bool(layers) and self.plan.wholes is None and all(map(axes.gives_pair, layers))
 
     def _axes_of(self, node: ast.expr) -> int | None:
@@ -539,21 +537,28 @@ class Evaluation(Single):
                 keywords[REST] = value.but(things=frozenset(), const=UNKNOWN)  # any argument may be among them
         return args, keywords
 
-    def spelled_out(self, node: ast.Call) -> ast.Call:
-        """A call with the whole numbers that its arguments are sure to be: `x.norm(2, dim)` as `x.norm(2, 1)`, but not
+    def spelled_out(self, node: ast.Call, position: int, tensor: Value) -> ast.Call:
+        """A call with the whole numbers that its arguments are sure to be, axes counted from the first one of the
+        tensor that it is a method of, or is given ahead of ``position``: `x.norm(2, dim)` as `x.norm(2, 1)`, but not
         `x.norm(2, args.dim)`, which has another default than a run may ask for."""
-        given = [*node.args, *(keyword.value for keyword in node.keywords)]
-        if not any(isinstance(each, (ast.Name, ast.Attribute)) for each in given):
-            return node
 
         def told(each: ast.expr) -> ast.expr:
             value = self._lately(each)
             whole = isinstance(each, (ast.Name, ast.Attribute)) and type(value.const) is int and not value.things
-            whole = whole and (value.firm or self._is_literal(each))
+            whole = whole and (value.firm or self._is_literal(each) or self._is_setting(each))
             return ast.copy_location(ast.Constant(value.const), each) if whole else each
 
-        keywords = [ast.keyword(keyword.arg, told(keyword.value)) for keyword in node.keywords]
-        return ast.Call(node.func, [told(each) for each in node.args], keywords)
+        given = [*node.args, *(keyword.value for keyword in node.keywords)]
+        if any(isinstance(each, (ast.Name, ast.Attribute)) for each in given):
+            keywords = [ast.keyword(keyword.arg, told(keyword.value)) for keyword in node.keywords]
+            node = ast.Call(node.func, [told(each) for each in node.args], keywords)
+        axes = tensor.axes if not tensor.things and not self.is_one_row(tensor) else None
+        return from_front(last_part(node.func), node, position, axes)
+
+    def _is_setting(self, name: ast.expr) -> bool:
+        """Whether an object of the project has it: `self.dim`."""
+        holder = self._lately(name.value) if isinstance(name, ast.Attribute) else NOTHING
+        return any(isinstance(t, Object) and t.cls is not None for t in holder.things)
 
     def _is_literal(self, name: ast.expr) -> bool:
         """Whether a name is bound to nothing but numbers that are written there."""

@@ -138,7 +138,8 @@ class Libraries(BuiltinCalls):
             return mixed.computed(values[0].spread)
         if name in ("matmul", "mm") and len(values) == 2 and sums_products(values[0], values[1], not self._no_grad):
             return mixed.computed(SUM)
-        return mixed.computed(operations.operation(name, self.spelled_out(node), None, spreads))
+        written = self.spelled_out(node, 1, values[0] if values else NOTHING)
+        return mixed.computed(operations.operation(name, written, None, spreads))
 
     def _counts_rows(self, size: Value) -> bool:
         """Whether a size begins with the number of this rank's samples: `(x.size(0), 4)`, `x.shape`."""

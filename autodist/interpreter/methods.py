@@ -165,7 +165,7 @@ class Methods(Libraries, TorchModules):
             and base.spread.is_local
         ):
             counted = self._selected_from(node, base) if name in operations.COUNTS else base.spread
-            spread = operations.operation(name, self.spelled_out(node), counted, [v.spread for v in operands])
+            spread = operations.operation(name, self.spelled_out(node, 0, base), counted, [v.spread for v in operands])
             if self.is_one_row(base) and operations.moves_along(name):
                 spread = base.spread
             if self.pairs_turn((base, *operands)):
@@ -270,7 +270,7 @@ class Methods(Libraries, TorchModules):
                 return NOTHING
             if any(value.spread.is_local for value in values):
                 spread = operations.operation(
-                    name, self.spelled_out(node), base.spread, [value.spread for value in values]
+                    name, self.spelled_out(node, 0, NOTHING), base.spread, [value.spread for value in values]
                 )
                 return union(values).computed(spread)
             return of(replace(inner, cut=True) if name == "detach" else inner)
