@@ -164,6 +164,8 @@ class Items:
     by_batch: bool = False
     """Whether it has grown by one with each batch of a loader, and not otherwise."""
     """What items of it are counted up by: `losses[0] += loss.item()`."""
+    numbers: Value | None = None
+    """The count of a rank's samples, where it is made of their numbers: `[i % 2 for i in range(len(x))]`."""
 
     @property
     def is_told(self) -> bool:

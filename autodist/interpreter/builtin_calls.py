@@ -354,6 +354,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             element = self._element(value, node)
             items = self._remember(node, lambda: Items(node, [], NOTHING))
             items.element = items.element | element
+            items.numbers = self._row_numbers(value) if kind != "set" else None
             return Value(frozenset([items]), value.spread if value.spread.is_local else SAME, value.origins)
         if kind in ("iter", "cycle", "islice"):
             element = self._element(value, node)

@@ -262,6 +262,8 @@ class Loops(Stores):
             if value.spread is MEAN and self._is_each(value, node.elt):
                 value = value.but(spread=ROWS).without(Turn)  # `[criterion(o, t) for o, t in zip(out, targets)]`
             items.element = items.element | value
+            if items.numbers is None and not (value.spread.is_local or value.things or tests):
+                items.numbers = self._numbered(node.elt)
             return value
 
         iterables: list[Value] = []

@@ -412,6 +412,8 @@ class Methods(Libraries, TorchModules):
                     for v, each in zip(args[-1:], node.args[-1:], strict=False)
                 ]
                 self._grow(of(container), pairs, scope, name)
+                if name == "append" and args and not (args[0].spread.is_local or self._row_tests):
+                    container.numbers = container.numbers or self._numbered(node.args[0])
                 if isinstance(node.func, ast.Attribute):
                     self._note_row_by_row(node.func.value, scope)
                 return NOTHING
