@@ -103,6 +103,12 @@ class Evaluation(Single):
             value = self._of_one_row(node, value)
         if node in self.plan.divided:
             value = value.but(spread=COUNT, const=UNKNOWN)
+        elif (
+            value.spread is SAME
+            and not (self._forward or node in self.plan.reduced)
+            and (padded := self._padded_to(node))
+        ):
+            value = padded.computed(Spread.MOST)
         if self._counts_some(node, value):
             value = value.but(spread=SUM)
         elif (found := self._found_by(node)) is not None:
@@ -226,6 +232,18 @@ class Evaluation(Single):
         if isinstance(counted, ast.Attribute) and counted.attr in collation.OF_NODES:
             return any(isinstance(o, Object) and collation.of_graphs(o) for o in value.origins)
         return self.uneven(value) in (Rows.JOINED, Rows.FEWER)
+
+    def _padded_to(self, node: ast.expr) -> Value | None:
+        """The samples of which the longest is asked for, that a `collate_fn` pads all others to: `len(texts)` of texts
+        that lie along the second axis, `texts.size(1)` of others."""
+        counted = counted_of(node)
+        held = self._lately(counted) if counted is not None else NOTHING
+        if held.spread not in (ROWS, Spread.COLUMNS) or held.things or held.models or self.plan.wholes is not None:
+            return None
+        of_time = {ROWS: 1, Spread.COLUMNS: 0}[held.spread]
+        asked = [0] if last_part(node) == "len" else [node.slice] if isinstance(node, ast.Subscript) else node.args  # type: ignore[attr-defined]
+        named = [each if isinstance(each, int) else literal_int(each) for each in asked]
+        return held if named == [of_time] and self.uneven(held) is Rows.PADDED else None
 
     def _found_by(self, node: ast.expr) -> Value | None:
         """The condition on a rank's samples of which it is counted how often it holds: `len(np.where(hits)[0])`,
