@@ -77,11 +77,12 @@ AGAIN = "    return pad_sequence(xs, True).t(), pad_sequence(ys, batch_first=Fal
 
 @pytest.mark.parametrize("collate", [PADDED, STACKED, TURNED, NAMED, FILLED, ZIPPED, AGAIN])
 def test_sizes_of_batches_with_time_first(tmp_path: Path, collate: str) -> None:
-    """How many samples there are stands second; how long they are is the same for all."""
+    """How many samples there are stands second; how long they are is no number of them, but of the longest one."""
     fields = "batch['x'], batch['y']" if collate is NAMED else "batch"
     text, said = conftest.converted(tmp_path, SCRIPT.format(collate=collate, fields=fields))
     assert "reduce_sum(words)" in text or "words * dist.get_world_size()" in text
-    assert "length *" not in text and "(length)" not in text
+    assert "length *" not in text and "sum(length)" not in text and "mean(length)" not in text
+    assert collate is not PADDED or "reduce_max(length)" in text
     assert "len(list(loader)) *" not in text and "len(list(loader)))" in text
     assert "torch.zeros(1, batch_size, 5)" in text  # told a rank's own size
     assert "AD602" not in said or "pads to the longest" in said

@@ -19,6 +19,7 @@ from autodist.interpreter.questions import (
 )
 from autodist.interpreter.torch_modules import TorchModules
 from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, RETURNS_SELF, SIZES
+from autodist.source import argument
 from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import operations, rowwise
 from autodist.values import (
@@ -357,6 +358,9 @@ class Methods(Libraries, TorchModules):
         if inner.cls is None:
             for value in values:
                 self._callbacks(value, name, node, scope)
+            folder = argument(node, "save_folder", 1)
+            if folder is not None and self.catalog.has(f"{inner.name}.{name}", "write_to"):
+                self.event("write_to", folder, scope)
         mixed = self._mixed([*values, *(held for key, held in inner.attributes.items() if key == KEPT)])
         if "dataset" in inner.roles:
             return of(inner)
