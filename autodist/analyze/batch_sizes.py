@@ -208,7 +208,8 @@ def _is_given_to_shape(use: ast.expr, source: Source, run: Interpreter, names: s
         return False
     for thing in _functions(call, run):
         if isinstance(thing.node, ast.FunctionDef):
-            given = [name for name in _parameters(thing) if _given(call, thing, name) is use]
+            parameters = [*_parameters(thing), *(each.arg for each in thing.node.args.kwonlyargs)]
+            given = [name for name in parameters if _given(call, thing, name) is use]
             uses = (n for n in ast.walk(thing.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
             named = [n for n in uses if n.id in given]
             named = [n for n in named if n.id not in names or _is_also_other(n, thing.source, run, names)]

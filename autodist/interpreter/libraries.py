@@ -121,7 +121,7 @@ class Libraries(BuiltinCalls):
         if name in rowwise.CONVERTING and args and self.plan.wholes is None:
             counted = self._row_numbers(args[0])
             listed = any(isinstance(t, Items) for t in args[0].things) or isinstance(node.args[0], ast.Call)
-            if counted is not None and listed and not args[0].spread.is_local:
+            if counted is not None and listed:
                 return counted.computed(LOCAL)  # `torch.tensor([i % 2 for i in range(len(x))])`
         if name in MAKING and (args or "size" in keywords) and self._counts_rows(args[0] if args else keywords["size"]):
             return union([*values, *keywords.values()]).computed(ROWS)

@@ -87,7 +87,7 @@ def outputs_gathered(
         return ()
     found = {node: each for loss in losses for node, each in _given_by_models(loss, before).items()}
     unknown = {event.node for event in before.of("unfollowed")}
-    if any(not unknown.isdisjoint({*ast.walk(node), *roots(node, before, set())} - {node}) for node in found):
+    if any(not unknown.isdisjoint({*ast.walk(node), *roots(node, before, set())}) for node in found):
         return ()  # inside a model, which a rank runs with its own samples
     current = before
     fresh: Found = found
