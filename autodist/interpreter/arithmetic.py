@@ -218,8 +218,10 @@ class Arithmetic(Evaluation):
         """What puts a statistic of the batch beside each sample, as `mask / mask.mean()` and `mask /= mask.mean()`."""
         if isinstance(op, ast.Div) and sides is not None and right.spread in (SAME, COUNT) and right.const is UNKNOWN:
             self.event("divided", sides[1], scope, right, left)
-        if sides is not None and not self._no_grad and isinstance(op, (ast.Sub, ast.Div, ast.Mult)):
+        if sides is not None and not self._no_grad and isinstance(op, (ast.Add, ast.Sub, ast.Div, ast.Mult)):
             for rows, value, side in ((left, right, sides[1]), (right, left, sides[0])):
+                if self._adds_to_losses(op, rows):
+                    continue
                 if rows.spread is ROWS and value.spread in (MEAN, SUM) and not value.things:
                     steady = not self._forward and not value.models and isinstance(side, (ast.Call, ast.Name))
                     self.event("statistic" if steady else "joinable", side, scope, value)
@@ -338,12 +340,18 @@ class Arithmetic(Evaluation):
         """How samples lie. The columns of a recurrent model are of several kinds."""
         return (ROWS,) if self._forward else (ROWS, Spread.COLUMNS)
 
+    def _adds_to_losses(self, op: ast.operator, rows: Value) -> bool:
+        """Whether something is added to what may be losses, one for each sample: the mean of both is that of all."""
+        return isinstance(op, ast.Add) and (not self._forward or self._criterion or rows.axes == 1)
+
     def _compares_with_batch(self, op: ast.operator, left: Value, right: Value) -> bool:
         """`x - x.mean(0)`, where gradients flow: what becomes of a sample depends on the others of the batch."""
         samples = self._samples()
-        if self._no_grad or isinstance(op, ast.Add) or {left.spread, right.spread}.isdisjoint(samples):
+        if self._no_grad or {left.spread, right.spread}.isdisjoint(samples):
             return False
-        other = right if left.spread in samples else left
+        rows, other = (left, right) if left.spread in samples else (right, left)
+        if self._adds_to_losses(op, rows):
+            return False
         if other.things or other.spread not in (MEAN, SUM, LOCAL):
             return False
         return bool(other.models) or self._forward > 0 and bool(other.origins) and other.spread is not LOCAL
@@ -451,7 +459,7 @@ class Arithmetic(Evaluation):
         self, node: ast.Call, callee: Value, base: Value | None, args: list[Value], scope: Scope
     ) -> frozenset[Mixing]:
         """`mask.div(mask.mean())`, `torch.sub(x, x.mean(0))`, `x.softmax(0)`, in place: `mask.div_(mask.mean())`."""
-        name = last_part(node.func)
+        name = self._function_name(node)
         op = ARITHMETIC.get(name.rstrip("_"))
         library = any(isinstance(t, External) for t in callee.things)
         operands = args[:2] if library or base is None else [base, *args[:1]]

@@ -571,7 +571,13 @@ class Evaluation(Single):
             keywords = [ast.keyword(keyword.arg, told(keyword.value)) for keyword in node.keywords]
             node = ast.Call(node.func, [told(each) for each in node.args], keywords)
         axes = tensor.axes if not tensor.things and not self.is_one_row(tensor) else None
-        return from_front(last_part(node.func), node, position, axes)
+        return from_front(self._function_name(node), node, position, axes)
+
+    def _function_name(self, node: ast.Call) -> str:
+        """The name that a library has for what is called, `softmax` after `from torch import softmax as sm`, or that
+        of the call."""
+        names = {t.name.rpartition(".")[2] for t in self._lately(node.func).things if isinstance(t, External)}
+        return names.pop() if len(names) == 1 else last_part(node.func)
 
     def _is_setting(self, name: ast.expr) -> bool:
         """Whether an object of the project has it: `self.dim`."""
