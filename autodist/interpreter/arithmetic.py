@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.questions import is_new_axis, last_part, literal_int, makes_set, spine, sums_products, truth
-from autodist.source import Source
+from autodist.source import Source, argument
 from autodist.spread import (
     COUNT,
     CROSS,
@@ -340,6 +340,11 @@ class Arithmetic(Evaluation):
         """How samples lie. The columns of a recurrent model are of several kinds."""
         return (ROWS,) if self._forward else (ROWS, Spread.COLUMNS)
 
+    def _normalises(self, call: ast.Call) -> bool:
+        """Whether `F.batch_norm` goes by the samples that it is given, and not by what it was told of others."""
+        training = argument(call, "training", 5)
+        return not self._no_grad and training is not None and self._lately(training).const is not False
+
     def _adds_to_losses(self, op: ast.operator, rows: Value) -> bool:
         """Whether something is added to what may be losses, one for each sample: the mean of both is that of all."""
         return isinstance(op, ast.Add) and (not self._forward or self._criterion or rows.axes == 1)
@@ -467,6 +472,8 @@ class Arithmetic(Evaluation):
             position, spread = 1 if library or base is None else 0, operands[0].spread
             spelled = self.spelled_out(node, position, operands[0])
             if operations.relates_rows(name, spelled, position, spread):
+                return frozenset([Mixing(node, scope.source, rowwise.STATISTIC)])
+            if library and name == "batch_norm" and spread is ROWS and self._normalises(node):
                 return frozenset([Mixing(node, scope.source, rowwise.STATISTIC)])
             if operations.pairs_rows(name, spelled, position, spread):
                 return frozenset([Mixing(node, scope.source, rowwise.PARTNERS)])

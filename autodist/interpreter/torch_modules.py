@@ -163,7 +163,8 @@ class TorchModules(Subscripts, Stores, Losses):
     def _through_sequence(self, sequence: Object, node: ast.Call, given: Value, scope: Scope) -> Value:
         """What the layers of a sequence make of what it is given, one after the other."""
         value = given
-        for child in self._children(sequence):
+        begun, _ = self._begun.get(sequence, ([], {}))  # `super().__init__(nn.ReLU(), Block())`
+        for child in [*(each for each in begun if self._modules_in(each)), *self._children(sequence)]:
             layers = [t for t in sorted(child.things, key=stable_order) if isinstance(t, Object)]
             outputs = [self._through_one(each, node, value, scope) for each in layers]
             value = union(outputs) if outputs else value
@@ -292,6 +293,11 @@ class TorchModules(Subscripts, Stores, Losses):
             known = args[0].const
             self._keep_attribute(node, of(thing), known if isinstance(known, str) else KEPT, args[1], scope)
             return NOTHING
+        if name in ("values", "items") and inner.name == "torch.nn.ModuleDict":
+            part = union(self._children(inner))
+            return self._named_parts(node, part) if name == "items" else of(Stream(part, NOTHING))
+        if name in ("add_module", "register_module") and len(args) == 2 and isinstance(args[0].const, str):
+            self._keep_attribute(node, of(inner), args[0].const, args[1], scope)
         if name in ("append", "add_module", "register_module", "insert", "extend"):
             inner.args.extend(args)
             self.event("grow", node, scope, of(inner))

@@ -33,7 +33,8 @@ FIXED = frozenset("minlength range min max".split())
 """What makes a tally as long on one rank as on the others."""
 COUNTS = frozenset("numel nelement __len__".split())
 EXTREMES = frozenset(
-    "max min amax amin argmax argmin topk kthvalue sort argsort any all norm vector_norm std var prod median mode logsumexp".split()
+    "max min amax amin argmax argmin topk kthvalue sort argsort any all norm vector_norm std var prod median mode "
+    "logsumexp".split()
 )
 COUNTED = frozenset("topk kthvalue".split())
 """What is told how many first, and then the axis, which is the last one if it is not told."""
