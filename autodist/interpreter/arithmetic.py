@@ -81,6 +81,10 @@ def _tuples_of_both(left: Value, right: Value, result: Items) -> list[Value]:
     return []
 
 
+OF_THE_BATCH = frozenset([MEAN, SUM, LOCAL, Spread.MOST, Spread.LEAST, Spread.FEWER])
+"""How one number relates that is computed from all samples of a batch."""
+
+
 class Arithmetic(Evaluation):
     """Expressions with operators."""
 
@@ -446,10 +450,19 @@ class Arithmetic(Evaluation):
             return mixed.computed(CROSS)  # `labels[:, None] == labels[None]`
         if self.pairs_turn(values):
             return mixed.computed(CROSS)
+        if isinstance(node.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) and self._has_threshold(values):
+            mixed = mixed.but(origins=mixed.origins | {Mixing(node, scope.source, rowwise.STATISTIC)})
         contained = isinstance(node.ops[0], (ast.In, ast.NotIn)) and mixed.spread in (ROWS, Spread.COLUMNS)
         if contained:
             return mixed.computed(LOCAL)  # one answer, whatever it is of
         return mixed.but(models=frozenset()) if mixed.spread in (MEAN, SUM, LOCAL) else mixed  # it has no gradient
+
+    def _has_threshold(self, values: Sequence[Value]) -> bool:
+        """Whether samples are told apart by what is computed of the whole batch: `losses < losses.median()`."""
+        plain = [value for value in values if not value.things]
+        rows = [value for value in plain if value.spread in (ROWS, Spread.COLUMNS) and not self.is_one_row(value)]
+        others = [value for value in plain if value.spread in OF_THE_BATCH]
+        return self.plan.wholes is None and any(one.origins & other.origins for one in rows for other in others)
 
     def _text(self, values: Sequence[Value]) -> Value:
         """A string made of values: what it says of the ranks can no longer be reduced."""

@@ -98,7 +98,8 @@ class Evaluation(Single):
         if isinstance(node, ast.Call) and (not self._forward or self._criterion):
             self._note_unfollowed(node, value, scope)
         if value.spread in (ROWS, Spread.COLUMNS) and isinstance(node, (ast.Call, ast.Subscript)):
-            self._note_statistics(node.args if isinstance(node, ast.Call) else [node.slice], scope)
+            told = [*node.args, *(each.value for each in node.keywords)] if isinstance(node, ast.Call) else [node.slice]
+            self._note_statistics(told, scope)
         if isinstance(node, (ast.Attribute, ast.Call, ast.Subscript, ast.BinOp)) and self.is_one_row(value):
             value = self._of_one_row(node, value)
         if node in self.plan.divided:

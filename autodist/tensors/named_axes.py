@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from autodist.tensors.operations import EXTREMES, IN_PLACE, MEANS, RELATING, SUMS, TURNING, axis
+from autodist.tensors.operations import COUNTED, EXTREMES, IN_PLACE, MEANS, RELATING, SUMS, TURNING, axis
 from autodist.values import Value
 
 BEHIND_ANOTHER = frozenset("norm vector_norm topk kthvalue quantile nanquantile normalize diff roll".split())
@@ -28,6 +28,8 @@ def from_front(name: str, call: ast.Call, position: int, axes: int | None) -> as
     if name in GUESSING and axis(call, position) is None:
         first = ast.keyword("dim", ast.Constant(0 if axes in (1, 3) else 1))
         return ast.Call(call.func, call.args, [*call.keywords, first])
+    if name in COUNTED and axis(call, position + 1) is None:
+        return ast.Call(call.func, call.args, [*call.keywords, ast.keyword("dim", ast.Constant(axes - 1))])
     count, start = axes + (name == "unsqueeze"), position + (name in BEHIND_ANOTHER)
     stop = len(call.args) if name in SEVERAL else start + 1
     args = [_positive(each, count) if start <= at < stop else each for at, each in enumerate(call.args)]
