@@ -10,12 +10,14 @@ import ast
 from collections.abc import Iterator
 
 from autodist.escapes import learnt_from
+from autodist.escapes.origins import is_cut
 from autodist.interpreter import Event, Interpreter
 from autodist.models import members, normalises, settled_at, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site, Wrapping
+from autodist.source import Source
 from autodist.spread import ROWS, SAME
-from autodist.tensors.rowwise import mixings
+from autodist.tensors.mixing import mixings
 from autodist.values import NOTHING, UNKNOWN, Object, Wrapped
 
 
@@ -89,8 +91,26 @@ def _normalising(event: Event, run: Interpreter) -> list[Object]:
 
 
 def _tells_mode(run: Interpreter) -> bool:
-    """Whether the script says somewhere that a model is to evaluate."""
-    return any(mode in source.text for source in run.project.sources for mode in (".eval()", ".train(False)"))
+    """Whether something is put into evaluation mode of which it is not known what it is: `get("net").eval()`."""
+    for source in run.project.sources:
+        if ".eval()" in source.text or ".train(False)" in source.text:
+            calls = (node for node in ast.walk(source.tree) if isinstance(node, ast.Call))
+            if any(_evaluates(call) and not _is_known(call.func, run) for call in calls):
+                return True
+    return False
+
+
+def _evaluates(call: ast.Call) -> bool:
+    """`model.eval()`, `model.train(False)`"""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    quiet = len(call.args) == 1 and isinstance(call.args[0], ast.Constant) and call.args[0].value is False
+    return name == "eval" and not call.args or name == "train" and quiet
+
+
+def _is_known(method: ast.expr, run: Interpreter) -> bool:
+    """Whether it is known whose method is called, or nothing comes to the call."""
+    value = run.values.get(method.value) if isinstance(method, ast.Attribute) else None
+    return value is None or bool(value.things)
 
 
 def _sets_mode(node: ast.AST, run: Interpreter) -> bool:
@@ -108,6 +128,8 @@ def _is_rows_to_rows(event: Event, run: Interpreter) -> bool:
     node = event.node
     if not isinstance(node, ast.Call) or node.keywords or node in learnt_from(run):
         return False
+    if any(each.grad and each.node is node and _reaches_loss(each, run) for each in run.of("training_forward")):
+        return False
     values = [run.values.get(each, NOTHING) for each in (node, *node.args)]
     if any(value.things or value.const is not UNKNOWN for value in values):
         return False
@@ -115,6 +137,71 @@ def _is_rows_to_rows(event: Event, run: Interpreter) -> bool:
     if any(each.node is node and each.detail.spread is not SAME for each in passes):
         return False
     return any(_takes_rows(each.node, len(node.args), run) for each in passes)
+
+
+def _reaches_loss(event: Event, run: Interpreter) -> bool:
+    """Whether gradients flow back to what a call gives, by variables of its function and of those that called it."""
+    losses = {each.node for each in run.of("backward")}
+    source, made = event.source, event.node
+    for call in (*reversed(event.calls), None):
+        home = source.home(made)
+        flowing = _computed_from(made, home, source)
+        if any(_holds(each, flowing, source) for each in ast.walk(home) if each in losses):
+            return True
+        returned = [each for each in ast.walk(home) if isinstance(each, ast.Return)]
+        if call is None or call.node is None or not any(_holds(each, flowing, source) for each in returned):
+            return False
+        source, made = call.source, call.node
+    return False
+
+
+def _computed_from(made: ast.AST, home: ast.AST, source: Source) -> set[ast.AST]:
+    """A call, and where variables of the same function are read that hold what is computed from its result."""
+    bound: dict[str, list[ast.stmt]] = {}
+    reads: list[ast.expr] = []
+    for node in ast.walk(home):
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            if isinstance(node.ctx, ast.Store):
+                bound.setdefault(ast.unparse(node), []).append(source.statement(node))
+            else:
+                reads.append(node)
+    found: set[ast.AST] = {made}
+    while True:
+        fresh = [
+            each
+            for each in reads
+            if each not in found
+            and any(
+                _holds(store, found, source) for store in _last_bound(each, bound.get(ast.unparse(each), []), source)
+            )
+        ]
+        if not fresh:
+            return found
+        found.update(fresh)
+
+
+def _last_bound(read: ast.expr, stores: list[ast.stmt], source: Source) -> list[ast.stmt]:
+    """The statements that may have bound a variable where it is read: the last ones before it, else those of an earlier
+    round of a loop."""
+    around = set(source.ancestors(read))
+    earlier = [each for each in stores if each.lineno <= read.lineno and each not in around]
+    if isinstance(source.statement(read), ast.AugAssign) and source.statement(read) in stores:
+        earlier.append(source.statement(read))
+    found: list[ast.stmt] = []
+    for each in sorted(earlier, key=lambda each: -each.lineno):
+        found.append(each)
+        if not around.isdisjoint(source.block(each)) and not isinstance(each, ast.AugAssign):
+            return found
+    return found or stores
+
+
+def _holds(node: ast.AST, found: set[ast.AST], source: Source) -> bool:
+    """Whether it reads one of them, and gradients flow through that."""
+    if isinstance(node, (ast.For, ast.AsyncFor)):
+        node = node.iter
+    elif isinstance(node, (ast.With, ast.AsyncWith, ast.FunctionDef, ast.ClassDef)):
+        return False
+    return any(each in found and not is_cut(each, source) for each in ast.walk(node) if isinstance(each, ast.expr))
 
 
 def _takes_rows(node: ast.AST, number: int, run: Interpreter) -> bool:

@@ -59,7 +59,8 @@ class Model:
     devices would get are ``dropped``. ``alternatives`` are other modules that the same place may hold. ``units`` name,
     as attributes of the model, the parts that FSDP shards by themselves (with a ``*`` if it is a list of them),
     ``methods`` those that run its layers besides `forward`; ``sharded`` if the script itself does so;
-    ``prefixed`` are states taken from a wrapper, whose keys begin with `module.`;
+    ``prefixed`` are where states are taken from a wrapper, whose keys begin with `module.`,
+    and ``wrapped_loads`` where a wrapper takes them;
     ``moved_later`` are calls that move it after it is wrapped, which a distributed wrapper does not survive;
     ``built`` says where it is made, if it is made on rank 0 alone."""
 
@@ -77,6 +78,7 @@ class Model:
     methods: tuple[str, ...] = ()
     sharded: bool = False
     prefixed: tuple[Site, ...] = ()
+    wrapped_loads: tuple[Site, ...] = ()
     moved_later: tuple[Site, ...] = ()
     built: Built | None = None
 

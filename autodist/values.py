@@ -159,11 +159,13 @@ class Items:
     element: Value
     stores: list[tuple[Source, ast.expr]] = field(default_factory=list)
     changes: list[tuple[Source, ast.expr]] = field(default_factory=list)
+    """What items of it are counted up by: `losses[0] += loss.item()`."""
     by_layer: bool = False
     """Whether a forward pass has put whole batches into it, as many on all ranks."""
     by_batch: bool = False
     """Whether it has grown by one with each batch of a loader, and not otherwise."""
-    """What items of it are counted up by: `losses[0] += loss.item()`."""
+    by_row: bool = False
+    """Whether a comprehension has made it with one for each of a rank's samples."""
     numbers: Value | None = None
     """The count of a rank's samples, where it is made of their numbers: `[i % 2 for i in range(len(x))]`."""
 

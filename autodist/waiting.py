@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import posixpath
+import re
 from collections.abc import Iterable, Iterator
 
 from autodist import regions, temporary
@@ -168,11 +169,40 @@ def _may_be_same_file(written: Event, read: Event) -> bool:
         if known is not None and any(known.endswith(posixpath.basename(text)) for text in _texts(other.node)):
             return True  # `open(os.path.join("out", "rows.csv"), "w")`, and `pd.read_csv("out/rows.csv")`
     if read.kind == "read":
-        return _spelled(written, read) or _format(written.node) == _format(read.node) is not None
+        numbered = _numbered_names(written) & _numbered_names(read)
+        return bool(numbered) or _spelled(written, read) or _format(written.node) == _format(read.node) is not None
     ours, theirs = _texts(written.node), _texts(read.node)
     names = _names(written.node) & _names(read.node) - COMMON_NAMES
     attributes = (_attributes(written.node) & _attributes(read.node)) - COMMON_ATTRIBUTES
     return bool(ours & theirs or names or attributes)
+
+
+def _numbered_names(event: Event) -> set[str]:
+    """Names of files that are put together of texts and numbers, with a star for each: `epoch_*.png`."""
+    given = event.node.args[:1] if isinstance(event.node, ast.Call) else []
+    named = {each.id for each in given if isinstance(each, ast.Name)}
+    bound = (n for n in ast.walk(event.source.home(event.node)) if isinstance(n, ast.Assign) and named)
+    made = [n.value for n in bound if any(isinstance(t, ast.Name) and t.id in named for t in n.targets)]
+    names = {posixpath.basename(_put_together(each)) for each in (*given, *made)}
+    return {name for name in names if "*" in name and "." in name.strip("*")[1:]}
+
+
+def _put_together(node: ast.expr) -> str:
+    """A text with a star for each part that is not known."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=parts):
+            return "".join(map(_put_together, parts))
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _put_together(left) + _put_together(right)
+        case ast.BinOp(left=ast.Constant(value=str(text)), op=ast.Mod()):
+            return re.sub(r"%[-+ #0-9.]*[a-z]", "*", text)
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format")):
+            return re.sub(r"{[^}]*}", "*", text)
+        case ast.Call(func=ast.Attribute(attr="join"), args=[*_, last]):
+            return _put_together(last)
+    return "*"
 
 
 def _path(event: Event) -> str | None:

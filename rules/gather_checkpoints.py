@@ -58,10 +58,16 @@ def gather_checkpoints(script: TrainingScript, context: Context) -> Iterator[Fin
     The state dict of a sharded model or of its optimizer holds each rank's own part. Gathering takes all ranks, so
     that it must not stand behind a rank check; one tensor after the other moves to the CPU of rank 0. The files have
     the keys and shapes of the original's, and load into it. With `--sharded-checkpoints` nothing is gathered: each rank
-    writes its shards, and a checkpoint is a folder in the format of `torch.distributed.checkpoint`.
+    writes its shards, and a checkpoint is a folder in the format of `torch.distributed.checkpoint`. States that the
+    script takes from a wrapper keep the keys that it gives them.
     """
     if not script.trains:
         return
+    for site in dict.fromkeys(site for model in script.models for site in model.prefixed):
+        assert isinstance(site.node, ast.Call)
+        told = ", ".join((*map(ast.unparse, (*site.node.args, *site.node.keywords)), 'prefix="module."'))
+        edits = planned(site.source, ReplaceExpr(site.node, f"{site.source.code(site.node.func)}({told})"))
+        yield Finding(site.source, site.node, "keys of a wrapper begin with `module.`", Fix(edits))
     for site in script.shards.saves:
         assert isinstance(site.node, ast.Call)
         if context.config.sharded_checkpoints:

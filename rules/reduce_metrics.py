@@ -297,7 +297,8 @@ def _is_of_many(reduction: Reduction, script: TrainingScript) -> bool:
     found = script.values.get(reduction.node)
     if found is not None and any(isinstance(thing, Items) for thing in found.things):
         return True
-    if isinstance(reduction.node, ast.Call) and last_name(reduction.node.func) == "tolist":
+    made = last_name(reduction.node.func) if isinstance(reduction.node, ast.Call) else ""
+    if made == "tolist" or made == "numpy" and reduction.spread is Spread.SUM:
         return True
     code = reduction.source.code(reduction.node)
     bound = [(reduction.source.code(target), value) for target, value in _bindings(reduction.source.tree)]

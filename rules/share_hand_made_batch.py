@@ -31,6 +31,12 @@ def local_rows(batch):
 
 '''
 
+TAKEN = "    return batch[{d}.get_rank() :: {d}.get_world_size()]\n"
+SIDE_BY_SIDE = """\
+    rows = batch[{d}.get_rank() :: {d}.get_world_size()]
+    return rows.contiguous() if hasattr(rows, "contiguous") else rows  # view() asks for that
+"""
+
 LITERAL = PLAIN.replace("model(x)", "model(x + torch.randn(8, 4))")
 LITERAL_SHARED = LITERAL.replace("randn(8, 4)", "randn(8 // dist.get_world_size(), 4)").replace(
     "import torch\n", "import torch\nimport torch.distributed as dist\n", 1
@@ -325,6 +331,8 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
         if draw.batch:
             template = "map(local_rows, {})" if draw.stream else "local_rows({})"
             code = LOCAL_PARTS if any(each.nested for each in script.draws) else LOCAL_ROWS
+            if _may_be_viewed(script):
+                code = code.replace(TAKEN, SIDE_BY_SIDE)
             helper = defined(script, draw.source, code.replace("{d}", d))
             fix = Fix((*imports, *helper, *planned(draw.source, WrapExpr(draw.node, template))))
             yield Finding(draw.source, draw.node, "each rank takes its share of the batch", fix)
@@ -374,3 +382,11 @@ def _is_viewed_tensor(draw: Draw) -> bool:
         isinstance(node, ast.Attribute) and node.attr in ("cuda", "to", "size") and ast.dump(node.value) == name
         for node in ast.walk(draw.source.tree)
     )
+
+
+def _may_be_viewed(script: TrainingScript) -> bool:
+    """Whether rows that do not lie side by side would be in the way of `view`: here, or in a library's model that is
+    given labels, too."""
+    named = (model.object.name for model in script.models if model.object.cls is None)
+    library = any(not name.startswith("torch.nn.") for name in named)
+    return library or any(".view(-1)" in source.text for source in script.project.sources)

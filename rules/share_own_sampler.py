@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from autodist.config import BatchSize
 from autodist.edits import Edit, InsertBefore, RemoveArgument, ReplaceExpr, SetArgument, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, Severity, rule
-from autodist.script import TrainingScript
+from autodist.script import Loader, TrainingScript
 from autodist.source import Source
 
 from ._preamble import (
@@ -286,6 +286,9 @@ class RankBatches(torch.utils.data.Sampler):
 '''
 
 
+CLASSES = {"RankShare": SHARE, "EvenRankShare": EVEN_SHARE, "RankBatches": BATCHES}
+
+
 @rule("AD203")
 def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Keep the script's own sampler, and give each rank its share of what it draws.
@@ -315,12 +318,8 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
             continue
         d, imports = dist(context, source)
         torch, torch_import = imported(context, source, "torch")
-        name, code = ("RankBatches", BATCHES) if batches else ("RankShare", SHARE)
+        name, code = _shares(loader, script)
         more: Planned = (*imports, *torch_import)
-        if not batches and _may_drop(argument(call, "drop_last"), unpacked):
-            name, code = "EvenRankShare", EVEN_SHARE
-        if loader.drawn_apart and not loader.endless:
-            code = _drawn_once(code)
         if _is_asked(script):
             code = code.rstrip("\n") + HAND_ON
         code = code.replace("{d}", d)
@@ -358,6 +357,27 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
             more = (*more, *planned(drawn.source, alike))
         fix = Fix((*more, *defined(script, source, code), *planned(source, *edits)))
         yield Finding(source, call, "every rank draws the same samples and takes its share of them", fix)
+
+
+def _shares(loader: Loader, script: TrainingScript) -> tuple[str, str]:
+    """The class that takes a rank's share of what a loader's sampler draws, by a name of its own in its file."""
+    name, code = _class(loader), CLASSES[_class(loader)]
+    if not loader.drawn_apart or loader.endless:
+        return name, code
+    plain = {
+        _class(each)
+        for each in script.loaders
+        if each.source is loader.source and not (each.drawn_apart and not each.endless)
+    }
+    own = f"{name}OfRankZero" if name in plain else name
+    return own, _drawn_once(code).replace(f"class {name}(", f"class {own}(")
+
+
+def _class(loader: Loader) -> str:
+    unpacked = next((keyword for keyword in loader.node.keywords if keyword.arg is None), None)
+    if argument(loader.node, "batch_sampler"):
+        return "RankBatches"
+    return "EvenRankShare" if _may_drop(argument(loader.node, "drop_last"), unpacked) else "RankShare"
 
 
 def _drawn_once(code: str) -> str:

@@ -81,8 +81,9 @@ ESCAPES = """
 
 TENSORS = """
     rowwise | laid_out | episodes
-    collation | picking | axes | named_axes
-    operations
+    shapes | torch_layers
+    calls | mixing | collation | picking | axes | named_axes
+    operations | facts
     patterns
 """
 

@@ -89,11 +89,72 @@ def test_a_function_is_given_the_rows_of_all_ranks(
         ("0", PAIRS + "if guess != label:\n            counts -= 1", "counts / 32", "print(reduce_sum(counts) / 32)"),
         ("np.zeros((3, 3))", PAIRS + "counts[label][guess] += 1", "counts", "print(reduce_sum(counts))"),
         ("np.zeros((3, 3))", PAIRS + "counts[label, guess] += 1", "counts", "print(reduce_sum(counts))"),
+        (
+            "torch.zeros(3, 3)",
+            "counts[y, scores.argmax(1)] += 1",
+            "counts.numpy()",
+            "total.numpy().astype(value.dtype)",
+        ),
+        (
+            "[0] * 3",
+            PAIRS + "counts[label] += guess == label",
+            "*(counts[k] for k in range(3))",
+            "print(*(reduce_sum(counts[k]) for k in range(3)))",
+        ),
     ],
 )
 def test_counts_are_added(tmp_path: Path, start: str, step: str, shown: str, expected: str) -> None:
     code, _ = converted(tmp_path, SCRIPT.format(helper="", start=start, step=step, shown=shown))
     assert expected in code
+
+
+BINS = """pairs = [(guess, loss) for guess, loss in zip(scores.argmax(1), each.tolist())]
+    for guess, loss in pairs:
+        counts[int(guess)] += loss"""
+
+
+def test_a_list_of_pairs_of_each_sample(tmp_path: Path) -> None:
+    """What a loop over it counts up is counted up sample by sample."""
+    step = "each = nn.functional.cross_entropy(scores, y, reduction='none').detach()\n    " + BINS
+    start, shown = "{k: 0 for k in range(3)}", "*(counts[k] for k in range(3))"
+    code, said = converted(tmp_path, SCRIPT.format(helper="", start=start, step=step, shown=shown))
+    assert "reduce_sum(counts[k]) for k in range(3)" in code
+    assert "computed from this rank's samples alone" not in said
+
+
+@pytest.mark.parametrize(
+    ("start", "step", "expected"),
+    [
+        ("1", "counts += (scores.argmax(1) == y).sum().item()", "counts += reduce_sum("),
+        ("{0: 1e-6}", "counts[0] += (scores.argmax(1) == y).sum().item()", "counts[0] += reduce_sum("),
+        ("{0: 0}", "counts[0] += (scores.argmax(1) == y).sum().item()", "reduce_sum(value)"),
+    ],
+)
+def test_counts_that_begin_with_another_number(tmp_path: Path, start: str, step: str, expected: str) -> None:
+    """What is added is made global, since the sum over the ranks would have what each began with."""
+    code, _ = converted(tmp_path, SCRIPT.format(helper="", start=start, step=step, shown="counts"))
+    assert expected in code
+
+
+MASKED = """
+def masked_accuracy(output, target, mask):
+    with torch.no_grad():
+        accuracy = torch.masked_select(output, mask).eq(torch.masked_select(target, mask)).float().mean()
+        return accuracy
+
+
+def evaluate(x, y):
+    return masked_accuracy(model(x).argmax(1), y, y > 0).item()
+"""
+
+
+def test_a_masked_accuracy_that_a_function_returns(tmp_path: Path) -> None:
+    """It is made global in the function, also for data of which every rank has all."""
+    step = "print(masked_accuracy(scores.argmax(1), y, y > 0).item())"
+    shown = "evaluate(torch.randn(8, 4), torch.randint(3, (8,)))"
+    code, said = converted(tmp_path, SCRIPT.format(helper=MASKED, start=0, step=step, shown=shown))
+    assert "accuracy = mean_over_ranks(torch.masked_select(" in code
+    assert "computed from this rank's samples alone" not in said
 
 
 @pytest.mark.parametrize(
@@ -407,3 +468,40 @@ def test_a_list_of_what_a_forward_pass_gave(tmp_path: Path, each: str, over: str
     """It is as long as there are layers, on all ranks: a mean over them is one."""
     code, said = converted(tmp_path, LISTED.format(each=each, over=over, item=item))
     assert "    loss = loss / len(outs)" in code and "    loss.backward()" in code and "AD602" not in said
+
+
+ATTACK = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randint(3, (32,))), batch_size=8, shuffle=True)
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def attack(x, y):
+    delta = torch.zeros_like(x, requires_grad=True)
+    for _ in range(4):
+        out = model(x + delta)
+        index = torch.where(out.max(1)[1] == y)
+        if len(index[0]) == 0:
+            break
+        nn.functional.cross_entropy(out, y).backward()
+        delta.data[index] = (delta + 0.1 * delta.grad.sign()).clamp(-0.3, 0.3)[index].detach()
+        delta.grad.zero_()
+    return delta.detach()
+
+
+for x, y in loader:
+    loss = nn.functional.cross_entropy(model(x + attack(x, y)), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_an_attack_ends_where_no_rank_has_anything_left(tmp_path: Path) -> None:
+    code, said = converted(tmp_path, ATTACK)
+    assert "if reduce_sum(len(index[0])) == 0:" in code
+    assert "differs between ranks" not in said

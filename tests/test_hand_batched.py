@@ -448,3 +448,52 @@ def test_a_batch_that_one_branch_makes_as_a_list(tmp_path: Path) -> None:
     users = f"if model.training:\n        users = {one}\n    else:\n        users = {other}"
     _, said = conftest.converted(tmp_path, LISTS.format(users=users, append="items.append(user + 1)"))
     assert "hands out a rank's share of a batch, or all of a batch" in said
+
+
+STATES = """\
+import torch
+from torch import nn
+
+data = torch.randint(0, 10, (64, 6))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(10, 8)
+        self.lstm = nn.LSTM(8, 8, batch_first=True)
+        self.out = nn.Linear(8, 10)
+        self.softmax = nn.LogSoftmax({dim})
+
+    def forward(self, x):
+        h0, c0 = self.first(x.size(0))
+        hidden, _ = self.lstm(self.embedding(x), (h0, c0))
+        return self.softmax(self.out(hidden.contiguous().view(-1, 8)))
+
+    def first(self, size):
+        return torch.zeros((1, size, 8)), torch.zeros((1, size, 8))
+
+
+def batches(size):
+    for start in range(0, len(data), size):
+        part = data[start : start + size]
+        yield part[:, :-1], part[:, 1:]
+
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in batches(8):
+        loss = nn.functional.nll_loss(model(x), y.contiguous().view(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("dim", ["", "dim=1"])
+def test_states_by_the_size_of_a_batch(tmp_path: Path, dim: str) -> None:
+    """A pair of states for as many samples as a model is given; a softmax that torch chooses an axis for."""
+    code, said = converted(tmp_path, STATES.format(dim=dim))
+    assert "for x, y in map(local_rows, batches(8)):" in code, said
+    assert "AD902" not in said

@@ -229,7 +229,9 @@ def test_what_is_compared_with_gathered_rows_is_gathered(tmp_path: Path) -> None
     assert "outs.append(gather_rows(out.detach()))" in code and "ys.append(gather_rows(y))" in code
 
 
-@pytest.mark.parametrize("size", ["out[0].numel()", "out[0].dim()", "out[:2].dim()", "x[0].nelement()"])
+@pytest.mark.parametrize(
+    "size", ["out[0].numel()", "out[0].dim()", "out[:2].dim()", "x[0].nelement()", "x[0].shape[0]", "len(x[0])"]
+)
 def test_how_large_a_sample_is(tmp_path: Path, size: str) -> None:
     code, said = loss_of(tmp_path, f"n = {size}\nloss = {PLAIN} + n * out.pow(2).sum(1).mean()")
     assert "RowsOfAllRanks" not in code and "AD602" not in said

@@ -265,3 +265,105 @@ def test_layers_that_methods_ask_for_once_they_are_synchronised(tmp_path: Path) 
     )
     text = sharded(tmp_path, script.replace("SGD(model.parameters()", "SGD(model.norms()"))[0]
     assert "isinstance(m, (nn.BatchNorm1d, nn.SyncBatchNorm))" in text
+
+
+@pytest.mark.parametrize("called", ["model.forward(x)", "model.__call__(x)"])
+def test_passes_that_are_called_by_their_name(tmp_path: Path, called: str) -> None:
+    text, _ = sharded(tmp_path, SCRIPT.replace("model(x), y", f"{called}, y"))
+    assert ("model(x), y" in text) is ("forward" in called)
+    assert "model.forward(" not in text
+
+
+def test_passes_inside_a_loss_of_the_model(tmp_path: Path) -> None:
+    loss = "\n    def loss(self, x, y):\n        return F.mse_loss(self.forward(x), y)\n"
+    training = TRAINING.replace("nn.functional.mse_loss(model(x), y)", "model.loss(x, y)")
+    text, _ = sharded(tmp_path, HEAD + NET + loss + training)
+    assert "F.mse_loss(self.forward(x), y)" in text and 'register_fsdp_forward_method(model, "loss")' in text
+
+
+COUNTED = """
+trained = filter(lambda p: p.requires_grad, model.parameters())
+print(sum(p.numel() for p in trained))
+model.apply(initialise)
+"""
+
+
+@pytest.mark.parametrize(("taken", "is_after"), [("model.parameters()", True), ("trained", False)])
+def test_initialised_after_its_parameters_were_counted(tmp_path: Path, taken: str, is_after: bool) -> None:
+    made = (
+        "def initialise(layer):\n    if isinstance(layer, nn.Linear):\n        layer.weight.data.normal_(0.0, 0.02)\n\n"
+    )
+    training = TRAINING.replace("model = Net()\n", "model = Net()" + COUNTED).replace(
+        "model.parameters(), lr", f"{taken}, lr"
+    )
+    text, _ = sharded(tmp_path, HEAD + NET + made + training)
+    assert (text.index("fully_shard(model") > text.index("model.apply(initialise)")) is is_after
+
+
+WRAPPED = SCRIPT.replace("model = Net()", "model = nn.DataParallel(Net())")
+
+
+def test_keys_of_a_wrapper_stay_in_checkpoints(tmp_path: Path) -> None:
+    saved = 'torch.save({"model": model.state_dict()}, "model.pt")\n'
+    text, said = sharded(tmp_path, WRAPPED + saved)
+    assert 'save_gathered({"model": model.state_dict(prefix="module.")}, "model.pt")' in text
+    assert "AD907" not in said
+    _, said = sharded(tmp_path, WRAPPED + "model.load_state_dict(torch.load('model.pt'))\n")
+    assert "keys of a wrapper begin with `module.`" in said
+
+
+AVERAGE = """
+class Average:
+    def __init__(self, model):
+        self.model = model
+        {kept}
+
+    def update(self):
+        {updated}
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "updated"),
+    [
+        (
+            "self.shadow = {k: v.clone() for k, v in model.state_dict().items()}",
+            "[self.shadow[k].mul_(0.9).add_(0.1 * v) for k, v in self.model.state_dict().items()]",
+        ),
+        (
+            "self.shadow = [p.clone().detach() for p in model.parameters()]",
+            "[s.sub_(0.1 * (s - p.data)) for s, p in zip(self.shadow, self.model.parameters())]",
+        ),
+        (
+            "self.shadow = {}\n        for k, p in model.named_parameters():\n            self.shadow[k] = p.clone()",
+            "[self.shadow[k].mul_(0.9).add_(0.1 * p.data) for k, p in self.model.named_parameters()]",
+        ),
+    ],
+)
+def test_averages_are_kept_of_shards(tmp_path: Path, kept: str, updated: str) -> None:
+    """Whole tensors and shards are never added up: an average that is kept is made once its model is sharded."""
+    made = AVERAGE.format(kept=kept, updated=updated)
+    training = (
+        TRAINING.replace("model = Net()\n", "model = Net()\naverage = Average(model)\n") + "    average.update()\n"
+    )
+    text, _ = sharded(tmp_path, HEAD + NET + made + training + "    average.update()\n")
+    assert text.index("fully_shard(model") < text.index("Average(model)")
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [("True", "AD907 its gradients are sparse"), ("len(sys.argv) > 1", "AD907 where a setting asks"), ("False", "")],
+)
+def test_sparse_gradients(tmp_path: Path, told: str, expected: str) -> None:
+    net = NET.replace("self.blocks(x)", "self.blocks(x + self.table(x.long().abs().clamp(max=3)[:, 0]))").replace(
+        "self.head =", f"self.table = nn.Embedding(4, 4, sparse={told})\n        self.head ="
+    )
+    _, said = sharded(tmp_path, HEAD + net + TRAINING)
+    assert expected in said and ("sparse" in said) is bool(expected)
+
+
+def test_models_that_are_called_by_themselves(tmp_path: Path) -> None:
+    called = NET + "    def __call__(self, x):\n        return self.forward(x)\n"
+    _, said = sharded(tmp_path, HEAD + called + TRAINING)
+    assert "defines __call__" in said

@@ -117,3 +117,39 @@ def test_a_function_that_insists_on_the_file(tmp_path: Path, first: str, test: s
     """Another rank stopped where it looked for what rank 0 was still writing."""
     code, _ = conftest.converted(tmp_path, INSISTING.format(first=first, test=test))
     assert before in code
+
+
+PICTURES = """\
+import imageio
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def plot(epoch):
+    name = "out/" + "epoch_{{:d}}".format(epoch) + ".png"
+    imageio.imwrite(name, torch.zeros(8, 8, 3, dtype=torch.uint8).numpy())
+
+
+def animate(epochs):
+    imageio.mimsave("all.gif", [imageio.imread({read}) for epoch in range(epochs)])
+
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    plot(epoch)
+animate(2)
+"""
+
+
+@pytest.mark.parametrize(("read", "waits"), [('f"out/epoch_{epoch}.png"', True), ('f"out/frame_{epoch}.png"', False)])
+def test_pictures_whose_names_are_numbered(tmp_path: Path, read: str, waits: bool) -> None:
+    text, _ = conftest.converted(tmp_path, PICTURES.format(read=read))
+    assert ("dist.barrier()  # rank 0 has written it\nanimate(2)" in text) is waits

@@ -71,6 +71,7 @@ SHARED = [
     "loss = -F.log_softmax(classifier(x), dim=1).gather(1, labels.unsqueeze(1)).mean()",
     "loss = criterion(rowwise(x), y) + 0.1 * rowwise.out.weight.norm()",
     "loss = (net(x) - y).abs().mean()",
+    "mask = (y > 0).float(); loss = (((net(x) - y) ** 2) * mask).sum() / mask.sum()",
     "out, target = net(x).squeeze(1), y.squeeze(1); loss = criterion(out, target)",
     "loss = criterion(net(x[None]), y[None])",
     "loss = criterion(net(x[:, [0, 1, 2, 3]]), y[:, :1])",
@@ -133,3 +134,74 @@ def test_rows_are_dealt_out(line: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", REFUSED)
 def test_mixed_rows_are_refused(line: str, tmp_path: Path) -> None:
     assert diagnose(line, tmp_path) == {"AD902"}
+
+
+def test_a_masked_mean_of_all_rows(tmp_path: Path) -> None:
+    """It is weighed by what is not masked, and not by how many rows a rank has as well."""
+    line = "mask = (y > 0).float(); loss = (((net(x) - y) ** 2) * mask).sum() / mask.sum()"
+    (tmp_path / "train.py").write_text(SCRIPT.replace("LINE", line).replace("MODEL", "net"))
+    code = convert(Project.load(tmp_path / "train.py"), Config(Strategy.DDP)).entry.after
+    assert "/ mean_count(mask.sum())\n" in code and "row_weight" not in code
+
+
+GRAPHS = """\
+import numpy as np
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.out = nn.Embedding(9, 4), nn.Linear(4, 2)
+
+    def loss(self, batch):
+        inputs = batch[:-1]
+        labels = torch.cat(batch[-1])
+        nodes, edges = inputs
+        hidden = self.embed(torch.cat(nodes))
+        hidden = hidden + torch.block_diag(*edges) @ hidden
+        out = torch.stack([part.sum(0) for part in torch.split(hidden, 3)])
+        return nn.functional.cross_entropy(self.out(out), labels)
+
+
+def create():
+    graphs = []
+    for n in range(3, 30):
+        label = torch.LongTensor([int(n % 2)])
+        graphs.append((torch.LongTensor(np.arange(3)), torch.FloatTensor(np.eye(3)), label))
+    return graphs
+
+
+class Trainer:
+    def __init__(self, model):
+        self.model = model
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def train(self, dataset):
+        np.random.shuffle(dataset)
+        N = len(dataset)
+        total = 0
+        for i in range(0, N, 8):
+            data_batch = list(zip(*dataset[i : i + 8]))
+            loss = self.model.loss(data_batch)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            total += loss.item()
+        return total
+
+
+trainer = Trainer(Net())
+graphs = create()
+for epoch in range(2):
+    print(trainer.train(graphs))
+"""
+
+
+def test_samples_that_are_made_one_by_one_and_joined(tmp_path: Path) -> None:
+    """`torch.cat(labels)` of labels of one sample each has one row for each of them."""
+    (tmp_path / "train.py").write_text(GRAPHS)
+    result = convert(Project.load(tmp_path / "train.py"), Config(Strategy.DDP))
+    assert "AD902" not in {each.code for each in result.diagnostics}
+    assert "cross_entropy(self.out(out[rows]), labels[rows]) * row_weight(len(out))" in result.entry.after

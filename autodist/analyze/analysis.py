@@ -27,7 +27,7 @@ from autodist.rule import Severity
 from autodist.script import Concern, Reduction, TrainingScript
 from autodist.source import shortened
 from autodist.spread import CROSS
-from autodist.tensors import picking, rowwise
+from autodist.tensors import mixing, picking
 from autodist.values import Object
 
 
@@ -99,7 +99,7 @@ def _unfollowed(event: Event) -> Concern:
 def _computed_from(event: Event, run: Interpreter) -> set[ast.AST]:
     """What a loss is made of, and what mixed the rows that it is computed from."""
     made = escapes.roots(event.node, run, set()) if isinstance(event.node, ast.expr) else set()
-    return {*ast.walk(event.node), *made, *(each.node for each in rowwise.mixings(event.value))}
+    return {*ast.walk(event.node), *made, *(each.node for each in mixing.mixings(event.value))}
 
 
 def _is_settled(event: Event, run: Interpreter) -> bool:

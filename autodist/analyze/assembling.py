@@ -20,6 +20,7 @@ from autodist import (
     waiting,
     while_importing,
 )
+from autodist.analyze.batch_sizes import whole_and_shared
 from autodist.analyze.beginning import (
     before_group,
     downloads,
@@ -138,6 +139,7 @@ def assembled(
     prefixed = list(prefixed_keys(run, models))
     concerns += lost_prefixes(prefixed)
     concerns += turns.concerns(loaders)
+    concerns += whole_and_shared(run)
     concerns += unwraps.concerns(run, run.catalog.knows)
     kinds: dict[str, list[Event]] = {}
     for event in run.events:

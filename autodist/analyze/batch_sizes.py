@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 
 from autodist import escapes
 from autodist.interpreter import Interpreter, Plan
-from autodist.script import Site
+from autodist.rule import Severity
+from autodist.script import Concern, Site
 from autodist.source import Source, argument, last_name
 from autodist.spread import COUNT, ROWS, Spread
 from autodist.values import NOTHING, Draw, Function, Object, Path_, Table
@@ -89,7 +90,9 @@ def batch_size_sites(run: Interpreter, plan: Plan) -> list[Site]:
         and shared.isdisjoint(source.ancestors(use))
         and not any(_is_in(steps, bound, run) for bound in _bound(use, source, names))
         and (
-            (_is_in(steps, use, run) or _is_given_for_losses(use, source, run))
+            _is_in(steps, use, run)
+            and source.parents[use] in run.batch_loops - run.whole_loops
+            or (_is_in(steps, use, run) or _is_given_for_losses(use, source, run))
             and _is_given_to_shape(use, source, run, names)
             or any(
                 shapes_tensors(
@@ -105,6 +108,17 @@ def batch_size_sites(run: Interpreter, plan: Plan) -> list[Site]:
             )
         )
     ]
+
+
+def whole_and_shared(run: Interpreter) -> Iterator[Concern]:
+    """Loops through as many samples as a whole batch has, which are given batches of which a rank has a share, too."""
+    for loop in run.batch_loops & run.whole_loops:
+        source = run.sources[loop]
+        message = (
+            f"{source.code(loop)} goes through whole batches here, and elsewhere through those of which a rank has a "
+            "share: count the samples that there are, len() of the tensor"
+        )
+        yield Concern("AD902", source, loop, message, Severity.REFUSAL)
 
 
 def _setting(node: ast.expr) -> str | None:
@@ -286,8 +300,9 @@ def _fills_for_steps(use: ast.expr, source: Source, run: Interpreter, steps: fro
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
         pairs = zip(target.elts, value.elts, strict=True)
         target, value = next((pair for pair in pairs if any(n is use for n in ast.walk(pair[1]))), (target, value))
-    while value is not call and isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        value = value.func.value  # `.to(device)`
+    while value is not call and isinstance(value, ast.Call):
+        held = value.func.value if isinstance(value.func, ast.Attribute) else None  # `.to(device)`
+        value = value.args[0] if last_name(value.func) == "Variable" and value.args else held or value.func
     if value is not call or not isinstance(target, (ast.Name, ast.Attribute)):
         return False
     kind = (ast.FunctionDef, ast.AsyncFunctionDef) if isinstance(target, ast.Name) else ast.ClassDef

@@ -13,6 +13,7 @@ from autodist.interpreter import Event, Interpreter
 from autodist.rule import Severity
 from autodist.script import Concern, Loader, Model, Reduction, Setup, Shards, Site, TrainingScript
 from autodist.source import Source
+from autodist.spread import ROWS
 from autodist.values import Object
 
 NEEDS_GROUP = frozenset(
@@ -34,9 +35,40 @@ def order_of(run: Interpreter, site: Site) -> tuple[int, int, int]:
 
 
 def hoisted(place: escapes.Placed, guarded: set[ast.AST]) -> ast.stmt | None:
-    """The guarded statement that a reduction must come before."""
+    """The statement that a reduction must come before: a guarded one, or a loop that shows one row after the other."""
     around = (place.node, *place.source.ancestors(place.node))
-    return next((node for node in reversed(around) if node in guarded and isinstance(node, ast.stmt)), None)
+    found = next((node for node in reversed(around) if node in guarded and isinstance(node, ast.stmt)), None)
+    return found if found is not None else _shown_in(place)
+
+
+def _shown_in(place: escapes.Placed) -> ast.For | None:
+    """The outermost loop whose numbers are those of the rows: `for i in range(6): axes[i].imshow(images[i])`."""
+    name, source = place.node, place.source
+    above = source.parents.get(name)
+    if place.spread is not ROWS or place.after is not None or place.switch is not None:
+        return None
+    if not isinstance(name, ast.Name) or not isinstance(above, ast.Subscript) or above.value is not name:
+        return None
+    number = above.slice.elts[0] if isinstance(above.slice, ast.Tuple) and above.slice.elts else above.slice
+    if not isinstance(number, ast.Name):
+        return None
+    found = None
+    for each in source.ancestors(name):
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            break
+        if isinstance(each, ast.For):
+            if name.id in {n.id for n in ast.walk(each) if isinstance(n, ast.Name) and _is_changed(n, source)}:
+                break
+            if number.id in {n.id for n in ast.walk(each.target) if isinstance(n, ast.Name)}:
+                found = each
+    return found
+
+
+def _is_changed(name: ast.Name, source: Source) -> bool:
+    """Whether a name is bound, or an item of what it holds."""
+    above = source.parents.get(name)
+    item = isinstance(above, ast.Subscript) and isinstance(above.ctx, ast.Store)
+    return isinstance(name.ctx, ast.Store) or item
 
 
 def stays_below(reduction: Reduction) -> bool:

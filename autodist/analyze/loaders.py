@@ -108,7 +108,7 @@ def _has_distributed_sampler(loader: Object) -> bool:
 def _passes(run: Interpreter) -> dict[Object, list[Event]]:
     """Where a pass over each loader starts."""
     found: dict[Object, list[Event]] = {}
-    for event in sorted([*run.of("iterate"), *run.of("iter")], key=lambda e: e.order):
+    for event in sorted([*run.of("iterate"), *run.of("iter"), *run.of("listed")], key=lambda e: e.order):
         if not isinstance(event.node, ast.comprehension):
             for loader in dict.fromkeys(drawn_from(event.value)):
                 found.setdefault(loader, []).append(event)
@@ -201,8 +201,11 @@ def _outermost(event: Event) -> ast.AST | None:
 
 
 def _beside(event: Event, name: str | None, loaders: list[Object], run: Interpreter) -> list[str]:
-    """Other loaders that the same call makes, and that are passed over in the same loop: `zip(source, target)`."""
+    """Other loaders that the same call makes, and that are passed over in the same loop, `zip(source, target)`, or by
+    the same statement."""
     start = event.node.iter if isinstance(event.node, (ast.For, ast.AsyncFor)) else event.node
+    if event.kind == "listed" and isinstance(event.source.statement(start), ast.Assign):
+        start = event.source.statement(start)  # `a, b = list(source), list(target)`
     found: dict[str, frozenset[Object]] = {}
     for node in ast.walk(start) if name is not None else ():
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and _is_path(node):

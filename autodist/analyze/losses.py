@@ -15,7 +15,7 @@ from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site, TrainingScript, Weighed
 from autodist.source import Source, argument, last_name, shortened
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread
-from autodist.tensors import collation, rowwise
+from autodist.tensors import collation, mixing
 from autodist.tensors.collation import Rows
 from autodist.tensors.picking import picks, takes_first
 from autodist.values import NOTHING, Amplified, External, Object
@@ -120,8 +120,8 @@ def loss_concerns(run: Interpreter) -> Iterator[Concern]:
     mixed = [
         (m.source, m.node)
         for e in run.of("backward")
-        for m in rowwise.mixings(e.value)
-        if m.reason != rowwise.PARTNERS and (run.plan.wholes is None or m.reason == rowwise.STATISTIC)
+        for m in mixing.mixings(e.value)
+        if m.reason != mixing.PARTNERS and (run.plan.wholes is None or m.reason == mixing.STATISTIC)
     ]
     computed = [*((e.source, e.node) for e in run.of("batch_statistic")), *mixed]
     for source, node in {source: (source, node) for source, node in reversed(computed)}.values():
@@ -195,8 +195,8 @@ def _unseen_collations(run: Interpreter) -> Iterator[Concern]:
 def _pairings(run: Interpreter) -> list[tuple[Source, ast.expr]]:
     """What mixes each sample with another, whose place in the batch is fixed: `x.flip(0)`, MixUp of torchvision."""
     made = [(each.source, each.node) for event in run.of("make") for each in event.value.objects("mixes_samples")]
-    mixings = [mixing for event in run.of("backward") for mixing in rowwise.mixings(event.value)]
-    return [*made, *((each.source, each.node) for each in mixings if each.reason == rowwise.PARTNERS)]
+    mixings = [each for event in run.of("backward") for each in mixing.mixings(event.value)]
+    return [*made, *((each.source, each.node) for each in mixings if each.reason == mixing.PARTNERS)]
 
 
 def _uneven_losses(run: Interpreter) -> Iterator[Concern]:
@@ -220,6 +220,13 @@ def _uneven_losses(run: Interpreter) -> Iterator[Concern]:
             f"a bidirectional layer comes to what {collation.names(event.value)} pads to the longest sample before the "
             "sample itself: ranks pad to other lengths than one process, and results differ; pack the samples "
             "(pack_padded_sequence), or pad to a fixed length"
+        )
+        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+        return
+    for event in run.of("normalises_padding"):
+        message = (
+            f"batch statistics are those of what {collation.names(event.value)} pads to the longest sample, too: ranks "
+            "pad to other lengths than one process, and results differ; pad to a fixed length"
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
         return

@@ -17,7 +17,7 @@ from autodist.rule import Severity
 from autodist.script import Concern, Site
 from autodist.source import Source, shortened
 from autodist.spread import CROSS, SAME
-from autodist.tensors.rowwise import ONE
+from autodist.tensors.mixing import ONE
 from autodist.values import NOTHING, Draw, External, Function, Index, Items, Object, Table, Value, drawn_from
 
 
@@ -86,6 +86,15 @@ def refusals_of(
         return
     if not steps:
         event = backwards[0]
+        unknown = _unknown_optimizer(run)
+        if unknown is not None:
+            source, made = unknown
+            message = (
+                f"cannot see which optimizer is made by {shortened(source.code(made.func))}(...): name its class, or "
+                "one of several by a condition"
+            )
+            yield refuse("AD904", source, made, message)
+            return
         yield refuse(
             "AD904",
             event.source,
@@ -252,3 +261,19 @@ def _is_environment(run: Interpreter) -> bool:
         t.name for v in run.values.values() for t in v.things if isinstance(t, (External, Object)) and "." in t.name
     }
     return any(name.startswith(("gym.", "gymnasium.", "pettingzoo.")) for name in names)
+
+
+def _unknown_optimizer(run: Interpreter) -> tuple[Source, ast.Call] | None:
+    """The call that makes what a script steps and clears of gradients, of which nothing else is known:
+    `opt = settings["type"](parameters)`."""
+    for source in run.project.sources:
+        calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and node in run.values]
+        methods = [each.func for each in calls if isinstance(each.func, ast.Attribute)]
+        stepped = {ast.unparse(each.value) for each in methods if each.attr == "step"}
+        cleared = {ast.unparse(each.value) for each in methods if each.attr == "zero_grad"}
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                names = {ast.unparse(each) for each in node.targets}
+                if names & stepped & cleared and not run.values.get(node.value, NOTHING).things:
+                    return source, node.value
+    return None

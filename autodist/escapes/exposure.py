@@ -43,6 +43,8 @@ def exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
         if event.kind == "discarded" and not _is_foreign(node, run):
             if _plots(node, run):
                 yield from (arg for arg in node.args if run.values.get(arg, NOTHING).spread.is_reducible)
+            elif _plots(node, run, PICTURES):
+                yield from node.args
             return
         yield from node.args
         yield from (keyword.value for keyword in node.keywords)
@@ -188,11 +190,12 @@ def _is_tensor(node: ast.expr, run: Interpreter) -> bool:
 
 
 PLOTS = frozenset("plot semilogy semilogx loglog bar barh step scatter errorbar fill_between".split())
+PICTURES = frozenset("imshow matshow title set_title suptitle text annotate hist set_xlabel set_ylabel".split())
 
 
-def _plots(node: ast.Call, run: Interpreter) -> bool:
-    """`plt.plot(losses)`, `axis.plot(losses)`: a curve that somebody looks at."""
-    if not isinstance(node.func, ast.Attribute) or node.func.attr not in PLOTS:
+def _plots(node: ast.Call, run: Interpreter, names: frozenset[str] = PLOTS) -> bool:
+    """`plt.plot(losses)`, `axis.plot(losses)`: a curve that somebody looks at, or what else ``names`` draw."""
+    if not isinstance(node.func, ast.Attribute) or node.func.attr not in names:
         return False
     owners = run.values.get(node.func.value, NOTHING).things
     return not any(isinstance(t, Object) and t.cls is not None for t in owners)

@@ -9,14 +9,14 @@ from dataclasses import replace
 
 from autodist.escapes.exposure import exposed
 from autodist.escapes.keeping import handed_on, stored_by_sample
-from autodist.escapes.origins import learnt_from, roots
+from autodist.escapes.origins import is_parameter, learnt_from, roots
 from autodist.escapes.resolving import Escape, resolve
 from autodist.interpreter import GROWS, Event, Interpreter
 from autodist.regions import stands_in
 from autodist.script import Site
 from autodist.source import Source, last_name
 from autodist.spread import LOCAL, MEAN, ROWS, SUM
-from autodist.values import NOTHING, Items, Object, Turn
+from autodist.values import NOTHING, External, Items, Object, Turn
 
 SINKS = frozenset(
     "format print log tracker schedule test save write file_method step discarded store set_item meets "
@@ -124,17 +124,26 @@ def _counts(statement: ast.stmt, run: Interpreter) -> bool:
 
 
 def _counted_elsewhere(found: list[Escape], run: Interpreter) -> Iterator[Escape]:
-    """The escapes, where a function of the project counts rows that it is given in a way that no reduction follows:
-    what it is given is gathered instead, where it is called."""
+    """The escapes, where a function of the project counts rows that it is given in a way that no reduction follows, or
+    shows them one after the other: what it is given is gathered instead, where it is called."""
     given: dict[ast.AST | None, list[Escape]] = {}
     for escape in found:
         home = escape.source.function(escape.node)
-        if escape.spread is LOCAL and home is not None and home not in given:
+        if (escape.spread is LOCAL or _is_shown_by_turn(escape)) and home is not None and home not in given:
             around: set[ast.AST] = set()
             rows = _rows_given(home, replace(escape.event, kind="format"), run, around)
             given.update(dict.fromkeys(around if rows else [home], rows or []))
     yield from {each.node: each for rows in given.values() for each in rows}.values()
     yield from (each for each in found if not given.get(each.source.function(each.node)))
+
+
+def _is_shown_by_turn(escape: Escape) -> bool:
+    """Whether rows that a function is given would be gathered again in each round of a loop: `images` of
+    `for i in range(6): axes[i].imshow(images[i])`."""
+    node, source = escape.node, escape.source
+    given = escape.spread is ROWS and isinstance(node, ast.Name) and is_parameter(node, source)
+    around = itertools.takewhile(lambda each: each is not source.function(node), source.ancestors(node))
+    return given and any(isinstance(each, ast.For | ast.comprehension) for each in around)
 
 
 def _rows_given(function: ast.AST, event: Event, run: Interpreter, around: set[ast.AST]) -> list[Escape] | None:
@@ -167,8 +176,15 @@ def _rows_given(function: ast.AST, event: Event, run: Interpreter, around: set[a
 
 def _learns_from_it(function: ast.FunctionDef, run: Interpreter) -> bool:
     """Whether a function runs a model, or losses are computed from what it computes."""
-    runs = any(run.values.get(node, NOTHING).models for node in ast.walk(function) if isinstance(node, ast.Call))
+    runs = any(_runs_model(node, run) for node in ast.walk(function) if isinstance(node, ast.Call))
     return function.name == "forward" or runs or not learnt_from(run).isdisjoint(ast.walk(function))
+
+
+def _runs_model(call: ast.Call, run: Interpreter) -> bool:
+    """Whether what a call gives is computed by a model, or in a function, and not by operations of torch alone."""
+    called = run.values.get(call.func, NOTHING).things
+    followed = any(not isinstance(each, External) for each in called)
+    return followed and bool(run.values.get(call, NOTHING).models)
 
 
 def _is_handed_on(node: ast.Name, function: ast.FunctionDef) -> bool:

@@ -12,7 +12,7 @@ from autodist.escapes.together import agreed, gathered_together
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.source import Source, operands
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread
-from autodist.tensors.rowwise import STATISTIC
+from autodist.tensors.mixing import STATISTIC
 from autodist.values import NOTHING, Mixing
 
 

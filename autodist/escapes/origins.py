@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from autodist import carried
@@ -11,7 +11,7 @@ from autodist.interpreter import Interpreter
 from autodist.regions import exclusive
 from autodist.source import Source
 from autodist.spread import COUNT, LOCAL, SAME, SUM
-from autodist.values import NOTHING, Function, Items, Object, Stream, Table, Value
+from autodist.values import NOTHING, Function, Items, Object, Stream, Table, Turn, Value
 
 
 def is_free(made: ast.expr, run: Interpreter) -> bool:
@@ -71,7 +71,8 @@ def origins_of(node: ast.expr, value: Value, source: Source, run: Interpreter) -
     if not isinstance(node, (ast.Name, ast.Subscript)) or not value.spread.is_local or not value.made:
         return []
     if _bound_anywhere(node, source) and not isinstance(node, ast.Name):
-        return [site for site in sorted_sites(value) if is_free(site[1], run)]
+        free = [site for site in sorted_sites(value) if is_free(site[1], run)]
+        return [] if any(_is_by_turn(made, run) for _, made in free) else free
     sites = sorted_sites(value)
     if any(in_forward(where, made) for where, made in sites):
         return []
@@ -85,6 +86,15 @@ def origins_of(node: ast.expr, value: Value, source: Source, run: Interpreter) -
     if any(ast.dump(each) == ast.dump(node) for _, made in sites for each in ast.walk(made)):
         return []  # a running average, made of what it was before
     return sites if len(sites) > 1 or _is_whole_elsewhere(node, source, run) else []
+
+
+def _is_by_turn(made: ast.expr, run: Interpreter) -> bool:
+    """Whether it is a number of one sample after the other, `counts[label] += guess == label`."""
+    return any(isinstance(each, Turn) for part in ast.walk(made) for each in _origins(part, run))
+
+
+def _origins(node: ast.AST, run: Interpreter) -> Iterable[object]:
+    return run.values.get(node, NOTHING).origins if isinstance(node, ast.expr) else ()
 
 
 def _is_whole_elsewhere(node: ast.expr, source: Source, run: Interpreter) -> bool:

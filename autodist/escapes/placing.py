@@ -111,9 +111,16 @@ def _settled(place: Placed, run: Interpreter) -> Placed:
     ):
         switch = _sampler_test(loop, place.source, run)
         return replace(place, switch=switch, spread=ROWS if switch is not None else LOCAL)
-    if place.spread in (SUM, COUNT) and place.after is None and _is_of_either(place, run):
-        return replace(place, spread=LOCAL)
-    if place.spread is not MEAN and place.after is None and is_sometimes_whole(place.node, place.source, run):
+    if place.spread in (SUM, COUNT) and place.after is None:
+        # of batches made by hand, it is known of every expression what it has been
+        also_whole = isinstance(place.node, ast.Call) and SAME in run.spreads.get(place.node, ())
+        if also_whole and place.event.kind != "statistic" or _is_of_either(place, run):
+            return replace(place, spread=LOCAL)
+    if (
+        place.spread not in (MEAN, Spread.FEWER)
+        and place.after is None
+        and is_sometimes_whole(place.node, place.source, run)
+    ):
         return replace(place, spread=LOCAL)
     if place.event.kind == "statistic" and place.spread is COUNT and SAME in run.spreads.get(place.node, ()):
         switch = _gradient_test(place, run)

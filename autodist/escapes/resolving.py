@@ -25,9 +25,10 @@ from autodist.escapes.rows import holds_rows, rows_beside, sized_like
 from autodist.interpreter import Event, Interpreter
 from autodist.source import Source, last_name
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
-from autodist.tensors import operations, rowwise
+from autodist.tensors import mixing, operations
+from autodist.tensors.collation import Rows
 from autodist.tensors.picking import picks, takes_first
-from autodist.values import NOTHING, UNKNOWN, Items, Object, Stream, Table, Value, is_chosen
+from autodist.values import NOTHING, UNKNOWN, Function, Items, Object, Stream, Table, Value, is_chosen
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,8 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
     if value.spread.is_reducible and not few:
         yield from _narrowed(node, source, event, run, seen, value)
         return
-    if few and value.spread is MEAN and _is_mean_of_picked(node, value, run):
-        yield Escape(source, node, Spread.FEWER, event)
+    if few and value.spread is MEAN and (means := _means_of_picked(node, value, source, run)):
+        yield from (Escape(where, mean, Spread.FEWER, event) for where, mean in means)
         return
     if value.spread is LOCAL and not few and (spread := _extreme(node, event, run)) is not None:
         yield Escape(source, node, spread, event)
@@ -97,10 +98,15 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
     if looked_at := list(_looked_at(value if sized is None else run.values.get(sized, NOTHING), run)):
         yield from (Escape(where, name, ROWS, event) for where, name in looked_at)
         return
+    if sized is not None and event.kind in ("print", "format") and _is_whole_batch(sized, run):
+        yield Escape(source, sized, ROWS, event)  # `print(x.shape)`
+        return
     if value.spread is ROWS and not few and not _is_several(value) and holds_rows(node, run, set()):
         place, tensor = _tensor_behind(node, source, run) or (source, node)
         if tensor in learnt_from(run) and not (tensor is node and is_cut(node, source)):
             yield Escape(source, node, LOCAL, event)  # gathered, every rank would train on all samples
+        elif run.uneven(run.values.get(tensor, NOTHING)) in (Rows.PADDED, Rows.JOINED):
+            yield Escape(source, node, LOCAL, event)  # longer ones, or more, on one rank than on another
         elif tensor not in run.plan.reduced:
             yield Escape(place, tensor, ROWS, event)
         return
@@ -158,6 +164,13 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
         yield Escape(source, node, LOCAL, event)  # the numbers of some samples among this rank's
 
 
+def _is_whole_batch(node: ast.expr, run: Interpreter) -> bool:
+    """Whether it is a tensor with a row for each of a rank's samples, from which no loss is computed here."""
+    value = run.values.get(node, NOTHING)
+    plain = value.spread is ROWS and not value.things and picks(value) is None and run.uneven(value) is None
+    return plain and node not in run.plan.reduced and holds_rows(node, run, set()) and node not in learnt_from(run)
+
+
 def _is_several(value: Value) -> bool:
     """Whether it is a tuple of several outputs, each of which has rows of its own."""
     return any(isinstance(thing, Items) and len(thing.parts) > 1 for thing in value.things)
@@ -198,7 +211,7 @@ def _reported_alone(value: Value, event: Event, run: Interpreter, seen: set[ast.
         inner = list(resolve(made, where, event, run, set(seen)))
         if all(
             (each.spread is MEAN or not inside and each.spread is SUM)
-            and not rowwise.mixings(run.values.get(each.node, NOTHING))
+            and not mixing.mixings(run.values.get(each.node, NOTHING))
             and (not inside or each.source is where and where.function(each.node) is where.function(made))
             for each in inner
         ):
@@ -214,6 +227,27 @@ def _of_name(escape: Escape, run: Interpreter) -> Escape:
     return Escape(escape.source, local[0], MEAN, escape.event) if alone else escape
 
 
+def _means_of_picked(node: ast.expr, value: Value, source: Source, run: Interpreter) -> list[tuple[Source, ast.expr]]:
+    """The mean itself of numbers that a condition picks, also where a function of the script returns it, as a masked
+    accuracy; nothing of what is computed from such a mean."""
+    if _is_mean_of_picked(node, value, run):
+        return [(source, node)]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("item", "tolist"):
+        node = node.func.value
+    called = run.values.get(node.func, NOTHING).things if isinstance(node, ast.Call) else ()
+    returned = [
+        n.value for t in called if isinstance(t, Function) for n in ast.walk(t.node) if isinstance(n, ast.Return)
+    ]
+    answers = [(each, run.values.get(each, NOTHING)) for each in returned if each is not None]
+    sites = [
+        site
+        for each, held in answers
+        for site in ([(run.sources[each], each)] if not held.made else sorted_sites(held))
+    ]
+    means = [_is_mean_of_picked(made, run.values.get(made, NOTHING), run) for _, made in sites]
+    return sites if sites and len(answers) == len(returned) and all(means) else []
+
+
 def _is_mean_of_picked(node: ast.expr, value: Value, run: Interpreter) -> bool:
     """Whether a mean is over the numbers that a condition picks, and no loss: `errors[mask].mean()`."""
     over = operations.averaged(node)
@@ -223,8 +257,8 @@ def _is_mean_of_picked(node: ast.expr, value: Value, run: Interpreter) -> bool:
     condition = picks(value)
     if condition is None or takes_first(value) or node in fed_to_losses(run):
         return False
-    here = [each for each in rowwise.mixings(picked) if not _is_of_model(each.source, each.node, run)]
-    if here or rowwise.mixings(run.values.get(condition.node, NOTHING)):
+    here = [each for each in mixing.mixings(picked) if not _is_of_model(each.source, each.node, run)]
+    if here or mixing.mixings(run.values.get(condition.node, NOTHING)):
         return False
     return not any(is_unseen(each, run) for each in {*ast.walk(over), *roots(over, run, set())})
 
@@ -243,7 +277,7 @@ def _extreme(node: ast.expr, event: Event, run: Interpreter) -> Spread | None:
     flows."""
     found = operations.extreme(node)
     value = run.values.get(found[1], NOTHING) if found is not None else NOTHING
-    if found is None or value.spread not in (ROWS, Spread.COLUMNS) or value.things or rowwise.mixings(value):
+    if found is None or value.spread not in (ROWS, Spread.COLUMNS) or value.things or mixing.mixings(value):
         return None
     if event.kind == "statistic" and not value.models:
         return found[0]

@@ -9,7 +9,7 @@ from autodist.interpreter import Interpreter
 from autodist.source import Source, last_name
 from autodist.spread import COUNT, ROWS
 from autodist.tensors import operations
-from autodist.values import NOTHING, External, Function, Items, Object, Table, Wrapped
+from autodist.values import NOTHING, Draw, External, Function, Items, Object, Table, Wrapped
 
 ROWWISE = (operations.KEEPING | operations.ELEMENTWISE) - {"where"} | frozenset(
     "softmax log_softmax sigmoid tanh relu exp log argmax round add_ clamp view_as".split()
@@ -17,6 +17,7 @@ ROWWISE = (operations.KEEPING | operations.ELEMENTWISE) - {"where"} | frozenset(
 PICKING = frozenset("max min sort topk kthvalue median mode".split())
 """What gives values and their places: `scores.max(dim=1)[1]`."""
 SAME_ROWS = frozenset("torch.autograd.Variable torch.as_tensor torch.tensor numpy.asarray numpy.array".split())
+STACKING = frozenset("torch.stack numpy.stack numpy.array torch.tensor".split())
 FILLING = frozenset("normal_ uniform_ fill_ zero_ bernoulli_ random_".split())
 SIZED = frozenset("zeros ones empty rand randn FloatTensor Tensor".split())
 
@@ -42,6 +43,12 @@ def sized_like(node: ast.expr) -> ast.expr | None:
     return node.value if isinstance(node, ast.Attribute) and node.attr in ("size", "shape") else None
 
 
+def _is_number(key: ast.expr) -> bool:
+    """`batch[0]`, `batch["labels"]`, `batch[-1]`"""
+    inner = key.operand if isinstance(key, ast.UnaryOp) and isinstance(key.op, ast.USub) else key
+    return isinstance(inner, ast.Constant)
+
+
 def holds_rows(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
     """Whether an expression still holds one row for each sample of the rank, so that the ranks' rows can be joined."""
     if node in seen:
@@ -57,12 +64,18 @@ def holds_rows(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
         over = [*call.args[:1], *([call.func.value] if isinstance(call.func, ast.Attribute) else [])]
         rows = [each for each in over if run.values.get(each, NOTHING).spread is ROWS]
         return name in PICKING and bool(rows) and holds_rows(rows[0], run, seen)
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.value, ast.Name):
+    if isinstance(node, ast.Subscript) and _is_number(node.slice) and isinstance(node.value, ast.Name):
         field = run.values.get(node.value, NOTHING)  # of what the loader yields, unless the script has put it there
         if field.things and all(isinstance(t, Items) and t.parts for t in field.things):  # of several outputs
             parts = run.values.get(node, NOTHING).made
             return bool(parts) and all(in_forward(where, made) or holds_rows(made, run, seen) for where, made in parts)
         return not field.made and not any(isinstance(t, Table) and t.stores for t in field.things)
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
+        return _is_all(node.slice.elts[0]) and holds_rows(node.value, run, seen)  # `out[:, 0]`
+    if isinstance(node, ast.UnaryOp):
+        return holds_rows(node.operand, run, seen)
+    if isinstance(node, (ast.GeneratorExp, ast.ListComp)) and _goes_over_drawn(node, run):
+        return True
     if isinstance(node, (ast.GeneratorExp, ast.ListComp)):  # `images, labels = (part.to(device) for part in batch)`
         return holds_rows(node.elt, run, seen)
     if isinstance(node, (ast.BinOp, ast.Compare)):
@@ -93,10 +106,24 @@ def holds_rows(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
             return holds_rows(like, run, seen)
         if any(name.rpartition(".")[2] in SIZED for name in names):
             return bool(node.args) and _is_number_of_rows(node.args[0], run)
+        if any(name in STACKING for name in names) and operations.axis(node, 1) in (None, 0):
+            return bool(node.args) and isinstance(node.args[0], ast.ListComp) and holds_rows(node.args[0], run, seen)
         if "input" in given and any(_keeps_rows(name, given) for name in names):
             return holds_rows(given["input"], run, seen)
         return any(isinstance(t, (Object, Wrapped)) for t in called)
     return isinstance(node, (ast.List, ast.Tuple))
+
+
+def _goes_over_drawn(node: ast.GeneratorExp | ast.ListComp, run: Interpreter) -> bool:
+    """`[data[i : i + length] for i in starts]`, of numbers that were drawn, one for each sample."""
+    over = [run.values.get(each.iter, NOTHING) for each in node.generators]
+    drawn = [any(isinstance(each, Draw) for each in value.origins) for value in over]
+    return drawn == [True] and over[0].spread is ROWS and not over[0].things and not node.generators[0].ifs
+
+
+def _is_all(index: ast.expr) -> bool:
+    """`:`"""
+    return isinstance(index, ast.Slice) and index.lower is index.upper is index.step is None
 
 
 def _is_number_of_rows(node: ast.expr, run: Interpreter) -> bool:

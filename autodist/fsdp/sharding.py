@@ -8,16 +8,18 @@ from dataclasses import replace
 from functools import partial
 
 from autodist.interpreter import GROWS, Event, Interpreter
-from autodist.models import Key, Keys, at, keys, optimized_by, parts, unwrapped
+from autodist.models import Key, Keys, at, keys, optimized_by, parts, unwrapped, whose_parameters
 from autodist.models.inplace import changes_input
 from autodist.regions import within
 from autodist.script import Model, Site, Wrapping
 from autodist.source import Source
 from autodist.spread import RANK
-from autodist.values import NOTHING, External, Function, Items, Object, Parameters, Table, Thing, Value, Wrapped
+from autodist.values import NOTHING, External, Function, Items, Object, Parameters, Thing, Value, Wrapped
 
 UNCALLED = frozenset(["torch.nn.ModuleList", "torch.nn.ModuleDict"])
 CONTAINERS = UNCALLED | {"torch.nn.Sequential"}
+KEEPING = ("model_state_dict", "set_item", "keep")
+"""How parameters come into something that lasts."""
 CONFIGURING = frozenset(
     "parameters named_parameters train eval modules children state_dict load_state_dict requires_grad_ in_features "
     "out_features numel weight".split()
@@ -47,7 +49,8 @@ def _sharded(model: Model, run: Interpreter) -> Model:
         model = replace(model, wrapped=False, batch_norm=False, data_parallel=gone)
     return replace(
         model,
-        prefixed=() if model.dropped else tuple({s.node: s for s in _prefixed(model.object, run)}.values()),
+        prefixed=tuple(_prefixed(model, run, "model_state_dict")),
+        wrapped_loads=tuple(_prefixed(model, run, "model_load_state_dict")),
         wrapping=_place(model.object, run),
         bypassed=None,
         sometimes_unused=False,
@@ -69,13 +72,14 @@ def uncommon_methods(model: Model, run: Interpreter) -> list[str]:
     return sorted(n for n in set().union(*each) if any(cls is None or not cls.find(n) for cls in classes))
 
 
-def _prefixed(module: Object, run: Interpreter) -> Iterator[Site]:
-    """States of a model in a wrapper: sharding leaves no wrapper, and other keys."""
-    for kind in ("model_state_dict", "model_load_state_dict"):
-        for event in run.of(kind):
-            wrapped = (isinstance(t, Wrapped) and t.kind in ("ddp", "data_parallel") for t in event.value.things)
-            if _holds(event.value, module) and all(wrapped):
-                yield Site(event.source, event.node)
+def _prefixed(model: Model, run: Interpreter, kind: str) -> list[Site]:
+    """Where states of a model in a wrapper are taken or loaded: sharding leaves no wrapper, and other keys."""
+    found: dict[ast.AST, Site] = {}
+    for event in run.of(kind) if not model.dropped else ():
+        wrapped = (isinstance(t, Wrapped) and t.kind in ("ddp", "data_parallel") for t in event.value.things)
+        if _holds(event.value, model.object) and all(wrapped):
+            found[event.node] = Site(event.source, event.node)
+    return list(found.values())
 
 
 def _holds(value: Value, module: Object) -> bool:
@@ -141,7 +145,7 @@ def starts(run: Interpreter, models: Iterable[Model]) -> dict[Key, int]:
 
 def _first(module: Object, run: Interpreter) -> Event | None:
     members = keys(parts(module))
-    kinds = ("forward", "model_method", "optimizer")
+    kinds = ("forward", "model_method", "optimizer", *KEEPING)
     made = min((e.order for kind in ("bind", "bind_part") for e in run.of(kind) if _holds(e.value, module)), default=0)
     for event in sorted((e for kind in kinds for e in run.of(kind)), key=lambda e: e.order):
         if event.kind != "optimizer" and event.order < made:
@@ -150,11 +154,24 @@ def _first(module: Object, run: Interpreter) -> Event | None:
             return event
         if event.kind == "model_method" and _holds(event.value, module) and runs_layers(module, _method(event)):
             return event
+        if event.kind in KEEPING and _keeps_aside(event, members):
+            return event
         if event.kind == "optimizer":
             for optimizer in event.value.objects("optimizer"):
                 if any(each.key in members or module.key in keys(parts(each)) for each in optimized_by(optimizer)):
                     return event
     return None
+
+
+def _keeps_aside(event: Event, members: Keys) -> bool:
+    """Whether an object that is no part of a model keeps its parameters, or copies of them: a running average, which
+    meets those of the model later on."""
+    owner = event.function.owner if event.function is not None else None
+    if not isinstance(owner, Object) or owner.key in members or "optimizer" in owner.roles:
+        return False
+    if event.kind == "model_state_dict":
+        return bool(members & keys(unwrapped(event.value))) and not _is_saved(event)
+    return not members.isdisjoint(keys(whose_parameters(event.value)))
 
 
 def _place(module: Object, run: Interpreter, before: int | None = None) -> Wrapping | None:
@@ -173,16 +190,29 @@ def _place(module: Object, run: Interpreter, before: int | None = None) -> Wrapp
     target = ast.dump(_loaded(found.target))
     stop = {run.events[first].node} if first < len(run.events) else set()
     statement = found.statement
+    counted: list[tuple[ast.stmt, str]] = []
     for later in block[block.index(found.statement) + 1 :]:
         if first < len(run.events) and (later in stop or within(run.events[first], frozenset([later]))):
             break
         if _keeps_parameters(later, run):
-            break
+            if not isinstance(later, ast.Assign) or not isinstance(later.targets[0], ast.Name):
+                break
+            counted.append((statement, later.targets[0].id))
         if isinstance(later, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Return)):
             continue
         if any(isinstance(n, (ast.Name, ast.Attribute)) and ast.dump(_loaded(n)) == target for n in ast.walk(later)):
             statement = later
-    return Wrapping(found.source, statement, found.target, None)
+    earlier = next((place for place, name in counted if _is_read_after(name, statement, found.source)), statement)
+    return Wrapping(found.source, earlier, found.target, None)
+
+
+def _is_read_after(name: str, statement: ast.stmt, source: Source) -> bool:
+    """Whether a variable is read elsewhere than ahead of a statement, where its parameters are counted: once the model
+    is sharded, it holds others."""
+    last = statement.end_lineno or statement.lineno
+    reads = (n for n in ast.walk(source.tree) if isinstance(n, ast.Name) and n.id == name)
+    reads = (n for n in reads if isinstance(n.ctx, ast.Load))
+    return any(n.lineno > last or source.function(n) is not source.function(statement) for n in reads)
 
 
 def _keeps_parameters(statement: ast.stmt, run: Interpreter) -> bool:
@@ -195,18 +225,7 @@ def _keeps_parameters(statement: ast.stmt, run: Interpreter) -> bool:
             kept = node.args[-1] if node.args else None
         else:
             continue
-        if kept is not None and _holds_parameters(run.values.get(kept, NOTHING)):
-            return True
-    return False
-
-
-def _holds_parameters(value: Value, depth: int = 5) -> bool:
-    for thing in value.things if depth else ():
-        if isinstance(thing, Parameters):
-            return True
-        inner = [*thing.parts, thing.element] if isinstance(thing, Items) else []
-        inner += [*thing.entries.values(), thing.element] if isinstance(thing, Table) else []
-        if any(_holds_parameters(each, depth - 1) for each in inner):
+        if kept is not None and any(whose_parameters(run.values.get(kept, NOTHING))):
             return True
     return False
 

@@ -37,7 +37,7 @@ def shards(run: Interpreter, models: list[Model]) -> Shards:
         optimizer_loads=tuple(_optimizer_loads(run, ours)),
         reads=tuple(use.site for use in weights.uses(run, ours)),
         norms=tuple(_norms(run)),
-        forwards=tuple(_forwards(run, models)),
+        forwards=tuple(_unique(_forwards(run, models))),
         inferences=tuple(_inferences(run)),
         wrappers=tuple(_wrappers(run, models)),
         class_names=tuple(_unique(_class_names(run, models, begun))),
@@ -202,13 +202,14 @@ def _norms(run: Interpreter) -> Iterator[Site]:
 
 
 def _forwards(run: Interpreter, models: list[Model]) -> Iterator[Site]:
-    """`model.forward`, called directly: past the hooks that gather the parameters."""
-    keys = {model.object.key for model in models}
+    """`model.forward`, called directly: past the hooks that gather the parameters. Those of the model's own methods
+    gather them before."""
+    ours = {model.object.key for model in models}
     for event in run.of("forward"):
-        if isinstance(event.node, ast.Call) and isinstance(event.node.func, ast.Attribute):
-            if event.node.func.attr == "forward" and any(
-                isinstance(t, Object) and t.key in keys for t in unwrapped(event.value)
-            ):
+        inside = event.function.owner if event.function is not None else None
+        called = [t for t in unwrapped(event.value) if isinstance(t, Object) and t.key in ours and t is not inside]
+        if called and isinstance(event.node, ast.Call) and isinstance(event.node.func, ast.Attribute):
+            if event.node.func.attr == "forward":
                 yield Site(event.source, event.node.func)
 
 

@@ -34,6 +34,8 @@ SCALAR = (
     "is a scalar, of which there is no share: make it a vector of one number, as torch.tensor([1.0]) is, or use "
     "--strategy ddp"
 )
+SPARSE = "its gradients are sparse, which FSDP cannot add up: leave sparse=True away, or use --strategy ddp"
+EMBEDDINGS = ("torch.nn.Embedding", "torch.nn.EmbeddingBag")
 KINDS = frozenset("is_cuda device dtype ndim requires_grad is_sparse layout".split())
 """What is asked of a tensor besides its numbers."""
 UNSHARDED = ("Adafactor", "Rprop", "LBFGS", "SparseAdam")
@@ -68,6 +70,7 @@ def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
     if found:
         return
     yield from _scalars(run, models)
+    yield from _sparse(models)
     sharded = Sharded(
         run,
         members(model for model in models if not model.wrapped),
@@ -97,6 +100,17 @@ def _scalars(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
                     message = f"where a setting asks for it, {SCALAR}" if chosen else SCALAR
                     yield Concern("AD907", parameter.source, parameter.node, message, severity)
                     return
+
+
+def _sparse(models: list[Model]) -> Iterator[Concern]:
+    """Embeddings with sparse gradients, which `fully_shard` cannot add up; a warning where a setting decides."""
+    ours = (each for model in models if not model.wrapped for each in (model.object, *model.alternatives))
+    told = {part: part.argument("sparse", 6) for each in ours for part in parts(each) if part.name in EMBEDDINGS}
+    asked = {part: value.const for part, value in told.items() if value is not None and value.const is not False}
+    for part, const in list(asked.items())[:1]:
+        certain = const is True and len(told) == len(asked)
+        message = SPARSE if certain else f"where a setting asks for them, {SPARSE}"
+        yield Concern("AD907", part.source, part.node, message, Severity.REFUSAL if certain else Severity.WARNING)
 
 
 def _is_chosen(made: Object, run: Interpreter) -> bool:
@@ -182,11 +196,11 @@ def _of_models(run: Interpreter, models: list[Model]) -> Iterator[tuple[Source, 
             if any(isinstance(a, ast.If) and not is_main_guard(a) for a in site.source.ancestors(site.node)):
                 message = "is distributed under a condition; FSDP needs the process group: take the condition away"
                 yield site.source, site.node, message
-        for site in model.prefixed:
-            message = (
-                "keys of a wrapper begin with `module.`, those of a sharded model do not: take the state of `.module`"
-            )
+        for site in model.wrapped_loads:
+            message = "keys of a wrapper begin with `module.`, those of a sharded model do not: load it into `.module`"
             yield site.source, site.node, message
+        if module.cls is not None and module.cls.find("__call__"):
+            yield module.source, module.node, "defines __call__, which runs past the hooks of FSDP: name it forward"
         if (name := _plain_list(module)) is not None:
             message = (
                 f"keeps layers in self.{name}, a plain list, where FSDP finds none of them: make it an nn.ModuleList, "

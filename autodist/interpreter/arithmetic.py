@@ -24,7 +24,7 @@ from autodist.spread import (
     divide,
     multiply,
 )
-from autodist.tensors import operations, rowwise
+from autodist.tensors import mixing, operations
 from autodist.tensors.collation import Rows
 from autodist.tensors.named_axes import is_unread
 from autodist.values import (
@@ -246,7 +246,7 @@ class Arithmetic(Evaluation):
         if self._compares_with_batch(op, left, right):
             self.event("batch_statistic", node, scope)
         centred = self.plan.wholes is None and self._is_centred(op, left, right)
-        return frozenset([Mixing(node, scope.source, rowwise.STATISTIC)]) if centred else frozenset()
+        return frozenset([Mixing(node, scope.source, mixing.STATISTIC)]) if centred else frozenset()
 
     def _note_count(self, left: Value, right: Value, sides: tuple[ast.expr, ast.expr], scope: Scope) -> None:
         """Note a number of samples that each of them is multiplied by, which is that of all ranks."""
@@ -344,7 +344,7 @@ class Arithmetic(Evaluation):
         """How samples lie. The columns of a recurrent model are of several kinds."""
         return (ROWS,) if self._forward else (ROWS, Spread.COLUMNS)
 
-    def _normalises(self, call: ast.Call) -> bool:
+    def _normalises_by_batch(self, call: ast.Call) -> bool:
         """Whether `F.batch_norm` goes by the samples that it is given, and not by what it was told of others."""
         training = argument(call, "training", 5)
         return not self._no_grad and training is not None and self._lately(training).const is not False
@@ -369,6 +369,7 @@ class Arithmetic(Evaluation):
         a, b = left.spread, right.spread
         if isinstance(op, (ast.Add, ast.Sub)):
             start = not literal and not a.is_local and left.const is not UNKNOWN  # of an accumulator
+            start = start and (not is_counted_in(left) or self._forward > 0)
             zero_left = start or left.const == 0 or left.zero
             return add(a, b, zero_left, right.const == 0 or right.zero)
         if isinstance(op, ast.Mult):
@@ -451,11 +452,11 @@ class Arithmetic(Evaluation):
         if self.pairs_turn(values):
             return mixed.computed(CROSS)
         if isinstance(node.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) and self._has_threshold(values):
-            mixed = mixed.but(origins=mixed.origins | {Mixing(node, scope.source, rowwise.STATISTIC)})
+            mixed = mixed.but(origins=mixed.origins | {Mixing(node, scope.source, mixing.STATISTIC)})
         contained = isinstance(node.ops[0], (ast.In, ast.NotIn)) and mixed.spread in (ROWS, Spread.COLUMNS)
         if contained:
             return mixed.computed(LOCAL)  # one answer, whatever it is of
-        return mixed.but(models=frozenset()) if mixed.spread in (MEAN, SUM, LOCAL) else mixed  # it has no gradient
+        return mixed.but(models=frozenset())  # it has no gradient
 
     def _has_threshold(self, values: Sequence[Value]) -> bool:
         """Whether samples are told apart by what is computed of the whole batch: `losses < losses.median()`."""
@@ -485,11 +486,11 @@ class Arithmetic(Evaluation):
             position, spread = 1 if library or base is None else 0, operands[0].spread
             spelled = self.spelled_out(node, position, operands[0])
             if operations.relates_rows(name, spelled, position, spread):
-                return frozenset([Mixing(node, scope.source, rowwise.STATISTIC)])
-            if library and name == "batch_norm" and spread is ROWS and self._normalises(node):
-                return frozenset([Mixing(node, scope.source, rowwise.STATISTIC)])
+                return frozenset([Mixing(node, scope.source, mixing.STATISTIC)])
+            if library and name == "batch_norm" and spread is ROWS and self._normalises_by_batch(node):
+                return frozenset([Mixing(node, scope.source, mixing.STATISTIC)])
             if operations.pairs_rows(name, spelled, position, spread):
-                return frozenset([Mixing(node, scope.source, rowwise.PARTNERS)])
+                return frozenset([Mixing(node, scope.source, mixing.PARTNERS)])
             if spread in (ROWS, Spread.COLUMNS) and is_unread(name, spelled, position):
                 if library or base is None or not base.things:
                     self.event("unfollowed", node, scope, operands[0])
@@ -557,6 +558,11 @@ def _puts_axis_first(node: ast.AST) -> bool:
         return is_new_axis(node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice)
     named = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unsqueeze"
     return named and isinstance(node, ast.Call) and bool(node.args) and literal_int(node.args[0]) == 0
+
+
+def is_counted_in(value: Value) -> bool:
+    """Whether a sum begins with a number that each rank would add to it, as `counts = 1` does."""
+    return isinstance(value.const, (int, float)) and value.const != 0
 
 
 def _holds_set(value: Value) -> bool:

@@ -12,7 +12,7 @@ from autodist.interpreter.questions import MODULE_METHODS, given_to, is_hidden, 
 from autodist.interpreter.words import KEPT, SIZES
 from autodist.source import Source
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, Spread
-from autodist.tensors import collation, operations, rowwise
+from autodist.tensors import collation, facts, operations
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -71,6 +71,8 @@ class Attributes(Evaluation, Names):
             self.event("asked_class", node, scope, base)
             return class_of(base)
         found = union(self._attribute(thing, node, base, scope) for thing in base.things)
+        if node.attr == "shape" and self.is_one_sample(node.value):
+            return NOTHING
         if base.spread in (ROWS, Spread.COLUMNS) and node.attr == "shape":
             found = found | self._shape(base, node)
         elif base.spread in (ROWS, Spread.COLUMNS) and node.attr == "size" and not _is_called(node, scope.source):
@@ -126,7 +128,7 @@ class Attributes(Evaluation, Names):
     def _note_words(self, outputs: Value, node: ast.expr, scope: Scope) -> None:
         """Note the loss that a model of transformers takes over the words which its labels do not leave out."""
         made = [t.module if isinstance(t, Wrapped) else t for t in outputs.models]
-        words = [t for t in made if isinstance(t, Object) and rowwise.OF_WORDS.search(t.name)]
+        words = [t for t in made if isinstance(t, Object) and facts.OF_WORDS.search(t.name)]
         if words and outputs.spread.is_local and not self._no_grad:
             self.event("word_loss", node, scope, Value(frozenset(words)))
 

@@ -10,7 +10,7 @@ from autodist import alternatives
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.questions import joined, truth
 from autodist.spread import RANK, ROWS
-from autodist.tensors import rowwise
+from autodist.tensors import shapes
 from autodist.values import NOTHING, UNKNOWN, Items, Scope, Table, Value, union
 
 
@@ -35,7 +35,7 @@ class Branches(Evaluation):
         names = scope.names
         shaped = {
             name: names[name].but(axes=axes)
-            for name, axes in rowwise.told_axes(test).items()
+            for name, axes in shapes.told_axes(test).items()
             if name in names and names[name].array and names[name].axes is None
         }
         asked = test.args if isinstance(test, ast.Call) and getattr(test.func, "id", "") == "isinstance" else []

@@ -15,7 +15,7 @@ from autodist.interpreter.roles import Roles
 from autodist.interpreter.words import KEPT
 from autodist.project.chosen import among, is_any_name, matching, pattern_of
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
-from autodist.tensors import collation, operations, picking, rowwise
+from autodist.tensors import collation, facts, mixing, operations, picking
 from autodist.values import (
     NOTHING,
     PACKED,
@@ -42,6 +42,9 @@ from autodist.values import (
     union,
 )
 
+JOINED = ("tensors", "arrays", "sequences")
+"""How a function calls the parameter that takes the tensors it puts together."""
+
 
 class BuiltinCalls(Attributes, Arithmetic, Roles):
     """Calls of Python's own functions."""
@@ -67,6 +70,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             if short in ("copy.copy", "copy.deepcopy"):
                 return self._copied(first, node, scope)
             return self._listed("set" if short == "frozenset" else short, first, node, scope)
+        if short in ("typing.cast", "torch.jit.annotate") and len(args) == 2:
+            return args[1]
         if short in ("filter", "filterfalse"):
             return self._filtered(node, args, scope)
         if short == "next":
@@ -100,7 +105,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             )
         if short == "map":
             converts = {t.name.rpartition(".")[2] for t in first.things if isinstance(t, External)}
-            if self.plan.wholes is not None and converts and converts <= rowwise.CONVERTING:
+            if self.plan.wholes is not None and converts and converts <= facts.CONVERTING:
                 return of(Stream(Value(array=True), NOTHING))  # `map(torch.LongTensor, zip(*samples))`
             for thing in first.things:
                 if isinstance(thing, (Function, Object)):
@@ -110,6 +115,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             return of(Stream(self._mixed([self._element(v, node) for v in args[1:]]), NOTHING))
         if short == "functools.reduce" and len(args) > 1:
             return self._folded(node, args, scope)
+        if short == "len" and node.args and self.is_one_sample(node.args[0]):
+            return NOTHING
         if short == "len":
             return NOTHING if self._is_sequence(node.args[:1], first) else self._length(first)
         if short == "isinstance" and len(args) == 2:
@@ -225,7 +232,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short in ("functools.partial", "partial"):
             return self._partial(node, first, args[1:], keywords)
         if short == "torch.nn.utils.rnn.pack_padded_sequence":
-            return collation.marked(self._mixed(args), PACKED)
+            return collation.marked(self._mixed([*args, *keywords.values()]), PACKED)
         if short in (
             "torch.stack",
             "torch.cat",
@@ -237,6 +244,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             "numpy.vstack",
             "numpy.hstack",
         ):
+            first = first if args else keywords.get(next((k for k in JOINED if k in keywords), ""), NOTHING)
             mixed = first | self._one_inside(first)
             spread = (
                 mixed.spread
@@ -265,7 +273,17 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         """Whether each thing in a list is a tensor of this rank's samples, and not a single one of them."""
         held = [each for each in self._contents(value) if each is not NOTHING]
         whole = any(each.spread is ROWS and not each.things for each in held)
-        return whole and not any(isinstance(o, Turn) for each in held for o in each.origins)
+        return (
+            whole
+            and not any(isinstance(o, Turn) for each in held for o in each.origins)
+            and not self._has_one_each(value)
+        )
+
+    def _has_one_each(self, value: Value) -> bool:
+        """Whether a list has one thing for each number of a rank's own: `[data[i : i + length] for i in starts]`."""
+        made = [t.node for t in value.things if isinstance(t, Items) and isinstance(t.node, ast.ListComp)]
+        over = [self._lately(each.generators[0].iter) for each in made]
+        return bool(over) and all(each.spread is ROWS and each.axes == 1 and not each.things for each in over)
 
     def _put_pairs(self, table: Table, pairs: Items) -> None:
         """`dict(zip(names, values))`, `dict([("loss", loss)])`"""
@@ -280,7 +298,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
     def _tells_tensor(self, value: Value, kind: Value) -> Value:
         """`isinstance(h, torch.Tensor)`, where it is known."""
         asked = self._is_tensor_type(kind)
-        if asked and not value.things and (value.array or rowwise.is_whole(value)):
+        if asked and not value.things and (value.array or mixing.is_whole(value)):
             return constant(True, firm=True)
         holds = all(isinstance(t, Items) for t in value.things) and not value.array and value.spread is SAME
         if asked and value.things and holds:
@@ -357,6 +375,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         return result
 
     def _listed(self, kind: str, value: Value, node: ast.Call, scope: Scope) -> Value:
+        if kind in ("list", "tuple", "sorted", "set"):
+            self.event("listed", node, scope, value)
         if kind == "set" or kind in ("list", "tuple", "sorted") and is_set(value):
             if kind in ("list", "tuple"):
                 self.event("ordered", node, scope, value, constant(True))

@@ -6,7 +6,7 @@ import ast
 
 from autodist.interpreter.autograd_functions import CONTEXT, AutogradFunctions
 from autodist.interpreter.methods import Methods
-from autodist.interpreter.questions import last_part, stable_order
+from autodist.interpreter.questions import last_part, pass_of, stable_order
 from autodist.interpreter.words import GROWS, SPLITTING
 from autodist.source import operands
 from autodist.spread import COLUMNS, CROSS, LOCAL, ROWS, SAME, SUM
@@ -40,16 +40,23 @@ RESIZING = GROWS | frozenset("pop popleft remove clear".split())
 
 
 def _that_take(things: frozenset[Thing], node: ast.Call) -> frozenset[Thing]:
-    """Of several functions that may stand in one place (``getattr(metrics, name)``), those that take such a call."""
+    """Of several functions or classes that may stand in one place (``getattr(metrics, name)``, ``trainers[name]``),
+    those that take such a call."""
     if len(things) < 2 or any(isinstance(each, ast.Starred) for each in node.args):
         return things
-    fitting = frozenset(each for each in things if not isinstance(each, Function) or _takes(each, node))
+    fitting = frozenset(each for each in things if _takes(each, node))
     return fitting or things
 
 
-def _takes(function: Function, node: ast.Call) -> bool:
+def _takes(thing: Thing, node: ast.Call) -> bool:
+    found = thing.find("__init__") if isinstance(thing, Class) else None
+    made = [each for each in found[1].things if isinstance(each, Function)] if found is not None else []
+    function = thing if isinstance(thing, Function) else made[0] if len(made) == 1 else None
+    if function is None:
+        return True
     spec = function.node.args
-    names = [each.arg for each in (*spec.posonlyargs, *spec.args)][function.owner is not None :]
+    bound = isinstance(thing, Class) or function.owner is not None
+    names = [each.arg for each in (*spec.posonlyargs, *spec.args)][bound:]
     if len(node.args) > len(names) and spec.vararg is None:
         return False
     given = {each.arg for each in node.keywords}
@@ -58,6 +65,26 @@ def _takes(function: Function, node: ast.Call) -> bool:
         return False
     needed = names[len(node.args) : len(names) - len(spec.defaults)]
     return None in given or given.issuperset(needed)
+
+
+def _as_passes(called: frozenset[Thing], name: str, base: Value) -> frozenset[Thing]:
+    """`model.forward(x)` is a pass through the model, as `model(x)` is, not a function of its own."""
+    owners = {each.owner for each in called if isinstance(each, Function)} - {None}
+    modules = ((each, each.module if isinstance(each, Wrapped) else each) for each in base.things if owners)
+    passed = ((each, inner) for each, inner in modules if inner in owners and pass_of(inner) == name)
+    run = {each: inner for each, inner in passed if isinstance(inner, Object) and "module" in inner.roles}
+    return frozenset(each for each in called if getattr(each, "owner", None) not in run.values()) | run.keys()
+
+
+def _room(function: Function, node: ast.Call) -> tuple[float, float]:
+    """How many arguments a function takes at least and at most for one that is unpacked, beside those that are told."""
+    spec = function.node.args
+    names = [each.arg for each in (*spec.posonlyargs, *spec.args)][function.owner is not None :]
+    needed = names[: len(names) - len(spec.defaults)]
+    named = {each.arg for each in node.keywords}
+    told = len(node.args) - 1
+    least = 0 if None in named else len(needed) - told - len(named.intersection(needed))
+    return least, float("inf") if spec.vararg is not None else len(names) - told - len(named.intersection(names))
 
 
 class Calls(Methods, AutogradFunctions):
@@ -77,7 +104,12 @@ class Calls(Methods, AutogradFunctions):
             callee = self.eval(node.func, scope)
         args, keywords = self._arguments(node, scope)
         called = _that_take(callee.things, node)
-        results = [self._call(thing, node, args, keywords, scope) for thing in sorted(called, key=stable_order)]
+        if isinstance(node.func, ast.Attribute) and base is not None:
+            called = _as_passes(called, node.func.attr, base)
+        results = [
+            self._call(thing, node, self._unpacked_for(thing, node, args), keywords, scope)
+            for thing in sorted(called, key=stable_order)
+        ]
         if isinstance(node.func, ast.Attribute) and base is not None:
             method = self._applied(node, node.func.attr, base, args, keywords, scope)
             if method is None:
@@ -113,6 +145,21 @@ class Calls(Methods, AutogradFunctions):
             for names, name in self._holders(node.func.value, scope):  # `distances.addmm_(z, z.t())`
                 names[name] = names[name].but(spread=CROSS)
         return union(results).but(origins=union(results).origins | mixed) if mixed else union(results)
+
+    def _unpacked_for(self, thing: Thing, node: ast.Call, args: list[Value]) -> list[Value]:
+        """The arguments of one of the functions that a call may mean, where it unpacks one of several tuples: the one
+        that has as many parts as the function takes, `trainer.loop(epochs, *loaders)`."""
+        stars = [(at, each.value) for at, each in enumerate(node.args) if isinstance(each, ast.Starred)]
+        if not isinstance(thing, Function) or len(stars) != 1 or len(args) != len(node.args):
+            return args
+        at, held = stars[0][0], self._lately(stars[0][1])
+        least, most = _room(thing, node)
+        fitting = [t for t in held.things if isinstance(t, Items) and least <= len(t.parts) <= most]
+        sizes = {len(each.parts) for each in fitting if each.parts}
+        if len(sizes) != 1 or len(fitting) == len(held.things):
+            return args
+        value = held.but(things=frozenset(fitting))
+        return [*args[:at], *(self._part(value, index, 0) for index in range(sizes.pop())), *args[at + 1 :]]
 
     def _are_pieces(self, node: ast.Call, base: Value | None, result: Value) -> bool:
         """Whether a call hands out several tensors, each of which has all of the samples, where the whole has them."""
@@ -168,6 +215,7 @@ class Calls(Methods, AutogradFunctions):
                 return self._module_call(thing, node, args, keywords, scope)
             if thing.cls is not None and thing.cls.find("__call__"):
                 return self.method(thing, "__call__", node, args, keywords, scope)
+            self._normalises(thing, node, args, scope)
             mixed = self._mixed([*args, *keywords.values()])
             if thing.name == TO_PICTURE:
                 return mixed | Value(frozenset([thing]))  # which is known by what makes it

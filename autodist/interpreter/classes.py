@@ -127,7 +127,8 @@ class Classes(Functions):
                 self._downloaded(owner.cls, node, args, keywords, scope)
                 self._inherit_parts(owner, owner.cls, node, args, keywords)
                 self._begun[owner] = args, keywords
-            if name == "__init__" and owner.roles & {"loader", "optimizer", "sampler"}:
+            asked = {"loader", "optimizer", "sampler"} & owner.roles
+            if name == "__init__" and asked and not ("loader" in asked and _hands_on(node, call.function)):
                 owner.args, owner.keywords, owner.node, owner.source = args, keywords, node, scope.source
                 if "optimizer" in owner.roles:
                     self.event("optimizer", node, scope, of(owner))
@@ -175,3 +176,13 @@ class Classes(Functions):
                 part = self._remember(node, make, attribute)
                 part.args, part.keywords = args, keywords
                 owner.attributes[attribute] = of(part)
+
+
+def _hands_on(node: ast.Call, function: Function) -> bool:
+    """Whether `super().__init__(*args, **kwargs)` hands on what it is given: where the class is called says it all."""
+    spec = function.node.args
+    rest, options = spec.vararg, spec.kwarg
+    if rest is None or options is None or len(spec.args) + len(spec.kwonlyargs) + len(spec.posonlyargs) != 1:
+        return False
+    given = [ast.unparse(each) for each in node.args], [(each.arg, ast.unparse(each.value)) for each in node.keywords]
+    return given == ([f"*{rest.arg}"], [(None, options.arg)])

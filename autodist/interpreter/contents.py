@@ -9,7 +9,7 @@ from dataclasses import replace
 from autodist.interpreter.loaders import Loaders
 from autodist.interpreter.questions import last_part, one_of, under_samples
 from autodist.spread import COUNT, LOCAL, ROWS, SAME, Spread, combine
-from autodist.tensors import axes, collation, rowwise
+from autodist.tensors import axes, collation, mixing
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -115,7 +115,7 @@ class Contents(Loaders):
             elif isinstance(thing, Index) and isinstance(node, (ast.For, ast.comprehension)):
                 found = found | of(thing)
         if value.spread is not SAME:
-            if isinstance(node, ast.expr | ast.For | ast.comprehension) and rowwise.is_whole(value):
+            if isinstance(node, ast.expr | ast.For | ast.comprehension) and mixing.is_whole(value):
                 value = self._one_by_one(value, node)
             spread = ROWS if value.spread is Spread.COLUMNS else value.spread
             depth = value.axes if self.plan.wholes is not None else None  # without the axis that is gone through
@@ -127,8 +127,8 @@ class Contents(Loaders):
         start = node if isinstance(node, ast.expr) else node.iter
         if value.things or value.spread is not ROWS or start not in self.sources:
             return value
-        mixing = Mixing(start, self.sources[start], "takes one row after the other")
-        return value.but(origins=value.origins | {mixing})
+        mixed = Mixing(start, self.sources[start], "takes one row after the other")
+        return value.but(origins=value.origins | {mixed})
 
     def _children(self, thing: Object) -> list[Value]:
         held = (*thing.args, *thing.attributes.values())

@@ -13,7 +13,7 @@ from autodist.interpreter.single import Single
 from autodist.interpreter.words import CUTTING, REST, SIZES
 from autodist.source import counted_of, last_name, operands
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
-from autodist.tensors import axes, collation, operations, picking, rowwise
+from autodist.tensors import axes, calls, collation, operations, picking, shapes
 from autodist.tensors.collation import Rows
 from autodist.tensors.named_axes import from_front
 from autodist.tensors.picking import FORMS
@@ -112,7 +112,7 @@ class Evaluation(Single):
             value = padded.computed(Spread.MOST)
         if self._counts_some(node, value):
             value = value.but(spread=SUM)
-        elif (found := self._found_by(node)) is not None:
+        elif node not in self.plan.reduced and (found := self._found_by(node)) is not None:
             value = Value(spread=SUM, origins=found.origins)
         if any(isinstance(each, Portion) for each in value.origins):
             value = self._portion(node, value, scope)
@@ -126,7 +126,7 @@ class Evaluation(Single):
             value = self._weighed(node, value)
         if self.plan.wholes is not None:
             value = self._followed(node, value, scope, self.plan.wholes)
-        if not value.things and value.spread is SAME and rowwise.is_zero(node, self.latest):
+        if not value.things and value.spread is SAME and shapes.is_zero(node, self.latest):
             value = value.but(zero=True)
         self.latest[node] = value
         if value.const is UNKNOWN and (type(node) is ast.Name or self.plan.wholes is not None):
@@ -139,7 +139,7 @@ class Evaluation(Single):
     def _with_axes(self, node: ast.expr, value: Value, scope: Scope) -> Value:
         """A value with as many axes as an operation makes; or what pairs the samples of a batch with each other, since
         the operands have different numbers of axes."""
-        if isinstance(node, ast.Call) and rowwise.is_entered(node, self._lately):
+        if isinstance(node, ast.Call) and calls.is_entered(node, self._lately):
             return value
         given = axes.compared(node, self._names_of)
         compared = [each for each in map(self._lately, given) if not each.things]
@@ -360,7 +360,7 @@ class Evaluation(Single):
         if isinstance(node, ast.Call) and last_name(node.func) in BILINEAR:
             return sum(divided) < 2
         if isinstance(node, ast.Call):
-            return rowwise.is_entered(node, self._lately) or last_name(node.func) in LINEAR
+            return calls.is_entered(node, self._lately) or last_name(node.func) in LINEAR
         return not isinstance(node, ast.Compare)
 
     def _note_joinable(self, node: ast.expr, scope: Scope) -> None:
@@ -407,7 +407,7 @@ class Evaluation(Single):
         """Note where this rank's rows are compared with each other, and where they meet those of all ranks."""
         if self.plan.reduced and isinstance(node, (ast.Compare, ast.BinOp)) and not self._forward:
             self._note_meeting(node, scope)
-        if self._no_grad or isinstance(node, ast.Call) and rowwise.is_entered(node, self._lately):
+        if self._no_grad or isinstance(node, ast.Call) and calls.is_entered(node, self._lately):
             return
         given = [self._lately(child) for child in operands(node)]
         if any(each.spread is ROWS and each.models and not relates(each) for each in given):
@@ -428,7 +428,7 @@ class Evaluation(Single):
         callee = self._lately(node.func)
         libraries = {thing.name.rpartition(".")[2] for thing in callee.things if isinstance(thing, External)}
         names = libraries or {last_name(node.func)}  # `loss_func(out, y)` after `loss_func = F.cross_entropy`
-        if all(map(operations.is_followed, names)) or rowwise.is_entered(node, self._lately):
+        if all(map(operations.is_followed, names)) or calls.is_entered(node, self._lately):
             return
         if any(isinstance(thing, (Object, Wrapped)) for thing in callee.things):
             return

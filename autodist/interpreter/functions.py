@@ -11,7 +11,7 @@ from autodist.interpreter.events import Call_
 from autodist.interpreter.questions import stable_order
 from autodist.interpreter.words import REST
 from autodist.spread import LOCAL
-from autodist.tensors import rowwise
+from autodist.tensors import mixing
 from autodist.values import (
     NOTHING,
     External,
@@ -151,10 +151,10 @@ class Functions(Attributes):
 
     def _unfollowed(self, value: Value, node: ast.Call | None, scope: Scope) -> Value:
         """The result of a function that is not entered once more."""
-        if self.plan.wholes is None or node is None or not rowwise.is_whole(value):
+        if self.plan.wholes is None or node is None or not mixing.is_whole(value):
             return value
-        mixing = Mixing(node, scope.source, "calls a function too often to be followed")
-        return value.but(origins=value.origins | {mixing})
+        mixed = Mixing(node, scope.source, "calls a function too often to be followed")
+        return value.but(origins=value.origins | {mixed})
 
     def _signature(self, function: Function, args: list[Value], keywords: dict[str, Value]) -> Any:
         """What a forward pass depends on; running it again with the same tells nothing new."""

@@ -8,7 +8,7 @@ from autodist.interpreter.builtin_calls import BuiltinCalls
 from autodist.interpreter.questions import first_text, sums_products
 from autodist.interpreter.words import DRAWING
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, combine
-from autodist.tensors import operations, rowwise
+from autodist.tensors import facts, operations
 from autodist.tensors.patterns import REARRANGING
 from autodist.values import NOTHING, Items, Object, Parameters, Scope, Stream, Value, of, union
 
@@ -118,7 +118,7 @@ class Libraries(BuiltinCalls):
             listed = any(isinstance(t, (Items, Stream)) for t in value.things)
             inner = value | self._one_inside(value) if listed else value
             values.append(inner)
-        if name in rowwise.CONVERTING and args and self.plan.wholes is None:
+        if name in facts.CONVERTING and args and self.plan.wholes is None:
             counted = self._row_numbers(args[0])
             listed = any(isinstance(t, Items) for t in args[0].things) or isinstance(node.args[0], ast.Call)
             if counted is not None and listed:
@@ -135,7 +135,7 @@ class Libraries(BuiltinCalls):
             return Value(frozenset(t for t in mixed.things if isinstance(t, Parameters)))
         if local_keywords and not any(s.is_local for s in spreads):
             return mixed.computed(combine([v.spread for v in local_keywords]))
-        if values and values[0].spread is ROWS and values[0].axes == 1 and name in rowwise.PICKING:
+        if values and values[0].spread is ROWS and values[0].axes == 1 and name in facts.PICKING:
             return mixed.computed(LOCAL)
         if self.pairs_turn(values):
             return mixed.computed(CROSS)
@@ -143,8 +143,9 @@ class Libraries(BuiltinCalls):
             return mixed.computed(values[0].spread)
         if name in ("matmul", "mm") and len(values) == 2 and sums_products(values[0], values[1], not self._no_grad):
             return mixed.computed(SUM)
-        written = self.spelled_out(node, 1, values[0] if values else NOTHING)
-        return mixed.computed(operations.operation(name, written, None, spreads))
+        tensor = values[0] if values else NOTHING
+        written = self.spelled_out(node, 1, tensor)
+        return mixed.computed(operations.operation(name, written, None, spreads, tensor.axes))
 
     def _counts_rows(self, size: Value) -> bool:
         """Whether a size begins with the number of this rank's samples: `(x.size(0), 4)`, `x.shape`."""

@@ -38,6 +38,10 @@ class Loaders(Machine):
         """What makes samples that a `collate_fn` puts together, or a condition picks, more on one rank than another."""
         return Rows.FEWER if picking.picks(value) is not None else collation.uneven(value, self._collated, target)
 
+    def has_padding(self, value: Value) -> bool:
+        """Whether something of what a value is computed from is filled up to the longest sample of a rank's."""
+        return value.spread.is_local and collation.has_padding(value, self._collated)
+
     def _collated(self, loader: Object) -> collation.Kind:
         collate = collation.collate_fn(loader)
         if collate is None:

@@ -19,7 +19,7 @@ from autodist.interpreter.questions import (
 )
 from autodist.interpreter.stores import Stores
 from autodist.interpreter.words import SPLITTING
-from autodist.source import counted_of
+from autodist.source import argument, counted_of
 from autodist.spread import COUNT, MEAN, ROWS, SAME, Spread
 from autodist.values import (
     NOTHING,
@@ -50,6 +50,9 @@ class Loops(Stores):
             self.event("ordered", node.iter, scope, iterable)
         function = self._calls[-1].function if self._calls else None
         by_row, certain = self._goes_row_by_row(node.iter), self._goes_along_tensors(node.iter)
+        if not by_row and (shared := self._goes_through_batches(node, scope)):
+            by_row = certain = all(shared)
+            (self.batch_loops if by_row else self.whole_loops).add(node.iter)
         loop = Loop(node, scope.source, scope, function, by_row, certain)
         parts = self._unrolled(iterable)
         self.counted_loops.discard(node.iter)
@@ -92,9 +95,30 @@ class Loops(Stores):
         if isinstance(over, ast.Call) and last_part(over.func) == "range":
             return bool(over.args) and self._counts_samples(over.args[min(1, len(over.args) - 1)])
         value = self._lately(over)
+        if _has_one_each(value):
+            return True
         if value.spread is not ROWS or value.things:
             return self.splits_by_number(over)
         return not value.models or self.gives_tensor(over, value)  # a model may give several outputs
+
+    def _goes_through_batches(self, loop: ast.For | ast.AsyncFor, scope: Scope) -> list[bool]:
+        """Of the tensors of which a loop takes as many samples as the loader is told, whether they are a rank's share:
+        `for i in range(batch_size): loss += criterion(out[i], y[i])`."""
+        over, found = loop.iter, list[bool]()
+        ranges = isinstance(over, ast.Call) and last_part(over.func) == "range" and len(over.args) == 1
+        if not ranges or not isinstance(over, ast.Call) or not isinstance(loop.target, ast.Name):
+            return []
+        told = last_part(over.args[0]) if isinstance(over.args[0], (ast.Name, ast.Attribute)) else ""
+        for each in (n for statement in loop.body for n in ast.walk(statement) if isinstance(n, ast.Subscript)):
+            first = each.slice.elts[0] if isinstance(each.slice, ast.Tuple) and each.slice.elts else each.slice
+            counted = isinstance(first, ast.Name) and first.id == loop.target.id
+            home = scope.find(each.value.id) if counted and isinstance(each.value, ast.Name) else None
+            held = home.names[each.value.id] if home is not None and isinstance(each.value, ast.Name) else NOTHING
+            loaders = [t for t in held.origins if isinstance(t, Object) and "loader" in t.roles]
+            sizes = [argument(t.node, "batch_size", 1) for t in loaders if isinstance(t.node, ast.Call)]
+            if told and not held.things and told in map(last_part, filter(None, sizes)):
+                found.append(held.spread is ROWS)
+        return found
 
     def _counts_samples(self, node: ast.expr, depth: int = 4) -> bool:
         """Whether it is the number of this rank's samples, or follows it: `x.size(0)`, `n // 4` with `n = len(x)`. Of
@@ -118,7 +142,7 @@ class Loops(Stores):
             return self._goes_row_by_row(over)
         value = self._lately(over)
         one = value.spread is ROWS and not value.things and self.gives_tensor(over, value)
-        return one or self.splits_by_number(over)
+        return one or self.splits_by_number(over) or _has_one_each(value)
 
     def _mark_turn(self, loop: ast.For | ast.AsyncFor | ast.comprehension, scope: Scope) -> None:
         """Keep of the names of a loop that they are those of one sample after the other."""
@@ -270,6 +294,7 @@ class Loops(Stores):
 
         iterables: list[Value] = []
         element = self._comprehension(node, scope, finish, iterables)
+        items.by_row = len(node.generators) == 1 and not tests and self._goes_row_by_row(node.generators[0].iter)
         items.by_layer = all(self._goes_over_parts(generator.iter) for generator in node.generators)
         parameters = frozenset(replace(t, one=False) for t in element.things if isinstance(t, Parameters))
         over = iterables[0]
@@ -318,3 +343,8 @@ class Loops(Stores):
 
         self._comprehension(node, scope, finish, [])
         return of(table)
+
+
+def _has_one_each(value: Value) -> bool:
+    """Whether it is a list of as many as a rank has samples: `[(t, loss) for t, loss in zip(times, losses)]`."""
+    return bool(value.things) and all(isinstance(each, Items) and each.by_row for each in value.things)

@@ -14,6 +14,16 @@ from autodist.values import NOTHING, SETTLED, External, Object, Scope, Value, co
 
 CONNECTIONIST = frozenset(["CTCLoss", "ctc_loss"])
 """Losses that are told how long samples are, and divide each by how long its own labels are."""
+BY_CLASS = frozenset(["cross_entropy", "CrossEntropyLoss", "nll_loss", "NLLLoss"])
+"""Losses that give a number for each label, and none along the axis of the classes."""
+
+
+def _axes_by_label(scores: Value = NOTHING, labels: Value = NOTHING) -> int:
+    """How many axes the losses of a batch have: those of the scores without the one of the classes, or of the labels,
+    as of one picture each; one, if neither is known."""
+    if scores.axes is not None and scores.axes > 1:
+        return scores.axes - 1
+    return labels.axes or max(labels.least, scores.least - 1, 1)
 
 
 def name_of_loss(node: ast.Call, module: Value) -> str:
@@ -42,8 +52,8 @@ class Losses(Contents):
         if options.get("size_average", NOTHING).const is False or reduction == "sum":
             return mixed.computed(SUM)
         if options.get("reduce", NOTHING).const is False or reduction == "none":
-            by_class = self.plan.wholes is None and last_part(call) in ("cross_entropy", "CrossEntropyLoss", "nll_loss")
-            return mixed.computed(ROWS).but(axes=1 if by_class else None)
+            by_class = self.plan.wholes is None and name_of_loss(call, NOTHING) in BY_CLASS
+            return mixed.computed(ROWS).but(axes=_axes_by_label(*values[:2]) if by_class else None)
         return mixed.computed(MEAN)
 
     @staticmethod

@@ -71,6 +71,10 @@ class Machine(ABC):
         self._loops: list[Loop] = []
         self.counted_loops: set[ast.expr] = set()
         """What loops that have ended went over, sample by sample."""
+        self.batch_loops: set[ast.expr] = set()
+        """`range(batch_size)`, through which loops go that take one sample after the other of a rank's share."""
+        self.whole_loops: set[ast.expr] = set()
+        """Those through which loops go that take the samples of whole batches."""
         self.given_axes: dict[object, int | None] = {}
         """How many axes layers of the project have given that stand within those of torch."""
         self._calls: list[Call_] = []

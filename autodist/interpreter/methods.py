@@ -21,7 +21,7 @@ from autodist.interpreter.torch_modules import TorchModules
 from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, RETURNS_SELF, SIZES
 from autodist.source import argument
 from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
-from autodist.tensors import operations, rowwise
+from autodist.tensors import facts, operations
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -166,18 +166,20 @@ class Methods(Libraries, TorchModules):
             and base.spread.is_local
         ):
             counted = self._selected_from(node, base) if name in operations.COUNTS else base.spread
-            spread = operations.operation(name, self.spelled_out(node, 0, base), counted, [v.spread for v in operands])
+            spreads = [v.spread for v in operands]
+            spread = operations.operation(name, self.spelled_out(node, 0, base), counted, spreads, base.axes)
             if self.is_one_row(base) and operations.moves_along(name):
                 spread = base.spread
             if self.pairs_turn((base, *operands)):
                 spread = CROSS
             if name in ("matmul", "mm") and len(operands) == 1 and sums_products(base, operands[0], not self._no_grad):
                 spread = SUM
-            if base.spread is ROWS and base.axes == 1 and name in rowwise.PICKING and self.plan.wholes is None:
+            if base.spread is ROWS and base.axes == 1 and name in facts.PICKING and self.plan.wholes is None:
                 spread = LOCAL  # one number for each sample, of which some are picked
             mixed = union([base, *operands])
             if name in SIZES:  # of whichever samples, unless it depends on what they are how many are picked
-                spread = SAME if self._is_of_one(base) else spread
+                one = isinstance(node.func, ast.Attribute) and self.is_one_sample(node.func.value)
+                spread = SAME if one or self._is_of_one(base) else spread
                 placed = {each for each in mixed.origins if isinstance(each, Picked) and each.place}
                 mixed = mixed.but(origins=mixed.origins - placed)
             if name in operations.IN_PLACE:

@@ -11,7 +11,7 @@ from autodist.interpreter.questions import last_part, literal_int
 from autodist.source import Source, operands
 from autodist.spread import COUNT, ROWS
 from autodist.tensors import picking
-from autodist.tensors.rowwise import CONVERTING
+from autodist.tensors.facts import CONVERTING
 from autodist.values import NOTHING, Index, Mixing, Picked, Scope, Turn, Value
 
 TAKING = frozenset(["narrow", "select", "index_select"])

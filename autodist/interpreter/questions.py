@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, ROWS, SUM
-from autodist.tensors import picking, rowwise
+from autodist.tensors import mixing, picking
 from autodist.values import NOTHING, UNKNOWN, Items, Object, Scope, Table, Thing, Value, Wrapped, constant, union
 
 MODULE_METHODS = frozenset(
@@ -92,7 +92,7 @@ def truth(value: Value, node: ast.expr) -> bool | None:
 
 def relates(value: Value) -> bool:
     """Whether a value is computed from several samples in a way that neither a sum nor a mean is."""
-    mixed = any(each.reason != rowwise.PARTNERS for each in rowwise.mixings(value))
+    mixed = any(each.reason != mixing.PARTNERS for each in mixing.mixings(value))
     return mixed or value.spread in (LOCAL, CROSS) or picking.takes_first(value)
 
 
@@ -225,6 +225,12 @@ def spine(node: ast.stmt) -> list[ast.BinOp]:
         first = first.left
     added = isinstance(node, ast.Assign) and first is not None and ast.unparse(node.targets[0]) == ast.unparse(first)
     return found if added else []
+
+
+def pass_of(thing: Thing) -> str | None:
+    """The method that calling a module runs, if a class of the project defines it."""
+    cls = thing.cls if isinstance(thing, Object) else None
+    return next((name for name in ("__call__", "forward") if cls is not None and cls.find(name)), None)
 
 
 def stable_order(thing: Thing) -> tuple[str, int, int]:

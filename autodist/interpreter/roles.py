@@ -172,7 +172,7 @@ class Roles(Stores):
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value | None:
         if "total_length" not in keywords and len(node.args) < 4:
-            self.event("pads_to_longest", node, scope, union(args))
+            self.event("pads_to_longest", node, scope, union([*args, *keywords.values()]))
         return None
 
     def call_export(

@@ -8,15 +8,24 @@ from autodist.interpreter.questions import last_part, literal_int
 from autodist.interpreter.whole_data import WholeData
 from autodist.interpreter.words import MOVES
 from autodist.source import argument, last_name, operands
-from autodist.spread import ROWS
+from autodist.spread import LOCAL, ROWS
+from autodist.tensors.facts import ELEMENTWISE, FOLDING, LAYERS, PER_ROW
 from autodist.tensors.picking import FORMS
-from autodist.tensors.rowwise import ELEMENTWISE, FOLDING, LAYERS, PER_ROW
-from autodist.values import NOTHING, Class, External, Function, Object, Value, Wrapped
+from autodist.values import NOTHING, Class, External, Function, Index, Object, Value, Wrapped
 
 SINGLE = frozenset(f"torch.nn.{name}" for name in LAYERS | FOLDING | {"Sequential"})
 """Modules of torch that give one tensor."""
-JOINING = ELEMENTWISE | PER_ROW | MOVES | FORMS | frozenset("softmax log_softmax normalize cat pad".split())
+JOINING = (
+    ELEMENTWISE
+    | PER_ROW
+    | MOVES
+    | FORMS
+    | frozenset("softmax log_softmax normalize argmax argmin tolist cat pad".split())
+)
 """Functions and methods that give one tensor."""
+
+OF_TENSORS = FORMS | frozenset("size shape dim ndim numel dtype".split())
+"""What a tensor has, and a list has not."""
 
 
 class Single(WholeData):
@@ -47,10 +56,45 @@ class Single(WholeData):
         return bool(given) and len(given) == len(found) and one
 
     def _is_tensor(self, node: ast.expr, value: Value) -> bool:
-        """Whether samples are in a tensor, as after `images.cpu()`: a batch may still be a list of fields."""
+        """Whether samples are in a tensor, as after `images.cpu()`: a batch may still be a list of fields, and a field
+        a list of views."""
+        if not value.models and not value.things:
+            if value.axes is not None or isinstance(node, ast.Name) and self._is_used_as_tensor(node):
+                return True
         made = [each for _, each in value.made] if isinstance(node, ast.Name) else [node]
         names = {each.func.attr for each in made if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute)}
         return not value.models and bool(made) and len(names) == len(made) and names <= MOVES | {"detach", "clone"}
+
+    def is_one_sample(self, node: ast.expr) -> bool:
+        """Whether a sample is taken by its place, `images[0]`, which is as large as any other."""
+        if not isinstance(node, ast.Subscript) or self._lately(node).spread is not LOCAL:
+            return False
+        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        held, number = self._lately(node.value), self._lately(first)
+        counted = bool(number.things) and all(isinstance(each, Index) for each in number.things)
+        return held.spread is ROWS and not held.things and (literal_int(first) is not None or counted)
+
+    def _is_used_as_tensor(self, name: ast.Name) -> bool:
+        """Whether a field of a batch, bound once, is a tensor by what else is done with it: `images.size(0)`,
+        `model(images)`."""
+        source = self.sources.get(name)
+        if source is None:
+            return False
+        home = source.home(name)
+        named = [each for each in ast.walk(home) if isinstance(each, ast.Name) and each.id == name.id]
+        bound = [each for each in named if isinstance(each.ctx, ast.Store)]
+        if len(bound) != 1:
+            return False
+        field = isinstance(source.parents[bound[0]], (ast.Tuple, ast.List))  # a model may be given a whole batch, too
+        return any(self._wants_tensor(each, source.parents[each], field) for each in named)
+
+    def _wants_tensor(self, name: ast.Name, parent: ast.AST, field: bool) -> bool:
+        if isinstance(parent, ast.Attribute):
+            return parent.attr in OF_TENSORS
+        if not field or not isinstance(parent, ast.Call) or parent.args != [name] or parent.keywords:
+            return False
+        called = (t.module if isinstance(t, Wrapped) else t for t in self._lately(parent.func).things)
+        return any(isinstance(t, Object) and "module" in t.roles for t in called)
 
     def splits_by_number(self, node: ast.AST) -> bool:
         """`out.split(4)`, `torch.split(out, 4)`: parts of so many samples, of which a rank has fewer."""

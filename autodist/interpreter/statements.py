@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from functools import partial
 
 from autodist import carried
-from autodist.interpreter.arithmetic import Arithmetic
+from autodist.interpreter.arithmetic import Arithmetic, is_counted_in
 from autodist.interpreter.lasting import Lasting
 from autodist.interpreter.loops import Loops
 from autodist.interpreter.questions import adds_to, constants_in, is_of_one, wrapped
 from autodist.interpreter.stores import Stores
 from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, SUM
-from autodist.tensors import rowwise
-from autodist.values import NOTHING, External, Items, Object, Scope, Table, Value, constant, of, union
+from autodist.tensors import shapes
+from autodist.values import NOTHING, UNKNOWN, External, Items, Object, Scope, Table, Value, constant, of, union
 
 
 class Statements(Loops, Arithmetic, Stores, Lasting):
@@ -92,7 +92,7 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
                         self.event("bind_part" if made else "alias_part", part, scope, bound)
         if counted is not None:
             self._count_up(*counted, scope)
-        for name, axes in rowwise.unpacked_axes(node).items() if self.plan.wholes is not None else ():
+        for name, axes in shapes.unpacked_axes(node).items() if self.plan.wholes is not None else ():
             if name in scope.names and scope.names[name].array and scope.names[name].axes is None:
                 scope.names[name] = scope.names[name].but(axes=axes)
 
@@ -140,10 +140,11 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
         if isinstance(node.op, (ast.Add, ast.Sub)) and number and self._counts_rows_of(node.target):
             change = self.added_up(change.computed(change.spread))
             if isinstance(node.target, ast.Subscript) and before.spread in (SAME, ROWS):
-                before = constant(0)  # `counts[label]`, which is this rank's by its label only
+                before = self._first_count(node.target)  # `counts[label]`, which is this rank's by its label only
         elif deciding := self._decided_by_rows(node, change):
             change = Value(spread=SUM, origins=deciding.origins)
             before = self._counted_in(node.target, before)
+            before = self._first_count(node.target) if before.spread is SAME and before.const is UNKNOWN else before
         spread = self._binary(node.op, before, change)
         self._note_scaled(node.op, before, change, node, (node.target, node.value), scope)
         mixed = self._with_statistic(
@@ -194,6 +195,12 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
             held = self._lately(target)
             before = held if not held.things else before
         return before
+
+    def _first_count(self, target: ast.expr) -> Value:
+        """What the numbers of a list or dict are before they are counted up, if that is another one than 0."""
+        things = self._lately(target.value).things if isinstance(target, ast.Subscript) else frozenset()
+        held = [each for t in things if isinstance(t, (Items, Table)) for each in self._contents(of(t))]
+        return next(filter(is_counted_in, held), constant(0))
 
     def do_Return(self, node: ast.Return, scope: Scope) -> bool:
         if node.value is not None:

@@ -11,7 +11,7 @@ from autodist.interpreter.questions import has_keys, is_hashable, is_of_one
 from autodist.interpreter.words import KEPT
 from autodist.source import Source, last_name
 from autodist.spread import COLUMNS, COUNT, LOCAL, MEAN, ROWS, SAME, SUM
-from autodist.tensors import picking, rowwise
+from autodist.tensors import mixing, picking
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -31,6 +31,8 @@ from autodist.values import (
     constant,
     of,
 )
+
+ADDING = (ast.Add, ast.Sub)
 
 
 class Stores(Evaluation):
@@ -131,6 +133,8 @@ class Stores(Evaluation):
         replaces = any(isinstance(t, Parameters) for t in value.things) or any(True for _ in value.objects("parameter"))
         if replaces and self._modules_in(base):
             self.event("replace_parameter", node, scope, base)
+        if any(isinstance(t, (Parameters, Items, Table)) for t in value.things):
+            self.event("keep", node, scope, value)
         for thing in base.things:
             if isinstance(thing, Wrapped):
                 thing = thing.module
@@ -191,7 +195,8 @@ class Stores(Evaluation):
             self._written_into(target, value, scope)
         for names, name in self._holders(target.value, scope):
             held = names[name]
-            if base.spread.is_reducible and key.spread.is_local:  # `c[c.abs() < 0.1] = 0.1`: no mean any more
+            adds = isinstance(above := scope.source.parents.get(target), ast.AugAssign) and isinstance(above.op, ADDING)
+            if base.spread.is_reducible and key.spread.is_local and not adds:  # `c[c.abs() < 0.1] = 0.1`: no mean now
                 names[name] = held = held.but(spread=LOCAL)
             placed = key.spread is LOCAL and not self._is_of_batches(target.slice)
             if base.spread is ROWS and placed and not held.things and not self._forward:
@@ -205,7 +210,13 @@ class Stores(Evaluation):
             if value.spread.is_local and not held.things and held.spread is SAME:
                 spread = value.spread if value.spread.is_reducible else LOCAL
                 origins = held.origins | picking.whole(value).origins
-                names[name] = held.but(spread=spread, made=value.made, origins=origins, zero=False)
+                known = frozenset() if self._is_counted_place(key) else value.made
+                names[name] = held.but(spread=spread, made=known, origins=origins, zero=False)
+
+    def _is_counted_place(self, key: Value) -> bool:
+        """Whether it is the place in a list of all samples that a rank's own are counted to: `slice(n, n + len(y))`."""
+        calls = [each.func for _, each in key.made if isinstance(each, ast.Call)]
+        return key.spread.is_local and bool(calls) and all(getattr(each, "id", "") == "slice" for each in calls)
 
     def _is_of_batches(self, key: ast.expr) -> bool:
         """Whether it means the rows of one batch among those of several: `y[n : 2 * n] = 1`."""
@@ -253,8 +264,8 @@ class Stores(Evaluation):
         """What becomes of rows where some of them, or their fields, are written: `h[:, t] = step(h[:, t - 1])`."""
         base = self._lately(target.value)
         if (
-            not rowwise.is_whole(base)
-            and not rowwise.is_whole(value)
+            not mixing.is_whole(base)
+            and not mixing.is_whole(value)
             or not isinstance(target.value, (ast.Name, ast.Attribute))
         ):
             return

@@ -18,7 +18,7 @@ from autodist.interpreter.questions import (
     under_samples,
 )
 from autodist.spread import COUNT, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
-from autodist.tensors import collation, picking, rowwise
+from autodist.tensors import collation, mixing, picking
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -81,7 +81,7 @@ class Subscripts(Places):
                 else:
                     found = found | union(thing.parts) | thing.element
             elif isinstance(thing, Stream):
-                found = found | of(thing) | (NOTHING if isinstance(node.slice, ast.Slice) else self._inner(thing))
+                found = found | self._of_listed(thing, node)
             elif isinstance(thing, Parameters) and thing.one:
                 found = found | of(replace(thing, part=True))
             elif isinstance(thing, Parameters):
@@ -120,7 +120,7 @@ class Subscripts(Places):
             chosen = chosen.but(origins=chosen.origins | {Picked(axis, scope.source)})
         if self._looks_up(base, key) and isinstance(node.ctx, ast.Load):
             self.event("statistic", node.value, scope, base)
-            chosen = chosen.but(origins=chosen.origins | {Mixing(node, scope.source, rowwise.STATISTIC)})
+            chosen = chosen.but(origins=chosen.origins | {Mixing(node, scope.source, mixing.STATISTIC)})
         if isinstance(key.const, (int, str)) and not base.things:
             chosen = self._as_field(chosen, base, key.const)
         return found | collation.picked(chosen, key.const)
@@ -159,9 +159,14 @@ class Subscripts(Places):
         calls = [each for each in made if isinstance(each, ast.Call)]
         return any("label" in (keyword.arg or "") for call in calls for keyword in call.keywords)
 
-    def _inner(self, parts: Stream) -> Value:
-        """One of the parts of a module: `list(model.children())[0]`."""
-        return parts.element if any(isinstance(t, Inside) for t in parts.element.things) else NOTHING
+    def _of_listed(self, stream: Stream, node: ast.Subscript) -> Value:
+        """What is picked of an iterator that was made a list: some of it, one of the parts of a module,
+        `list(model.children())[0]`, or one of its pairs, `list(enumerate(loader))[i]`."""
+        if isinstance(node.slice, ast.Slice):
+            return of(stream)
+        if any(isinstance(t, Items) for t in stream.element.things):
+            return stream.element
+        return of(stream) | (stream.element if any(isinstance(t, Inside) for t in stream.element.things) else NOTHING)
 
     def _optimized(self) -> Value:
         """The parameters that the optimizers so far were given."""
@@ -216,7 +221,7 @@ class Subscripts(Places):
                 draw = self._stepping(node, scope)
             if draw is not None:
                 self.event("draw", node, scope, of(draw))
-                origins = frozenset(o for o in origins if not (isinstance(o, Mixing) and o.reason == rowwise.ONE))
+                origins = frozenset(o for o in origins if not (isinstance(o, Mixing) and o.reason == mixing.ONE))
                 taken = self.plan.draws is not None and id(node) in self.plan.draws
                 return Value(spread=ROWS if taken else SAME, origins=origins | {draw}, models=models)
             return Value(origins=origins, models=models) if origins or models else NOTHING
@@ -237,7 +242,7 @@ class Subscripts(Places):
                 and not isinstance(node.slice, ast.Tuple)
             ):
                 spread = ROWS
-            elif base.spread is ROWS and literal_int(node.slice) is not None and self._is_tensor(node.value, base):
+            elif base.spread is ROWS and not base.things and self._is_at_place(first, node.value, base):
                 spread = LOCAL  # one sample
             elif base.spread is ROWS and key.spread is LOCAL and not base.things and picking.ranks(first, self._lately):
                 spread = LOCAL  # those with the smallest losses
@@ -247,6 +252,19 @@ class Subscripts(Places):
                 spread = ROWS  # a part of it for each sample: `centres[labels]`
             return Value(spread=spread, origins=origins, models=models, weights=base.weights)
         return Value(spread=key.spread, origins=origins, models=models)
+
+    def _is_at_place(self, index: ast.expr, holder: ast.expr, base: Value) -> bool:
+        """Whether one sample is taken by its place, `images[0]`, also as a loop goes over places that are the same on
+        all ranks: `for i in range(6): show(images[i])`."""
+        if literal_int(index) is not None:
+            return self._is_tensor(holder, base)
+        value = self._lately(index)
+        loops = [thing.loop for thing in value.things if isinstance(thing, Index)]
+        calls = [each for each in loops if isinstance(each, ast.Call) and last_part(each) == "range"]
+        same = all(self._lately(bound).spread is SAME for each in calls for bound in each.args)
+        if not calls or len(calls) != len(value.things) or not same or value.spread is not SAME:
+            return False
+        return self._is_tensor(holder, base) or self.gives_tensor(holder, base)
 
     def _strided(self, slice_: ast.Slice, scope: Scope) -> bool:
         return slice_.lower is not None and self._lately(slice_.lower).spread is RANK

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 
 from autodist.interpreter.losses import Losses
-from autodist.interpreter.questions import stable_order
+from autodist.interpreter.questions import last_part, pass_of, stable_order
 from autodist.interpreter.stores import Stores
 from autodist.interpreter.subscripts import Subscripts
 from autodist.interpreter.words import DRAWING, KEPT, MOVES, RETURNS_SELF, SIZES
 from autodist.spread import COUNT, CROSS, LOCAL, ROWS, SUM, Spread
-from autodist.tensors import axes, collation, operations, rowwise
+from autodist.tensors import axes, collation, facts, mixing, operations, torch_layers
 from autodist.tensors.collation import Rows
 from autodist.tensors.named_axes import as_written, from_front, is_unread
 from autodist.values import (
@@ -41,8 +41,8 @@ SAFE_ON_WRAPPER = frozenset(
         "train eval parameters zero_grad requires_grad_ no_sync module forward training apply " "modules join to cuda"
     ).split()
 )
-PASSES = ("__call__", "forward")
-"""What calling a module runs, if a class of the project defines it."""
+POOLING = frozenset("max amax mean sum logsumexp lstm gru rnn".split())
+"""What makes one of a sample's positions, or hands out its last state."""
 COMPARING = ("CosineSimilarity", "PairwiseDistance")
 ALONG = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "Softmin": "softmin"}
 """Layers that let the elements along an axis meet, and the functions which they call."""
@@ -70,7 +70,7 @@ class TorchModules(Subscripts, Stores, Losses):
                 self.event("padded", node, scope, given)
         before, self._criterion = self._criterion, outermost and self._is_criterion(inner, values) or self._criterion
         self._forward += 1
-        method = next((name for name in PASSES if inner.cls is not None and inner.cls.find(name)), None)
+        method = pass_of(inner)
         if method is not None:
             result = self.method(inner, method, node, args, keywords, scope)
         elif inner.cls is not None:
@@ -86,6 +86,21 @@ class TorchModules(Subscripts, Stores, Losses):
                 if learnt and inner not in kept.models:  # `self.last_loss = F.cross_entropy(...)`
                     inner.attributes[name] = self._with_model(kept, inner)
         return result
+
+    def _normalises(self, layer: Object, node: ast.Call, values: list[Value], scope: Scope) -> None:
+        """Note that a layer takes statistics over what fills up the samples, too; not so where that was pooled."""
+        if "batch_norm" in layer.roles and values and node.args and self._no_grad == 0:
+            if self.has_padding(values[0]) and not self._is_pooled(node.args[0]):
+                self.event("normalises_padding", node, scope, values[0])
+
+    def _is_pooled(self, node: ast.expr, depth: int = 4) -> bool:
+        """Whether the positions of a sample were made one on the way: `h.max(dim=1)`, `self.pool(h)`."""
+        calls = [last_part(each) for each in ast.walk(node) if isinstance(each, ast.Call)]
+        if any(name in POOLING or "pool" in name.lower() for name in calls):
+            return True
+        names = (each for each in ast.walk(node) if isinstance(each, ast.Name))
+        made = (inner for each in names for _, inner in self._lately(each).made if inner is not node)
+        return depth > 0 and any(isinstance(inner, ast.expr) and self._is_pooled(inner, depth - 1) for inner in made)
 
     def _reads_padding(self, layer: Object, values: list[Value]) -> bool:
         """Whether a layer that goes backwards as well comes to what fills up the samples of a step before these."""
@@ -107,20 +122,20 @@ class TorchModules(Subscripts, Stores, Losses):
             result = self._through_sequence(layer, node, values[0], scope)
         elif layer.args and "module" in layer.roles:
             self._enter_children(layer, node, args, scope)
-        if values and self._no_grad == 0 and rowwise.runs_along_rows(layer, values[0]):
+        if values and self._no_grad == 0 and torch_layers.runs_along_rows(layer, values[0]):
             self.event("along_rows", node, scope, values[0], of(layer))
         short = layer.name.rpartition(".")[2]
-        if short in rowwise.RECURRENT and self._reads_padding(layer, values):
+        if short in facts.RECURRENT and self._reads_padding(layer, values):
             self.event("reads_padding", node, scope, values[0])
         if values and values[0].spread in (ROWS, Spread.COLUMNS) and self.plan.wholes is None:
             if self._goes_along(layer, values[0], node, scope):
-                mixing = Mixing(node, scope.source, rowwise.STATISTIC)
-                result = result.but(spread=LOCAL, origins=result.origins | {mixing})
+                met = Mixing(node, scope.source, mixing.STATISTIC)
+                result = result.but(spread=LOCAL, origins=result.origins | {met})
         if short in COMPARING and {ROWS, Spread.COLUMNS} <= {value.spread for value in values}:
             result = result.computed(CROSS)
-        if self.plan.wholes is not None and short in rowwise.RECURRENT:
+        if self.plan.wholes is not None and short in facts.RECURRENT:
             return self._recurrent(layer, node, values)
-        if result.spread is Spread.COLUMNS and (short in rowwise.RECURRENT or short == "MultiheadAttention"):
+        if result.spread is Spread.COLUMNS and (short in facts.RECURRENT or short == "MultiheadAttention"):
             whole = result  # a pair of outputs, not the steps of one
             return of(self._remember(node, lambda: Items(node, [whole, whole], NOTHING), "pair"))
         return result
@@ -146,9 +161,9 @@ class TorchModules(Subscripts, Stores, Losses):
     def _recurrent(self, layer: Object, node: ast.Call, values: list[Value]) -> Value:
         """The output and the state of a recurrent layer: the batch is the second axis of the state."""
         mixed = self._mixed([*values, *(inner for value in values[1:] for inner in self._contents(value))])
-        if not rowwise.is_whole(mixed):
+        if not mixing.is_whole(mixed):
             return mixed
-        found = rowwise.through_layer(layer, values, mixed, self._contents)
+        found = torch_layers.through_layer(layer, values, mixed, self._contents)
         if isinstance(found, str):
             source = self.sources.get(node.func, self.module.source)
             return mixed.but(origins=mixed.origins | {Mixing(node, source, found)})

@@ -9,8 +9,10 @@ from autodist.interpreter.questions import children_of, last_part
 from autodist.interpreter.words import SPLITTING
 from autodist.source import Source
 from autodist.spread import COUNT, MEAN, ROWS, SAME, Spread
-from autodist.tensors import rowwise
+from autodist.tensors import calls, mixing, rowwise, shapes
 from autodist.values import NOTHING, UNKNOWN, Draw, Items, Mixing, Scope, Stream, Value, of, union
+
+JOINING = frozenset("cat concat concatenate stack vstack".split())
 
 
 class WholeData(Contents):
@@ -19,13 +21,13 @@ class WholeData(Contents):
     def _augmented(self, node: ast.AugAssign, spread: Spread, scope: Scope) -> frozenset[Mixing]:
         """Where steps may train on all of the data: why `x op= y` may mix its rows."""
         parts = [self._lately(node.target), self._lately(node.value)]
-        if self.plan.wholes is None or not any(map(rowwise.is_whole, parts)):
+        if self.plan.wholes is None or not any(map(mixing.is_whole, parts)):
             return frozenset()
         plain = ast.BinOp(node.target, node.op, node.value)
         found = rowwise.followed(plain, Value(spread=spread), self._lately, self._contents)
         if not isinstance(found, str) and spread is MEAN and all(part.spread is not MEAN for part in parts):
             found = "divides by the number of rows in place: write `x = x / n`"
-        if found == rowwise.STATISTIC and self._forward:
+        if found == mixing.STATISTIC and self._forward:
             found = f"{found}, inside the model"
         return frozenset([Mixing(node.value, scope.source, found)]) if isinstance(found, str) else frozenset()
 
@@ -34,20 +36,23 @@ class WholeData(Contents):
         parent = scope.source.parents.get(node)
         called = isinstance(parent, ast.Call) and parent.func is node
         if node not in self.plan.reduced:
-            value = rowwise.shaped(node, value, self._lately, called)
-            if value.array and value.spread is SAME and rowwise.has_one_row(node, self._lately):
-                value = value.but(origins=value.origins | {Mixing(node, scope.source, rowwise.ONE)})
+            value = shapes.shaped(node, value, self._lately, called)
+            if value.array and value.spread is SAME and shapes.has_one_row(node, self._lately):
+                value = value.but(origins=value.origins | {Mixing(node, scope.source, mixing.ONE)})
+            elif isinstance(node, ast.Call) and last_part(node.func) in JOINING and not _joins_written(node):
+                kept = (o for o in value.origins if not (isinstance(o, Mixing) and o.reason == mixing.ONE))
+                value = value.but(origins=frozenset(kept))  # of samples that are made one by one
             elif isinstance(node, ast.BinOp) and value.spread is SAME and value.origins:
                 sides = [side for side in (self._lately(node.left), self._lately(node.right)) if side.array]
-                if not all(rowwise.mixings(side) for side in sides):  # it is broadcast
-                    value = value.but(origins=value.origins - set(rowwise.mixings(value)))
-            elif rowwise.is_whole(value) and rowwise.broadcasts(node):
-                alone = [side for side in map(self._lately, children_of(node)) if not rowwise.is_whole(side)]
-                single = {each for side in alone for each in rowwise.mixings(side) if each.reason == rowwise.ONE}
+                if not all(mixing.mixings(side) for side in sides):  # it is broadcast
+                    value = value.but(origins=value.origins - set(mixing.mixings(value)))
+            elif mixing.is_whole(value) and rowwise.broadcasts(node):
+                alone = [side for side in map(self._lately, children_of(node)) if not mixing.is_whole(side)]
+                single = {each for side in alone for each in mixing.mixings(side) if each.reason == mixing.ONE}
                 value = value.but(origins=value.origins - single) if single else value
             if isinstance(node, (ast.Name, ast.Attribute)):
                 value = self._whole(node, value, scope, wholes)
-            elif not called and any(rowwise.is_whole(each) for each in self._operands(node)):
+            elif not called and any(mixing.is_whole(each) for each in self._operands(node)):
                 value = self._apart(node, value, scope)
             if node in self.plan.batches:
                 value = self._dealt_out(node, value, scope)
@@ -136,21 +141,21 @@ class WholeData(Contents):
         paired = rowwise.may_pair(node, self._lately) if not self._forward else []
         if paired:
             self.event("may_pair", node, scope, value)
-        if value.spread is MEAN and self._takes_mean(node):
+        if value.spread is MEAN and node not in self.plan.weighed and self._takes_mean(node):
             self.event("row_mean", node, scope, value)
         if self._one_result_of_rows(node, value, scope):
             reason = "uses rows together with something that is not known to have as many"
             return value.but(origins=value.origins | {Mixing(node, scope.source, reason)})
         found = rowwise.followed(node, value, self._lately, self._contents)
         if isinstance(found, str):
-            inside = ", inside the model" if found == rowwise.STATISTIC and self._forward else ""
-            mixing = Mixing(node, scope.source, found + inside)
-            value = value.but(origins=value.origins | {mixing})
+            inside = ", inside the model" if found == mixing.STATISTIC and self._forward else ""
+            mixed = Mixing(node, scope.source, found + inside)
+            value = value.but(origins=value.origins | {mixed})
             for thing in value.things:
                 if isinstance(thing, Items):
-                    thing.element = thing.element | Value(origins=frozenset([mixing]))
+                    thing.element = thing.element | Value(origins=frozenset([mixed]))
             return value
-        if isinstance(node, ast.Call) and rowwise.makes_tensor(node):
+        if isinstance(node, ast.Call) and calls.makes_tensor(node):
             origins = frozenset().union(*(each.origins for each in self._operands(node)))
             return Value(spread=found, origins=origins | value.origins, array=True)
         unchanged = found is value.spread or any(isinstance(thing, Items) for thing in value.things)
@@ -161,7 +166,7 @@ class WholeData(Contents):
         if self._forward or not isinstance(node, (ast.Call, ast.BinOp, ast.Compare)):
             return False
         children = list(children_of(node))
-        rows = [c for c in children if rowwise.is_whole(self._lately(c)) and self._lately(c).spread is ROWS]
+        rows = [c for c in children if mixing.is_whole(self._lately(c)) and self._lately(c).spread is ROWS]
         foreign = isinstance(node, ast.Call) and self._is_foreign(node)
         whole = [c for c in children if self._lately(c).array and self._lately(c).spread is SAME]
         whole = [c for c in whole if self._lately(c).axes != 0]  # one number
@@ -176,15 +181,20 @@ class WholeData(Contents):
         if (
             not isinstance(node, (ast.Call, ast.BinOp))
             or isinstance(node, ast.Call)
-            and rowwise.is_entered(node, self._lately)
+            and calls.is_entered(node, self._lately)
         ):
             return False
         return all(self._lately(child).spread is not MEAN for child in children_of(node))
 
     def _is_foreign(self, node: ast.Call) -> bool:
         """Whether a call leaves torch, NumPy and Python, as one that plots does."""
-        name = rowwise.library(node, self._lately)
+        name = calls.library(node, self._lately)
         return name is not None and name.partition(".")[0] not in ("torch", "numpy", "builtins", "math", "copy", "apex")
+
+
+def _joins_written(node: ast.Call) -> bool:
+    """Whether it is written out what is joined, `torch.cat([h, x])`: parts of one sample, maybe."""
+    return bool(node.args) and isinstance(node.args[0], (ast.List, ast.Tuple))
 
 
 def _cuts(node: ast.expr) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-MOVES = frozenset("cuda to cpu half float double bfloat16 xpu mps npu to_empty".split())
+MOVES = frozenset("cuda to cpu half float double bfloat16 type xpu mps npu to_empty".split())
 RETURNS_SELF = MOVES | frozenset("train eval apply requires_grad_ share_memory compile".split())
 GROWS = frozenset("append extend add insert appendleft update".split())
 SPLITTING = frozenset("split chunk array_split tensor_split".split())

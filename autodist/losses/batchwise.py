@@ -17,8 +17,8 @@ from autodist.losses.weighing import left_over, parts_ranks
 from autodist.script import Reduction, Site
 from autodist.source import Source, counted_of, last_name, operands
 from autodist.spread import COLUMNS, COUNT, MEAN, ROWS, SAME, SUM, Spread
+from autodist.tensors.mixing import PARTNERS, mixings
 from autodist.tensors.operations import MEANS, SUMS, TALLIES
-from autodist.tensors.rowwise import PARTNERS, mixings
 from autodist.values import NOTHING, External, Object
 
 LINEAR: dict[Spread, tuple[type[ast.operator], ...]] = {

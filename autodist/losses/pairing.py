@@ -17,9 +17,10 @@ from autodist.interpreter import SIZES, Event, Interpreter
 from autodist.script import Reduction
 from autodist.source import Source, last_name, operands
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM
+from autodist.tensors.calls import is_entered
+from autodist.tensors.mixing import PARTNERS, mixings
 from autodist.tensors.picking import picks, takes_first
-from autodist.tensors.rowwise import PARTNERS, is_entered, mixings
-from autodist.values import NOTHING, Class, Function, Gathered, Items, Object, Picked, Turn, Value, Wrapped
+from autodist.values import NOTHING, Class, Function, Gathered, Index, Items, Object, Picked, Turn, Value, Wrapped
 
 ROUNDS = 6
 """What meets gathered rows is found once those are gathered."""
@@ -476,7 +477,11 @@ def _is_part(node: ast.Subscript, first: ast.expr, run: Interpreter) -> bool:
     field = not any(isinstance(made, ast.Call) for _, made in held.made)  # of a batch, no tuple of parts
     one = isinstance(first, ast.Constant) and isinstance(first.value, int) and not _is_batch(node.value, run)
     one = one and (field or run.gives_tensor(node.value, held))
-    return chosen or one or any(run.values.get(each, NOTHING).spread is not COUNT for each in told)
+    told_by_loop = isinstance(first, ast.Name) and any(
+        isinstance(t, Index) for t in run.values.get(first, NOTHING).things
+    )
+    numbered = told_by_loop and not any(isinstance(each, Turn) for each in run.values.get(node, NOTHING).origins)
+    return chosen or one or numbered or any(run.values.get(each, NOTHING).spread is not COUNT for each in told)
 
 
 def _is_batch(node: ast.expr, run: Interpreter) -> bool:

@@ -15,7 +15,9 @@ from autodist.models import optimized_by, unseen_model
 from autodist.script import RowMean, Site
 from autodist.source import Source, shortened
 from autodist.spread import MEAN, SAME, SUM
-from autodist.tensors.rowwise import CONVERTING, ELEMENTWISE, STATE, STATISTIC, library, mixings
+from autodist.tensors.calls import library
+from autodist.tensors.facts import CONVERTING, ELEMENTWISE
+from autodist.tensors.mixing import STATE, STATISTIC, mixings
 from autodist.values import NOTHING, Draw, Function
 
 MOST = 6
@@ -68,7 +70,12 @@ def _try(run: Callable[[Plan], Interpreter], plan: Plan, trial: Wholes) -> Whole
     found = Wholes(trial.nodes & reached, trial.columns & reached, trial.counts & reached, trial.batches & reached)
     if not found.nodes | found.columns | found.batches:
         return None
-    objection = next(_objections(run(_with(plan, found))), None)
+    current = run(_with(plan, found))
+    divided = [each for each in current.of("mean_loss") if isinstance(each.node, ast.BinOp) and not each.value.models]
+    ratios = frozenset(event.node for event in divided if isinstance(event.node, ast.expr))
+    if ratios:  # of two sums, `(losses * mask).sum() / mask.sum()`, which are weighed as in a batch of a loader
+        current = run(replace(_with(plan, found), weighed=ratios))
+    objection = next(_objections(current), None)
     return found if objection is None else replace(found, site=objection[0], reason=objection[1])
 
 

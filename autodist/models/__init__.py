@@ -23,6 +23,7 @@ from autodist.models.trained import (
     trained_models,
     unseen_model,
     unwrapped,
+    whose_parameters,
     wrap_plan,
 )
 
@@ -43,5 +44,6 @@ __all__ = [
     "trained_models",
     "unseen_model",
     "unwrapped",
+    "whose_parameters",
     "wrap_plan",
 ]

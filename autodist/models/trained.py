@@ -44,7 +44,8 @@ def optimized_modules(run: Interpreter) -> list[Object]:
     return list(found)
 
 
-def _parameters(value: Value, depth: int = 6) -> Iterator[Thing]:
+def whose_parameters(value: Value, depth: int = 6) -> Iterator[Thing]:
+    """The modules whose parameters something is, or holds."""
     if depth == 0:
         return
     for thing in value.things:
@@ -52,20 +53,23 @@ def _parameters(value: Value, depth: int = 6) -> Iterator[Thing]:
             yield thing.module.module if isinstance(thing.module, Wrapped) else thing.module
         elif isinstance(thing, Items):
             for part in (*thing.parts, thing.element):
-                yield from _parameters(part, depth - 1)
+                yield from whose_parameters(part, depth - 1)
         elif isinstance(thing, Table):
             for part in (*thing.entries.values(), thing.element):
-                yield from _parameters(part, depth - 1)
+                yield from whose_parameters(part, depth - 1)
         elif isinstance(thing, Stream):
-            yield from _parameters(thing.element, depth - 1)
+            yield from whose_parameters(thing.element, depth - 1)
 
 
-def optimized_by(optimizer: Object) -> list[Object]:
-    """The modules whose parameters one optimizer is given."""
+def optimized_by(optimizer: Object, depth: int = 4) -> list[Object]:
+    """The modules whose parameters one optimizer is given, or that around which it is: `Lookahead(optimizer)`."""
     values = (*optimizer.args, *optimizer.keywords.values())
-    given = (thing for value in values for thing in unwrapped(value))  # `create_optimizer(model)`
-    whole = [thing for thing in given if isinstance(thing, Object) and "module" in thing.roles]
-    return [*whole, *(each for value in values for each in _parameters(value) if isinstance(each, Object))]
+    given = [thing for value in values for thing in unwrapped(value) if isinstance(thing, Object)]
+    whole = [thing for thing in given if "module" in thing.roles]  # `create_optimizer(model)`
+    inner = [t for t in given if "optimizer" in t.roles and t is not optimizer] if depth else []
+    around = [module for thing in inner for module in optimized_by(thing, depth - 1)]
+    own = (each for value in values for each in whose_parameters(value) if isinstance(each, Object))
+    return [*whole, *own, *around]
 
 
 def owned_values(run: Interpreter) -> set[int]:

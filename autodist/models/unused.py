@@ -20,6 +20,7 @@ LAST = " in the last turn"
 
 Flow = dict[str, frozenset[str]]
 """What each local variable was computed by: names of parts."""
+POOLING = frozenset(f"{name}Model" for name in "Auto Bert Roberta XLMRoberta Albert Camembert Ernie ViT Beit".split())
 COPYING = frozenset("deepcopy TransformerEncoder TransformerDecoder".split())
 """What copies a module that it is given, and is told of by no gradient of it."""
 
@@ -36,7 +37,7 @@ def is_sometimes(parts: Iterable[Object], run: Interpreter) -> bool:
         return True
     if any(_runs_without_gradients(part, run) or _gives_next_turn_alone(part) for part in parts):
         return True
-    if any(_leaves_outputs(part) or _cuts_off(part) for part in parts):
+    if any(_leaves_outputs(part) or _leaves_pooled(part) or _cuts_off(part) for part in parts):
         return True
     return any(True for part in parts for _ in branches(part, run)) or _repeats_at_random(module, run)
 
@@ -208,6 +209,28 @@ def _leaves_outputs(module: Object) -> bool:
         and any(_only_for_others(each, kept) for each in _blocks(module.attributes.get(name, NOTHING)))
         for name, kept in taken.items()
     )
+
+
+def _leaves_pooled(module: Object) -> bool:
+    """Whether a class reads the states of the words that an encoder of transformers gives, and not what its last layer
+    makes of them all: `self.bert(x)[0]`, `self.bert(x).last_hidden_state`."""
+    methods = _methods(module.cls) if module.cls is not None else {}
+    held = {name for name, value in module.attributes.items() if any(_pools(thing) for thing in value.things)}
+    if not held or "forward" not in methods:
+        return False
+    for node in (each for method in methods.values() for each in ast.walk(method)):
+        named = isinstance(node, ast.Attribute) and node.attr == "pooler_output"
+        if named or isinstance(node, ast.Subscript) and getattr(node.slice, "value", None) in (1, "pooler_output"):
+            return False
+    return not any(name in held and 1 in kept for method in methods.values() for name, kept in _taken(method))
+
+
+def _pools(thing: object) -> bool:
+    """Whether it is an encoder of transformers with a layer that only pooled outputs come from."""
+    if not isinstance(thing, Object) or thing.cls is not None or not thing.name.startswith("transformers."):
+        return False
+    pooled = thing.keywords.get("add_pooling_layer", NOTHING).const is not False
+    return pooled and thing.name.split(".")[1] in POOLING
 
 
 def _taken(method: ast.FunctionDef) -> Iterator[tuple[str, set[int]]]:

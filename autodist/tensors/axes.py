@@ -490,6 +490,8 @@ class _Reading:
             return self.names.get(ast.unparse(node))
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return 0
+        if isinstance(node, ast.List) and not node.elts:
+            return None  # whatever will be put into it
         if isinstance(node, (ast.List, ast.ListComp)):
             return 1
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple) and len(node.slice.elts) == 2:

@@ -114,7 +114,7 @@ def names(value: Value) -> str:
     """What the functions that made a value's samples are called, for a message."""
     functions = [f for loader in fields(value) for f in called(collate_fn(loader) or NOTHING)]
     known = dict.fromkeys("collate_fn" if f.name == "<lambda>" else f"{f.name}()" for f in functions)
-    return " and ".join(known) or "the loader of graphs"
+    return " and ".join(known) or ("pack_padded_sequence()" if is_packed(value) else "the loader of graphs")
 
 
 OF_NODES = frozenset("x pos edge_index edge_attr edge_weight batch".split())
@@ -140,6 +140,12 @@ def marked(value: Value, key: Key) -> Value:
     return value.but(origins=value.origins | marks) if marks else value
 
 
+def has_padding(value: Value, made: Callable[[Object], Kind]) -> bool:
+    """Whether something of what a value is computed from is filled up to the longest sample."""
+    parts = fields(value).items()
+    return any(unevenness(made(loader), key) is Rows.PADDED for loader, keys in parts for key in (keys or (None,)))
+
+
 def uneven(value: Value, made: Callable[[Object], Kind], target: bool = False) -> Rows | None:
     """What makes a value, or a loss with this target, longer on one rank than on another; ``made`` tells what a
     loader's batches are."""
@@ -158,7 +164,7 @@ def uneven(value: Value, made: Callable[[Object], Kind], target: bool = False) -
 def unevenness(kind: Kind, key: Key | None) -> Rows | None:
     """What makes a part of a batch, or with no key what a loss is taken of, longer on one rank than on another."""
     if isinstance(kind, Fields) and key is not None:
-        kind = kind.parts.get(key)
+        kind = kind.parts.get(key + len(kind.parts) if isinstance(key, int) and key < 0 else key)
     if isinstance(kind, Fields):
         named = [k for k in kind.parts if isinstance(k, str) and ("label" in k or "target" in k)]
         kind = _worst([kind.parts[k] for k in named or kind.parts])
@@ -316,7 +322,7 @@ class Reading:
         return None
 
     def _comprehension(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp) -> Kind:
-        over = self.kind(node.generators[0].iter)
+        over = self.kind(node.generators[0].iter) or self._numbered(node)
         if isinstance(over, Fields):  # of the parts of a batch: each is treated alike
             return over
         if not isinstance(over, Rows):
@@ -329,6 +335,19 @@ class Reading:
         if node.generators[0].ifs:
             return Rows.FEWER
         return Rows.PADDED if inner._pads(node.elt) and over is Rows.EACH else over
+
+    def _numbered(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp) -> Kind:
+        """What a comprehension takes one after the other by number: `[len(batch[i][0]) for i in range(len(batch))]`."""
+        over, target = node.generators[0].iter, node.generators[0].target
+        if (
+            not isinstance(over, ast.Call)
+            or getattr(over.func, "id", "") != "range"
+            or not isinstance(target, ast.Name)
+        ):
+            return None
+        taken = (each for each in ast.walk(node.elt) if isinstance(each, ast.Subscript))
+        kinds = (self.kind(each.value) for each in taken if getattr(each.slice, "id", "") == target.id)
+        return next((kind for kind in kinds if isinstance(kind, Rows)), None)
 
     def _subscript(self, node: ast.Subscript) -> Kind:
         inner = self.kind(node.value)

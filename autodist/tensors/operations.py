@@ -281,9 +281,32 @@ def pairs_rows(name: str, call: ast.Call, position: int, spread: Spread) -> bool
     return spread is ROWS and (turned or name == "flipud")
 
 
-def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Spread]) -> Spread:
-    """The spread of a tensor operation, as a method of ``base`` or as a function (``base`` is None)."""
+def _counted_from_first(name: str, call: ast.Call, position: int, axes: int | None) -> ast.Call:
+    """A call that names axes from the first one on, of a tensor that has ``axes``: `x.sum(1)` for `x.sum(-1)`."""
+    if axes is None or axes < 2 or not (reduces_axis(name) or name in RELATING | COUNTED):
+        return call
+    position += name in NORMS | COUNTED | {"normalize", "diff"}
+
+    def counted(node: ast.expr) -> ast.expr:
+        number = _index(node)
+        return node if number is None or not -axes <= number < 0 else ast.Constant(number + axes)
+
+    args = [counted(each) if at == position else each for at, each in enumerate(call.args)]
+    named = [
+        ast.keyword(each.arg, counted(each.value) if each.arg in ("dim", "axis") else each.value)
+        for each in call.keywords
+    ]
+    return ast.Call(call.func, args, named)
+
+
+def operation(
+    name: str, call: ast.Call, base: Spread | None, arguments: list[Spread], axes: int | None = None
+) -> Spread:
+    """The spread of a tensor operation, as a method of ``base`` or as a function (``base`` is None), of a tensor with
+    so many axes, if that is known."""
     name = IN_PLACE.get(name, name)
+    if (base or (arguments or [SAME])[0]) is COLUMNS:
+        call = _counted_from_first(name, call, 1 if base is None else 0, axes)
     spreads = arguments if base is None else [base, *arguments]
     first = spreads[0] if spreads else SAME
     position = 1 if base is None else 0
@@ -326,7 +349,7 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
         return COUNT if first in (ROWS, COLUMNS) else LOCAL if first in (COUNT, LOCAL, CROSS) else SAME
     if name in NORMS or name in COUNTED:  # its order, or how many, comes before the axis
         position += 1
-    if name in EXTREMES and first in (ROWS, COLUMNS) and not others:
+    if name in EXTREMES and first in (ROWS, COLUMNS) and not others and not _compares(name, call, position):
         over = axis(call, position)
         over = -1 if over is None and name in COUNTED and first is ROWS else over
         if over is None or over is False or over == (0 if first is ROWS else 1):
@@ -354,6 +377,16 @@ def operation(name: str, call: ast.Call, base: Spread | None, arguments: list[Sp
     if name in KEEPING and not others:
         return first
     return combine(spreads)
+
+
+def _compares(name: str, call: ast.Call, position: int) -> bool:
+    """`torch.max(x, torch.tensor(0.1))`: the larger number of each pair, and no number of all of them."""
+    given = call.args[position : position + 1] if name in ("max", "min") else []
+    calls = (each for other in given for each in ast.walk(other) if isinstance(each, ast.Call))
+    return any(
+        last_name(each.func) in ELEMENTWISE - {"abs", "round"} | {"tensor", "FloatTensor", "as_tensor"}
+        for each in calls
+    )
 
 
 def _is_one_row_of_all(call: ast.Call, position: int) -> bool:

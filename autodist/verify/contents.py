@@ -86,7 +86,7 @@ def array_difference(expected: Path, found: Path, tolerance: Tolerance) -> str |
         if one.shape != other.shape:
             return f"{name} has shape {other.shape} instead of {one.shape}"
         exact = one.dtype.kind not in "fc"
-        if not (numpy.array_equal(one, other) if exact else numpy.allclose(one, other, tolerance.printed, 1e-12)):
+        if not (numpy.array_equal(one, other) if exact else numpy.allclose(one, other, tolerance.printed, 1e-12, True)):
             return f"{name} deviates"
     return None
 

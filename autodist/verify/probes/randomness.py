@@ -72,6 +72,7 @@ IN_PLACE = (
 )
 METHODS = ("bernoulli", "multinomial")
 NOISE_ON_INPUT = (*ON_INPUT, *FUNCTIONAL, "scaled_dot_product_attention")
+PERMUTATIONS = ("randperm", "numpy.random.permutation")
 INTEGERS = (
     "randint",
     "randperm",
@@ -363,7 +364,7 @@ class RandomnessProbe:
 
     def _follows_batch(self, name: str, shape: Sequence[int]) -> bool:
         rows = self._context.rows()
-        if not rows or not shape or name == "randperm":
+        if not rows or not shape or name in PERMUTATIONS:
             return False
         if name in INTEGERS:
             several = name == "multinomial" and len(shape) == 1 and any(shape[0] % count == 0 for count in rows)
@@ -387,14 +388,14 @@ class RandomnessProbe:
             if drawn.distinct:
                 self._context.trace.emit("note", topic="shared-draw", message=f"{name} {drawn.site}", site=drawn.site)
         if not candidates:
-            self._ask_to_hold(name, [])
+            self._ask_to_hold(name, [0] if self._follows_batch(name, whole) else [])
         if alike or not candidates:
             return None
         for drawn in candidates:
             dimension = batch_dimension(whole, drawn.shapes)
             if dimension is not None:
                 seeds = [rank_seed(seed, rank) if drawn.distinct else seed for rank in range(len(drawn.shapes))]
-                layout = self._layout(drawn.shapes, dimension, name == "randperm")
+                layout = self._layout(drawn.shapes, dimension, name in PERMUTATIONS)
                 found = Parts(drawn.shapes, dimension, seeds, layout)
                 if drawn.distinct and self._meets_others(found, rows, drawn.orders):
                     self._ask_to_hold(name, [dimension])
@@ -686,6 +687,7 @@ class RandomnessProbe:
             self._patch(numpy_random, name, functools.partial(self._numpy, position))
         for name in NUMPY_UNPACKED:
             self._patch(numpy_random, name, functools.partial(self._numpy, None))
+        self._patch(numpy_random, "permutation", self._numpy_permutation)
         plain = numpy_random.default_rng
 
         def default_rng(seed: Any = None) -> Any:
@@ -719,10 +721,7 @@ class RandomnessProbe:
         numpy: Any = sys.modules["numpy"]
         full_name = f"numpy.random.{name}"
         held = self._varying is not None
-        if held:
-            seed = key_seed("still", full_name, self._context.steps) & 0x7FFFFFFF
-        else:
-            seed = int(numpy.random.mtrand._rand.randint(0, 2**31 - 1))
+        seed = self._numpy_seed(full_name)
 
         def drawn(of_rank: int, arguments: Sequence[Any], named: dict[str, Any]) -> Any:
             return getattr(numpy.random.RandomState(of_rank & 0xFFFFFFFF), name)(*arguments, **named)
@@ -751,6 +750,33 @@ class RandomnessProbe:
             else:
                 parts.append(drawn(each, args, {**kwargs, "size": tuple(of_rank)}))
         return numpy.take(numpy.concatenate(parts, found.dimension), found.layout.inverse, found.dimension)
+
+    def _numpy_seed(self, full_name: str) -> int:
+        """What the next draw of NumPy comes from: one number of its stream."""
+        if self._varying is not None:
+            return key_seed("still", full_name, self._context.steps) & 0x7FFFFFFF
+        return int(sys.modules["numpy"].random.mtrand._rand.randint(0, 2**31 - 1))
+
+    def _numpy_permutation(
+        self, name: str, plain: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        """As of torch: `np.random.permutation(len(x))` becomes a permutation within the part of each rank."""
+        numpy: Any = sys.modules["numpy"]
+        full_name = f"numpy.random.{name}"
+        count = args[0] if args else kwargs.get("x")
+        if not isinstance(count, (int, numpy.integer)):
+            return plain(*args, **kwargs)
+        seed = self._numpy_seed(full_name)
+        result = numpy.random.RandomState(seed).permutation(count)
+        if self._varying:
+            return numpy.arange(count)
+        self._own_seed(full_name, seed, result.shape)
+        found = self._parts(full_name, seed, result.shape)
+        if found is None:
+            return result
+        within = [numpy.random.RandomState(seed).permutation(size) for (size,) in found.shapes]
+        parts = [numpy.asarray(found.layout.positions[rank])[order] for rank, order in enumerate(within)]
+        return numpy.take(numpy.concatenate(parts), found.layout.inverse)
 
 
 def in_backward() -> bool:

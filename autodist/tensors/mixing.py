@@ -1,0 +1,38 @@
+"""Why rows of a batch may have been mixed, in the words that a refusal uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from autodist.spread import COLUMNS, ROWS
+from autodist.values import Draw, Mixing, Value
+
+STATE = "carries a state that has the size of the whole batch"
+ONE = "has one sample"
+ENVIRONMENT = "draws what happens next from the output of the model: an environment answers, not a data set"
+GRAPH = "is a matrix product over the rows, which mixes them"
+PAIRED = "broadcasts tensors of different shapes, which pairs every row with every other one"
+PARTNERS = "puts each row in the place of another one"
+STATISTIC = "puts a number that is computed from all rows beside each of them"
+CHOSEN = (
+    "picks some of the rows by a condition or an index, more on one rank than on another: a mean over these is not the "
+    "mean of the ranks' means"
+)
+
+
+def is_whole(value: Value) -> bool:
+    """Whether a value is computed from this rank's rows of a tensor that holds all of them."""
+    return value.spread.is_local and any(isinstance(each, Draw) and each.whole for each in value.origins)
+
+
+def mixings(value: Value) -> list[Mixing]:
+    """What may have mixed the rows of a value: what tells most first, then in the order of the source."""
+    found = [each for each in value.origins if isinstance(each, Mixing)]
+    telling = {ONE: 0, ENVIRONMENT: 0, GRAPH: 1}
+    return sorted(found, key=lambda m: (telling.get(m.reason, 2), str(m.source.path), m.node.lineno, m.node.col_offset))
+
+
+def pairs(values: Iterable[Value]) -> bool:
+    """Whether broadcasting pairs every row of one with every row of another: their numbers of axes differ."""
+    axes = {each.axes for each in values if is_whole(each) and each.spread in (ROWS, COLUMNS)}
+    return len(axes - {None}) > 1
