@@ -365,12 +365,13 @@ def _is_for_one_row(event: Event) -> bool:
 def drawn_alike(run: Interpreter, varied: frozenset[str], shared: frozenset[ast.AST]) -> Iterator[Event]:
     """Where numbers are drawn for a rank's samples, by one call or for one after the other, from generators that are
     alike on all ranks: those of libraries other than the ``varied`` ones. What is ``shared`` out is drawn for all of
-    them, and arrays of torch go with the masks of dropout, see `diverge`."""
+    them, and beside a loader arrays of torch go with the masks of dropout, see `diverge`."""
     steps = run.step_loops
     for event in (each for kind in DRAWS[:2] for each in run.of(kind)):
         inside = any(loop.node in steps for loop in event.loops) and not event.inside_forward
         drawn = run.values.get(event.node, NOTHING) if isinstance(event.node, ast.expr) else NOTHING
-        sized = drawn.spread is ROWS and _libraries(event, run).isdisjoint({"torch", "cuda"}) or _is_for_one_row(event)
+        alone = not run.plan.draws and not _libraries(event, run).isdisjoint({"torch", "cuda"})
+        sized = drawn.spread is ROWS and not alone and not _is_dropout(event, run) or _is_for_one_row(event)
         dealt = not shared.isdisjoint((event.node, *event.source.ancestors(event.node)))
         if inside and sized and not dealt and not is_per_sample(event) and not _libraries(event, run) <= varied:
             yield event

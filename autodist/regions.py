@@ -74,6 +74,16 @@ def writes(
     return kept, [site for site in opens.values() if not stands_in(site.source, site.node, alone)]
 
 
+def folders(run: Interpreter) -> Iterator[Site]:
+    """The folders that code of libraries is told to write to, on all ranks: `evaluator.evaluate(scores, folder)`."""
+    for event in run.of("write_to"):
+        told = not isinstance(event.node, ast.IfExp) and not (
+            isinstance(event.node, ast.Constant) and not event.node.value
+        )
+        if told and not event.on_one_rank:
+            yield Site(event.source, event.node)
+
+
 def _is_handed_back(event: Event, statement: ast.stmt) -> bool:
     """`return imsave(path, image)` at the end of a function, of which nobody wants the result."""
     if not isinstance(statement, ast.Return) or statement.value is not event.node or not event.calls:

@@ -389,6 +389,8 @@ class TrainingScript:
     before_group: frozenset[ast.AST] = frozenset()
     """Of these, where a script that joins a process group itself has not done so yet."""
     opens: tuple[Site, ...] = ()
+    folders: tuple[Site, ...] = ()
+    """Folders that code of libraries is told to write to, beside what it gives to all ranks."""
     writers: tuple[Site, ...] = ()
     lone_writers: frozenset[ast.AST] = frozenset()
     """Those that ranks other than 0 do without."""

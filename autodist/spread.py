@@ -70,10 +70,12 @@ def combine(spreads: list[Spread]) -> Spread:
 def add(a: Spread, b: Spread, a_is_zero: bool = False, b_is_zero: bool = False) -> Spread:
     """The spread of ``x + y`` and ``x - y``."""
     a, b = (SAME if s is WORLD else s for s in (a, b))
-    if a is b or b_is_zero:
+    if b_is_zero:
         return a
     if a_is_zero:
         return b
+    if a is b:
+        return LOCAL if a in (Spread.MOST, Spread.LEAST) else a  # the ranks' largest are not of one rank
     if {a, b} == {SUM, COUNT}:
         return SUM
     if {a, b} == {SAME, MEAN}:

@@ -43,24 +43,36 @@ def found(run: Interpreter) -> tuple[list[Site], frozenset[ast.AST]]:
 
 
 def wrapper_tests(run: Interpreter) -> tuple[Site, ...]:
-    """Where a wrapped model is asked for `nn.DataParallel` alone: the classes of `isinstance(model, nn.DataParallel)`,
-    or `type(model) == nn.DataParallel`. Of DistributedDataParallel, which takes its place, they would say no."""
+    """Where a wrapped model is asked for `nn.DataParallel` alone: the classes of `isinstance(model, nn.DataParallel)`
+    and `type(model) in (nn.DataParallel,)`, or all of `model.__class__.__name__ == "DataParallel"`. Of
+    DistributedDataParallel, which takes its place, they would say no."""
     sites: list[Site] = []
     for node, source in run.sources.items():
         if isinstance(node, ast.Call) and len(node.args) == 2:
             asks = External("builtins.isinstance") in run.values.get(node.func, NOTHING).things
-            asked, classes, place = node.args[0], node.args[1], node.args[1]
-            kept = asks and _is_wrapped(asked, run)
-        elif isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.left, ast.Call):
-            asks = External("builtins.type") in run.values.get(node.left.func, NOTHING).things
-            asked, classes, place = (node.left.args or [node])[0], node.comparators[0], node
-            kept = asks and isinstance(node.ops[0], (ast.Eq, ast.Is)) and _is_wrapped(asked, run)
+            asked, classes, place = node.args[0] if asks else None, node.args[1], node.args[1]
+        elif isinstance(node, ast.Compare) and len(node.ops) == 1:
+            asked, classes = _asked_for_class(node.left, run), node.comparators[0]
+            among = isinstance(node.ops[0], (ast.In, ast.NotIn)) and isinstance(classes, (ast.Tuple, ast.List))
+            place = classes if among else node
+            if not among and not isinstance(node.ops[0], (ast.Eq, ast.Is, ast.NotEq, ast.IsNot)):
+                continue
         else:
             continue
-        names = _class_names(classes, run) if kept else set()
+        names = _class_names(classes, run) if asked is not None and _is_wrapped(asked, run) else set()
         if "DataParallel" in names and "DistributedDataParallel" not in names:
             sites.append(Site(source, place))
     return tuple(sites)
+
+
+def _asked_for_class(node: ast.expr, run: Interpreter) -> ast.expr | None:
+    """`model` of `type(model)`, `model.__class__`, and of their `__name__`."""
+    if isinstance(node, ast.Attribute) and node.attr in ("__name__", "__qualname__"):
+        node = node.value
+    if isinstance(node, ast.Attribute):
+        return node.value if node.attr == "__class__" else None
+    asks = isinstance(node, ast.Call) and External("builtins.type") in run.values.get(node.func, NOTHING).things
+    return node.args[0] if asks and isinstance(node, ast.Call) and node.args else None
 
 
 def _is_wrapped(node: ast.expr, run: Interpreter) -> bool:
@@ -70,10 +82,11 @@ def _is_wrapped(node: ast.expr, run: Interpreter) -> bool:
 
 
 def _class_names(classes: ast.expr, run: Interpreter) -> set[str]:
-    """The last parts of the names of the classes that a test asks for."""
-    given = classes.elts if isinstance(classes, ast.Tuple) else [classes]
+    """The last parts of the names of the classes that a test asks for, by themselves or by their names."""
+    given = classes.elts if isinstance(classes, (ast.Tuple, ast.List)) else [classes]
     things = (thing for each in given for thing in run.values.get(each, NOTHING).things)
-    return {thing.name.rpartition(".")[2] for thing in things if isinstance(thing, External)}
+    texts = {each.value for each in given if isinstance(each, ast.Constant) and isinstance(each.value, str)}
+    return texts | {thing.name.rpartition(".")[2] for thing in things if isinstance(thing, External)}
 
 
 def concerns(run: Interpreter, known: Callable[[str], bool]) -> Iterator[Concern]:

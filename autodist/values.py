@@ -166,6 +166,8 @@ class Items:
     """Whether it has grown by one with each batch of a loader, and not otherwise."""
     by_row: bool = False
     """Whether a comprehension has made it with one for each of a rank's samples."""
+    numbers: Value | None = None
+    """The count of a rank's samples, where it is made of their numbers: `[i % 2 for i in range(len(x))]`."""
 
     @property
     def is_told(self) -> bool:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from autodist.edits import Edit, Recompose, WrapExpr
 from autodist.rule import REPLICATED, Context, Example, Finding, Fix, rule
-from autodist.script import TrainingScript
+from autodist.script import Site, TrainingScript
+from autodist.source import Source
 
 from ._examples import PLAIN
 from ._preamble import member, planned
@@ -100,16 +101,29 @@ def reach_into_wrapper(script: TrainingScript, context: Context) -> Iterator[Fin
         fix = Fix(planned(site.source, WrapExpr(site.node, template)))
         yield Finding(site.source, site.node, "means the model inside the wrapper", fix)
     for site in script.wrapper_tests:
-        assert isinstance(site.node, ast.expr)
-        ddp, ddp_import = member(context, site.source, "torch.nn.parallel", "DistributedDataParallel", "DDP")
-        edit: Edit = WrapExpr(site.node, f"({{}}, {ddp})")
-        if isinstance(site.node, ast.Tuple):
-            places = ", ".join(f"{{{index}}}" for index in range(len(site.node.elts)))
-            edit = Recompose(site.node, f"({places}, {ddp})", tuple(site.node.elts))
-        elif isinstance(site.node, ast.Compare):
-            edit = Recompose(site.node, f"{{0}} in ({{1}}, {ddp})", (site.node.left, site.node.comparators[0]))
-        fix = Fix((*ddp_import, *planned(site.source, edit)))
+        fix = Fix(_also_asking(site, context))
         yield Finding(site.source, site.node, "DistributedDataParallel takes the place of DataParallel", fix)
     for concern in script.concerns:
         if concern.code == "AD402":
             yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+
+
+def _also_asking(site: Site, context: Context) -> tuple[tuple[Source, Edit], ...]:
+    """A test for DataParallel that says yes of DistributedDataParallel, too."""
+    node = site.node
+    assert isinstance(node, ast.expr)
+    classes = node.comparators[0] if isinstance(node, ast.Compare) else node
+    listed = classes.elts if isinstance(classes, (ast.Tuple, ast.List)) else [classes]
+    imported: tuple[tuple[Source, Edit], ...] = ()
+    if all(isinstance(each, ast.Constant) for each in listed):
+        name = '"DistributedDataParallel"'
+    else:
+        name, imported = member(context, site.source, "torch.nn.parallel", "DistributedDataParallel", "DDP")
+    edit: Edit = WrapExpr(node, f"({{}}, {name})")
+    if isinstance(node, (ast.Tuple, ast.List)):
+        places = ", ".join([*(f"{{{index}}}" for index in range(len(node.elts))), name])
+        edit = Recompose(node, f"({places})" if isinstance(node, ast.Tuple) else f"[{places}]", tuple(node.elts))
+    elif isinstance(node, ast.Compare):
+        among = "not in" if isinstance(node.ops[0], (ast.NotEq, ast.IsNot)) else "in"
+        edit = Recompose(node, f"{{0}} {among} ({{1}}, {name})", (node.left, classes))
+    return (*imported, *planned(site.source, edit))

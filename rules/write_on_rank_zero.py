@@ -176,6 +176,12 @@ def write_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         template = f"{{}} if {d}.get_rank() == 0 else {os}.devnull"
         fix = Fix((*imports, *os_import, *planned(site.source, WrapExpr(path, template))))
         yield Finding(site.source, site.node, "every rank would write this file", fix)
+    for site in script.folders:
+        assert isinstance(site.node, ast.expr)
+        d, imports = dist(context, site.source)
+        alone = WrapExpr(site.node, f"{{}} if {d}.get_rank() == 0 else None")
+        fix = Fix((*imports, *planned(site.source, alone)))
+        yield Finding(site.source, site.node, "every rank would write to this folder", fix)
 
 
 def _window(statement: ast.AST, script: TrainingScript) -> ast.expr | None:

@@ -82,7 +82,7 @@ ESCAPES = """
 TENSORS = """
     rowwise | laid_out | episodes
     shapes | torch_layers
-    calls | mixing | collation | picking | axes
+    calls | mixing | collation | picking | axes | named_axes
     operations | facts
     patterns
 """

@@ -345,3 +345,51 @@ def test_what_is_repeated_for_each_sample_ahead_of_training(tmp_path: Path, made
 def test_what_is_cut_to_a_batch_or_looked_at_stays(tmp_path: Path, made: str, loss: str) -> None:
     code, _ = converted(tmp_path, STYLE.format(made=made, loss=loss))
     assert made in code
+
+
+HIDDEN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(64, 5, 4), torch.randn(64, 1))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.out = nn.GRU(4, 8, batch_first=True), nn.Linear(8, 1)
+
+    def begin(self, {parameter}):
+        return torch.zeros(1, batch_size, 8)
+
+    def forward(self, x, h):
+        return self.out(self.cell(x, h)[0][:, 0])
+
+
+batch_size = 8
+loader = DataLoader(data, batch_size=batch_size, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x, model.begin({given})), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+with torch.no_grad():
+    print(model(data[0][0][None], model.begin()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("parameter", "given", "expected"),
+    [
+        ("batch_size=1", "batch_size", "begin(batch_size // dist.get_world_size())"),
+        ("*, batch_size=1", "batch_size=batch_size", "begin(batch_size=batch_size // dist.get_world_size())"),
+        ("batch_size=1", "x.size(0)", "begin(x.size(0))"),
+    ],
+)
+def test_a_size_of_one_where_it_is_not_told(tmp_path: Path, parameter: str, given: str, expected: str) -> None:
+    """A rank has its share where the size is told, and one sample elsewhere."""
+    code, _ = converted(tmp_path, HIDDEN.format(parameter=parameter, given=given))
+    assert expected in code and "return torch.zeros(1, batch_size, 8)" in code

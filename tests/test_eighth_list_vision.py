@@ -101,6 +101,15 @@ TESTS = {
     "isinstance(model, (nn.DataParallel,))": "isinstance(model, (nn.DataParallel, DDP))",
     "type(model) is nn.DataParallel": "type(model) in (nn.DataParallel, DDP)",
     "type(model) == nn.DataParallel": "type(model) in (nn.DataParallel, DDP)",
+    "type(model) in [nn.DataParallel]": "type(model) in [nn.DataParallel, DDP]",
+    "model.__class__ is nn.DataParallel": "model.__class__ in (nn.DataParallel, DDP)",
+    'model.__class__.__name__ == "DataParallel"': (
+        'model.__class__.__name__ in ("DataParallel", "DistributedDataParallel")'
+    ),
+    'type(model).__name__ in ("DataParallel",)': 'type(model).__name__ in ("DataParallel", "DistributedDataParallel")',
+    'not type(model).__name__ != "DataParallel"': (
+        'not type(model).__name__ not in ("DataParallel", "DistributedDataParallel")'
+    ),
 }
 
 

@@ -70,3 +70,22 @@ def test_inside_a_forward_pass(tmp_path: Path, size: int, pairs: bool) -> None:
     forward = f"return self.body(x).view(-1, 2, {size})"
     after, said = conftest.converted(tmp_path, SCRIPT.format(forward=forward, grouped="pass"))
     assert ("RowsOfAllRanks.apply(" in after) == pairs and "AD602" not in said
+
+
+@pytest.mark.parametrize(("width", "named"), [("int(input())", True), ("8", False), ("4", False)])
+def test_one_axis_after_a_layer_of_which_the_width_is_not_told(tmp_path: Path, width: str, named: bool) -> None:
+    """`view(-1, 8)` keeps samples of eight numbers, and puts two of four together."""
+    script = SCRIPT.replace("nn.Linear(8, 6)", f"nn.Linear(8, {width})")
+    _, said = conftest.converted(
+        tmp_path, script.format(forward="h = self.body(x)\n        return h.view(-1, 8)", grouped="pass")
+    )
+    assert ("AD602 cannot tell whether h.view(-1, 8)" in said) == named
+
+
+def test_samples_that_a_layer_of_a_sequence_puts_together(tmp_path: Path) -> None:
+    body = "nn.Sequential(nn.Linear(8, 4), Joined())"
+    script = SCRIPT.replace("nn.Linear(8, 6)", body).replace(
+        "class Net", "class Joined(nn.Module):\n    def forward(self, x):\n        return x.view(-1, 8)\n\n\nclass Net"
+    )
+    _, said = conftest.converted(tmp_path, script.format(forward="return self.body(x)", grouped="pass"))
+    assert "AD906" in said or "AD606" in said or "AD602" in said

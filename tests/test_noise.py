@@ -255,3 +255,38 @@ def test_what_libraries_draw_from_the_generator_of_numpy(tmp_path: Path, split: 
     """Ranks would train on other rows, and test on rows that others train on."""
     code, _ = converted(tmp_path, SPLIT.format(split=split))
     assert ("np.random.seed(0)" in code) == seeded
+
+
+CUT = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+x, y = torch.randn(64, 8), torch.randn(64, 4)
+model = nn.Linear(8, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    order = torch.randperm(len(x))
+    for i in range(0, len(x), 8):
+        rows = order[i : i + 8]
+        a, b = x[rows], y[rows]
+        loss = nn.functional.mse_loss(model({given}), b)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "alike"),
+    [
+        ("a + torch.randn_like(a)", True),
+        ("a + torch.randn(a.shape)", True),
+        ("a + torch.randn(8)", False),
+        ("a", False),
+    ],
+)
+def test_noise_beside_batches_that_all_ranks_draw_is_named(tmp_path: Path, given: str, alike: bool) -> None:
+    """The order comes from the generator that noise comes from, so that the ranks' cannot go apart."""
+    _, said = converted(tmp_path, CUT.format(given=given))
+    assert ("AD702" in said and "all ranks draw alike" in said) == alike

@@ -7,6 +7,9 @@ from pathlib import Path
 import conftest
 import pytest
 
+from autodist.verify import verify
+from autodist.verify.launch import Zygote
+
 SCRIPT = """\
 import itertools
 import torch
@@ -77,11 +80,12 @@ AGAIN = "    return pad_sequence(xs, True).t(), pad_sequence(ys, batch_first=Fal
 
 @pytest.mark.parametrize("collate", [PADDED, STACKED, TURNED, NAMED, FILLED, ZIPPED, AGAIN])
 def test_sizes_of_batches_with_time_first(tmp_path: Path, collate: str) -> None:
-    """How many samples there are stands second; how long they are is the same for all."""
+    """How many samples there are stands second; how long they are is no number of them, but of the longest one."""
     fields = "batch['x'], batch['y']" if collate is NAMED else "batch"
     text, said = conftest.converted(tmp_path, SCRIPT.format(collate=collate, fields=fields))
     assert "reduce_sum(words)" in text or "words * dist.get_world_size()" in text
-    assert "length *" not in text and "(length)" not in text
+    assert "length *" not in text and "sum(length)" not in text and "mean(length)" not in text
+    assert collate is not PADDED or "reduce_max(length)" in text
     assert "len(list(loader)) *" not in text and "len(list(loader)))" in text
     assert "torch.zeros(1, batch_size, 5)" in text  # told a rank's own size
     assert "AD602" not in said or "pads to the longest" in said
@@ -119,3 +123,93 @@ def test_losses_of_words_laid_out_again(tmp_path: Path) -> None:
     text, said = conftest.converted(tmp_path, TOKENS)
     assert "dist.get_world_size() * " not in text and " * dist.get_world_size()" not in text
     assert "AD602" not in said and "AD603" not in said
+
+
+NAMED_BATCH = """\
+import collections
+import dataclasses
+import typing
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader
+
+torch.manual_seed(0)
+data = [(torch.randint(1, 9, (3 + i % 4,)), i % 3) for i in range(32)]
+
+
+{declared}
+
+
+def collate(samples):
+    texts, labels = zip(*samples)
+    return Batch({made})
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.out = nn.Embedding(9, 4, padding_idx=0), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.out((self.embed(x) * (x > 0)[..., None]).sum(0))
+
+
+loader = DataLoader(data, batch_size=8, shuffle=True, collate_fn=collate)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    total, seen, length, words = 0.0, 0, 0, 0
+    for batch in loader:
+        loss = nn.functional.cross_entropy(model(batch.texts), batch.labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item() * batch.texts.size(1)
+        seen += batch.texts.size(1)
+        length = batch.texts.size(0)
+        words += len(batch.texts)
+    print(epoch, total / seen, seen, length, words)
+"""
+TUPLE = 'Batch = collections.namedtuple("Batch", "texts labels")'
+BY_POSITION = "pad_sequence(texts), torch.tensor(labels)"
+BY_NAME = "labels=torch.tensor(labels), texts=pad_sequence(texts)"
+
+
+@pytest.mark.parametrize(
+    ("declared", "made"),
+    [
+        (TUPLE, BY_POSITION),
+        (TUPLE.replace('"texts labels"', '["texts", "labels"]'), BY_NAME),
+        ("class Batch(typing.NamedTuple):\n    texts: torch.Tensor\n    labels: torch.Tensor", BY_POSITION),
+        ("@dataclasses.dataclass\nclass Batch:\n    texts: torch.Tensor\n    labels: torch.Tensor", BY_POSITION),
+    ],
+)  # fmt: skip
+def test_fields_of_batches_by_their_names(tmp_path: Path, declared: str, made: str) -> None:
+    """Samples stand second in one of them; what stands first is the length of the longest."""
+    text, _ = conftest.converted(tmp_path, NAMED_BATCH.format(declared=declared, made=made))
+    assert "reduce_mean(total / seen), seen * dist.get_world_size(), reduce_max(length), words)" in text
+    assert "words += reduce_max(len(batch.texts))" in text
+
+
+def test_the_longest_of_all_ranks(tmp_path: Path, zygote: Zygote | None) -> None:
+    (tmp_path / "converted").mkdir()
+    after, _ = conftest.converted(tmp_path, NAMED_BATCH.format(declared=TUPLE, made=BY_POSITION))
+    (tmp_path / "converted" / "train.py").write_text(after)
+    before, converted = tmp_path / "train.py", tmp_path / "converted" / "train.py"
+    verdict = verify(before, converted, [2], workdir=tmp_path, timeout=100, zygote=zygote)
+    assert verdict.equal, verdict.findings
+
+
+def test_a_sum_of_the_largest_is_no_largest_sum(tmp_path: Path) -> None:
+    script = NAMED_BATCH.format(declared=TUPLE, made=BY_POSITION)
+    text, _ = conftest.converted(tmp_path, script.replace("+= len(batch.texts)", "+= batch.labels.max().item()"))
+    assert "words += reduce_max(batch.labels.max())" in text.replace(".item()", "")
+
+
+def test_a_collate_fn_that_is_not_at_hand_is_named(tmp_path: Path) -> None:
+    script = NAMED_BATCH.format(declared=TUPLE, made=BY_POSITION).replace(
+        "import collections", "import elsewhere\nimport collections"
+    )
+    _, said = conftest.converted(tmp_path, script.replace("collate_fn=collate", "collate_fn=elsewhere.collate"))
+    assert "AD602 cannot tell how elsewhere.collate puts samples together" in said

@@ -35,3 +35,28 @@ def test_a_file_that_is_opened_where_it_is_written(tmp_path: Path, statement: st
     """It is guarded as a whole."""
     after, _ = conftest.converted(tmp_path, SCRIPT + statement + "\n")
     assert f"if dist.get_rank() == 0:\n    {statement}\n" in after
+
+
+EVALUATED = """\
+from medmnist import Evaluator
+
+evaluator = Evaluator("pathmnist", "test")
+auc, accuracy = evaluator.evaluate({given})
+print(auc, accuracy)
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("weights, folder", "weights, folder if dist.get_rank() == 0 else None"),
+        ("weights, save_folder=folder", "weights, save_folder=folder if dist.get_rank() == 0 else None"),
+        ("weights, None", "weights, None"),
+        ("weights", "weights"),
+    ],
+)
+def test_a_folder_that_a_library_is_told_beside_what_all_ranks_want(tmp_path: Path, given: str, expected: str) -> None:
+    after, _ = conftest.converted(tmp_path, SCRIPT + 'folder = "scores"\n' + EVALUATED.format(given=given))
+    assert f"evaluator.evaluate({expected})\n" in after
+    again, _ = conftest.converted(tmp_path, after)
+    assert again == after

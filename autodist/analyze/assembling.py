@@ -187,6 +187,7 @@ def assembled(
         maybe_wrapped=maybe,
         guards=tuple(sorted(guards, key=lambda s: order_of(run, s))),
         before_group=frozenset(before_group(run, guards)),
+        folders=tuple(dict.fromkeys(regions.folders(run))),
         opens=tuple(opens),
         writers=sites("writer"),
         lone_writers=lone,

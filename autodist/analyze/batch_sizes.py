@@ -137,19 +137,30 @@ def _is_named(use: ast.expr, names: set[str]) -> bool:
 def _is_also_other(use: ast.expr, source: Source, run: Interpreter, names: set[str]) -> bool:
     """Whether this is a parameter of a function that is told the batch size in one place and another number in the
     next: `noise(batch_size)` and `noise(25)`. It becomes a rank's share where it is given."""
-    given = _told(use, source, run)
+    given = _told(use, source, run, left_out=True)
     told = {_is_named(node, names) for node in given if run.values.get(node, NOTHING).spread is not COUNT}
     return len(told) > 1
 
 
-def _told(use: ast.expr, source: Source, run: Interpreter) -> list[ast.expr]:
-    """What calls give the parameter that is read here."""
+def _told(use: ast.expr, source: Source, run: Interpreter, left_out: bool = False) -> list[ast.expr]:
+    """What calls give the parameter that is read here; its default as well, where they leave it out."""
     home = source.function(use) if isinstance(use, ast.Name) else None
     if not isinstance(home, ast.FunctionDef) or not isinstance(use, ast.Name):
         return []
     calls = (each for each in run.sources if isinstance(each, ast.Call))
     called = [(call, each) for call in calls for each in _functions(call, run) if each.node is home]
-    return [node for call, each in called if (node := _given(call, each, use.id)) is not None]
+    given = [_given(call, each, use.id) for call, each in called]
+    default = _default(home, use.id) if left_out else None
+    return [node for node in (each or default for each in given) if node is not None]
+
+
+def _default(function: ast.FunctionDef, name: str) -> ast.expr | None:
+    """What a parameter is where a call does not tell it."""
+    spec = function.args
+    positional = [*spec.posonlyargs, *spec.args]
+    told = dict(zip((each.arg for each in positional[::-1]), spec.defaults[::-1], strict=False))
+    named = zip((each.arg for each in spec.kwonlyargs), spec.kw_defaults, strict=True)
+    return {**told, **{key: value for key, value in named if value is not None}}.get(name)
 
 
 def _is_told_sizes(use: ast.expr, source: Source, run: Interpreter) -> bool:
@@ -211,7 +222,8 @@ def _is_given_to_shape(use: ast.expr, source: Source, run: Interpreter, names: s
         return False
     for thing in _functions(call, run):
         if isinstance(thing.node, ast.FunctionDef):
-            given = [name for name in _parameters(thing) if _given(call, thing, name) is use]
+            parameters = [*_parameters(thing), *(each.arg for each in thing.node.args.kwonlyargs)]
+            given = [name for name in parameters if _given(call, thing, name) is use]
             uses = (n for n in ast.walk(thing.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
             named = [n for n in uses if n.id in given]
             named = [n for n in named if n.id not in names or _is_also_other(n, thing.source, run, names)]

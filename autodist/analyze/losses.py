@@ -18,7 +18,7 @@ from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread
 from autodist.tensors import collation, mixing
 from autodist.tensors.collation import Rows
 from autodist.tensors.picking import picks, takes_first
-from autodist.values import NOTHING, Amplified, Object
+from autodist.values import NOTHING, Amplified, External, Object
 
 UNEVEN = {
     Rows.JOINED: "the loss is a mean over what {} joins, of which ranks have different numbers",
@@ -155,6 +155,7 @@ def loss_concerns(run: Interpreter) -> Iterator[Concern]:
             "differ from those of one process; mask the padding, or pad to a fixed length (total_length)"
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+    yield from _unseen_collations(run)
     for event in run.of("mined")[:1]:
         assert isinstance(event.node, ast.expr)
         message = (
@@ -174,6 +175,21 @@ def loss_concerns(run: Interpreter) -> Iterator[Concern]:
         yield _weighted(source, node, option)
     if not weighted:
         yield from _uneven_losses(run)
+
+
+def _unseen_collations(run: Interpreter) -> Iterator[Concern]:
+    """Loaders of training whose samples are put together by code that is not at hand."""
+    loaders = dict.fromkeys(o for e in run.of("backward") for o in e.value.origins if isinstance(o, Object))
+    for loader in loaders:
+        given = collation.collate_fn(loader) if "loader" in loader.roles else None
+        made = [t for t in given.things if isinstance(t, (External, Object))] if given is not None else []
+        unseen = [t.name for t in made if getattr(t, "cls", None) is None and not run.catalog.knows(t.name)]
+        if unseen:
+            message = (
+                f"cannot tell how {unseen[0]} puts samples together: where it joins them, pads them to the longest or "
+                "lays them along another axis than the first, results differ from those of one process"
+            )
+            yield Concern("AD602", loader.source, loader.node, message, Severity.WARNING)
 
 
 def _pairings(run: Interpreter) -> list[tuple[Source, ast.expr]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.questions import is_new_axis, last_part, literal_int, makes_set, spine, sums_products, truth
-from autodist.source import Source
+from autodist.source import Source, argument
 from autodist.spread import (
     COUNT,
     CROSS,
@@ -26,6 +26,7 @@ from autodist.spread import (
 )
 from autodist.tensors import mixing, operations
 from autodist.tensors.collation import Rows
+from autodist.tensors.named_axes import is_unread
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -78,6 +79,10 @@ def _tuples_of_both(left: Value, right: Value, result: Items) -> list[Value]:
     if all(isinstance(t, Items) and t.is_told and isinstance(t.node, ast.Tuple | ast.BinOp) for t in tuples):
         return [] if result in tuples else [part for t in tuples if isinstance(t, Items) for part in t.parts]
     return []
+
+
+OF_THE_BATCH = frozenset([MEAN, SUM, LOCAL, Spread.MOST, Spread.LEAST, Spread.FEWER])
+"""How one number relates that is computed from all samples of a batch."""
 
 
 class Arithmetic(Evaluation):
@@ -217,8 +222,10 @@ class Arithmetic(Evaluation):
         """What puts a statistic of the batch beside each sample, as `mask / mask.mean()` and `mask /= mask.mean()`."""
         if isinstance(op, ast.Div) and sides is not None and right.spread in (SAME, COUNT) and right.const is UNKNOWN:
             self.event("divided", sides[1], scope, right, left)
-        if sides is not None and not self._no_grad and isinstance(op, (ast.Sub, ast.Div, ast.Mult)):
+        if sides is not None and not self._no_grad and isinstance(op, (ast.Add, ast.Sub, ast.Div, ast.Mult)):
             for rows, value, side in ((left, right, sides[1]), (right, left, sides[0])):
+                if self._adds_to_losses(op, rows):
+                    continue
                 if rows.spread is ROWS and value.spread in (MEAN, SUM) and not value.things:
                     steady = not self._forward and not value.models and isinstance(side, (ast.Call, ast.Name))
                     self.event("statistic" if steady else "joinable", side, scope, value)
@@ -337,12 +344,23 @@ class Arithmetic(Evaluation):
         """How samples lie. The columns of a recurrent model are of several kinds."""
         return (ROWS,) if self._forward else (ROWS, Spread.COLUMNS)
 
+    def _normalises_by_batch(self, call: ast.Call) -> bool:
+        """Whether `F.batch_norm` goes by the samples that it is given, and not by what it was told of others."""
+        training = argument(call, "training", 5)
+        return not self._no_grad and training is not None and self._lately(training).const is not False
+
+    def _adds_to_losses(self, op: ast.operator, rows: Value) -> bool:
+        """Whether something is added to what may be losses, one for each sample: the mean of both is that of all."""
+        return isinstance(op, ast.Add) and (not self._forward or self._criterion or rows.axes == 1)
+
     def _compares_with_batch(self, op: ast.operator, left: Value, right: Value) -> bool:
         """`x - x.mean(0)`, where gradients flow: what becomes of a sample depends on the others of the batch."""
         samples = self._samples()
-        if self._no_grad or isinstance(op, ast.Add) or {left.spread, right.spread}.isdisjoint(samples):
+        if self._no_grad or {left.spread, right.spread}.isdisjoint(samples):
             return False
-        other = right if left.spread in samples else left
+        rows, other = (left, right) if left.spread in samples else (right, left)
+        if self._adds_to_losses(op, rows):
+            return False
         if other.things or other.spread not in (MEAN, SUM, LOCAL):
             return False
         return bool(other.models) or self._forward > 0 and bool(other.origins) and other.spread is not LOCAL
@@ -433,10 +451,19 @@ class Arithmetic(Evaluation):
             return mixed.computed(CROSS)  # `labels[:, None] == labels[None]`
         if self.pairs_turn(values):
             return mixed.computed(CROSS)
+        if isinstance(node.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) and self._has_threshold(values):
+            mixed = mixed.but(origins=mixed.origins | {Mixing(node, scope.source, mixing.STATISTIC)})
         contained = isinstance(node.ops[0], (ast.In, ast.NotIn)) and mixed.spread in (ROWS, Spread.COLUMNS)
         if contained:
             return mixed.computed(LOCAL)  # one answer, whatever it is of
         return mixed.but(models=frozenset())  # it has no gradient
+
+    def _has_threshold(self, values: Sequence[Value]) -> bool:
+        """Whether samples are told apart by what is computed of the whole batch: `losses < losses.median()`."""
+        plain = [value for value in values if not value.things]
+        rows = [value for value in plain if value.spread in (ROWS, Spread.COLUMNS) and not self.is_one_row(value)]
+        others = [value for value in plain if value.spread in OF_THE_BATCH]
+        return self.plan.wholes is None and any(one.origins & other.origins for one in rows for other in others)
 
     def _text(self, values: Sequence[Value]) -> Value:
         """A string made of values: what it says of the ranks can no longer be reduced."""
@@ -451,16 +478,22 @@ class Arithmetic(Evaluation):
         self, node: ast.Call, callee: Value, base: Value | None, args: list[Value], scope: Scope
     ) -> frozenset[Mixing]:
         """`mask.div(mask.mean())`, `torch.sub(x, x.mean(0))`, `x.softmax(0)`, in place: `mask.div_(mask.mean())`."""
-        name = last_part(node.func)
+        name = self._function_name(node)
         op = ARITHMETIC.get(name.rstrip("_"))
         library = any(isinstance(t, External) for t in callee.things)
         operands = args[:2] if library or base is None else [base, *args[:1]]
         if operands and self.plan.wholes is None and not self.is_one_row(operands[0]):
             position, spread = 1 if library or base is None else 0, operands[0].spread
-            if operations.relates_rows(name, self.spelled_out(node), position, spread):
+            spelled = self.spelled_out(node, position, operands[0])
+            if operations.relates_rows(name, spelled, position, spread):
                 return frozenset([Mixing(node, scope.source, mixing.STATISTIC)])
-            if operations.pairs_rows(name, self.spelled_out(node), position, spread):
+            if library and name == "batch_norm" and spread is ROWS and self._normalises_by_batch(node):
+                return frozenset([Mixing(node, scope.source, mixing.STATISTIC)])
+            if operations.pairs_rows(name, spelled, position, spread):
                 return frozenset([Mixing(node, scope.source, mixing.PARTNERS)])
+            if spread in (ROWS, Spread.COLUMNS) and is_unread(name, spelled, position):
+                if library or base is None or not base.things:
+                    self.event("unfollowed", node, scope, operands[0])
         if op is None or len(operands) < 2:
             return frozenset()
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else None

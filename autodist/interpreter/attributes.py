@@ -120,6 +120,9 @@ class Attributes(Evaluation, Names):
             self._note_words(base, node, scope)
             loss = base.computed(MEAN)
             return self._evened(loss, node) if node in self.plan.weighed else loss
+        loader = self._yielding(base)
+        if loader is not None and name in self.named_fields(loader):
+            return self._as_field(collation.picked(base, name).but(const=UNKNOWN, firm=False), base, name)
         return base.but(const=UNKNOWN, firm=False)
 
     def _note_words(self, outputs: Value, node: ast.expr, scope: Scope) -> None:

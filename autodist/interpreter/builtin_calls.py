@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import replace
 from functools import partial
 
 from autodist.interpreter.arithmetic import Arithmetic
 from autodist.interpreter.attributes import Attributes, class_of
 from autodist.interpreter.contents import UNROLLED
-from autodist.interpreter.questions import is_hashable, is_hidden, is_set, makes_set, under_samples
+from autodist.interpreter.questions import is_hashable, is_hidden, is_set, makes_set, stable_order, under_samples
 from autodist.interpreter.roles import Roles
 from autodist.interpreter.words import KEPT
 from autodist.project.chosen import among, is_any_name, matching, pattern_of
@@ -112,6 +113,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                         Stream(self._call(thing, node, [self._element(v, node) for v in args[1:]], {}, scope), NOTHING)
                     )
             return of(Stream(self._mixed([self._element(v, node) for v in args[1:]]), NOTHING))
+        if short == "functools.reduce" and len(args) > 1:
+            return self._folded(node, args, scope)
         if short == "len" and node.args and self.is_one_sample(node.args[0]):
             return NOTHING
         if short == "len":
@@ -167,7 +170,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             if listed:
                 asked = [ast.Attribute(node.args[0], each, ast.Load()) for each in listed]
                 return union(self._attribute(thing, each, first, scope) for each in asked for thing in first.things)
-            return union(self._any_of(thing) for thing in first.things)
+            named = [each for thing in first.things for each in self._named_alike(thing, node.args[1])]
+            return union(named or (self._any_of(thing) for thing in first.things))
         if short == "setattr" and len(args) == 3 and args[2].things:
             known = args[1].const
             self._keep_attribute(node, first, known if isinstance(known, str) else KEPT, args[2], scope)
@@ -320,6 +324,23 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             inner = inner.parent
         return Value(frozenset(things)) if things else None
 
+    def _folded(self, node: ast.Call, args: list[Value], scope: Scope) -> Value:
+        """`functools.reduce(lambda x, layer: layer(x), self.layers, x)`"""
+        element = self._element(args[1], node)
+        total = args[2] if len(args) > 2 else element
+        called = [t for t in sorted(args[0].things, key=stable_order) if isinstance(t, (Function, Object))]
+        for _ in range(2):
+            total = union([total, *(self._call(each, node, [total, element], {}, scope) for each in called)])
+        return total
+
+    def _named_alike(self, thing: Thing, name: ast.expr) -> list[Value]:
+        """The layers that a module has under names which differ in numbers alone: `getattr(self, f"layer{i}")`."""
+        if not isinstance(thing, Object) or "module" not in thing.roles or not isinstance(name, ast.JoinedStr):
+            return []
+        parts = [re.escape(str(p.value)) if isinstance(p, ast.Constant) else r"\d+" for p in name.values]
+        alike = (key for key in thing.attributes if re.fullmatch("".join(parts), key))
+        return [thing.attributes[key] for key in alike if self._modules_in(thing.attributes[key])]
+
     def _any_of(self, thing: Thing) -> Value:
         """`getattr(module, name)` with a name that is not known: any of its classes and functions, or of the numbers
         that an object keeps of a rank's samples."""
@@ -374,6 +395,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             element = self._element(value, node)
             items = self._remember(node, lambda: Items(node, [], NOTHING))
             items.element = items.element | element
+            items.numbers = self._row_numbers(value) if kind != "set" else None
             return Value(frozenset([items]), value.spread if value.spread.is_local else SAME, value.origins)
         if kind in ("iter", "cycle", "islice"):
             element = self._element(value, node)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from autodist.interpreter.loaders import Loaders
 from autodist.interpreter.questions import last_part, one_of, under_samples
-from autodist.spread import LOCAL, ROWS, SAME, Spread, combine
+from autodist.spread import COUNT, LOCAL, ROWS, SAME, Spread, combine
 from autodist.tensors import axes, collation, mixing
 from autodist.values import (
     NOTHING,
@@ -138,6 +138,25 @@ class Contents(Loaders):
         ]
         containers = [v for value in thing.args for v in self._contents(value)]
         return [v for v in inner if not any(isinstance(t, Items) for t in v.things)] + containers
+
+    def _row_numbers(self, value: Value) -> Value | None:
+        """The count of a rank's samples, where it is their numbers that something goes through, `range(len(x))`, or is
+        made of."""
+        for thing in value.things:
+            if isinstance(thing, Items) and thing.numbers is not None:
+                return thing.numbers
+            if isinstance(thing, Index) and isinstance(thing.loop, ast.Call):
+                given = [self._lately(each) for each in thing.loop.args[:2]]
+                for each in given:
+                    if each.spread is COUNT or each.spread is ROWS and last_part(thing.loop) == "enumerate":
+                        return each.computed(COUNT)
+        return None
+
+    def _numbered(self, element: ast.expr) -> Value | None:
+        """The count of a rank's samples, where an expression is computed from the number of one of them: `i % 2`."""
+        names = (each for each in ast.walk(element) if isinstance(each, ast.Name))
+        found = (self._row_numbers(self._lately(each)) for each in names)
+        return next((each for each in found if each is not None), None)
 
     def _and_all_within(self, module: Object) -> set[Object]:
         """A module and those in it, at any depth."""

@@ -8,13 +8,14 @@ from typing import Any
 
 from autodist import alternatives
 from autodist.interpreter.events import Call_
-from autodist.interpreter.questions import children_of, is_known, last_part, literal_int, relates
+from autodist.interpreter.questions import children_of, is_known, last_part, literal_int, modules_in, relates
 from autodist.interpreter.single import Single
 from autodist.interpreter.words import CUTTING, REST, SIZES
 from autodist.source import counted_of, last_name, operands
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import axes, calls, collation, operations, picking, shapes
 from autodist.tensors.collation import Rows
+from autodist.tensors.named_axes import from_front
 from autodist.tensors.picking import FORMS
 from autodist.values import (
     NOTHING,
@@ -97,11 +98,18 @@ class Evaluation(Single):
         if isinstance(node, ast.Call) and (not self._forward or self._criterion):
             self._note_unfollowed(node, value, scope)
         if value.spread in (ROWS, Spread.COLUMNS) and isinstance(node, (ast.Call, ast.Subscript)):
-            self._note_statistics(node.args if isinstance(node, ast.Call) else [node.slice], scope)
+            told = [*node.args, *(each.value for each in node.keywords)] if isinstance(node, ast.Call) else [node.slice]
+            self._note_statistics(told, scope)
         if isinstance(node, (ast.Attribute, ast.Call, ast.Subscript, ast.BinOp)) and self.is_one_row(value):
             value = self._of_one_row(node, value)
         if node in self.plan.divided:
             value = value.but(spread=COUNT, const=UNKNOWN)
+        elif (
+            value.spread is SAME
+            and not (self._forward or node in self.plan.reduced)
+            and (padded := self._padded_to(node))
+        ):
+            value = padded.computed(Spread.MOST)
         if self._counts_some(node, value):
             value = value.but(spread=SUM)
         elif node not in self.plan.reduced and (found := self._found_by(node)) is not None:
@@ -148,9 +156,7 @@ class Evaluation(Single):
             return value.but(axes=3) if isinstance(node.slice, ast.Constant) and node.slice.value == 0 else value
         if isinstance(node, ast.Subscript) and self._takes_one(node):
             return value
-        layers = (
-            [t for t in self._lately(node.func).things if isinstance(t, Object)] if isinstance(node, ast.Call) else []
-        )
+        layers = modules_in(self._lately(node.func)) if isinstance(node, ast.Call) else []
         if isinstance(node, ast.Call) and last_name(node.func) == "squeeze" and operands(node):
             column = operands(node)[0] if isinstance(node.func, ast.Attribute) else None
             found = 1 if column is not None and self._is_column(column) else None
@@ -198,16 +204,15 @@ class Evaluation(Single):
         """Whether a layer gives one number for each sample, on an axis of their own: `nn.Linear(n, 1)(x)`."""
         value = self._lately(node)
         made = [each for _, each in value.made] or [node]
-        layers = [t for each in made if isinstance(each, ast.Call) for t in self._lately(each.func).things]
-        return (
-            value.axes == 2
-            and bool(layers)
-            and all(isinstance(t, Object) and axes.widths(t, set()) == {1} for t in layers)
-        )
+        calls = [each for each in made if isinstance(each, ast.Call)]
+        layers = [t for each in calls for t in modules_in(self._lately(each.func))]
+        functions = any(not isinstance(t, (Object, Wrapped)) for each in calls for t in self._lately(each.func).things)
+        one = bool(layers) and not functions and all(axes.widths(t, set()) == {1} for t in layers)
+        return value.axes == 2 and one
 
     def _gives_pair(self, call: ast.Call) -> bool:
         """Whether a recurrent layer is called."""
-        layers = [thing for thing in self._lately(call.func).things if isinstance(thing, Object)]
+        layers = modules_in(self._lately(call.func))
         return bool(layers) and self.plan.wholes is None and all(map(axes.gives_pair, layers))
 
     def _axes_of(self, node: ast.expr) -> int | None:
@@ -228,6 +233,18 @@ class Evaluation(Single):
         if isinstance(counted, ast.Attribute) and counted.attr in collation.OF_NODES:
             return any(isinstance(o, Object) and collation.of_graphs(o) for o in value.origins)
         return self.uneven(value) in (Rows.JOINED, Rows.FEWER)
+
+    def _padded_to(self, node: ast.expr) -> Value | None:
+        """The samples of which the longest is asked for, that a `collate_fn` pads all others to: `len(texts)` of texts
+        that lie along the second axis, `texts.size(1)` of others."""
+        counted = counted_of(node)
+        held = self._lately(counted) if counted is not None else NOTHING
+        if held.spread not in (ROWS, Spread.COLUMNS) or held.things or held.models or self.plan.wholes is not None:
+            return None
+        of_time = {ROWS: 1, Spread.COLUMNS: 0}[held.spread]
+        asked = [0] if last_part(node) == "len" else [node.slice] if isinstance(node, ast.Subscript) else node.args  # type: ignore[attr-defined]
+        named = [each if isinstance(each, int) else literal_int(each) for each in asked]
+        return held if named == [of_time] and self.uneven(held) is Rows.PADDED else None
 
     def _found_by(self, node: ast.expr) -> Value | None:
         """The condition on a rank's samples of which it is counted how often it holds: `len(np.where(hits)[0])`,
@@ -539,21 +556,34 @@ class Evaluation(Single):
                 keywords[REST] = value.but(things=frozenset(), const=UNKNOWN)  # any argument may be among them
         return args, keywords
 
-    def spelled_out(self, node: ast.Call) -> ast.Call:
-        """A call with the whole numbers that its arguments are sure to be: `x.norm(2, dim)` as `x.norm(2, 1)`, but not
+    def spelled_out(self, node: ast.Call, position: int, tensor: Value) -> ast.Call:
+        """A call with the whole numbers that its arguments are sure to be, axes counted from the first one of the
+        tensor that it is a method of, or is given ahead of ``position``: `x.norm(2, dim)` as `x.norm(2, 1)`, but not
         `x.norm(2, args.dim)`, which has another default than a run may ask for."""
-        given = [*node.args, *(keyword.value for keyword in node.keywords)]
-        if not any(isinstance(each, (ast.Name, ast.Attribute)) for each in given):
-            return node
 
         def told(each: ast.expr) -> ast.expr:
             value = self._lately(each)
             whole = isinstance(each, (ast.Name, ast.Attribute)) and type(value.const) is int and not value.things
-            whole = whole and (value.firm or self._is_literal(each))
+            whole = whole and (value.firm or self._is_literal(each) or self._is_setting(each))
             return ast.copy_location(ast.Constant(value.const), each) if whole else each
 
-        keywords = [ast.keyword(keyword.arg, told(keyword.value)) for keyword in node.keywords]
-        return ast.Call(node.func, [told(each) for each in node.args], keywords)
+        given = [*node.args, *(keyword.value for keyword in node.keywords)]
+        if any(isinstance(each, (ast.Name, ast.Attribute)) for each in given):
+            keywords = [ast.keyword(keyword.arg, told(keyword.value)) for keyword in node.keywords]
+            node = ast.Call(node.func, [told(each) for each in node.args], keywords)
+        axes = tensor.axes if not tensor.things and not self.is_one_row(tensor) else None
+        return from_front(self._function_name(node), node, position, axes)
+
+    def _function_name(self, node: ast.Call) -> str:
+        """The name that a library has for what is called, `softmax` after `from torch import softmax as sm`, or that
+        of the call."""
+        names = {t.name.rpartition(".")[2] for t in self._lately(node.func).things if isinstance(t, External)}
+        return names.pop() if len(names) == 1 else last_part(node.func)
+
+    def _is_setting(self, name: ast.expr) -> bool:
+        """Whether an object of the project has it: `self.dim`."""
+        holder = self._lately(name.value) if isinstance(name, ast.Attribute) else NOTHING
+        return any(isinstance(t, Object) and t.cls is not None for t in holder.things)
 
     def _is_literal(self, name: ast.expr) -> bool:
         """Whether a name is bound to nothing but numbers that are written there."""

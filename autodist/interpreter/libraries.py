@@ -118,6 +118,11 @@ class Libraries(BuiltinCalls):
             listed = any(isinstance(t, (Items, Stream)) for t in value.things)
             inner = value | self._one_inside(value) if listed else value
             values.append(inner)
+        if name in facts.CONVERTING and args and self.plan.wholes is None:
+            counted = self._row_numbers(args[0])
+            listed = any(isinstance(t, Items) for t in args[0].things) or isinstance(node.args[0], ast.Call)
+            if counted is not None and listed:
+                return counted.computed(LOCAL)  # `torch.tensor([i % 2 for i in range(len(x))])`
         if name in MAKING and (args or "size" in keywords) and self._counts_rows(args[0] if args else keywords["size"]):
             return union([*values, *keywords.values()]).computed(ROWS)
         if name in TYPES and args and args[0].spread is COUNT and not args[0].things:  # `torch.FloatTensor(n, 4)`
@@ -138,8 +143,9 @@ class Libraries(BuiltinCalls):
             return mixed.computed(values[0].spread)
         if name in ("matmul", "mm") and len(values) == 2 and sums_products(values[0], values[1], not self._no_grad):
             return mixed.computed(SUM)
-        axes = values[0].axes if values else None
-        return mixed.computed(operations.operation(name, self.spelled_out(node), None, spreads, axes))
+        tensor = values[0] if values else NOTHING
+        written = self.spelled_out(node, 1, tensor)
+        return mixed.computed(operations.operation(name, written, None, spreads, tensor.axes))
 
     def _counts_rows(self, size: Value) -> bool:
         """Whether a size begins with the number of this rank's samples: `(x.size(0), 4)`, `x.shape`."""

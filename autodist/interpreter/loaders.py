@@ -7,7 +7,7 @@ import ast
 from autodist.interpreter.machine import Machine
 from autodist.spread import COLUMNS, RANK, ROWS, SAME
 from autodist.tensors import collation, laid_out, picking
-from autodist.tensors.collation import Rows
+from autodist.tensors.collation import Fields, Rows
 from autodist.values import SETTLED, Evened, Object, Value, of
 
 
@@ -28,6 +28,11 @@ class Loaders(Machine):
             loader.node, lambda: laid_out.second_axis(collate), "second axis"
         )
         return found
+
+    def named_fields(self, loader: Object) -> frozenset[str]:
+        """The names under which its `collate_fn` puts parts of a batch."""
+        kind = self._collated(loader)
+        return frozenset(key for key in kind.parts if isinstance(key, str)) if isinstance(kind, Fields) else frozenset()
 
     def uneven(self, value: Value, target: bool = False) -> Rows | None:
         """What makes samples that a `collate_fn` puts together, or a condition picks, more on one rank than another."""

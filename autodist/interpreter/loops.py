@@ -27,6 +27,7 @@ from autodist.values import (
     Class,
     Draw,
     External,
+    Index,
     Items,
     Object,
     Parameters,
@@ -286,6 +287,9 @@ class Loops(Stores):
             if value.spread is MEAN and self._is_each(value, node.elt):
                 value = value.but(spread=ROWS).without(Turn)  # `[criterion(o, t) for o, t in zip(out, targets)]`
             items.element = items.element | value
+            counted = all(isinstance(t, Index) for t in value.things) and not tests
+            if items.numbers is None and counted and not value.spread.is_local:
+                items.numbers = self._numbered(node.elt)
             return value
 
         iterables: list[Value] = []

@@ -19,6 +19,7 @@ from autodist.interpreter.questions import (
 )
 from autodist.interpreter.torch_modules import TorchModules
 from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, RETURNS_SELF, SIZES
+from autodist.source import argument
 from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import facts, operations
 from autodist.values import (
@@ -166,7 +167,7 @@ class Methods(Libraries, TorchModules):
         ):
             counted = self._selected_from(node, base) if name in operations.COUNTS else base.spread
             spreads = [v.spread for v in operands]
-            spread = operations.operation(name, self.spelled_out(node), counted, spreads, base.axes)
+            spread = operations.operation(name, self.spelled_out(node, 0, base), counted, spreads, base.axes)
             if self.is_one_row(base) and operations.moves_along(name):
                 spread = base.spread
             if self.pairs_turn((base, *operands)):
@@ -272,7 +273,7 @@ class Methods(Libraries, TorchModules):
                 return NOTHING
             if any(value.spread.is_local for value in values):
                 spread = operations.operation(
-                    name, self.spelled_out(node), base.spread, [value.spread for value in values]
+                    name, self.spelled_out(node, 0, NOTHING), base.spread, [value.spread for value in values]
                 )
                 return union(values).computed(spread)
             return of(replace(inner, cut=True) if name == "detach" else inner)
@@ -359,6 +360,9 @@ class Methods(Libraries, TorchModules):
         if inner.cls is None:
             for value in values:
                 self._callbacks(value, name, node, scope)
+            folder = argument(node, "save_folder", 1)
+            if folder is not None and self.catalog.has(f"{inner.name}.{name}", "write_to"):
+                self.event("write_to", folder, scope)
         mixed = self._mixed([*values, *(held for key, held in inner.attributes.items() if key == KEPT)])
         if "dataset" in inner.roles:
             return of(inner)
@@ -414,6 +418,8 @@ class Methods(Libraries, TorchModules):
                     for v, each in zip(args[-1:], node.args[-1:], strict=False)
                 ]
                 self._grow(of(container), pairs, scope, name)
+                if name == "append" and args and not (args[0].spread.is_local or self._row_tests):
+                    container.numbers = container.numbers or self._numbered(node.args[0])
                 if isinstance(node.func, ast.Attribute):
                     self._note_row_by_row(node.func.value, scope)
                 return NOTHING

@@ -93,6 +93,11 @@ class Places(Layout):
         sizes = list(node.args[0].elts) if len(node.args) == 1 and isinstance(node.args[0], ast.Tuple) else node.args
         if held is None or base.spread is not ROWS or len(sizes) < 2 or self._is_reshaped(held):
             return False
+        if [ast.unparse(each) for each in sizes[:-1]] == ["-1"] and (self._told(sizes[1]) or 0) > 1:
+            if self._is_of_untold_width(held):
+                self.event(
+                    "unfollowed", node, scope, result
+                )  # `out.view(-1, 8)` of four numbers for each sample, or eight?
         if not base.models and not (
             (literal_int(sizes[0]) or 0) > 1 and self._takes_apart(node, sizes)
         ):  # in a forward pass, whose layers may be given sequences

@@ -257,11 +257,14 @@ class Roles(Stores):
     ) -> Value | None:
         """`checkpoint(block, x)` is `block(x)`, computed once more in the backward pass."""
         found: list[Value] = []
+        given = args[2:] if name.endswith("_sequential") else args[1:]
         for thing in sorted(args[0].things, key=stable_order) if args else ():
             if isinstance(thing, Function):
-                found.append(self.call_function(thing, None, args[1:], {}, scope))
+                found.append(self.call_function(thing, None, given, {}, scope))
             elif isinstance(thing, Object) and thing.cls is not None and thing.cls.find("forward") and self._forward:
-                found.append(self.method(thing, "forward", None, args[1:], {}, scope))
+                found.append(self.method(thing, "forward", None, given, {}, scope))
+            elif isinstance(thing, Object) and "module" in thing.roles and self._forward:
+                found.append(self._call(thing, node, given, {}, scope))
         return union(found) if found else None
 
     def call_file_handler(

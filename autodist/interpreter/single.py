@@ -11,7 +11,7 @@ from autodist.source import argument, last_name, operands
 from autodist.spread import LOCAL, ROWS
 from autodist.tensors.facts import ELEMENTWISE, FOLDING, LAYERS, PER_ROW
 from autodist.tensors.picking import FORMS
-from autodist.values import NOTHING, Class, Function, Index, Object, Value, Wrapped
+from autodist.values import NOTHING, Class, External, Function, Index, Object, Value, Wrapped
 
 SINGLE = frozenset(f"torch.nn.{name}" for name in LAYERS | FOLDING | {"Sequential"})
 """Modules of torch that give one tensor."""
@@ -42,7 +42,8 @@ class Single(WholeData):
         called = (t.module if isinstance(t, Wrapped) else t for t in self._lately(node.func).things)
         modules = [t for t in called if isinstance(t, Object) and "module" in t.roles]
         if not modules:
-            return last_part(node.func) in JOINING
+            layers = {t.name for t in self._lately(node.func).things if isinstance(t, External)}
+            return last_part(node.func) in JOINING or bool(layers) and layers <= SINGLE  # made for a sequence
         return all(t.name in SINGLE if t.cls is None else self._returns_tensor(t.cls, depth - 1) for t in modules)
 
     def _returns_tensor(self, cls: Class, depth: int) -> bool:

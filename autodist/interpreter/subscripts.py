@@ -17,7 +17,7 @@ from autodist.interpreter.questions import (
     literal_int,
     under_samples,
 )
-from autodist.spread import COUNT, LOCAL, MEAN, RANK, ROWS, SAME, WORLD, Spread
+from autodist.spread import COUNT, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
 from autodist.tensors import collation, mixing, picking
 from autodist.values import (
     NOTHING,
@@ -118,9 +118,18 @@ class Subscripts(Places):
                     self.event("mined", axis, scope, self._lately(axis))
         elif self.plan.wholes is None and base.spread is ROWS and not base.things and self._lists_some(axis):
             chosen = chosen.but(origins=chosen.origins | {Picked(axis, scope.source)})
+        if self._looks_up(base, key) and isinstance(node.ctx, ast.Load):
+            self.event("statistic", node.value, scope, base)
+            chosen = chosen.but(origins=chosen.origins | {Mixing(node, scope.source, mixing.STATISTIC)})
         if isinstance(key.const, (int, str)) and not base.things:
             chosen = self._as_field(chosen, base, key.const)
         return found | collation.picked(chosen, key.const)
+
+    def _looks_up(self, base: Value, key: Value) -> bool:
+        """Whether each sample is given what was counted of its kind in the batch: `torch.bincount(labels)[labels]`."""
+        counted = base.spread in (MEAN, SUM) and not base.things and not base.models
+        training = not self._no_grad and not self._forward and self.plan.wholes is None
+        return counted and training and key.spread is ROWS and not key.things
 
     def _lists_some(self, axis: ast.expr) -> bool:
         """Whether an index is a list of the samples that a condition holds for."""

@@ -5,16 +5,18 @@ from __future__ import annotations
 import ast
 
 from autodist.interpreter.losses import Losses
-from autodist.interpreter.questions import last_part, pass_of
+from autodist.interpreter.questions import last_part, pass_of, stable_order
 from autodist.interpreter.stores import Stores
 from autodist.interpreter.subscripts import Subscripts
 from autodist.interpreter.words import DRAWING, KEPT, MOVES, RETURNS_SELF, SIZES
-from autodist.spread import COUNT, CROSS, ROWS, SUM, Spread
-from autodist.tensors import collation, facts, mixing, torch_layers
+from autodist.spread import COUNT, CROSS, LOCAL, ROWS, SUM, Spread
+from autodist.tensors import axes, collation, facts, mixing, operations, torch_layers
 from autodist.tensors.collation import Rows
+from autodist.tensors.named_axes import as_written, from_front, is_unread
 from autodist.values import (
     NOTHING,
     Class,
+    External,
     Function,
     Inside,
     Items,
@@ -42,6 +44,8 @@ SAFE_ON_WRAPPER = frozenset(
 POOLING = frozenset("max amax mean sum logsumexp lstm gru rnn".split())
 """What makes one of a sample's positions, or hands out its last state."""
 COMPARING = ("CosineSimilarity", "PairwiseDistance")
+ALONG = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "Softmin": "softmin"}
+"""Layers that let the elements along an axis meet, and the functions which they call."""
 
 
 class TorchModules(Subscripts, Stores, Losses):
@@ -114,13 +118,19 @@ class TorchModules(Subscripts, Stores, Losses):
         result = self._mixed(values)
         if "log_likelihood" in layer.roles and result.spread is ROWS:
             result = self._likelihood(result, args, keywords)
-        if layer.args and "module" in layer.roles:
+        if len(values) == 1 and _is_sequence(layer):
+            result = self._through_sequence(layer, node, values[0], scope)
+        elif layer.args and "module" in layer.roles:
             self._enter_children(layer, node, args, scope)
         if values and self._no_grad == 0 and torch_layers.runs_along_rows(layer, values[0]):
             self.event("along_rows", node, scope, values[0], of(layer))
         short = layer.name.rpartition(".")[2]
         if short in facts.RECURRENT and self._reads_padding(layer, values):
             self.event("reads_padding", node, scope, values[0])
+        if values and values[0].spread in (ROWS, Spread.COLUMNS) and self.plan.wholes is None:
+            if self._goes_along(layer, values[0], node, scope):
+                met = Mixing(node, scope.source, mixing.STATISTIC)
+                result = result.but(spread=LOCAL, origins=result.origins | {met})
         if short in COMPARING and {ROWS, Spread.COLUMNS} <= {value.spread for value in values}:
             result = result.computed(CROSS)
         if self.plan.wholes is not None and short in facts.RECURRENT:
@@ -129,6 +139,18 @@ class TorchModules(Subscripts, Stores, Losses):
             whole = result  # a pair of outputs, not the steps of one
             return of(self._remember(node, lambda: Items(node, [whole, whole], NOTHING), "pair"))
         return result
+
+    def _goes_along(self, layer: Object, given: Value, node: ast.Call, scope: Scope) -> bool:
+        """Whether a layer lets the samples meet: `nn.Softmax(dim=0)`."""
+        name = ALONG.get(layer.name.rpartition(".")[2])
+        if name is None:
+            return False
+        told = layer.argument("dim", 0)
+        dim = [ast.keyword("dim", as_written(told))] if told is not None else []
+        call = from_front(name, ast.Call(ast.Name(name, ast.Load()), [], dim), 0, given.axes)
+        if is_unread(name, call, 0):
+            self.event("unfollowed", node, scope, given)
+        return operations.relates_rows(name, call, 0, given.spread)
 
     def _is_criterion(self, module: Object, given: list[Value]) -> bool:
         """Whether a module of the project computes a loss: it has no layers, and is given what a model computed."""
@@ -152,6 +174,27 @@ class TorchModules(Subscripts, Stores, Losses):
         items = self._remember(node, lambda: Items(node, [], NOTHING), layer.key)
         items.parts = [output, state]
         return of(items)
+
+    def _through_sequence(self, sequence: Object, node: ast.Call, given: Value, scope: Scope) -> Value:
+        """What the layers of a sequence make of what it is given, one after the other."""
+        value = given
+        begun, _ = self._begun.get(sequence, ([], {}))  # `super().__init__(nn.ReLU(), Block())`
+        for child in [*(each for each in begun if self._modules_in(each)), *self._children(sequence)]:
+            layers = [t for t in sorted(child.things, key=stable_order) if isinstance(t, Object)]
+            outputs = [self._through_one(each, node, value, scope) for each in layers]
+            value = union(outputs) if outputs else value
+        return value if value is not given else self._mixed([given])
+
+    def _through_one(self, layer: Object, node: ast.Call, given: Value, scope: Scope) -> Value:
+        if layer.cls is None or not layer.cls.find("forward"):
+            count = axes.through(layer, given.axes, self.given_axes) if layer.cls is None else None
+            output = self._library_pass(layer, node, [given], {}, scope)
+            made = output.made or frozenset([(layer.source, layer.node)])
+            return output.but(made=made, axes=count if output.axes is None and not output.things else output.axes)
+        output = self.method(layer, "forward", node, [given], {}, scope)
+        self.given_axes[layer.key] = output.axes
+        followed = output.spread.is_local or not given.spread.is_local or output.things or self.is_gathered(output)
+        return output if followed else self._mixed([given])
 
     def _enter_children(self, module: Object, node: ast.Call, args: list[Value], scope: Scope) -> None:
         """Run the project's own layers inside a Sequential, for what they draw or write."""
@@ -265,6 +308,11 @@ class TorchModules(Subscripts, Stores, Losses):
             known = args[0].const
             self._keep_attribute(node, of(thing), known if isinstance(known, str) else KEPT, args[1], scope)
             return NOTHING
+        if name in ("values", "items") and inner.name == "torch.nn.ModuleDict":
+            part = union(self._children(inner))
+            return self._named_parts(node, part) if name == "items" else of(Stream(part, NOTHING))
+        if name in ("add_module", "register_module") and len(args) == 2 and isinstance(args[0].const, str):
+            self._keep_attribute(node, of(inner), args[0].const, args[1], scope)
         if name in ("append", "add_module", "register_module", "insert", "extend"):
             inner.args.extend(args)
             self.event("grow", node, scope, of(inner))
@@ -284,3 +332,10 @@ class TorchModules(Subscripts, Stores, Losses):
         made = self._remember(node, lambda: Object("state_dict", frozenset(["state"]), node, scope.source, self._path))
         assert isinstance(made, Object)
         return made
+
+
+def _is_sequence(layer: Object) -> bool:
+    """Whether it runs the layers in it one after the other."""
+    bases = [base for each in layer.cls.line() for base in each.bases] if layer.cls is not None else []
+    names = [layer.name, *(each.name for each in bases if isinstance(each, External))]
+    return "torch.nn.Sequential" in names or "torch.nn.modules.container.Sequential" in names

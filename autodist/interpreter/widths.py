@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from autodist.interpreter.attributes import Attributes
-from autodist.interpreter.questions import last_part
+from autodist.interpreter.questions import last_part, modules_in
 from autodist.source import operands
 from autodist.spread import ROWS
 from autodist.tensors import axes
@@ -39,8 +39,10 @@ class Widths(Attributes):
             return set()
         things = [t.module if isinstance(t, Wrapped) else t for t in self._lately(node.func).things]
         layers = [t for t in things if isinstance(t, Object) and t.cls is None]
-        if layers:
-            given = self._widths(node.args[0], depth - 1) if node.args else set[int]()
+        own = [] if layers else self._made_here(node)  # a layer of a sequence, where it is made
+        if layers or own:
+            given = self._widths(node.args[0], depth - 1) if node.args and layers else set[int]()
+            layers = layers or own
             return set[int]().union(*(axes.widths(each, given) for each in layers))
         if any(isinstance(t, (Object, Function)) for t in things):  # of the project
             return set[int]().union(*(self._widths(each, depth - 1) for each in made))
@@ -80,8 +82,22 @@ class Widths(Attributes):
             return None
         return self._sized(weight, 0 if name == "linear" else -1)
 
+    def _made_here(self, node: ast.expr) -> list[Object]:
+        """The layer of torch that a call makes."""
+        return [t for t in self._lately(node).things if isinstance(t, Object) and t.name.startswith("torch.nn.")]
+
+    def _is_of_untold_width(self, node: ast.expr) -> bool:
+        """Whether a layer gave it, one axis of numbers for each sample, and does not tell how many."""
+        made = [each for _, each in self._lately(node).made] or [node]
+        calls = [each for each in made if isinstance(each, ast.Call)]
+        layers = [t for each in calls for t in (*modules_in(self._lately(each.func)), *self._made_here(each))]
+        linear = bool(layers) and all(each.name == "torch.nn.Linear" for each in layers)
+        return linear and self._is_flat(node) and not self._widths(node)
+
     def _is_flat(self, node: ast.expr) -> bool:
         """Whether the numbers of each sample lie along one axis, also after a product with a matrix."""
+        if self._lately(node).axes == 2:
+            return True
         made = [each for _, each in self._lately(node).made] if isinstance(node, ast.Name) else []
         node = made[0] if len(made) == 1 else node
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) and len(self._sizes(node.right)) == 2:

@@ -87,6 +87,9 @@ def outputs_gathered(
     if any(_differentiates(loss, before) for loss in losses):
         return ()
     found = {node: each for loss in losses for node, each in _given_by_models(loss, before).items()}
+    unknown = {event.node for event in before.of("unfollowed")}
+    if any(not unknown.isdisjoint({*ast.walk(node), *roots(node, before, set())}) for node in found):
+        return ()  # inside a model, which a rank runs with its own samples
     current = before
     fresh: Found = found
     for _ in range(ROUNDS if found else 0):

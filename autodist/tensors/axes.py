@@ -418,6 +418,21 @@ class _Reading:
             for each in ast.walk(node):
                 if isinstance(each, (ast.Name, ast.Attribute)) and isinstance(each.ctx, ast.Store):
                     self.names[ast.unparse(each)] = None
+            for each in ast.walk(node):
+                self._grown(each)
+        elif isinstance(node, ast.Expr):
+            self._grown(node.value)
+
+    def _grown(self, node: ast.AST) -> None:
+        """`rows.append(row)`: a list has one axis where it is known to be one of numbers."""
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("append", "extend")
+        ):
+            number = node.func.attr == "append" and len(node.args) == 1 and self.of(node.args[0]) == 0
+            if not number:
+                self.names[ast.unparse(node.func.value)] = None
 
     def _bind(self, target: ast.expr, value: ast.expr, axes: int | None) -> None:
         if isinstance(target, (ast.Name, ast.Attribute)):

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from autodist.values import NOTHING, PACKED, SETTLED, Function, Object, Part, Value
+from autodist.source import last_name
+from autodist.values import NOTHING, PACKED, SETTLED, Class, Function, Object, Part, Value
 
 Key = int | str
 
@@ -391,10 +392,27 @@ class Reading:
         if local is not None and not isinstance(local, ast.Attribute):
             inner = Reading(self.function, {**self.names}, self._depth - 1)
             return inner._given(local, given) if self._depth else None
+        named = self.fields_of(node)
+        if named:
+            return Fields({key: self.kind(each) for key, each in named.items()})
         called = self._called(node.func)
         if called is not None and any(isinstance(kind, (Rows, Longest)) for kind in given):
             return Reading(called, {}, self._depth - 1).given(given)
         return method  # `.to(device)`, `.float()`, `.t()`
+
+    def fields_of(self, call: ast.Call) -> dict[Key, ast.expr]:
+        """What an object is made of that has its fields by names, and by numbers if it is a tuple as well:
+        `Batch(texts, labels)`."""
+        scope = self.function.scope.find(call.func.id) if isinstance(call.func, ast.Name) else None
+        made = scope.names[call.func.id].things if scope is not None and isinstance(call.func, ast.Name) else ()
+        thing = next(iter(made)) if len(made) == 1 else None
+        names, is_tuple = declared(thing)
+        if not names or any(isinstance(each, ast.Starred) for each in call.args):
+            return {}
+        given: dict[Key, ast.expr] = dict(zip(names, call.args, strict=False))
+        given |= {each.arg: each.value for each in call.keywords if each.arg in names}
+        numbered: dict[Key, ast.expr] = {at: given[name] for at, name in enumerate(names) if name in given}
+        return {**numbered, **given} if is_tuple else given
 
     def _called(self, node: ast.expr) -> Function | None:
         """The function of the project that a call runs."""
@@ -429,6 +447,25 @@ class Reading:
         if isinstance(node, (ast.Tuple, ast.List)):
             return any(self._is_longest(each) for each in node.elts)
         return isinstance(node, (ast.Name, ast.BinOp, ast.Call)) and isinstance(self.kind(node), Longest)
+
+
+def declared(thing: object) -> tuple[list[str], bool]:
+    """The names of the fields that a class declares, as a named tuple or a dataclass does, and whether it is a
+    tuple."""
+    if isinstance(thing, Object) and thing.name == "collections.namedtuple":
+        listed = thing.node.args[1] if len(thing.node.args) > 1 else None
+        if isinstance(listed, ast.Constant) and isinstance(listed.value, str):
+            return listed.value.replace(",", " ").split(), True
+        named = listed.elts if isinstance(listed, (ast.List, ast.Tuple)) else []
+        return [each.value for each in named if isinstance(each, ast.Constant) and isinstance(each.value, str)], True
+    if not isinstance(thing, Class):
+        return [], False
+    is_tuple = any(last_name(each) == "NamedTuple" for each in thing.node.bases)
+    decorators = (each.func if isinstance(each, ast.Call) else each for each in thing.node.decorator_list)
+    if not is_tuple and not any(last_name(each) == "dataclass" for each in decorators):
+        return [], False
+    annotated = (each.target for each in thing.node.body if isinstance(each, ast.AnnAssign))
+    return [each.id for each in annotated if isinstance(each, ast.Name)], is_tuple
 
 
 def _element(kind: Kind) -> Kind:

@@ -127,6 +127,9 @@ class _Axes(Reading):
             return len(sizes) > 1 and not self._is_count(sizes[0]) and self._is_count(sizes[1])
         if name in TAKING_ONE and first is not None and not ours:
             return self.laid(first) is True
+        named = self.fields_of(node)
+        if named:
+            return {key: self.laid(each) is True for key, each in named.items()}
         kinds = [self.kind(each) for each in node.args if not isinstance(each, ast.Starred)]
         local, called = self._local.get(name) if not method else None, self._called(node.func)
         if isinstance(local, (ast.FunctionDef, ast.Lambda)) and self._depth:

@@ -33,7 +33,8 @@ FIXED = frozenset("minlength range min max".split())
 """What makes a tally as long on one rank as on the others."""
 COUNTS = frozenset("numel nelement __len__".split())
 EXTREMES = frozenset(
-    "max min amax amin argmax argmin topk kthvalue sort argsort any all norm std var prod median mode logsumexp".split()
+    "max min amax amin argmax argmin topk kthvalue sort argsort any all norm vector_norm std var prod median mode "
+    "logsumexp".split()
 )
 COUNTED = frozenset("topk kthvalue".split())
 """What is told how many first, and then the axis, which is the last one if it is not told."""
@@ -61,6 +62,7 @@ ARITHMETIC: dict[str, Callable[[Spread, Spread], Spread]] = {
     "sub_": add,
 }
 REPEATING = frozenset("repeat expand tile".split())
+SPREADING = REPEATING | frozenset("expand_as broadcast_to repeat_interleave".split())
 NEW = frozenset("new new_zeros new_ones new_full new_empty".split())
 NORMS = frozenset(["norm", "vector_norm"])
 # Where random functions take the shape of what they draw: the number of a positional argument, -1 for the last one.
@@ -316,6 +318,8 @@ def operation(
         return SAME
     if name in REPEATING and base is SAME and others == [COUNT]:  # `mask.repeat(len(x), 1)`: the same for each sample
         return {0: ROWS, 1: COLUMNS}.get(arguments.index(COUNT), LOCAL)
+    if name in SPREADING and first in (MEAN, SUM, LOCAL):  # `x.mean(0).expand_as(x)`: the same for each sample
+        return first
     if name == "repeat_interleave" and first is SAME and others == [COUNT]:  # `torch.arange(4).repeat_interleave(n)`
         return ROWS
     if name in ("dot", "vdot") and spreads == [ROWS, ROWS]:
@@ -343,7 +347,7 @@ def operation(
         return ROWS
     if name in COUNTS:
         return COUNT if first in (ROWS, COLUMNS) else LOCAL if first in (COUNT, LOCAL, CROSS) else SAME
-    if name == "norm" or name in COUNTED:  # its order, or how many, comes before the axis
+    if name in NORMS or name in COUNTED:  # its order, or how many, comes before the axis
         position += 1
     if name in EXTREMES and first in (ROWS, COLUMNS) and not others and not _compares(name, call, position):
         over = axis(call, position)

@@ -1,0 +1,81 @@
+"""What is made of the numbers of a batch's samples, which each rank would count anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import conftest
+import pytest
+
+from autodist.verify import verify
+from autodist.verify.launch import Zygote
+
+SCRIPT = """\
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+x, y = torch.randn(64, 8), torch.randn(64, 4)
+model = nn.Linear(8, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{batches}
+        {weights}
+        loss = (weights[:, None] * (model(a) - b) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(epoch, loss.item())
+"""
+LOADED = """\
+loader = DataLoader(TensorDataset(x, y), batch_size=8, shuffle=True)
+for epoch in range(2):
+    for a, b in loader:\
+"""
+CUT = """\
+for epoch in range(2):
+    order = torch.randperm(len(x))
+    for i in range(0, len(x), 8):
+        a, b = x[order[i : i + 8]], y[order[i : i + 8]]\
+"""
+APPENDED = """\
+numbers = []
+        for i in range(a.size(0)):
+            numbers.append(float(i))
+        weights = torch.tensor(numbers)\
+"""
+MADE = [
+    "weights = torch.arange(len(a)).float()",
+    "weights = torch.tensor(list(range(len(a)))).float()",
+    "weights = torch.tensor([i % 2 for i in range(len(a))]).float()",
+    "weights = torch.FloatTensor([i % 2 for i, _ in enumerate(a)])",
+    "weights = torch.from_numpy(np.array([i * 0.5 for i in range(a.shape[0])]))",
+    APPENDED,
+]
+
+
+@pytest.mark.parametrize("batches", [LOADED, CUT], ids=["loaded", "cut"])
+@pytest.mark.parametrize("weights", MADE)
+def test_losses_that_samples_are_weighed_in_by_their_numbers(tmp_path: Path, batches: str, weights: str) -> None:
+    """Every rank computes them of the samples of all, or it is said that a rank counts its own."""
+    after, said = conftest.converted(tmp_path, SCRIPT.format(batches=batches, weights=weights))
+    assert "RowsOfAllRanks.apply(" in after or "AD602" in said
+
+
+@pytest.mark.parametrize("batches", [LOADED, CUT], ids=["loaded", "cut"])
+def test_numbers_of_all_samples(tmp_path: Path, batches: str, zygote: Zygote | None) -> None:
+    (tmp_path / "converted").mkdir()
+    after, _ = conftest.converted(tmp_path, SCRIPT.format(batches=batches, weights=MADE[2]))
+    (tmp_path / "converted" / "train.py").write_text(after)
+    before, converted = tmp_path / "train.py", tmp_path / "converted" / "train.py"
+    verdict = verify(before, converted, [2], steps=4, workdir=tmp_path, timeout=100, zygote=zygote)
+    assert verdict.equal, verdict.findings
+
+
+@pytest.mark.parametrize(
+    "weights", ["weights = torch.tensor([1.0 for i in range(len(a))])", "weights = torch.tensor([p.sum() for p in a])"]
+)
+def test_lists_without_their_numbers_stay(tmp_path: Path, weights: str) -> None:
+    after, said = conftest.converted(tmp_path, SCRIPT.format(batches=LOADED, weights=weights))
+    assert "RowsOfAllRanks" not in after and "AD602" not in said
