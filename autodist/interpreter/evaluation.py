@@ -27,6 +27,7 @@ from autodist.values import (
     Index,
     Inside,
     Items,
+    Mixing,
     Object,
     OptimizerState,
     Parameters,
@@ -411,7 +412,7 @@ class Evaluation(Single):
             return
         given = [self._lately(child) for child in operands(node)]
         if any(each.spread is ROWS and each.models and not relates(each) for each in given):
-            if relates(value) and not any(each.models and relates(each) for each in given):
+            if relates(value) and not any(relates(each) and (each.models or _is_by_threshold(each)) for each in given):
                 self.event("related", node, scope, value)
         if value.spread is not CROSS and not self.plan.gathered:
             return
@@ -623,3 +624,8 @@ def _is_number(node: ast.expr) -> bool:
     """A whole number as it is written, `-1` as well."""
     inner = node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else node
     return isinstance(inner, ast.Constant) and type(inner.value) is int
+
+
+def _is_by_threshold(value: Value) -> bool:
+    """Whether it tells samples apart by a number of the whole batch, which has been noted where it does."""
+    return any(isinstance(each, Mixing) and isinstance(each.node, ast.Compare) for each in value.origins)
