@@ -60,7 +60,7 @@ class Model:
     as attributes of the model, the parts that FSDP shards by themselves (with a ``*`` if it is a list of them),
     ``methods`` those that run its layers besides `forward`; ``sharded`` if the script itself does so;
     ``prefixed`` are where states are taken from a wrapper, whose keys begin with `module.`,
-    and ``wrapped_loads`` where a wrapper takes them;
+    and ``misnamed`` where it is loaded, or taken on one rank, where that cannot be mended;
     ``moved_later`` are calls that move it after it is wrapped, which a distributed wrapper does not survive;
     ``built`` says where it is made, if it is made on rank 0 alone."""
 
@@ -78,7 +78,7 @@ class Model:
     methods: tuple[str, ...] = ()
     sharded: bool = False
     prefixed: tuple[Site, ...] = ()
-    wrapped_loads: tuple[Site, ...] = ()
+    misnamed: tuple[Site, ...] = ()
     moved_later: tuple[Site, ...] = ()
     built: Built | None = None
 

@@ -49,8 +49,8 @@ def _sharded(model: Model, run: Interpreter) -> Model:
         model = replace(model, wrapped=False, batch_norm=False, data_parallel=gone)
     return replace(
         model,
-        prefixed=tuple(_prefixed(model, run, "model_state_dict")),
-        wrapped_loads=tuple(_prefixed(model, run, "model_load_state_dict")),
+        prefixed=tuple(_prefixed(model, run, alone=False)),
+        misnamed=tuple(_prefixed(model, run, alone=True)),
         wrapping=_place(model.object, run),
         bypassed=None,
         sometimes_unused=False,
@@ -72,12 +72,14 @@ def uncommon_methods(model: Model, run: Interpreter) -> list[str]:
     return sorted(n for n in set().union(*each) if any(cls is None or not cls.find(n) for cls in classes))
 
 
-def _prefixed(model: Model, run: Interpreter, kind: str) -> list[Site]:
-    """Where states of a model in a wrapper are taken or loaded: sharding leaves no wrapper, and other keys."""
+def _prefixed(model: Model, run: Interpreter, alone: bool) -> list[Site]:
+    """Where states of a model in a wrapper are taken by all ranks, or else taken ``alone`` or loaded: sharding leaves
+    no wrapper, and other keys."""
     found: dict[ast.AST, Site] = {}
-    for event in run.of(kind) if not model.dropped else ():
+    for event in (*run.of("model_state_dict"), *run.of("model_load_state_dict")) if not model.dropped else ():
         wrapped = (isinstance(t, Wrapped) and t.kind in ("ddp", "data_parallel") for t in event.value.things)
-        if _holds(event.value, model.object) and all(wrapped):
+        by_all = event.kind == "model_state_dict" and not event.on_one_rank and rank_check(event, run) is None
+        if _holds(event.value, model.object) and all(wrapped) and by_all is not alone:
             found[event.node] = Site(event.source, event.node)
     return list(found.values())
 

@@ -196,8 +196,8 @@ def _of_models(run: Interpreter, models: list[Model]) -> Iterator[tuple[Source, 
             if any(isinstance(a, ast.If) and not is_main_guard(a) for a in site.source.ancestors(site.node)):
                 message = "is distributed under a condition; FSDP needs the process group: take the condition away"
                 yield site.source, site.node, message
-        for site in model.wrapped_loads:
-            message = "keys of a wrapper begin with `module.`, those of a sharded model do not: load it into `.module`"
+        for site in model.misnamed:
+            message = "keys of a wrapper begin with `module.`, those of a sharded model do not: use that of `.module`"
             yield site.source, site.node, message
         if module.cls is not None and module.cls.find("__call__"):
             yield module.source, module.node, "defines __call__, which runs past the hooks of FSDP: name it forward"
