@@ -89,6 +89,9 @@ TENSORS = """
 
 MODELS = """
     trained
+    passes | wrapping
+    history
+    parts
     unused | inplace | scalars
 """
 

@@ -205,9 +205,9 @@ class Evaluation(Single):
         """Whether a layer gives one number for each sample, on an axis of their own: `nn.Linear(n, 1)(x)`."""
         value = self._lately(node)
         made = [each for _, each in value.made] or [node]
-        calls = [each for each in made if isinstance(each, ast.Call)]
-        layers = [t for each in calls for t in modules_in(self._lately(each.func))]
-        functions = any(not isinstance(t, (Object, Wrapped)) for each in calls for t in self._lately(each.func).things)
+        called = [each for each in made if isinstance(each, ast.Call)]
+        layers = [t for each in called for t in modules_in(self._lately(each.func))]
+        functions = any(not isinstance(t, (Object, Wrapped)) for each in called for t in self._lately(each.func).things)
         one = bool(layers) and not functions and all(axes.widths(t, set()) == {1} for t in layers)
         return value.axes == 2 and one
 

@@ -1,17 +1,16 @@
-"""The modules of a script: which of them train (`trained.py`), and where each becomes a distributed one.
+"""The modules of a script: which of them train, and where each becomes a distributed one.
 
-What stands in the way is asked of their forward passes: parts that some steps leave out (`unused.py`), tensors that
-are changed in place (`inplace.py`) and those of no axes (`scalars.py`).
+`trained.py` finds them and `wrapping.py` the place. `parts.py` knows what modules consist of, `history.py` what the
+script does to them, and `passes.py` patterns of forward passes that a wrapper does not follow. What else stands in the
+way is asked of their forward passes: parts that some steps leave out (`unused.py`), tensors that are changed in place
+(`inplace.py`) and those of no axes (`scalars.py`).
 """
 
 from __future__ import annotations
 
-from autodist.models.trained import (
-    UNSEEN,
+from autodist.models.parts import (
     Key,
     Keys,
-    at,
-    is_main_guard,
     keys,
     loose_parameters,
     members,
@@ -19,13 +18,11 @@ from autodist.models.trained import (
     optimized_by,
     owned_values,
     parts,
-    settled_at,
-    trained_models,
-    unseen_model,
     unwrapped,
     whose_parameters,
-    wrap_plan,
 )
+from autodist.models.trained import UNSEEN, trained_models, unseen_model
+from autodist.models.wrapping import at, is_main_guard, settled_at, wrap_plan
 
 __all__ = [
     "UNSEEN",

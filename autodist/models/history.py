@@ -1,0 +1,91 @@
+"""What a script does to its modules, in the order in which it does so."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from autodist.interpreter import Event, Interpreter
+from autodist.models.parts import parts, unwrapped
+from autodist.values import (
+    Object,
+    Thing,
+)
+
+
+@dataclass(frozen=True)
+class History:
+    """What happens to each module, in order."""
+
+    forwards: Mapping[Thing, list[Event]]
+    """Those with gradients."""
+    backwards: Mapping[Thing, list[Event]]
+    places: Mapping[Thing, list[Event]]
+    """Where it is bound or moved."""
+    lists: Mapping[Thing, list[Event]]
+    """Where a list that holds it is bound."""
+    freezes: Mapping[Thing, list[Event]]
+    grows: Mapping[Thing, list[Event]]
+    """Where it is given further layers."""
+    wraps: list[Event]
+    averaged: bool
+    """Whether the script itself reduces gradients over the ranks."""
+
+
+def history_of(run: Interpreter) -> History:
+    forwards: dict[Thing, list[Event]] = {}
+    backwards: dict[Thing, list[Event]] = {}
+    places: dict[Thing, list[Event]] = {}
+    lists: dict[Thing, list[Event]] = {}
+    freezes: dict[Thing, list[Event]] = {}
+    grows: dict[Thing, list[Event]] = {}
+    for event in run.events:
+        if event.kind == "forward" and event.grad:
+            _note(forwards, unwrapped(event.value), event)
+        elif event.kind == "backward":
+            _note(backwards, event.value.models, event)
+        elif event.kind in ("bind", "bind_part", "move", "alias", "alias_part") and not event.inside_forward:
+            _note(places, unwrapped(event.value), event)
+        elif event.kind == "bind_each" and not event.inside_forward:
+            _note(lists, unwrapped(event.value), event)
+        elif event.kind == "freeze":
+            _note(freezes, unwrapped(event.value), event)
+        elif event.kind == "grow" and not event.inside_forward:
+            _note(grows, unwrapped(event.value), event)
+    return History(forwards, backwards, places, lists, freezes, grows, run.of("wrap"), _averages_by_hand(run))
+
+
+def _note(found: dict[Thing, list[Event]], things: Iterable[Thing], event: Event) -> None:
+    for thing in things:
+        found.setdefault(thing, []).append(event)
+
+
+def place_of(thing: Thing) -> tuple[int, int, str]:
+    """Where a thing is made; one call of a factory makes several."""
+    node = getattr(thing, "node", None)
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0), str(getattr(thing, "name", ""))
+
+
+def _averages_by_hand(run: Interpreter) -> bool:
+    """Whether the script itself reduces gradients over the ranks."""
+    return any(
+        isinstance(e.node, ast.Call)
+        and e.node.args
+        and isinstance(e.node.args[0], ast.Attribute)
+        and e.node.args[0].attr == "grad"
+        for e in run.of("collective")
+    )
+
+
+def freezes(module: Object, history: History) -> list[Event]:
+    """Where parameters of a module are frozen or released."""
+    events = {e.order: e for part in parts(module) for e in history.freezes.get(part, [])}
+    return [events[order] for order in sorted(events)]
+
+
+def grows(module: Object, history: History) -> list[Event]:
+    """Where a module is given further layers after it was made."""
+    events = {e.order: e for part in parts(module) for e in history.grows.get(part, [])}
+    made = next((e.order for e in history.places.get(module, [])), -1)
+    return [events[order] for order in sorted(events) if order > made]

@@ -1,0 +1,114 @@
+"""Patterns of forward passes that DistributedDataParallel does not synchronise."""
+
+from __future__ import annotations
+
+import ast
+
+from autodist.interpreter import Event, Interpreter
+from autodist.models import unused
+from autodist.models.history import History, freezes, grows
+from autodist.models.parts import parts, unwrapped
+from autodist.regions import exclusive
+from autodist.values import (
+    Function,
+    Object,
+)
+
+
+def pattern_of(module: Object, history: History) -> str | None:
+    """Orders of forward and backward passes that DistributedDataParallel does not synchronise."""
+    last: Event | None = None
+    passes = [*history.forwards.get(module, []), *history.backwards.get(module, [])]
+    for event in sorted(passes, key=lambda e: e.order):
+        if event.kind == "forward":
+            last = None
+        elif last is not None and event.node is not last.node and not exclusive(event.source, event.node, last.node):
+            return (
+                "it goes through backward twice after one forward, which DistributedDataParallel leaves unsynchronised"
+            )
+        else:
+            last = event
+    return None
+
+
+def parts_by_turns(module: Object, run: Interpreter, history: History) -> str | None:
+    """Whether several forward passes of one step may run different parts: the wrapper looks for unused parameters in
+    the last of them alone."""
+    before: list[Event] = []
+    passes = [*history.forwards.get(module, []), *history.backwards.get(module, [])]
+    for event in sorted(passes, key=lambda e: e.order):
+        if event.kind == "forward":
+            before.append(event)
+            continue
+        loops = {loop.node for loop in event.loops}
+        again = any(loop.node not in loops for each in before for loop in each.loops)
+        pairs = ((one, other) for at, one in enumerate(before) for other in before[:at] if one.node is not other.node)
+        if again or any(not exclusive(one.source, one.node, other.node) for one, other in pairs):
+            if unused.runs_by_chance(parts(module), run):
+                return "it runs other parts in each of several forward passes before one backward pass"
+        before = []
+    return None
+
+
+def changes(module: Object, history: History) -> str | None:
+    """Whether parameters are frozen or released during training, which the wrapper does not notice."""
+    backwards = history.backwards.get(module)
+    if backwards and any(e.order > backwards[0].order for e in freezes(module, history)):
+        return "its parameters are frozen or released during training, which DistributedDataParallel does not notice"
+    if backwards and any(e.order > backwards[0].order for e in grows(module, history)):
+        return "it is given further layers during training, which DistributedDataParallel does not notice"
+    return None
+
+
+def leaves_outputs(module: Object, run: Interpreter) -> bool:
+    """Whether a training step leaves out one of several outputs, and the part that made it: `score, _ = model(x)`."""
+    for event in run.events:
+        if event.kind != "forward" or not event.grad or module not in unwrapped(event.value):
+            continue
+        parent = event.source.parents.get(event.node)
+        if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Tuple):
+            targets = parent.targets[0].elts
+            left = [
+                at
+                for at, each in enumerate(targets)
+                if isinstance(each, ast.Name) and (each.id.startswith("_") or not _is_read(each.id, event))
+            ]
+            if left and not _goes_into_others(module, left, len(targets)):
+                return True
+    return False
+
+
+def _goes_into_others(module: Object, left: list[int], count: int) -> bool:
+    """Whether outputs that are left out are what the others are computed from: `logits, cross_entropy(logits, y)`."""
+    found = module.cls.find("forward") if module.cls is not None else None
+    node = next((t.node for t in found[1].things if isinstance(t, Function)), None) if found is not None else None
+    returns = [each.value for each in ast.walk(node) if isinstance(each, ast.Return)] if node is not None else []
+    if len(returns) != 1 or node is None or not isinstance(returns[0], ast.Tuple) or len(returns[0].elts) != count:
+        return False
+    outputs = returns[0].elts
+    others = [each for at, each in enumerate(outputs) if at not in left]
+    kept = {each.id for each in others if isinstance(each, ast.Name)}
+    bound = [n for n in ast.walk(node) if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)]
+    computed = [*others, *(n.value for n in bound if n.targets[0].id in kept)]  # type: ignore[attr-defined]
+    loops = [each for each in ast.walk(node) if isinstance(each, (ast.For, ast.While))]
+    again = {n.id for loop in loops for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    again |= {each.arg for each in ast.walk(node) if isinstance(each, ast.arg)}  # `x = x - f(x)`, its last one unread
+    return all(
+        isinstance(each, ast.Name) and each.id not in again and any(_reads(other, each) for other in computed)
+        for each in (outputs[at] for at in left)
+    )
+
+
+def _reads(node: ast.expr, name: ast.expr) -> bool:
+    """Whether an expression reads a variable, with its gradient as far as the text tells."""
+    cuts = any(isinstance(each, ast.Attribute) and each.attr in ("detach", "data", "argmax") for each in ast.walk(node))
+    names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    return isinstance(name, ast.Name) and name.id in names and node is not name and not cuts
+
+
+def _is_read(name: str, event: Event) -> bool:
+    """Whether the function in which a model is called reads what it binds there to a name."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    homes = (each for each in event.source.ancestors(event.node) if isinstance(each, kinds))
+    home = next(homes, event.source.tree)
+    return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(home))

@@ -1,0 +1,317 @@
+"""Where a module becomes a distributed one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+
+from autodist.interpreter import Event, Interpreter
+from autodist.models.history import History, freezes, grows, history_of
+from autodist.models.parts import unwrapped
+from autodist.regions import within
+from autodist.script import Model, Wrapping
+from autodist.source import Source, last_name
+from autodist.values import (
+    Function,
+    Object,
+    Value,
+)
+
+
+def settled_at(module: Object, run: Interpreter) -> Wrapping | None:
+    """Where a module that nothing wraps is complete."""
+    return wrapping_of(module, run, history_of(run))
+
+
+def wrapping_of(module: Object, run: Interpreter, history: History) -> Wrapping | None:
+    """After the last statement that makes, moves or binds the model before its first use."""
+    grown = max((event.order for event in grows(module, history)), default=-1)
+    quiet = [e for e in run.of("forward") if not e.grad and not e.loops and module in unwrapped(e.value)]
+    tried = [*(event for event in history.forwards.get(module, []) if _is_trial(event)), *quiet]
+    uses = [event for event in history.forwards.get(module, []) if event not in tried] or run.of("backward")
+    use = next((event for event in uses if event.order > grown), None)
+    first = use.order if use is not None else len(run.events)
+    chosen: Event | None = None
+    alias: Event | None = None
+    called: Wrapping | None = None
+    places = history.places.get(module, [])
+    made = sorted((*places[:1], *history.lists.get(module, [])[:1]), key=lambda event: event.order)
+    made_in = {loop.node for event in made[:1] for loop in event.loops}
+    for event in places:
+        if event.order >= first:
+            break
+        if any(loop.node not in made_in for loop in event.loops if not isinstance(loop.node, ast.comprehension)):
+            continue  # a model is wrapped once, not in each round of a loop
+        if event is not places[0] and _sets_mode(event.node):
+            continue
+        if event is not places[0] and (after := _after_holder(event, module, run, uses, use)) is not None:
+            called = after
+        elif event.kind == "alias_part":
+            continue  # `self.model, self.decay = model, decay`
+        elif event.kind == "alias":
+            alias = alias or event
+        elif event.kind != "move" or isinstance(event.source.statement(event.node), ast.Expr):
+            if _lasts(event, use):
+                chosen, called = event, None
+            else:
+                called = _after_call(event, module, run, use) or called
+    if called is not None:
+        return called
+    placed = chosen or alias
+    if placed is None:
+        return _in_list(module, history, use, first)
+    found = _after_initialisation(at(placed, use), use, run)
+    later = sorted((*freezes(module, history), *grows(module, history), *tried), key=lambda event: event.order)
+    later = [e for e in later if placed.order < e.order < first and e.function == placed.function]
+    if later and later[-1].source is found.source:  # what is frozen by then, the wrapper leaves alone
+        statement = found.source.statement(later[-1].node)
+        loops = [a for a in found.source.ancestors(statement) if isinstance(a, (ast.For, ast.While, ast.With))]
+        statement = after_conditions(found.source, loops[-1] if loops else statement, use, found.target)
+        if use is None or not within(use, frozenset([statement])):
+            return Wrapping(found.source, statement, found.target, None)
+    return found
+
+
+def _is_trial(event: Event) -> bool:
+    """`model(torch.rand(1, 3, 32, 32))`, or `print(...)` of it: to see that it runs, before it is wrapped, whose batch
+    statistics would count the same rows once for each rank."""
+    statement = event.source.statement(event.node)
+    if event.loops or not isinstance(statement, (ast.Expr, ast.Assign)):
+        return False
+    if isinstance(statement, ast.Expr):
+        return statement.value is event.node or _prints(statement)
+    target = statement.targets[0]
+    if statement.value is not event.node or not isinstance(target, ast.Name):
+        return False
+    home = event.source.home(statement)
+    reads = (n for n in ast.walk(home) if isinstance(n, ast.Name) and n.id == target.id and n is not target)
+    return all(_prints(event.source.statement(each)) for each in reads)
+
+
+def _prints(statement: ast.stmt) -> bool:
+    shown = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(shown, ast.Call) and last_name(shown.func) == "print"
+
+
+def _sets_mode(node: ast.AST) -> bool:
+    """`self.model = self.model.train()`"""
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+        return False
+    func = node.value.func
+    own = isinstance(func, ast.Attribute) and ast.unparse(func.value) in map(ast.unparse, node.targets)
+    return own and isinstance(func, ast.Attribute) and func.attr in ("train", "eval")
+
+
+def _after_initialisation(found: Wrapping, use: Event | None, run: Interpreter) -> Wrapping:
+    """After `init_weights(model)`, which may ask for the classes of layers or fills them, below where it is made."""
+    around = found.source.parents.get(found.statement)
+    blocks = (getattr(around, name, None) for name in ("body", "orelse", "finalbody"))
+    block = next((body for body in blocks if isinstance(body, list) and found.statement in body), [])
+    target = ast.unparse(found.target)
+    for statement in block[block.index(found.statement) + 1 :] if block else ():
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if use is not None and within(use, frozenset([statement])):
+            break
+        if isinstance(call, ast.Call) and any(ast.unparse(each) == target for each in call.args):
+            if any(isinstance(t, Function) and _initialises(t) for t in run.values.get(call.func, Value()).things):
+                return Wrapping(found.source, statement, found.target, None)
+        elif any(isinstance(n, (ast.Name, ast.Attribute)) and ast.unparse(n) == target for n in ast.walk(statement)):
+            break
+    return found
+
+
+def _initialises(function: Function) -> bool:
+    """Whether a function fills parameters by layer."""
+    calls = [node for node in ast.walk(function.node) if isinstance(node, ast.Call)]
+    return any("init." in ast.unparse(each.func) for each in calls)
+
+
+def _in_list(module: Object, history: History, use: Event | None, first: int) -> Wrapping | None:
+    """After `nets = [Net(), Net()]`, or the loop over it that moves them, for a model that has no name of its own."""
+    event = next((e for e in history.lists.get(module, []) if e.order < first and _lasts(e, use)), None)
+    if event is None or freezes(module, history):
+        return None
+    found = replace(at(event, use), inside=None, each=True)
+    if not isinstance(found.target, (ast.Name, ast.Attribute)):
+        return None
+    for moved in history.places.get(module, []):
+        if moved.kind != "move" or not event.order < moved.order < first:
+            continue
+        loop = next((each.node for each in moved.loops), None)
+        if not isinstance(loop, ast.For) or moved.loops[0].source is not found.source:
+            return None
+        if ast.unparse(loop.iter) != ast.unparse(found.target) or use is not None and within(use, frozenset([loop])):
+            return None
+        found = replace(found, statement=after_conditions(found.source, loop, use))
+    return found
+
+
+def _lasts(event: Event, use: Event | None) -> bool:
+    """Whether what is bound where ``event`` is still holds where the model is used: `def initialize(model):
+    model.apply(...)` binds a name that nobody else sees."""
+    if use is None:
+        return True
+    if event.kind != "move" or event.function in _running(use):
+        return True
+    target = at(event, use).target
+    if not isinstance(target, ast.Name):
+        return True
+    assert event.function is not None
+    return any(
+        isinstance(node, ast.Return) and node.value is not None and target.id in _names(node.value)
+        for node in ast.walk(event.function.node)
+    )
+
+
+def _running(event: Event) -> tuple[Function | None, ...]:
+    """The functions that are being run, and None for the module."""
+    return (None, *(call.function for call in event.calls))
+
+
+def _after_call(event: Event, module: Object, run: Interpreter, use: Event | None) -> Wrapping | None:
+    """After `initialize(model)`, in the function that uses the model."""
+    for index, call in reversed(list(enumerate(event.calls))):
+        if call.node is None:
+            return None
+        given = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
+        target = next((arg for arg in given if module in unwrapped(run.values.get(arg, Value()))), None)
+        statement = call.source.statement(call.node)
+        if not isinstance(target, (ast.Name, ast.Attribute)) or not isinstance(statement, ast.Expr):
+            return None
+        around = event.calls[index - 1].function if index else None
+        if use is None or around in _running(use):
+            return Wrapping(call.source, after_conditions(call.source, statement, use, target), target, None)
+    return None
+
+
+def _after_holder(
+    event: Event, module: Object, run: Interpreter, uses: list[Event], use: Event | None
+) -> Wrapping | None:
+    """After `judge = Prototypes(model)`, which keeps the model in another one that does not train: it goes on without
+    the wrapper, and so do its keys."""
+    owner = event.function.owner if event.function is not None else None
+    if use is None or not isinstance(owner, Object) or "module" not in owner.roles or owner is module:
+        return None
+    if any(
+        function is not None and function.owner is owner for each in uses if each.grad for function in _running(each)
+    ):
+        return None
+    for index, call in enumerate(event.calls):
+        if call.node is None:
+            return None
+        given = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
+        target = next((arg for arg in given if module in unwrapped(run.values.get(arg, Value()))), None)
+        around = event.calls[index - 1].function if index else None
+        if isinstance(target, ast.Name) and around in _running(use):
+            statement = after_conditions(call.source, call.source.statement(call.node), use, target)
+            return Wrapping(call.source, statement, target, None)
+    return None
+
+
+def _names(node: ast.expr) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
+def at(event: Event, use: Event | None) -> Wrapping:
+    """The place that an event names."""
+    source = event.source
+    if event.kind == "bind_part":
+        assert isinstance(event.node, ast.expr)
+        statement = after_conditions(source, source.statement(event.node), use, event.node)
+        return Wrapping(source, statement, event.node, None)
+    if event.kind == "move":
+        assert isinstance(event.node, ast.Call) and isinstance(event.node.func, ast.Attribute)
+        target = event.node.func.value
+        while isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
+            target = target.func.value
+        return Wrapping(source, after_conditions(source, source.statement(event.node), use, target), target, None)
+    assert isinstance(event.node, (ast.Assign, ast.AnnAssign))
+    target = event.node.targets[-1] if isinstance(event.node, ast.Assign) else event.node.target
+    statement = after_conditions(source, event.node, use, target)
+    if statement is not event.node or isinstance(event.node.value, ast.IfExp):
+        return Wrapping(source, statement, target, None)
+    return Wrapping(source, event.node, target, event.node.value)
+
+
+def after_conditions(
+    source: Source, statement: ast.stmt, use: Event | None, target: ast.expr | None = None
+) -> ast.stmt:
+    """A model moved `if use_cuda:` is wrapped after that, unless it is also used in there, or None `else`."""
+    parent = source.parents.get(statement)
+    while isinstance(parent, (ast.If, ast.Try, ast.ExceptHandler, ast.Match, ast.match_case)) and not is_main_guard(
+        parent
+    ):
+        if isinstance(parent, ast.If) and target is not None:
+            name = ast.unparse(target)
+            if _is_none_in(parent, name) or _is_made_beside(source, parent, name):
+                break
+        if use is not None and within(use, frozenset([parent])):
+            break
+        if isinstance(parent, ast.stmt):
+            statement = parent
+        parent = source.parents.get(parent)
+    return statement
+
+
+def _is_none_in(branch: ast.If, name: str) -> bool:
+    """Whether one of the branches of a condition says that there is no such model."""
+    bound = (each for each in (*branch.body, *branch.orelse) if isinstance(each, ast.Assign))
+    nothing = (each for each in bound if isinstance(each.value, ast.Constant) and each.value.value is None)
+    return any(ast.unparse(target) == name for each in nothing for target in each.targets)
+
+
+def _is_made_beside(source: Source, branch: ast.If, name: str) -> bool:
+    """Whether a condition of its own beside this one makes another model of that name: `if kind == "a": net = A()`,
+    then `if kind == "b": net = B()`. After either one, the name may mean the other's model, or nothing."""
+    top: ast.AST = branch
+    while isinstance(around := source.parents.get(top), ast.If) and around.orelse == [top]:
+        top = around
+    around = source.parents.get(top)
+    blocks = (getattr(around, field, None) for field in ("body", "orelse", "finalbody", "handlers"))
+    block: list[ast.stmt] = next((body for body in blocks if isinstance(body, list) and top in body), [])
+    makers = [
+        each
+        for each in block
+        if isinstance(each, ast.If) and any(_makes_anew(statement, name) for statement in _in_branches(each))
+    ]
+    return top in makers and len(makers) > 1
+
+
+def _in_branches(branch: ast.If) -> Iterator[ast.stmt]:
+    """The statements of a condition's branches, `elif` included."""
+    for each in (*branch.body, *branch.orelse):
+        if isinstance(each, ast.If):
+            yield from _in_branches(each)
+        else:
+            yield each
+
+
+def _makes_anew(statement: ast.stmt, name: str) -> bool:
+    """`net = Net()`, not `net = net.cuda()` or `net = nn.DataParallel(net)`, nor what is loaded in its place."""
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
+        return False
+    if name not in map(ast.unparse, statement.targets) or last_name(statement.value.func) == "load":
+        return False
+    return not any(
+        isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) == name for node in ast.walk(statement.value)
+    )
+
+
+def is_main_guard(node: ast.AST) -> bool:
+    """`if __name__ == ...`"""
+    return (
+        isinstance(node, ast.If)
+        and isinstance(node.test, ast.Compare)
+        and isinstance(node.test.left, ast.Name)
+        and node.test.left.id == "__name__"
+    )
+
+
+def wrap_plan(models: list[Model]) -> dict[ast.stmt, tuple[ast.expr, ...]]:
+    """The wraps that the interpreter takes for granted."""
+    plan: dict[ast.stmt, tuple[ast.expr, ...]] = {}
+    for model in models:
+        if model.wrapping is not None and model.bypassed is None and not model.data_parallel:
+            plan[model.wrapping.statement] = (*plan.get(model.wrapping.statement, ()), model.wrapping.target)
+    return plan
