@@ -21,6 +21,7 @@ from autodist.values import (
     NOTHING,
     UNKNOWN,
     Amplified,
+    Class,
     External,
     Function,
     Gathered,
@@ -99,8 +100,7 @@ class Evaluation(Single):
         if isinstance(node, ast.Call) and (not self._forward or self._criterion):
             self._note_unfollowed(node, value, scope)
         if value.spread in (ROWS, Spread.COLUMNS) and isinstance(node, (ast.Call, ast.Subscript)):
-            told = [*node.args, *(each.value for each in node.keywords)] if isinstance(node, ast.Call) else [node.slice]
-            self._note_statistics(told, scope)
+            self._note_statistics(self._gone_by(node), scope)
         if isinstance(node, (ast.Attribute, ast.Call, ast.Subscript, ast.BinOp)) and self.is_one_row(value):
             value = self._of_one_row(node, value)
         if node in self.plan.divided:
@@ -378,6 +378,15 @@ class Evaluation(Single):
                 continue  # the other term is the reason, and a mean goes with what is the same everywhere
             if value.spread in (MEAN, SUM) and not value.things:
                 self.event("joinable", child, scope, value)
+
+    def _gone_by(self, node: ast.Call | ast.Subscript) -> list[ast.expr]:
+        """What a result goes by: an index, and what a function or layer is given; of others, what has no name, since an
+        object may hold a loss by its name, `CausalLMOutput(loss=loss, logits=logits)`."""
+        if isinstance(node, ast.Subscript):
+            return [node.slice]
+        called = self._lately(node.func).things
+        others = any(isinstance(t, (External, Class)) and not t.name.startswith("torch.") for t in called)
+        return [*node.args, *(each.value for each in node.keywords if not others)]
 
     def _note_statistics(self, given: Iterable[ast.expr], scope: Scope) -> None:
         """Note means over a batch that a forward pass goes by: `h[:, h.mean(0).argmax()]`, `if h.mean() > 0:`."""
