@@ -385,7 +385,8 @@ class Evaluation(Single):
         if isinstance(node, ast.Subscript):
             return [node.slice]
         called = self._lately(node.func).things
-        others = any(isinstance(t, (External, Class)) and not t.name.startswith("torch.") for t in called)
+        others = any(isinstance(t, External) and not t.name.startswith("torch.") for t in called)
+        others = others or any(isinstance(t, Class) for t in called)
         return [*node.args, *(each.value for each in node.keywords if not others)]
 
     def _note_statistics(self, given: Iterable[ast.expr], scope: Scope) -> None:
