@@ -14,7 +14,7 @@ ELEMENTWISE = frozenset(
     "zeros_like ones_like rand_like randn_like Variable tensor as_tensor from_numpy asarray array astype FloatTensor "
     "DoubleTensor LongTensor Tensor view_as expand_as reshape_as square_ item isnan isinf logical_not logical_and "
     "logical_or float32 float64 int64 FloatTensor zero_ copy retain_grad nan_to_num fill_ normal_ uniform_ "
-    "bernoulli_ exponential_ toarray todense to_dense".split()
+    "bernoulli_ exponential_ toarray todense".split()
 )
 """Each number of the result comes from one number of each operand."""
 PER_ROW = frozenset(
