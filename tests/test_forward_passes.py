@@ -140,3 +140,49 @@ def test_layers_however_they_are_called(tmp_path: Path, layers: str) -> None:
     made, passed = LAYERS[layers]
     _, said = conftest.converted(tmp_path, SCRIPT.format(made=made, passed=passed))
     assert "AD602" in said
+
+
+FIELDS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Layer(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.inner = nn.Linear(width, 8)
+
+    def forward(self, batch):
+        x, mask = {taken}
+        return torch.relu(self.inner(x)) * mask, mask
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(Layer(4), Layer(8))
+        self.outer = nn.Linear(8, 3)
+
+    def forward(self, batch):
+        return self.outer(self.layers(batch)[0])
+
+
+data = TensorDataset(torch.randn(32, 4), torch.ones(32, 1), torch.randint(0, 3, (32,)))
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for batch in DataLoader(data, batch_size=8, shuffle=True):
+    out = model(batch)
+    loss = nn.functional.cross_entropy(out, batch[2])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(len(out))
+"""
+
+
+@pytest.mark.parametrize("taken", ["batch[:2]", "batch[0], batch[1]"])
+def test_fields_that_are_bound_one_by_one(tmp_path: Path, taken: str) -> None:
+    """They are not the first samples."""
+    code, said = conftest.converted(tmp_path, FIELDS.format(taken=taken))
+    assert "AD602" not in said and "print(len(out) * dist.get_world_size())" in code, said

@@ -30,7 +30,8 @@ class Places(Layout):
         if turns:
             return turns
         computed = bool(base.models) and self.plan.wholes is None
-        some = _is_head(axis) or _is_part(axis) and (computed or self._is_tensor(holder, base))
+        some = _is_head(axis) and not _takes_fields(axis, scope.source)
+        some = some or _is_part(axis) and (computed or self._is_tensor(holder, base))
         some = some or computed and (self._stays_fixed(axis) or self._is_one(axis) and self._is_held(holder, base))
         some = some or computed and _are_numbers(axis, self._lately)
         some = some or self.plan.wholes is None and self._stays_fixed(axis) and _splits(axis, holder, scope.source)
@@ -234,6 +235,16 @@ def _is_part(index: ast.expr) -> bool:
     bounds = [each for each in (index.lower, index.upper, index.step) if each is not None]
     plain = (each.operand if isinstance(each, ast.UnaryOp) else each for each in bounds)
     return any(literal_int(each) != 0 for each in bounds) and all(literal_int(each) is not None for each in plain)
+
+
+def _takes_fields(axis: ast.expr, source: Source) -> bool:
+    """Whether what a slice takes is bound one by one: the fields of a batch, `x, edges, mask = batch[:3]`."""
+    taken = source.parents.get(axis)
+    statement = source.parents.get(taken) if taken is not None else None
+    if not isinstance(axis, ast.Slice) or not isinstance(statement, ast.Assign) or statement.value is not taken:
+        return False
+    patterns = (each for each in statement.targets if isinstance(each, (ast.Tuple, ast.List)))
+    return axis.upper is not None and any(len(each.elts) == literal_int(axis.upper) for each in patterns)
 
 
 def _is_head(index: ast.expr) -> bool:
