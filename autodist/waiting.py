@@ -184,7 +184,7 @@ def _numbered_names(event: Event) -> set[str]:
     bound = (n for n in ast.walk(event.source.home(event.node)) if isinstance(n, ast.Assign) and named)
     made = [n.value for n in bound if any(isinstance(t, ast.Name) and t.id in named for t in n.targets)]
     names = {posixpath.basename(_put_together(each)) for each in (*given, *made)}
-    return {name for name in names if "*" in name and "." in name.strip("*")[1:]}
+    return {name for name in names if "*" in name and re.search("[A-Za-z]", posixpath.splitext(name)[0])}
 
 
 def _put_together(node: ast.expr) -> str:

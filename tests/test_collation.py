@@ -366,6 +366,7 @@ for x, y, lengths in loader:
 )
 def test_gathered_rows_that_each_rank_pads(tmp_path: Path, told: str, filled: bool) -> None:
     """Ranks whose longest samples differ would wait for each other for ever."""
-    code, _ = converted(tmp_path, TAGGER.replace("{told}", told))
+    code, said = converted(tmp_path, TAGGER.replace("{told}", told))
     assert "gather_rows(lengths" in code
     assert ("filled up with zeros to the longest" in code) is filled
+    assert ("is filled up with zeros where samples of another rank are longer" in said) is filled

@@ -149,7 +149,14 @@ animate(2)
 """
 
 
-@pytest.mark.parametrize(("read", "waits"), [('f"out/epoch_{epoch}.png"', True), ('f"out/frame_{epoch}.png"', False)])
+@pytest.mark.parametrize(
+    ("read", "waits"),
+    [
+        ('f"out/epoch_{epoch}.png"', True),
+        ('f"out/frame_{epoch}.png"', False),
+        ('f"out/{epoch}.png"', False),
+    ],
+)
 def test_pictures_whose_names_are_numbered(tmp_path: Path, read: str, waits: bool) -> None:
     text, _ = conftest.converted(tmp_path, PICTURES.format(read=read))
     assert ("dist.barrier()  # rank 0 has written it\nanimate(2)" in text) is waits

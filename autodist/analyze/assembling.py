@@ -51,7 +51,7 @@ from autodist.analyze.modules import (
     unreached_norms,
     unwrapped_uses,
 )
-from autodist.analyze.reductions import reduction_at
+from autodist.analyze.reductions import filled_up, reduction_at
 from autodist.fsdp import shards, unshardable
 from autodist.interpreter import Event, Interpreter
 from autodist.launchers import launcher, without
@@ -99,6 +99,7 @@ def assembled(
         for p in (placed if not is_distributed(run) else ())
     ]
     reductions = [each for alone, each in reported if not alone and not stays_below(each)]
+    concerns += filled_up(reductions)
     early = [*while_imported(run, loaders, [*guards, *opens, *prepared], models).values()]
     concerns += import_time_concerns(early, run, models)
     concerns += _leftover_concerns(leftover, run)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from autodist import catalog, escapes, naming, regions
 from autodist.interpreter import Interpreter, Plan
 from autodist.project import Project
-from autodist.script import Reduction, Site
+from autodist.rule import Severity
+from autodist.script import Concern, Reduction, Site
 from autodist.spread import ROWS, Spread
 from autodist.tensors import operations
 from autodist.values import NOTHING
@@ -126,6 +127,16 @@ def rank_zero_statements(run: Interpreter) -> list[Site]:
 
 def _is_reducible(place: escapes.Placed) -> bool:
     return place.spread.is_reducible or place.spread is ROWS
+
+
+def filled_up(reductions: Iterable[Reduction]) -> Iterator[Concern]:
+    """Where rows are gathered that may be longer on one rank than on another, which the script does not fill up."""
+    for each in (reduction for reduction in reductions if reduction.padded):
+        message = (
+            "is filled up with zeros where samples of another rank are longer, not as the script pads: scores that do "
+            "not leave padding out differ from those of one process"
+        )
+        yield Concern("AD601", each.source, each.node, message, Severity.WARNING)
 
 
 def reduction_at(place: escapes.Placed, hoist: ast.stmt | None, before: Interpreter) -> Reduction:
