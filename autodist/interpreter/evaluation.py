@@ -8,7 +8,7 @@ from typing import Any
 
 from autodist import alternatives
 from autodist.interpreter.events import Call_
-from autodist.interpreter.questions import children_of, is_known, last_part, literal_int, modules_in, relates
+from autodist.interpreter.questions import children_of, is_known, last_part, literal_int, objects_called, relates
 from autodist.interpreter.single import Single
 from autodist.interpreter.words import CUTTING, REST, SIZES
 from autodist.source import counted_of, last_name, operands
@@ -157,7 +157,7 @@ class Evaluation(Single):
             return value.but(axes=3) if isinstance(node.slice, ast.Constant) and node.slice.value == 0 else value
         if isinstance(node, ast.Subscript) and self._takes_one(node):
             return value
-        layers = modules_in(self._lately(node.func)) if isinstance(node, ast.Call) else []
+        layers = objects_called(self._lately(node.func)) if isinstance(node, ast.Call) else []
         if isinstance(node, ast.Call) and last_name(node.func) == "squeeze" and operands(node):
             column = operands(node)[0] if isinstance(node.func, ast.Attribute) else None
             found = 1 if column is not None and self._is_column(column) else None
@@ -206,14 +206,14 @@ class Evaluation(Single):
         value = self._lately(node)
         made = [each for _, each in value.made] or [node]
         called = [each for each in made if isinstance(each, ast.Call)]
-        layers = [t for each in called for t in modules_in(self._lately(each.func))]
+        layers = [t for each in called for t in objects_called(self._lately(each.func))]
         functions = any(not isinstance(t, (Object, Wrapped)) for each in called for t in self._lately(each.func).things)
         one = bool(layers) and not functions and all(axes.widths(t, set()) == {1} for t in layers)
         return value.axes == 2 and one
 
     def _gives_pair(self, call: ast.Call) -> bool:
         """Whether a recurrent layer is called."""
-        layers = modules_in(self._lately(call.func))
+        layers = objects_called(self._lately(call.func))
         return bool(layers) and self.plan.wholes is None and all(map(axes.gives_pair, layers))
 
     def _axes_of(self, node: ast.expr) -> int | None:

@@ -157,7 +157,7 @@ def is_hashable(value: Any) -> bool:
     return isinstance(value, (str, int, float, bool, bytes, type(None)))
 
 
-def modules_in(value: Value) -> list[Object]:
+def objects_called(value: Value) -> list[Object]:
     """What is called, without its wrapper."""
     inner = (thing.module if isinstance(thing, Wrapped) else thing for thing in value.things)
     return [each for each in inner if isinstance(each, Object)]

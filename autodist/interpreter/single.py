@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from autodist.interpreter.questions import last_part, literal_int
+from autodist.interpreter.questions import last_part, literal_int, objects_called
 from autodist.interpreter.whole_data import WholeData
 from autodist.interpreter.words import MOVES
 from autodist.source import argument, last_name, operands
@@ -93,8 +93,7 @@ class Single(WholeData):
             return parent.attr in OF_TENSORS
         if not field or not isinstance(parent, ast.Call) or parent.args != [name] or parent.keywords:
             return False
-        called = (t.module if isinstance(t, Wrapped) else t for t in self._lately(parent.func).things)
-        return any(isinstance(t, Object) and "module" in t.roles for t in called)
+        return any("module" in each.roles for each in objects_called(self._lately(parent.func)))
 
     def splits_by_number(self, node: ast.AST) -> bool:
         """`out.split(4)`, `torch.split(out, 4)`: parts of so many samples, of which a rank has fewer."""

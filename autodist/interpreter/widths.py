@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from autodist.interpreter.attributes import Attributes
-from autodist.interpreter.questions import last_part, modules_in
+from autodist.interpreter.questions import last_part, objects_called
 from autodist.source import operands
 from autodist.spread import ROWS
 from autodist.tensors import axes
@@ -90,7 +90,7 @@ class Widths(Attributes):
         """Whether a layer gave it, one axis of numbers for each sample, and does not tell how many."""
         made = [each for _, each in self._lately(node).made] or [node]
         calls = [each for each in made if isinstance(each, ast.Call)]
-        layers = [t for each in calls for t in (*modules_in(self._lately(each.func)), *self._made_here(each))]
+        layers = [t for each in calls for t in (*objects_called(self._lately(each.func)), *self._made_here(each))]
         linear = bool(layers) and all(each.name == "torch.nn.Linear" for each in layers)
         return linear and self._is_flat(node) and not self._widths(node)
 
