@@ -44,6 +44,7 @@ from autodist.verify.probes.precision import PrecisionProbe
 from autodist.verify.probes.python_random import PythonRandomProbe
 from autodist.verify.probes.randomness import RandomnessProbe
 from autodist.verify.probes.redirect import RedirectProbe
+from autodist.verify.probes.sets import hash_by_order
 from autodist.verify.probes.sharded import ShardedCheckpointProbe
 from autodist.verify.probes.streams import RandomStreams
 from autodist.verify.probes.training import TrainingProbe
@@ -133,6 +134,7 @@ class Bootstrap:
         randomness.install()
         PythonRandomProbe(context, randomness).install()
         PrecisionProbe(context).install()
+        hash_by_order()
         DataProbe(context).install()
         TrainingProbe(context, digester, self._stop_after_steps).install()
         BatchNormProbe(context).install()

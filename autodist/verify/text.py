@@ -35,6 +35,8 @@ DEVICE = re.compile(r"\bcuda:\d\b")
 """A device by its number, which is each rank's own."""
 HISTORY = re.compile(r", grad_fn=<\w+>|, requires_grad=True(?=\))")
 """What a printed tensor says of where it came from, as a number that ranks have reduced does not."""
+PROCESS = re.compile(r"(?i)\b(pid|process (?:number|id))(\W{1,3})\d+\b")
+"""What says by which number the system knows a process."""
 BAR = re.compile(r"[\r\x1b]|\d+%\|")
 
 SHAPE = re.compile(r"[\[(]\d+(?:, ?\d+)*,?[\])]")
@@ -80,9 +82,9 @@ def factor_between(found: str, wanted: str, world: int, tolerance: float) -> str
 
 
 def normal(line: str) -> str:
-    """Without what differs between two right runs: moments, durations, addresses, identifiers, numbers of devices,
-    names of normalisation layers and wrappers, and the history of tensors."""
-    line = HISTORY.sub("", line)
+    """Without what differs between two right runs: moments, durations, addresses, identifiers, numbers of devices
+    and processes, names of normalisation layers and wrappers, and the history of tensors."""
+    line = PROCESS.sub(r"\1\2#", HISTORY.sub("", line))
     line = DEVICE.sub("cuda", SHARDED.sub("", WRAPPER.sub("DataParallel", line)))
     line = BATCHNORM.sub("BatchNorm", MOMENT.sub("#time", IDENTIFIER.sub("#id", ADDRESS.sub("#address", line))))
     return DURATION.sub(r"#\2\3", line).rstrip()

@@ -290,6 +290,9 @@ def read_trace(path: Path) -> RunTrace:
             entry = run.passes[event["loader"], event["number"]]
             entry.exhausted = True
             recent.pop(entry.key, None)
+        elif kind == "trained-on":
+            entry = run.passes[event["loader"], event["number"]]
+            entry.trains, entry.noise = True, None  # its steps draw their noise when it has come to its end
         elif kind == "backward":
             losses.append(event["loss"])
             backward_sites.append(event["site"])

@@ -8,9 +8,6 @@ from textwrap import indent
 import pytest
 import torch
 
-from autodist.config import Config, Strategy
-from autodist.convert import convert
-from autodist.project import Project
 from autodist.verify import Outcome, verify
 from autodist.verify.launch import Zygote
 from autodist.verify.probes.randomness import varying_dimensions
@@ -135,28 +132,3 @@ def test_still_values() -> None:
 def test_varying_dimensions() -> None:
     assert varying_dimensions([8, 11, 3], [[4, 10, 3], [4, 11, 3]]) == [0, 1]
     assert varying_dimensions([8], [[4, 2], [4, 2]]) == [0]
-
-
-AHEAD = """\
-import torch
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
-
-loader = DataLoader(TensorDataset(torch.randn(32, 3), torch.rand(32, 1)), batch_size=8, shuffle=True)
-model = nn.Sequential(nn.Dropout(), nn.Linear(3, 1))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for epoch in range(2):
-    for step, (x, y) in list(enumerate(loader)):
-        loss = nn.functional.mse_loss(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-"""
-
-
-def test_batches_that_are_fetched_ahead(tmp_path: Path, zygote: Zygote | None) -> None:
-    before, after = tmp_path / "before.py", tmp_path / "after.py"
-    before.write_text(AHEAD)
-    after.write_text(convert(Project.load(before), Config(Strategy.DDP)).entry.after)
-    verdict = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote)
-    assert verdict.equal, verdict.findings

@@ -100,3 +100,8 @@ def test_moments_in_names_of_runs(moment: str) -> None:
 
 def test_devices_have_numbers_of_their_own() -> None:
     assert lines_agree("runs on cuda:0", "runs on cuda", 1e-9) and not lines_agree("cuda:0", "cpu:0", 1e-9)
+
+
+def test_processes_have_numbers_of_their_own() -> None:
+    assert lines_agree("Process number: 4711, PID 4711", "Process number: 815, PID 815", 1e-9)
+    assert not lines_agree("processed: 4711", "processed: 815", 1e-9)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from typing import Any
 
 from autodist.verify.plan import ProcessPlan
+from autodist.verify.probes.held_batches import HeldBatches
 from autodist.verify.probes.streams import RandomStreams
 from autodist.verify.replay import Replay
-from autodist.verify.trace import TraceWriter
+from autodist.verify.trace import PassKey, TraceWriter
 
 
 @dataclass
@@ -25,6 +27,8 @@ class ProbeContext:
     """Samples in the last batch of each loader that is in use."""
     pieces: dict[int, list[list[int]]] = field(default_factory=dict)
     """For each part of the samples in the last batch of each loader, the rows that it has in each of them."""
+    held: dict[PassKey, HeldBatches] = field(default_factory=dict)
+    """Passes that have come to their end while the script keeps their batches."""
     forward_rows: list[int] = field(default_factory=list)
     """How many samples a training model was given last, where no loader made the batch; all numbers that may be it."""
     steps: int = 0
@@ -33,6 +37,7 @@ class ProbeContext:
     loaders: int = 0
     wrapped: set[int] = field(default_factory=set)
     """Identities of parameters whose gradients a wrapper reduces."""
+    _trained_on: set[PassKey] = field(default_factory=set)
     _thread: threading.local = field(default_factory=threading.local)
 
     @property
@@ -59,7 +64,14 @@ class ProbeContext:
         """Sizes that a batch has at this moment, the latest first."""
         if self.batch_rows:
             return list(reversed(self.batch_rows.values()))
-        return self.forward_rows
+        held = [size for batches in self.held.values() if batches.alive for size in batches.sizes]
+        return list(dict.fromkeys(held)) or self.forward_rows
+
+    def given(self, values: Any) -> list[PassKey]:
+        """Passes that have come to their end and have a batch among ``values``, each of them the first time."""
+        fresh = [key for key, batches in self.held.items() if key not in self._trained_on and batches.has(values)]
+        self._trained_on.update(fresh)
+        return fresh
 
     @property
     def distributed(self) -> bool:

@@ -19,6 +19,7 @@ import torch.utils.data as torch_data
 from torch.utils.data import dataloader as torch_dataloader
 
 from autodist.verify.probes import generators
+from autodist.verify.probes.held_batches import HeldBatches
 from autodist.verify.probes.streams import key_seed
 from autodist.verify.trace import PassKey
 
@@ -150,6 +151,7 @@ class OpenPass:
     ended: bool = False
     stream_started: bool = False
     exhausted: bool = False
+    held: HeldBatches = field(default_factory=HeldBatches)
 
     @property
     def key(self) -> PassKey:
@@ -353,11 +355,15 @@ class DataProbe:
             record.exhausted = True
             context.trace.emit("exhausted", loader=record.loader, number=record.number)
             context.left(record.loader)
+            if record.held.alive:
+                context.held[record.key] = record.held
             streams.reseed("end", *record.key)
             raise
         record.taken += 1
         streams.reseed("step", *record.key, record.taken)
-        return as_float64(data) if context.plan.dtype == "float64" else data
+        batch = as_float64(data) if context.plan.dtype == "float64" else data
+        record.held.add(batch, context.batch_rows[record.loader])
+        return batch
 
     def _abandoned(self, record: OpenPass) -> None:
         """The script has left the loop over a loader before its end."""

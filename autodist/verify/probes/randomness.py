@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import itertools
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -213,7 +214,8 @@ class RandomnessProbe:
         self._drawn: dict[str, int] = {}
         """How often the script has drawn from the generators of the libraries."""
         self._counted_step = -1
-        self._calls = 0
+        self._calls: Counter[str] = Counter()
+        """How often each function was called in this step."""
         self._varying: list[int] | None = None
         """The dimensions of the draw at hand along which it is held still; None where it is free."""
         self._sorted_step = -1
@@ -325,7 +327,8 @@ class RandomnessProbe:
         use.
 
         Ranks may rightly seed their noise differently. Loaders bring all generators together again with every batch;
-        in steps without one, noise that follows the batch is keyed to the step and the number of the call instead.
+        in steps without one, noise that follows the batch is keyed to the step and the number of the call of its
+        function instead: samplers of the original draw in the first step, those of the ranks do not.
         """
         if self._varying is not None:
             return key_seed("still", name, self._context.steps)
@@ -334,9 +337,9 @@ class RandomnessProbe:
         if generator is not None or context.batch_rows or name in INTEGERS:
             return seed
         if context.steps != self._counted_step:
-            self._counted_step, self._calls = context.steps, 0
-        self._calls += 1
-        keyed = key_seed("noise", context.steps, self._calls)
+            self._counted_step, self._calls = context.steps, Counter()
+        self._calls[name] += 1
+        keyed = key_seed("noise", context.steps, name, self._calls[name])
         if context.distributed:
             return keyed if self._follows_batch(name, shape) else seed
         known = context.replay is not None and draw_key(name, keyed) in context.replay.draws

@@ -128,6 +128,8 @@ class TrainingProbe:
         if isinstance(module, torch.nn.parallel.DistributedDataParallel):
             module = module.module
         context = self._context
+        for loader, number in context.given([args, kwargs]):
+            context.trace.emit("trained-on", loader=loader, number=number)
         context.probing = True
         try:
             with torch.no_grad():
