@@ -35,18 +35,21 @@ from autodist.verify.probes.compilers import compile_nothing, export_still
 from autodist.verify.probes.data import DataProbe
 from autodist.verify.probes.devices import DeviceProbe, keep_device_contexts
 from autodist.verify.probes.digest import Digester
+from autodist.verify.probes.draws import Draws
 from autodist.verify.probes.exercise import unheard
 from autodist.verify.probes.files import FilesProbe
 from autodist.verify.probes.group import GroupProbe
 from autodist.verify.probes.launcher import LauncherProbe
 from autodist.verify.probes.logs import LogProbe
+from autodist.verify.probes.numpy_random import NumpyRandomProbe
 from autodist.verify.probes.precision import PrecisionProbe
 from autodist.verify.probes.python_random import PythonRandomProbe
-from autodist.verify.probes.randomness import RandomnessProbe
 from autodist.verify.probes.redirect import RedirectProbe
+from autodist.verify.probes.seeding import SeedingProbe
 from autodist.verify.probes.sets import hash_by_order
 from autodist.verify.probes.sharded import ShardedCheckpointProbe
 from autodist.verify.probes.streams import RandomStreams
+from autodist.verify.probes.torch_random import TorchRandomProbe
 from autodist.verify.probes.training import TrainingProbe
 from autodist.verify.replay import Replay
 from autodist.verify.trace import TraceWriter
@@ -130,9 +133,11 @@ class Bootstrap:
         keep_device_contexts()
         if plan.device == "cpu":
             DeviceProbe(context).install()
-        randomness = RandomnessProbe(context)
-        randomness.install()
-        PythonRandomProbe(context, randomness).install()
+        draws = Draws(context)
+        TorchRandomProbe(context, draws).install()
+        SeedingProbe(context, draws).install()
+        NumpyRandomProbe(context, draws).install()
+        PythonRandomProbe(context, draws).install()
         PrecisionProbe(context).install()
         hash_by_order()
         DataProbe(context).install()

@@ -39,7 +39,7 @@ from autodist.verify.probes.batchnorm import guards_conversion  # noqa: E402
 from autodist.verify.probes.data import KeyedRows, as_float64, content_key, identity, leading_sizes  # noqa: E402
 from autodist.verify.probes.digest import Digester  # noqa: E402
 from autodist.verify.probes.generators import kept_by, reseed  # noqa: E402
-from autodist.verify.probes.randomness import Layout  # noqa: E402
+from autodist.verify.probes.parts import Layout  # noqa: E402
 from autodist.verify.probes.streams import RandomStreams  # noqa: E402
 
 

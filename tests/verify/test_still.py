@@ -10,7 +10,7 @@ import torch
 
 from autodist.verify import Outcome, verify
 from autodist.verify.launch import Zygote
-from autodist.verify.probes.randomness import varying_dimensions
+from autodist.verify.probes.draws import varying_dimensions
 from autodist.verify.probes.still import spread, still_on_input
 from verify.conftest import edit
 

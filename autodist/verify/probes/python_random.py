@@ -14,7 +14,7 @@ from autodist.verify.probes.streams import key_seed
 
 if TYPE_CHECKING:
     from autodist.verify.probes import ProbeContext
-    from autodist.verify.probes.randomness import RandomnessProbe
+    from autodist.verify.probes.draws import Draws
 
 FUNCTIONS = (
     "random",
@@ -39,11 +39,11 @@ MOST_PER_STEP = 1000
 class PythonRandomProbe:
     """Replaces the functions of ``random`` that draw from its global generator."""
 
-    def __init__(self, context: ProbeContext, randomness: RandomnessProbe) -> None:
+    def __init__(self, context: ProbeContext, draws: Draws) -> None:
         self._context = context
-        self._randomness = randomness
+        self._draws = draws
         self._step = -1
-        self._drawn = 0
+        self._noted = 0
 
     def install(self) -> None:
         """Scripts that import these functions get those that are steered."""
@@ -59,7 +59,7 @@ class PythonRandomProbe:
             context = self._context
             if context.inside_sample or context.probing:
                 return plain(*args, **kwargs)
-            if self._randomness.held(full_name) is not None:
+            if self._draws.held(full_name) is not None:
                 seed = key_seed("still", full_name, context.steps)
             elif context.batch_rows:
                 seed = random.Random.getrandbits(random._inst, 60)
@@ -73,7 +73,7 @@ class PythonRandomProbe:
     def _note(self, name: str, seed: int) -> None:
         context = self._context
         if context.steps != self._step:
-            self._step, self._drawn = context.steps, 0
-        self._drawn += 1
-        if self._drawn <= MOST_PER_STEP or not context.distributed:
-            self._randomness.note_single(name, seed)
+            self._step, self._noted = context.steps, 0
+        self._noted += 1
+        if self._noted <= MOST_PER_STEP or not context.distributed:
+            self._draws.note_single(name, seed)

@@ -17,17 +17,18 @@ def hash_by_order() -> None:
     """Give each parameter of a module its number as its hash."""
     numbers: dict[int, int] = {}
     count = 0
-    plain = torch.Tensor.__hash__
+    plain: Any = torch.Tensor.__hash__
 
     def number(module: Any, name: str, parameter: Any) -> None:
         nonlocal count
         if parameter is not None and id(parameter) not in numbers:
             count += 1
             numbers[id(parameter)] = count
-            weakref.finalize(parameter, numbers.pop, id(parameter), None).atexit = False  # type: ignore[no-untyped-call]
+            weakref.finalize(parameter, numbers.pop, id(parameter), None).atexit = False
 
     def hashed(this: Any) -> int:
-        return numbers.get(id(this)) or plain(this)
+        found: int = numbers.get(id(this)) or plain(this)
+        return found
 
     register_module_parameter_registration_hook(number)
     torch.nn.Parameter.__hash__ = hashed  # type: ignore[method-assign]
