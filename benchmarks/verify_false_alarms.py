@@ -14,6 +14,7 @@ import csv
 import hashlib
 import os
 import re
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -231,6 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if int(nproc) not in case.unequal
     ]
     started = time.monotonic()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # as Ctrl-C does: nothing is left behind
     with ExitStack() as stack:
         zygotes: SimpleQueue[Zygote | None] = SimpleQueue()
         alone = {case.before.parent: Lock() for case in chosen}  # originals that are distributed name a port
@@ -249,10 +251,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{time.monotonic() - begun:5.1f} s  {line(fresh, result)}", flush=True)
 
         for run in range(options.runs):
-            with ThreadPoolExecutor(options.jobs) as pool:
-                missing = [(case, fresh) for case, fresh in wanted if record.tally(fresh).runs <= run]
-                for future in [pool.submit(once, case, fresh) for case, fresh in missing]:
-                    future.result()
+            missing = [(case, fresh) for case, fresh in wanted if record.tally(fresh).runs <= run]
+            pool = stack.enter_context(ThreadPoolExecutor(options.jobs))
+            stack.callback(pool.shutdown, cancel_futures=True)  # whoever ends it waits for no more than is under way
+            for future in [pool.submit(once, case, fresh) for case, fresh in missing]:
+                future.result()
     return summary([record.tally(fresh) for _, fresh in wanted], time.monotonic() - started)
 
 
