@@ -54,6 +54,15 @@ def seeded(run: Interpreter) -> Iterator[str]:
                 yield library
 
 
+def reseeds(event: Event) -> bool:
+    """Whether a sampler says `np.random.seed()`, a statement without which the generator goes on as it was seeded."""
+    node = event.node
+    if not is_of_sampler(event):
+        return False
+    bare = isinstance(node, ast.Call) and not node.args and not node.keywords
+    return bare and isinstance(event.source.parents.get(node), ast.Expr) and not [*event.value.objects("generator")]
+
+
 def seed_of(event: Event) -> Site:
     """What to replace where ranks would be seeded apart: the call, or the default of an option that it takes."""
     for origin in event.value.origins:
@@ -122,7 +131,7 @@ def _may_go_apart(event: Event, run: Interpreter) -> Iterator[Loop]:
             return
         between = [e for e in run.events if _is_in(outer, e) and not _is_in(inner, e)]
         drawn = [e for e in between if e.kind in DRAWS and not _is_dropout(e, run)]
-        shared = [e for e in between if e.kind in SHARED or e in drawn and not _is_of_sampler(e)]
+        shared = [e for e in between if e.kind in SHARED or e in drawn and not is_of_sampler(e)]
         if shared and shared[0].kind == "seed":
             continue
         if run.plan.bare or any(e.kind != "optimizer" for e in shared):
@@ -133,7 +142,7 @@ def _is_in(loop: Loop, event: Event) -> bool:
     return any(each.node is loop.node for each in event.loops)
 
 
-def _is_of_sampler(event: Event) -> bool:
+def is_of_sampler(event: Event) -> bool:
     """Whether a sampler draws the order of the samples."""
     owners = [call.function.owner for call in event.calls]
     return any(isinstance(owner, Object) and owner.roles & {"sampler", "batch_sampler"} for owner in owners)
@@ -155,14 +164,14 @@ def with_shared_order(loader: Loader, run: Interpreter, models: list[Model]) -> 
     training = {e.loops[0].node for e in run.of("backward") if e.loops}
     beside = {"torch"} if _drop_inside(models) else set()
     for event in _draws(run):
-        if event not in ordering and (is_per_sample(event) or event.loops and event.loops[0].node in training):
+        if not is_of_sampler(event) and (is_per_sample(event) or event.loops and event.loops[0].node in training):
             beside |= _libraries(event, run)
     for function in collation.called(collation.collate_fn(loader.object) or NOTHING):
         beside |= set(_mentioned(function, run))
     return replace(
         loader,
         drawn_apart=frozenset(libraries & beside),
-        endless=any(map(_is_endless, samplers)),
+        endless=any(map(_goes_on, {*_iterating(samplers), *_inside(ordering, samplers)})),
         unseeded_samplers=tuple(unseeded),
     )
 
@@ -233,15 +242,25 @@ def _draws_globally(sampler: Object) -> bool:
     return name in DRAWING and sampler.argument("generator", DRAWING[name]) is None
 
 
-def _is_endless(sampler: Object) -> bool:
-    """Whether a sampler of the script's own goes on for as long as it is asked."""
-    found = sampler.cls.find("__iter__") if sampler.cls is not None else None
-    return found is not None and any(
-        isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and node.test.value
-        for thing in found[1].things
-        if isinstance(thing, Function)
-        for node in ast.walk(thing.node)
-    )
+def _iterating(samplers: list[Object]) -> Iterator[ast.AST]:
+    """The methods by which samplers of the script's own are walked over."""
+    for sampler in samplers:
+        found = sampler.cls.find("__iter__") if sampler.cls is not None else None
+        yield from (t.node for t in found[1].things if isinstance(t, Function)) if found is not None else ()
+
+
+def _inside(ordering: list[Event], samplers: list[Object]) -> Iterator[ast.AST]:
+    """The functions in which samplers draw: `__iter__` may hand out what another one yields."""
+    for event in ordering:
+        first = next(at for at, call in enumerate(event.calls) if call.function.owner in samplers)
+        yield from (call.function.node for call in event.calls[first:])
+
+
+def _goes_on(function: ast.AST) -> bool:
+    """Whether it yields for as long as it is asked."""
+    loops = [n for n in ast.walk(function) if isinstance(n, ast.While)]
+    endless = [loop for loop in loops if isinstance(loop.test, ast.Constant) and loop.test.value]
+    return any(isinstance(node, ast.Yield) for loop in endless for node in ast.walk(loop))
 
 
 def _drop_inside(models: list[Model]) -> bool:

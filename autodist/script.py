@@ -416,6 +416,8 @@ class TrainingScript:
     """What names a place after the clock, where all ranks read."""
     unseeded: tuple[Site, ...] = ()
     """Calls that take a seed from the clock or the system: each rank would get another one."""
+    reseeded: tuple[Site, ...] = ()
+    """Where a sampler takes a new seed from the system for each epoch."""
     searches: tuple[Search, ...] = ()
     diverge: tuple[Site, ...] = ()
     noise: frozenset[str] = frozenset()

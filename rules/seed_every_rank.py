@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist.edits import InsertBefore, ReplaceExpr, SetArgument
+from autodist.edits import InsertBefore, RemoveStatement, ReplaceExpr, SetArgument
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
@@ -318,6 +318,9 @@ def seed_every_rank(script: TrainingScript, context: Context) -> Iterator[Findin
         seed = f"{site.source.code(site.node.func)}(0)" if called and isinstance(site.node, ast.Call) else "0"
         fix = Fix(planned(site.source, ReplaceExpr(site.node, seed)))
         yield Finding(site.source, site.node, "each rank would draw from a seed of its own", fix)
+    for site in script.reseeded:
+        fix = Fix(planned(site.source, RemoveStatement(site.source.statement(site.node))))
+        yield Finding(site.source, site.node, "each rank would draw samples from a seed of its own", fix)
     for search in script.searches:
         node, source = search.site.node, search.site.source
         if search.sampler is None:

@@ -156,6 +156,40 @@ def test_an_order_without_end(tmp_path: Path) -> None:
     assert "give it a generator of its own" in said
 
 
+REPEATED = """\
+def indices(n):
+    order = random.sample(range(n), n)
+    at = 0
+    while True:
+        yield order[at]
+        at += 1
+        if at == n:
+            random.seed()
+            order = random.sample(range(n), n)
+            at = 0
+
+
+"""
+
+
+@pytest.mark.parametrize("flips", [False, True])
+def test_an_order_without_end_that_a_function_yields(tmp_path: Path, flips: bool) -> None:
+    """What it takes anew from the system at the end of an epoch is left out: the ranks draw on, alike."""
+    script = SAMPLER.replace("class Shuffled", REPEATED + "class Shuffled")
+    script = script.replace("        return iter(order)\n", "        return iter(indices(len(self.data)))\n")
+    code, said = converted(tmp_path, script.replace("        loss = ", FLIP + "        loss = ") if flips else script)
+    assert "broadcast_object_list" not in code and "random.seed()" not in code
+    assert ("give it a generator of its own" in said) == flips
+
+
+def test_orders_of_two_samplers_are_alike(tmp_path: Path) -> None:
+    """Neither makes the other one's draws those of a rank's own samples."""
+    two = "other = DataLoader(data, batch_size=4, sampler=Shuffled(data))\nmodel = "
+    script = SAMPLER.replace("model = ", two, 1).replace("for x, y in loader:", "for (x, y), _ in zip(loader, other):")
+    code, _ = converted(tmp_path, script)
+    assert code.count("RankShare(Shuffled(data))") == 2 and "broadcast_object_list" not in code
+
+
 @pytest.mark.parametrize("place", ["torch.utils.data", "torch.utils.data.sampler"])
 def test_an_order_that_a_sampler_of_torch_draws(tmp_path: Path, place: str) -> None:
     """It needs a generator of its own, by either of its names, once ranks draw noise of their own."""

@@ -10,7 +10,14 @@ from functools import partial
 from autodist import catalog, escapes, optimizers
 from autodist.analyze.assembling import assembled
 from autodist.analyze.batch_sizes import batch_size_sites, is_ahead, shard_sites
-from autodist.analyze.handmade import along_sequence, batch_draws, has_no_batches, origins_of, through_time
+from autodist.analyze.handmade import (
+    along_sequence,
+    batch_draws,
+    has_no_batches,
+    made_elsewhere,
+    origins_of,
+    through_time,
+)
 from autodist.analyze.launched import is_distributed, seeds_by_rank
 from autodist.analyze.losses import whole_losses, without_sums
 from autodist.analyze.modules import uncovered
@@ -124,6 +131,9 @@ def _modelled(
     moving = along_sequence(first) or through_time(first, again, modules)
     if moving is not None or has_no_batches(first):
         whole = wholes.find(again, Plan(modules=modules), moving is not None)
+    elif made_elsewhere(first):
+        found = wholes.find(again, Plan(modules=modules))
+        whole = found if found is not None and found.site is None else None
     refused = list(refusals_of(first, config.strategy, whole, moving))
     if refused:
         concerns = tuple(refused)

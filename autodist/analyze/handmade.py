@@ -28,6 +28,23 @@ def has_no_batches(run: Interpreter) -> bool:
     return not batch_draws(run)
 
 
+def made_elsewhere(run: Interpreter) -> bool:
+    """Whether a function makes the batches of a step that the script also calls for something else, as for the data of
+    a test: it is the step that takes a rank's share of them, not the function."""
+    inner = [event.loops[-1] for event in run.of("backward") if event.loops]
+    loops, homes = {loop.node for loop in inner}, {(loop.source, loop.source.home(loop.node)) for loop in inner}
+    makers = {home for draw in _drawn(run) if (home := draw.source.home(draw.node)) not in (None, draw.source.tree)}
+    if not makers or any(not isinstance(draw.node, ast.Call) for draw in _drawn(run)):
+        return False
+    for node, source in run.sources.items():
+        if isinstance(node, ast.Call) and (source, source.home(node)) in homes:
+            things = run.values.get(node.func, NOTHING).things
+            if any(isinstance(each, Function) and each.node in makers for each in things):
+                if loops.isdisjoint(source.ancestors(node)):
+                    return True
+    return False
+
+
 def along_sequence(run: Interpreter) -> Draw | None:
     """A slice that steps through a sequence, as in `x = text[i : i + n]; y = text[i + 1 : i + 1 + n]`."""
     starts: dict[str, set[str]] = {}

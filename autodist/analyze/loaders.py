@@ -345,8 +345,7 @@ def sampler_concerns(run: Interpreter) -> Iterator[Concern]:
             yield Concern("AD203", source, call, message, Severity.REFUSAL)
             return
     for event in run.of("unseeded"):
-        owners = [call.function.owner for call in event.calls]
-        if any(isinstance(owner, Object) and owner.roles & {"sampler", "batch_sampler"} for owner in owners):
+        if randomness.is_of_sampler(event) and not randomness.reseeds(event):
             message = (
                 "a sampler that starts from a new seed draws other samples on each rank, where all must agree: "
                 "give it a seed"

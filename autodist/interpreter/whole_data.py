@@ -94,7 +94,7 @@ class WholeData(Contents):
                 pending += [part for items in tuples for part in items.parts]
             else:
                 leaves.append(each)
-        cut = [any(isinstance(o, Draw) and _cuts(o.node) for o in leaf.origins) for leaf in leaves]
+        cut = [any(isinstance(o, Draw) and _cuts(o) for o in leaf.origins) for leaf in leaves]
         plain = all(not leaf.things and not leaf.models and leaf.spread is SAME for leaf in leaves)
         if not any(cut) or not plain:
             return False
@@ -197,10 +197,12 @@ def _joins_written(node: ast.Call) -> bool:
     return bool(node.args) and isinstance(node.args[0], (ast.List, ast.Tuple))
 
 
-def _cuts(node: ast.expr) -> bool:
-    """Whether a draw is a part of the data, or of its order."""
+def _cuts(draw: Draw) -> bool:
+    """Whether a draw is a part of the data, or of its order, or makes as many samples as it is asked for."""
+    node = draw.node
     return (
         isinstance(node, ast.Subscript)
+        or (draw.noise and draw.size is not None)
         or isinstance(node, ast.Call)
         and last_part(node) in (*SPLITTING, "BatchSampler")
     )

@@ -50,8 +50,15 @@ def find(run: Callable[[Plan], Interpreter], plan: Plan, through_time: bool = Fa
     refused: Wholes | None = None
     counts = _counts(first, homes)
     columns = Wholes(columns=_outer(first, homes))
-    tried = [Wholes(near), Wholes(frozenset(candidates)), columns]
-    for trial in [columns] if through_time else [Wholes(batches=_batches(run, plan, first)), *tried]:
+    batches = _batches(run, plan, first)
+    tried = [
+        Wholes(batches=batches),
+        Wholes(near, batches=batches),
+        Wholes(near),
+        Wholes(frozenset(candidates)),
+        columns,
+    ]
+    for trial in [columns] if through_time else list(dict.fromkeys(tried)):
         found = _try(run, plan, trial)
         if found is not None and found.reason.endswith(STATE):
             several = (_try(run, plan, replace(found, counts=each, site=None, reason="")) for each in counts)

@@ -121,6 +121,8 @@ def _of_call(node: ast.Call, value: Value, latest: Latest, contents: Callable[[V
     if isinstance(node.func, ast.Attribute) and node.func.attr == "scale":
         if any(True for _ in latest(node.func.value).objects("scaler")):
             return value.spread
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "log_prob" and not is_whole(latest(node.func.value)):
+        return ROWS if [each.spread for each in given] == [ROWS] else "asks for their probability (log_prob)"
     if isinstance(node.func, ast.Attribute) and (is_whole(latest(node.func.value)) or latest(node.func.value).array):
         if node.func.attr in PRODUCTS and not is_whole(latest(node.func.value)):
             return GRAPH

@@ -73,6 +73,8 @@ def shaped(node: ast.expr, value: Value, latest: Latest, called: bool) -> Value:
     elif isinstance(node, ast.Call):
         if is_entered(node, latest):
             return value
+        if (name or "").startswith("torch.distributions."):
+            return value.but(array=False, axes=None)  # what is drawn from it is a tensor
         array, axes = _call(node, latest)
     elif isinstance(node, ast.Subscript):
         if any(isinstance(t, (Items, Table)) for t in latest(node.value).things):
