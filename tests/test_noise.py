@@ -185,7 +185,10 @@ def test_an_order_without_end_that_a_function_yields(tmp_path: Path, flips: bool
 def test_orders_of_two_samplers_are_alike(tmp_path: Path) -> None:
     """Neither makes the other one's draws those of a rank's own samples."""
     two = "other = DataLoader(data, batch_size=4, sampler=Shuffled(data))\nmodel = "
-    script = SAMPLER.replace("model = ", two, 1).replace("for x, y in loader:", "for (x, y), _ in zip(loader, other):")
+    script = SAMPLER.replace("model = ", two, 1).replace(
+        "for x, y in loader:", "for (x, y), (v, _) in zip(loader, other):"
+    )
+    script = script.replace("mse_loss(model(x), y)", "mse_loss(model(x), y) + model(v).pow(2).mean()")
     code, _ = converted(tmp_path, script)
     assert code.count("RankShare(Shuffled(data))") == 2 and "broadcast_object_list" not in code
 
