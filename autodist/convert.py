@@ -12,6 +12,7 @@ from autodist.config import Config
 from autodist.edits import Edit, EditConflict
 from autodist.errors import AutodistError
 from autodist.project import Project
+from autodist.repeats import without_repeats
 from autodist.result import Converted, Result
 from autodist.rule import Applicability, Context, Diagnostic, Finding, Rule, Severity
 from autodist.script import TrainingScript
@@ -86,7 +87,8 @@ def _converted(source: Source, diagnostics: Sequence[Diagnostic]) -> Converted:
     if not planned:
         return Converted(source, source.text, source.text)
     try:
-        after = edits.apply(source, sorted(planned, key=lambda edit: getattr(edit, "order", 0)))
+        wanted = without_repeats(source, planned)
+        after = edits.apply(source, sorted(wanted, key=lambda edit: getattr(edit, "order", 0)))
     except EditConflict as conflict:
         raise _conflict(source, conflict, planned) from conflict
     except Exception as error:

@@ -18,7 +18,7 @@ LAYERS = """
     session | evaluate
     report | output | terminal | verify
     convert | launch | choice
-    registry | suppress
+    registry | repeats | suppress
     analyze
     footprint
     naming | randomness | searching | turns | hooks | unwraps | optimizers
