@@ -241,3 +241,40 @@ def test_what_training_alone_keeps_is_not_kept_in_evaluation(tmp_path: Path, tes
     after, said = conftest.converted(tmp_path, text)
     assert "add_(reduce_sum(new.sum(0)), alpha=0.1)" in after
     assert "from this rank's samples alone" not in said
+
+
+LAYERS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
+
+    def forward(self, x):
+        residual = x
+        for i in range(3):
+            x = {layer}
+        x += residual
+        return torch.relu(x)
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for (x,) in loader:
+    loss = model(x).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_an_input_that_layers_have_replaced(tmp_path: Path) -> None:
+    """What is added to in place is what the last layer made, which no later step sees."""
+    (tmp_path / "train.py").write_text(LAYERS.format(layer="self.layers[i](x)"))
+    said = [d.message for d in convert(Project.load(tmp_path / "train.py"), Config(Strategy.DDP)).diagnostics]
+    assert not any("for later steps" in message for message in said), said

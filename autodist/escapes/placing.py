@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from autodist.escapes.origins import is_parameter, is_sometimes_whole, learnt_from, roots, sorted_sites
-from autodist.escapes.resolving import Escape
+from autodist.escapes.resolving import Escape, resolve
 from autodist.escapes.rows import holds_rows
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.source import Source
@@ -369,11 +369,22 @@ def given_instead(leftover: list[Placed], run: Interpreter) -> list[Placed]:
             local = [each for each in given if run.values.get(each, NOTHING).spread.is_local]
             if not local or call in learnt_from(run) or _trains(call, run):
                 continue
-            if all(_is_row_each(each, run) for each in local):
-                for each in local:
-                    found[each] = Placed(source, each, ROWS, None, place.event)
+            rows = [_rows_of(each, source, place.event, run) for each in local]
+            if all(rows):
+                found.update((each.node, each) for several in rows for each in several)
                 break
     return list(found.values())
+
+
+def _rows_of(node: ast.expr, source: Source, event: Event, run: Interpreter) -> list[Placed]:
+    """What to gather for something that is given: it holds rows itself, or is joined of those of several batches."""
+    if _is_row_each(node, run):
+        return [Placed(source, node, ROWS, None, event)]
+    if not isinstance(node, ast.Name) or is_parameter(node, source):
+        return []
+    joined = list(resolve(node, source, replace(event, kind="format"), run, set()))
+    fits = all(each.spread is ROWS and _is_row_each(each.node, run) for each in joined)
+    return [Placed(each.source, each.node, ROWS, None, event) for each in joined] if fits else []
 
 
 def _ways_in(place: Placed, run: Interpreter) -> Iterator[tuple[Source, ast.Call, list[ast.expr]]]:
@@ -396,6 +407,11 @@ def _ways_in(place: Placed, run: Interpreter) -> Iterator[tuple[Source, ast.Call
                 break
             yield call.source, call.node, list(given.values())
             names = {each.id for expression in wanted for each in ast.walk(expression) if isinstance(each, ast.Name)}
+    if home is not None and home is not place.event.source.function(
+        place.event.node
+    ):  # it is reported where the function has returned it
+        for caller, source in run.callers.get(home, {}).items():
+            yield source, caller, [*caller.args, *(keyword.value for keyword in caller.keywords)]
 
 
 def _trains(call: ast.Call, run: Interpreter) -> bool:

@@ -21,7 +21,7 @@ from autodist.escapes.origins import (
     roots,
     sorted_sites,
 )
-from autodist.escapes.rows import holds_rows, rows_beside, sized_like
+from autodist.escapes.rows import holds_rows, laid_in_line, rows_beside, sized_like
 from autodist.interpreter import Event, Interpreter
 from autodist.source import Source, last_name
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
@@ -100,6 +100,10 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
         return
     if sized is not None and event.kind in ("print", "format") and _is_whole_batch(sized, run):
         yield Escape(source, sized, ROWS, event)  # `print(x.shape)`
+        return
+    flattened = laid_in_line(node)
+    if flattened is not None and value.spread is ROWS and not few and holds_rows(flattened, run, set()):
+        yield from resolve(flattened, source, event, run, seen)  # the ranks' rows take turns, not their numbers
         return
     if value.spread is ROWS and not few and not _is_several(value) and holds_rows(node, run, set()):
         place, tensor = _tensor_behind(node, source, run) or (source, node)
@@ -351,7 +355,8 @@ def _is_wanted(rows: Escape, user: ast.stmt, run: Interpreter) -> bool:
     home = source.home(statement)
     loads = [n for n in ast.walk(home) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in names]
     made = {n: [each for _, each in run.values.get(n, NOTHING).made] for n in loads}
-    uses = [n for n in loads if not made[n] or statement.value in made[n]]  # the name may be bound anew
+    whole = [n for n in loads if n in run.values and run.spreads.get(n) == {SAME}]  # another loop's, over all samples
+    uses = [n for n in loads if n not in whole and (not made[n] or statement.value in made[n])]
     others = [n for n in uses if source.statement(n) is not statement]
     return len(others) > 1 and not all(_is_put_away(n, source, run) for n in others)
 

@@ -43,6 +43,16 @@ def sized_like(node: ast.expr) -> ast.expr | None:
     return node.value if isinstance(node, ast.Attribute) and node.attr in ("size", "shape") else None
 
 
+def laid_in_line(node: ast.expr) -> ast.expr | None:
+    """The tensor of `x.flatten()`, `x.view(-1)` and the like, which lay all numbers of all rows one after the other."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.keywords:
+        return None
+    given = [ast.unparse(each) for each in node.args]
+    name = node.func.attr
+    flat = name in ("flatten", "ravel") and not given or name in ("view", "reshape") and given == ["-1"]
+    return node.func.value if flat else None
+
+
 def _is_number(key: ast.expr) -> bool:
     """`batch[0]`, `batch["labels"]`, `batch[-1]`"""
     inner = key.operand if isinstance(key, ast.UnaryOp) and isinstance(key.op, ast.USub) else key

@@ -49,7 +49,9 @@ class Lasting(Machine):
         if not self._is_within(node, scope):
             given = self._calls[-1].given() if self._calls else {}
             return (
-                rebinds or _is_own(name, scope) and (name not in given or _is_computed_before(name, node, scope.source))
+                rebinds
+                or _is_own(name, scope)
+                and (name not in given or self._is_computed_before(name, node, scope.source))
             )
         if self._is_of_a_call(name, scope):
             return True
@@ -59,6 +61,28 @@ class Lasting(Machine):
             if isinstance(each, ast.Name) and each.id == name and isinstance(each.ctx, ast.Store)
         ]
         return self._filled_first(name, node, scope) or any(scope.source.statement(e) is not node for e in stores)
+
+    def _is_computed_before(self, name: str, node: ast.stmt, source: Source) -> bool:
+        """Whether a parameter of a function names another tensor by then: `x = x - mean` ahead of `x /= deviation`, or
+        `for layer in self.layers: x = layer(x)` ahead of `x += residual`."""
+        for statement in (node, *source.ancestors(node)):
+            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                break
+            block = source.block(statement) if isinstance(statement, ast.stmt) else []
+            for before in block[: block.index(statement)] if isinstance(statement, ast.stmt) else ():
+                for each in before.body if isinstance(before, ast.For) else [before]:
+                    targets = each.targets if isinstance(each, ast.Assign) else []
+                    named = any(isinstance(target, ast.Name) and target.id == name for target in targets)
+                    if named and isinstance(each, ast.Assign) and self._makes_another(each.value):
+                        return True
+        return False
+
+    def _makes_another(self, value: ast.expr) -> bool:
+        """Whether an expression computes a new tensor, and is no view of another one."""
+        if isinstance(value, ast.Call) and any(True for _ in self._lately(value.func).objects("module")):
+            return True
+        named = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute)
+        return isinstance(value, ast.BinOp) or named and value.func.attr in FRESH  # type: ignore[attr-defined]
 
     def _is_of_a_call(self, name: str, scope: Scope) -> bool:
         """Whether a variable is one of a function that is given samples, and takes no step with them: the attack on a
@@ -108,23 +132,3 @@ class Lasting(Machine):
 def _is_own(name: str, scope: Scope) -> bool:
     """Whether a function has a variable for itself."""
     return scope.parent is not None and scope.find(name) is scope
-
-
-def _is_computed_before(name: str, node: ast.stmt, source: Source) -> bool:
-    """Whether a parameter of a function names another tensor by then: `x = x - mean` ahead of `x /= deviation`."""
-    for statement in (node, *source.ancestors(node)):
-        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            break
-        block = source.block(statement) if isinstance(statement, ast.stmt) else []
-        for before in block[: block.index(statement)] if isinstance(statement, ast.stmt) else ():
-            targets = before.targets if isinstance(before, ast.Assign) else []
-            named = any(isinstance(each, ast.Name) and each.id == name for each in targets)
-            if named and isinstance(before, ast.Assign) and _is_fresh(before.value):
-                return True
-    return False
-
-
-def _is_fresh(value: ast.expr) -> bool:
-    """Whether an expression computes a new tensor, and is no view of another one."""
-    named = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute)
-    return isinstance(value, ast.BinOp) or named and value.func.attr in FRESH  # type: ignore[attr-defined]
