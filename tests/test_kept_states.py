@@ -85,3 +85,34 @@ def test_where_ranks_part_ways_nothing_is_gathered(tmp_path: Path, kept: str) ->
     """A collective that some ranks come to alone would wait for ever."""
     code, said = conftest.converted(tmp_path, SCRIPT.format(kept=indent(kept, " " * 12)))
     assert "gather_rows" not in code.split("class Net")[1] and "AD601 self." in said
+
+
+DECODED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def decode(targets):
+    hidden = targets.le(-1)
+    targets[hidden] = -1 - targets[hidden]
+    return hidden
+
+
+data = TensorDataset(torch.randn(64, 4), torch.randint(-2, 2, (64,)))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    hidden = decode(y)
+    loss = (nn.functional.cross_entropy(model(x), y, reduction="none") * hidden).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_batch_that_a_function_changes(tmp_path: Path) -> None:
+    """No later step sees it: nothing is gathered, which would pick other rows than the rank has."""
+    after, said = conftest.converted(tmp_path, DECODED)
+    assert "gather" not in after and "AD601" not in said

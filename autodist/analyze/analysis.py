@@ -65,13 +65,14 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     if run is first or is_distributed(first) or not (unsettled or named):
         return script
     planned = partial(gathering, draws=run.plan.draws)
+    bare = planned(frozenset()) if run.plan.draws else first
     related: tuple[Reduction, ...] = ()
     if not paired and unsettled:  # whatever else relates the samples of a batch, also of one that is made by hand
-        related = pairing.gathered(planned(frozenset()), planned, unsettled)
+        related = pairing.gathered(bare, planned, unsettled)
         script = modelled(related)[0] if related else script
     if script.trains and _warned(script):
         concerned = unsettled | {event.node for event in backward if named & _computed_from(event, run)}
-        outputs = pairing.outputs_gathered(planned(frozenset()), planned, concerned)
+        outputs = pairing.outputs_gathered(bare, planned, concerned)
         other = modelled(outputs)[0] if outputs else script
         if other.trains and len(_warned(other)) < len(_warned(script)):
             return other

@@ -120,7 +120,7 @@ def batch_draws(run: Interpreter) -> list[Draw]:
         cut = event.loops and event.loops[-1].node not in around and _steps_along(event.node, event.loops[-1].node, run)
         if not event.inside_forward and not cut and any(loop.node in loops for loop in event.loops[-2:]):
             found += [t for t in event.value.things if isinstance(t, Draw) and t in origins]
-    found = list(dict.fromkeys(found))
+    found = [draw for draw in dict.fromkeys(found) if draw not in run.feature_draws]
     # a permutation that is then cut into batches is not itself a batch
     slices = [draw for draw in found if isinstance(draw.node, ast.Subscript)]
     chosen = slices or [draw for draw in found if not draw.noise and not _is_permutation(draw)]

@@ -85,7 +85,10 @@ def origins_of(node: ast.expr, value: Value, source: Source, run: Interpreter) -
         return sites
     if any(ast.dump(each) == ast.dump(node) for _, made in sites for each in ast.walk(made)):
         return []  # a running average, made of what it was before
-    return sites if len(sites) > 1 or _is_whole_elsewhere(node, source, run) else []
+    whole = (
+        _is_whole_elsewhere(node, source, run) or all(made is not node for _, made in sites) and is_either(node, run)
+    )
+    return sites if len(sites) > 1 or whole else []
 
 
 def _is_by_turn(made: ast.expr, run: Interpreter) -> bool:
@@ -121,10 +124,30 @@ def _bound_anywhere(node: ast.expr, source: Source) -> bool:
 def is_sometimes_whole(node: ast.expr, source: Source, run: Interpreter) -> bool:
     """Whether an expression stands for values that are a share and for others that are global already, as `v` does in
     `for k, v in report.items()`: their sum over the ranks would count the latter several times."""
-    names = [n for n in ast.walk(node) if isinstance(n, ast.Name) and SAME in run.spreads.get(n, ())]
     return any(
-        any(s.is_local for s in run.spreads[name]) and (_bound_by_loop(name, source) or is_parameter(name, source))
-        for name in names
+        is_either(each, run) and (isinstance(each, ast.Subscript) or _is_given(each, source, run))
+        for each in ast.walk(node)
+        if isinstance(each, (ast.Name, ast.Subscript))
+    )
+
+
+def is_either(node: ast.expr, run: Interpreter) -> bool:
+    """Whether an expression was this rank's share one time, and global another."""
+    spreads = run.spreads.get(node, set())
+    return SAME in spreads and any(each.is_local for each in spreads)
+
+
+def _is_given(node: ast.Name, source: Source, run: Interpreter, depth: int = 4) -> bool:
+    """Whether a loop or a call gives a name its value, or what it is bound to."""
+    if _bound_by_loop(node, source) or is_parameter(node, source):
+        return True
+    names = (each for each in ast.walk(source.home(node)) if isinstance(each, ast.Name) and each.id == node.id)
+    bound = [source.statement(each) for each in names if isinstance(each.ctx, ast.Store)]
+    parts = [part for each in bound if isinstance(each, ast.Assign) for part in ast.walk(each.value)]
+    parts = [part for part in parts if isinstance(part, (ast.Name, ast.Subscript)) and is_either(part, run)]
+    return depth > 0 and any(
+        isinstance(part, ast.Subscript) or part.id != node.id and _is_given(part, source, run, depth - 1)
+        for part in parts
     )
 
 

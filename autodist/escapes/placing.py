@@ -116,15 +116,15 @@ def _settled(place: Placed, run: Interpreter) -> Placed:
         also_whole = isinstance(place.node, ast.Call) and SAME in run.spreads.get(place.node, ())
         if also_whole and place.event.kind != "statistic" or _is_of_either(place, run):
             return replace(place, spread=LOCAL)
+    if place.event.kind == "statistic" and place.spread is COUNT and SAME in run.spreads.get(place.node, ()):
+        switch = _gradient_test(place, run)
+        return replace(place, switch=switch, spread=COUNT if switch is not None else LOCAL)
     if (
         place.spread not in (MEAN, Spread.FEWER)
         and place.after is None
         and is_sometimes_whole(place.node, place.source, run)
     ):
         return replace(place, spread=LOCAL)
-    if place.event.kind == "statistic" and place.spread is COUNT and SAME in run.spreads.get(place.node, ()):
-        switch = _gradient_test(place, run)
-        return replace(place, switch=switch, spread=COUNT if switch is not None else LOCAL)
     return place
 
 

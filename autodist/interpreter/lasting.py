@@ -48,11 +48,12 @@ class Lasting(Machine):
             return False  # `memory = self.memory`
         if not self._is_within(node, scope):
             given = self._calls[-1].given() if self._calls else {}
-            return (
-                rebinds
-                or _is_own(name, scope)
-                and (name not in given or self._is_computed_before(name, node, scope.source))
+            own = (
+                name not in given
+                or self._is_computed_before(name, node, scope.source)
+                or self._is_bound_anew(given[name])
             )
+            return rebinds or _is_own(name, scope) and own
         if self._is_of_a_call(name, scope):
             return True
         stores = [
@@ -83,6 +84,15 @@ class Lasting(Machine):
             return True
         named = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute)
         return isinstance(value, ast.BinOp) or named and value.func.attr in FRESH  # type: ignore[attr-defined]
+
+    def _is_bound_anew(self, given: ast.expr) -> bool:
+        """Whether what a function is given is a variable of the loop that calls it: `decode(targets)`, of a batch."""
+        loop, call = self._loops[-1].node, self._calls[-1]
+        within = call.node is not None and any(each is loop for each in call.source.ancestors(call.node))
+        if not within or not isinstance(given, ast.Name) or self._lately(given).lasting:
+            return False
+        names = (each for each in ast.walk(loop) if isinstance(each, ast.Name) and each.id == given.id)
+        return any(isinstance(each.ctx, ast.Store) for each in names)
 
     def _is_of_a_call(self, name: str, scope: Scope) -> bool:
         """Whether a variable is one of a function that is given samples, and takes no step with them: the attack on a

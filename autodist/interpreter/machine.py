@@ -120,6 +120,12 @@ class Machine(ABC):
         return frozenset(event.loops[-1].node for event in self.of("backward") if event.loops)
 
     @cached_property
+    def feature_draws(self) -> frozenset[object]:
+        """What picks along later axes of batches alone, which were drawn before: `batch[:, :, nodes]`."""
+        later = {thing for event in self.of("picks_features") for thing in event.value.things}
+        return frozenset(later - {t for event in self.of("picks") if event.detail.const for t in event.value.things})
+
+    @cached_property
     def _by_kind(self) -> dict[str, list[Event]]:
         kinds: dict[str, list[Event]] = {}
         for event in self.events:

@@ -40,6 +40,7 @@ from autodist.values import (
     Table,
     Value,
     Wrapped,
+    constant,
     is_chosen,
     of,
     union,
@@ -198,9 +199,13 @@ class Subscripts(Places):
         for drawn in union([key, *axes]).origins:
             if not isinstance(drawn, Draw) or drawn.noise:
                 continue
+            first = drawn in (axes[0] if axes else key).origins
+            others = any(isinstance(each, Draw) and each is not drawn and not each.noise for each in base.origins)
+            if not first and others:
+                self.event("picks_features", node, scope, of(drawn))
             if not base.spread.is_local:
-                self.event("picks", node, scope, of(drawn))
-            elif drawn not in (axes[0] if axes else key).origins:
+                self.event("picks", node, scope, of(drawn), constant(first or not others))
+            elif not first:
                 continue  # the order of something else, as in `images[:, :, order]`
             elif base.spread is ROWS and not base.things and not key.spread.is_local and _is_permuting(drawn.node):
                 if drawn.size is not None and self.values.get(drawn.size, NOTHING).spread is not COUNT:

@@ -169,12 +169,17 @@ class WholeData(Contents):
         rows = [c for c in children if mixing.is_whole(self._lately(c)) and self._lately(c).spread is ROWS]
         foreign = isinstance(node, ast.Call) and self._is_foreign(node)
         whole = [c for c in children if self._lately(c).array and self._lately(c).spread is SAME]
-        whole = [c for c in whole if self._lately(c).axes != 0]  # one number
+        whole = [c for c in whole if self._lately(c).axes != 0 and not self._names_features(c)]  # one number, no rows
         if not rows or not (foreign or whole):
             return False
         for child in rows:
             self.event("meets", child, scope, self._lately(child))
         return True
+
+    def _names_features(self, node: ast.expr) -> bool:
+        """Whether these are numbers that have picked features of a batch before, `batch[:, nodes]`."""
+        drawn = {each for each in self._lately(node).origins if isinstance(each, Draw)}
+        return bool(drawn) and any(e.kind == "picks_features" and drawn & e.value.things for e in self.events)
 
     def _takes_mean(self, node: ast.expr) -> bool:
         """Whether a mean over rows is taken here, and was not handed on."""

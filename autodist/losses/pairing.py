@@ -62,13 +62,11 @@ def gathered(
             break
         found |= fresh
         current = run(frozenset(found))
+        if _is_in_vain(current) or unsettled is not None and _enters(current, before):
+            return ()
     whole = all(_is_whole(event) for event in current.of("backward") if event.node in losses)
-    if current.of("noise_for_gathered"):
+    if not whole or current.of("met") or unsettled is not None and current.of("mined"):
         return ()
-    if not whole or current.of("met") or unsettled is not None and (current.of("mined") or _enters(current, before)):
-        return ()
-    if found and any(_goes_into_layer(node, current) for node in current.values):
-        return ()  # attention from sample to sample: a rank would compute the layers that follow for all of them
     if any(takes_first(before.values.get(node, NOTHING)) for node in found):
         return ()  # the first samples of every rank are not those of the batch
     inputs = {node for node in found if not before.values.get(node, NOTHING).models}
@@ -94,26 +92,31 @@ def outputs_gathered(
     fresh: Found = found
     for _ in range(ROUNDS if found else 0):
         current = run(frozenset(found))
+        if _is_in_vain(current) or _enters(current, before):
+            return ()
         fresh = {n: each for event in current.of("met") for n, each in _meeting(event, current, named=True).items()}
         fresh = {node: each for node, each in fresh.items() if node not in found}
         if not fresh:
             break
         found |= fresh
     whole = all(_is_whole(event) for event in current.of("backward") if event.node in unsettled)
-    if current.of("noise_for_gathered"):
-        return ()
-    if not found or fresh or not whole or _enters(current, before) or current.of("met") or current.of("mined"):
+    if not found or fresh or not whole or current.of("met") or current.of("mined"):
         return ()
     if any(_differs_in_length(before.values.get(node, NOTHING), before) for node in found):
         return ()
     return in_training(found.values(), current)
 
 
+def _is_in_vain(run: Interpreter) -> bool:
+    """Whether what is gathered already makes no loss exact, and will not if more is: noise is drawn for it, or a layer
+    is given it, as by attention from sample to sample; a rank would compute what follows for all of them."""
+    return bool(run.of("noise_for_gathered")) or any(_goes_into_layer(node, run) for node in run.values)
+
+
 def _enters(run: Interpreter, before: Interpreter) -> bool:
-    """Whether rows of all ranks go into a model that gives rows itself, or into one of its layers."""
+    """Whether rows of all ranks go into a model that gives rows itself."""
     alone = {event.node for event in run.of("forward") if not _computes_loss(event.node, before)}
-    again = any(e.grad and e.node in alone and _holds_gathered(e.detail, run) for e in run.of("forward"))
-    return again or any(_goes_into_layer(node, run) for node in run.values)
+    return any(e.grad and e.node in alone and _holds_gathered(e.detail, run) for e in run.of("forward"))
 
 
 def _computes_loss(call: ast.AST, run: Interpreter) -> bool:

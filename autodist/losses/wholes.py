@@ -92,13 +92,8 @@ Home = tuple[Source, ast.AST | None]
 def _batches(run: Callable[[Plan], Interpreter], plan: Plan, first: Interpreter) -> frozenset[ast.expr]:
     """Where batches that the script makes elsewhere come into its training steps, each in one place."""
     steps = first.step_loops
-    heads = {loop.iter for loop in steps if isinstance(loop, (ast.For, ast.AsyncFor))}
-    chosen: set[ast.expr] = set()
-    for event in first.of("may_be_batches"):
-        assert isinstance(event.node, ast.expr)
-        above = event.source.parents.get(event.node)
-        if (event.node in heads or above in heads) and first.is_batch(event.value):
-            chosen.add(event.node)
+    around = frozenset(loop.node for event in first.of("backward") for loop in event.loops[-2:])
+    chosen = _iterated(steps, first) or _iterated(around, first)  # a batch that takes several steps
     if chosen:
         return frozenset(chosen)
     for _ in range(MOST):
@@ -111,6 +106,18 @@ def _batches(run: Callable[[Plan], Interpreter], plan: Plan, first: Interpreter)
         assert isinstance(fresh.node, ast.expr)
         chosen.add(fresh.node)
     return frozenset(chosen)
+
+
+def _iterated(loops: frozenset[ast.AST], run: Interpreter) -> set[ast.expr]:
+    """The iterables of batches that loops go over."""
+    heads = {loop.iter for loop in loops if isinstance(loop, (ast.For, ast.AsyncFor))}
+    return {
+        event.node
+        for event in run.of("may_be_batches")
+        if isinstance(event.node, ast.expr)
+        and (event.node in heads or event.source.parents.get(event.node) in heads)
+        and run.is_batch(event.value)
+    }
 
 
 def _enters(event: Event, steps: frozenset[ast.AST], run: Interpreter) -> bool:
@@ -191,7 +198,7 @@ def _objections(run: Interpreter) -> Iterator[tuple[Site, str]]:
     # what is drawn before training is data like any other
     around: set[ast.AST] = {loop.node for event in run.of("backward") for loop in event.loops}
     drawn = [thing for event in run.of("draw") if not _is_before(event, around) for thing in event.value.things]
-    fresh = {thing.node for thing in drawn if isinstance(thing, Draw)}
+    fresh = {thing.node for thing in drawn if isinstance(thing, Draw) and thing not in run.feature_draws}
     for event in run.of("step"):
         for optimizer in event.value.objects("optimizer"):
             if not optimized_by(optimizer):

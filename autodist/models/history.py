@@ -51,9 +51,15 @@ def history_of(run: Interpreter) -> History:
             _note(lists, unwrapped(event.value), event)
         elif event.kind == "freeze":
             _note(freezes, unwrapped(event.value), event)
-        elif event.kind == "grow" and not event.inside_forward:
+        elif event.kind == "grow" and not event.inside_forward and not _is_building(event):
             _note(grows, unwrapped(event.value), event)
     return History(forwards, backwards, places, lists, freezes, grows, run.of("wrap"), _averages_by_hand(run))
+
+
+def _is_building(event: Event) -> bool:
+    """Whether a module is being made, once for each of several trainings in a loop, maybe."""
+    made = [c.function.defined_in for c in event.calls if c.function.name == "__init__"]
+    return any("module" in cls.roles for cls in made if cls is not None)
 
 
 def _note(found: dict[Thing, list[Event]], things: Iterable[Thing], event: Event) -> None:
