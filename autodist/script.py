@@ -258,6 +258,13 @@ class Concern:
 
 
 @dataclass(frozen=True)
+class Apart(Site):
+    """Before which loop ranks begin to draw noise of their own: ``again`` and again, with no seed in between."""
+
+    again: bool = False
+
+
+@dataclass(frozen=True)
 class Setup:
     """Where the process group starts: before ``before``. ``define`` is the statement above which functions go. It may
     come there ``again`` where workers of a loader do not fork: these import the script, and what that imports."""
@@ -419,7 +426,9 @@ class TrainingScript:
     unseeded: tuple[Site, ...] = ()
     """Calls that take a seed from the clock or the system: each rank would get another one."""
     searches: tuple[Search, ...] = ()
-    diverge: tuple[Site, ...] = ()
+    diverge: tuple[Apart, ...] = ()
+    drops_alike: bool = False
+    """Whether masks of dropout are the same on all ranks, beside batches that all of them draw."""
     noise: frozenset[str] = frozenset()
     devices: tuple[Site, ...] = ()
     hidden_devices: tuple[Site, ...] = ()

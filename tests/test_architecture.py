@@ -26,7 +26,7 @@ LAYERS = """
     fsdp
     accumulation
     losses
-    waiting | answers
+    waiting | answers | augmentation
     escapes | models | launchers | borrowed | frameworks
     regions
     temporary

@@ -162,7 +162,7 @@ def assembled(
     seeded = frozenset(randomness.seeded(run))
     lone = frozenset(site.node for site in sites("writer") if regions.is_lone_writer(site, run))
     apart = randomness.diverge(run, loaders, draws | {d.node for d in wholes.draws(run, "dealt_out")}, models, dealt)
-    varied = frozenset(randomness.noise(run, dealt))
+    varied = frozenset(randomness.noise(run, dealt, loaders))
     script = TrainingScript(
         project,
         run.values,
@@ -226,6 +226,7 @@ def assembled(
         ),
         searches=tuple(searching.searches(run)),
         diverge=apart,
+        drops_alike=randomness.drops_alike(run, models, apart, draws),
         noise=varied,
         devices=tuple(device_spellings(project)),
         hidden_devices=hidden,
@@ -234,7 +235,7 @@ def assembled(
         concerns=(
             *concerns,
             *naming.concerns(run),
-            *drawn_alike(run, varied | {"torch", "cuda"} if apart else frozenset(), dealt),
+            *drawn_alike(run, varied | {"torch", "cuda"} if apart else frozenset(), dealt, loaders),
         ),
         shards=sharded,
     )
