@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from autodist import regions
+from autodist import augmentation, regions
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.models import parts, unused
-from autodist.script import Loader, Model, Site
+from autodist.script import Apart, Loader, Model, Site
 from autodist.source import argument, last_name
 from autodist.spread import ROWS
-from autodist.tensors import collation
 from autodist.values import NOTHING, Draw, External, Function, Object, Value, is_clock
 
 DROPPING = ("alexnet", "vgg", "googlenet", "inception", "mobilenet", "efficientnet", "mnasnet", "convnext", "swin")
@@ -92,7 +91,7 @@ def _libraries(event: Event, run: Interpreter) -> set[str]:
 
 def diverge(
     run: Interpreter, loaders: list[Loader], draws: frozenset[object], models: list[Model], shared: frozenset[ast.AST]
-) -> tuple[Site, ...]:
+) -> tuple[Apart, ...]:
     """The outermost training loop, or one of each alternative, if dropout or noise in it should differ by rank. What is
     ``shared`` out are batches that all ranks draw."""
     if draws and not _drawn_beside_torch(draws, run):
@@ -106,33 +105,44 @@ def diverge(
     bypassed = {part.key for module in chancy for part in parts(module)}  # ranks average the gradients that there are
     used = {e: {t.key for t in e.value.models if isinstance(t, Object)} for e in backwards}
     alike = {event.loops[0].node for event, keys in used.items() if not bypassed.isdisjoint(keys)}
-    drops = _drop_inside(models)
+    drops = _drop_inside(models) or bool(_augmenting(loaders, run) or _augmenting_workers(loaders, run))
     found: list[tuple[Event, Loop]] = []
+    repeated: set[ast.AST] = set()
     end = -1
     for event in backwards:
         outer, start = event.loops[0], _start(event.loops[0], run)
         if outer.node in alike or start < end and not all(_is_alternative(event, other) for other, _ in found):
             continue  # the ranks have gone apart already
-        for loop in _may_go_apart(event, run):
+        for loop, again in _may_go_apart(event, run):
             end_here = _seeded_again(loop, _start(loop, run), run)
-            if _draws_noise(loop, outer, end_here, run, drops, shared):
+            if _draws_noise(loop, outer, end_here, run, drops, noise(run, shared, loaders)):
                 found.append((event, loop))
+                repeated |= {loop.node} if again else set()
                 end = max(end, end_here)
                 break
-    return tuple(Site(loop.source, loop.node) for _, loop in found)
+    return tuple(Apart(loop.source, loop.node, loop.node in repeated) for _, loop in found)
 
 
-def _may_go_apart(event: Event, run: Interpreter) -> Iterator[Loop]:
+def drops_alike(run: Interpreter, models: list[Model], apart: tuple[Apart, ...], draws: frozenset[object]) -> bool:
+    """Whether masks of dropout are those of rank 0 on all ranks, which draw their batches from the same generator."""
+    dropping = any(_is_dropout(event, run) for event in run.of("random"))
+    return bool(draws) and not apart and (dropping or _drop_inside(models))
+
+
+def _may_go_apart(event: Event, run: Interpreter) -> Iterator[tuple[Loop, bool]]:
     """The loops around a training step, from the outermost to one in which ranks may go apart: at its next round all
-    that they must have in common is seeded again, or comes from rank 0, as a new model does when it is wrapped."""
+    that they must have in common is seeded again, or comes from rank 0, as a new model does when it is wrapped. With
+    each comes whether nothing is seeded before it starts once more."""
+    again = False
     for outer, inner in zip(event.loops, (*event.loops[1:], None), strict=True):
-        yield outer
+        yield outer, again
         if inner is None:
             return
         between = [e for e in run.events if _is_in(outer, e) and not _is_in(inner, e)]
         drawn = [e for e in between if e.kind in DRAWS and not _is_dropout(e, run)]
         shared = [e for e in between if e.kind in SHARED or e in drawn and not is_of_sampler(e)]
-        if shared and shared[0].kind == "seed":
+        again = not shared or shared[0].kind != "seed"
+        if not again:
             continue
         if run.plan.bare or any(e.kind != "optimizer" for e in shared):
             return
@@ -166,8 +176,8 @@ def with_shared_order(loader: Loader, run: Interpreter, models: list[Model]) -> 
     for event in _draws(run):
         if not is_of_sampler(event) and (is_per_sample(event) or event.loops and event.loops[0].node in training):
             beside |= _libraries(event, run)
-    for function in collation.called(collation.collate_fn(loader.object) or NOTHING):
-        beside |= set(_mentioned(function, run))
+    beside |= {each.library for each in augmentation.collating(loader.object, run)}
+    beside |= {each.library for each in augmentation.per_sample(loader.object, run)}
     return replace(
         loader,
         drawn_apart=frozenset(libraries & beside),
@@ -204,22 +214,6 @@ def parted_orders(run: Interpreter) -> Iterator[tuple[Event, str]]:
 
 def _names_order(call: ast.Call) -> bool:
     return last_name(call.func) in ("permutation", "randperm", "shuffle", "sample")
-
-
-def _mentioned(function: Function, run: Interpreter) -> Iterator[str]:
-    """The libraries that a function which no step of the analysis enters draws from, by what it calls."""
-    for node in ast.walk(function.node):
-        if isinstance(node, ast.Call) and {"random_draw", "index_draw"} & run.catalog.roles(_name(node.func, function)):
-            yield _name(node.func, function).partition(".")[0]
-
-
-def _name(node: ast.expr, function: Function) -> str:
-    """The name in its library of what a function calls: `numpy.random.rand` for `np.random.rand`."""
-    if isinstance(node, ast.Attribute):
-        return f"{_name(node.value, function)}.{node.attr}"
-    scope = function.scope.find(node.id) if isinstance(node, ast.Name) else None
-    held = scope.names[node.id].things if scope is not None and isinstance(node, ast.Name) else ()
-    return next((thing.name for thing in held if isinstance(thing, External)), "")
 
 
 def _samplers_of(loader: Object) -> list[Object]:
@@ -293,7 +287,11 @@ def _drawn_beside_torch(draws: frozenset[object], run: Interpreter) -> bool:
         for node in (event.node, *event.source.ancestors(event.node)):
             if id(node) in draws:
                 libraries.setdefault(id(node), set()).update(_libraries(event, run))
-    return len(libraries) == len(draws) and not any("torch" in each for each in libraries.values())
+    if len(libraries) < len(draws):  # some draw nothing, as `data[i : i + batch_size]` unless its order is drawn
+        orders = [e for e in _draws(run) if e.loops and not _is_dropout(e, run) and not e.inside_forward]
+        if any("torch" in _libraries(event, run) for event in orders):
+            return False
+    return not any("torch" in each for each in libraries.values())
 
 
 def _start(outer: Loop, run: Interpreter) -> int:
@@ -310,18 +308,19 @@ def _seeded_again(outer: Loop, start: int, run: Interpreter) -> int:
 
 
 def _draws_noise(
-    loop: Loop, outermost: Loop, end: int, run: Interpreter, drops: bool, shared: frozenset[ast.AST]
+    loop: Loop, outermost: Loop, end: int, run: Interpreter, drops: bool, libraries: Iterable[str]
 ) -> bool:
-    """Whether dropout or noise in a loop should differ between ranks; ``drops`` if a model of a library drops out.
-    Up to ``end`` nothing else may be drawn that they must have in common; see `_may_go_apart` for what is drawn between
-    the loop and the ``outermost`` one around it."""
+    """Whether dropout or noise in a loop should differ between ranks; ``drops`` if a model of a library drops out, or
+    samples are augmented. ``libraries`` are those besides torch that draw nothing else. Up to ``end`` nothing else may
+    be drawn that they must have in common; see `_may_go_apart` for what is drawn between the loop and the ``outermost``
+    one around it."""
     if isinstance(loop.node, ast.comprehension):
         return False
     start = _start(loop, run)
     later = (e for e in run.events if e.kind in SHARED and start < e.order < end)
     if any(_is_in(loop, e) or not _is_in(outermost, e) for e in later):
         return False
-    varied = {"torch", "cuda", *noise(run, shared)}
+    varied = {"torch", "cuda", *libraries}
     drawn = [*run.of("random"), *filter(_is_for_one_row, run.of("random_number"))]
     early = [e for e in drawn if e.order < end and _libraries(e, run) & varied]
     return drops or any(e.order > start or _is_dropout(e, run) for e in early)
@@ -344,7 +343,26 @@ def _is_drawn(value: Value) -> bool:
     return any(isinstance(origin, Draw) and origin.evaluates for origin in value.origins)
 
 
-def noise(run: Interpreter, shared: frozenset[ast.AST]) -> Iterator[str]:
+def _augmenting(loaders: Iterable[Loader], run: Interpreter) -> list[augmentation.Drawn]:
+    """What a rank itself draws for the samples that it reads, from generators that all of them seed alike."""
+    alike = {"torch", *seeded(run), *drawn(run)}
+    found = (each for loader in loaders for each in augmentation.per_sample(loader.object, run))
+    return [each for each in found if each.library in alike]
+
+
+def _augmenting_workers(loaders: Iterable[Loader], run: Interpreter) -> list[augmentation.Drawn]:
+    """What workers draw, whom torch seeds from the generator of their rank."""
+    return [each for loader in loaders for each in augmentation.by_workers(loader.object, run)]
+
+
+def augmented_alike(loaders: Iterable[Loader], run: Interpreter, varied: frozenset[str]) -> list[augmentation.Drawn]:
+    """What is drawn for the samples that ranks read, of generators that stay alike on all ranks: those of other
+    libraries than the ``varied`` ones. Workers draw as torch has seeded them."""
+    itself = [each for each in _augmenting(loaders, run) if each.library not in varied]
+    return [*itself, *([] if "torch" in varied else _augmenting_workers(loaders, run))]
+
+
+def noise(run: Interpreter, shared: frozenset[ast.AST], loaders: Iterable[Loader]) -> Iterator[str]:
     """Libraries besides torch whose draws in training steps are all arrays of noise, or numbers for one sample after
     the other, never a decision nor a batch that is ``shared`` out, and which draw no order of the samples."""
     steps = run.step_loops
@@ -355,7 +373,9 @@ def noise(run: Interpreter, shared: frozenset[ast.AST]) -> Iterator[str]:
         if event.loops and event.loops[0].node in outer and not _is_for_one_row(event) and not is_per_sample(event)
         for library in _libraries(event, run)
     }
-    drawn: dict[str, bool] = {}
+    own = {e.library for e in _augmenting(loaders, run)} - {"torch"} - deciding
+    ordering = {library for loader in loaders for library in loader.drawn_apart}
+    drawn: dict[str, bool] = dict.fromkeys(own - ordering, True)
     for event in (each for kind in DRAWS[:2] for each in run.of(kind)):
         if not isinstance(event.node, ast.expr) or is_per_sample(event):
             continue
@@ -384,12 +404,14 @@ def _is_for_one_row(event: Event) -> bool:
 def drawn_alike(run: Interpreter, varied: frozenset[str], shared: frozenset[ast.AST]) -> Iterator[Event]:
     """Where numbers are drawn for a rank's samples, by one call or for one after the other, from generators that are
     alike on all ranks: those of libraries other than the ``varied`` ones. What is ``shared`` out is drawn for all of
-    them, and beside a loader arrays of torch go with the masks of dropout, see `diverge`."""
+    them, and beside a loader arrays of torch go with the masks of dropout, see `diverge`, unless each step is seeded.
+    """
     steps = run.step_loops
     for event in (each for kind in DRAWS[:2] for each in run.of(kind)):
         inside = any(loop.node in steps for loop in event.loops) and not event.inside_forward
         drawn = run.values.get(event.node, NOTHING) if isinstance(event.node, ast.expr) else NOTHING
-        alone = not run.plan.draws and not _libraries(event, run).isdisjoint({"torch", "cuda"})
+        seeded_there = any(_is_in(loop, each) for each in run.of("seed") for loop in event.loops[-1:])
+        alone = not run.plan.draws and not seeded_there and not _libraries(event, run).isdisjoint({"torch", "cuda"})
         sized = drawn.spread is ROWS and not alone and not _is_dropout(event, run) or _is_for_one_row(event)
         dealt = not shared.isdisjoint((event.node, *event.source.ancestors(event.node)))
         if inside and sized and not dealt and not is_per_sample(event) and not _libraries(event, run) <= varied:

@@ -61,7 +61,7 @@ def writes(
             if _is_handed_back(event, statement) or _keeps_result(event, statement):
                 guards.setdefault(statement, Site(source, statement))
             noted = event.kind == "tracker" and isinstance(node, ast.Subscript)  # `run["epochs"] = 3`
-            if (noted or isinstance(statement, ast.Expr)) and not _is_quiet_file(source, node, run):
+            if (noted or isinstance(statement, ast.Expr)) and not is_quiet_file(source, node, run):
                 statement = _check_then_make(source, statement) if event.kind == "mkdir" else statement
                 guards.setdefault(statement, Site(source, statement))
     for site in temporary.put_in_place(run):
@@ -113,7 +113,7 @@ def _keeps_result(event: Event, statement: ast.stmt) -> bool:
     return event.kind == "write" and "" not in names and names.isdisjoint(read)
 
 
-def _is_quiet_file(source: Source, node: ast.AST, run: Interpreter) -> bool:
+def is_quiet_file(source: Source, node: ast.AST, run: Interpreter) -> bool:
     """Whether a call writes into a file that `with` opens on the null device but for rank 0."""
     names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
     for ancestor in source.ancestors(node):

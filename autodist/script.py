@@ -258,6 +258,13 @@ class Concern:
 
 
 @dataclass(frozen=True)
+class Apart(Site):
+    """Before which loop ranks begin to draw noise of their own: ``again`` and again, with no seed in between."""
+
+    again: bool = False
+
+
+@dataclass(frozen=True)
 class Setup:
     """Where the process group starts: before ``before``. ``define`` is the statement above which functions go. It may
     come there ``again`` where workers of a loader do not fork: these import the script, and what that imports."""
@@ -386,6 +393,8 @@ class TrainingScript:
     """States with the keys of `nn.DataParallel` that are loaded before the model is wrapped."""
     maybe_wrapped: frozenset[ast.AST] = frozenset()
     guards: tuple[Site, ...] = ()
+    answering: tuple[Site, ...] = ()
+    """Calls that write a file, and whose results all ranks go on with."""
     before_group: frozenset[ast.AST] = frozenset()
     """Of these, where a script that joins a process group itself has not done so yet."""
     opens: tuple[Site, ...] = ()
@@ -419,7 +428,9 @@ class TrainingScript:
     reseeded: tuple[Site, ...] = ()
     """Where a sampler takes a new seed from the system for each epoch."""
     searches: tuple[Search, ...] = ()
-    diverge: tuple[Site, ...] = ()
+    diverge: tuple[Apart, ...] = ()
+    drops_alike: bool = False
+    """Whether masks of dropout are the same on all ranks, beside batches that all of them draw."""
     noise: frozenset[str] = frozenset()
     devices: tuple[Site, ...] = ()
     hidden_devices: tuple[Site, ...] = ()

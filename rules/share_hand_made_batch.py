@@ -326,6 +326,9 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
         return
     checked: set[tuple[ast.AST, str]] = set()
     helper: Planned
+    message = "each rank takes its share of the batch"
+    if script.drops_alike:
+        message += "; masks of dropout are the same on all ranks, which draw them from the generator of the batches"
     for draw in script.draws:
         d, imports = dist(context, draw.source)
         if draw.batch:
@@ -335,7 +338,7 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
                 code = code.replace(TAKEN, SIDE_BY_SIDE)
             helper = defined(script, draw.source, code.replace("{d}", d))
             fix = Fix((*imports, *helper, *planned(draw.source, WrapExpr(draw.node, template))))
-            yield Finding(draw.source, draw.node, "each rank takes its share of the batch", fix)
+            yield Finding(draw.source, draw.node, message, fix)
             continue
         known = _known_size(draw)
         template = f"{{}}[{d}.get_rank() :: {d}.get_world_size()]" if known is not None else "local_rows({})"
@@ -350,7 +353,7 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
             checked.add((home, size))
             edits.append(InsertBefore(draw.source.statement(draw.node), divisible(size, d)))
         fix = Fix((*imports, *helper, *planned(draw.source, *edits)))
-        yield Finding(draw.source, draw.node, "each rank takes its share of the batch", fix)
+        yield Finding(draw.source, draw.node, message, fix)
     for site in script.batch_sizes:
         d, imports = dist(context, site.source)
         fix = Fix((*imports, *planned(site.source, WrapExpr(site.node, f"{{}} // {d}.get_world_size()"))))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 
 from autodist.edits import InsertBefore
@@ -205,7 +206,10 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
             torch_import = (*torch_import, *library_import)
             more.append(SEEDS[library].format(library=name, torch=torch))
         code = f"{torch}.manual_seed({torch}.initial_seed() + {d}.get_rank())  # dropout and noise differ by rank\n"
-        fix = Fix((*imports, *torch_import, *planned(site.source, InsertBefore(site.node, code + "".join(more)))))
+        code += "".join(more)
+        if site.again:  # rank 0 goes on, as it would repeat itself
+            code = f"if {d}.get_rank() > 0:\n" + textwrap.indent(code, "    ")
+        fix = Fix((*imports, *torch_import, *planned(site.source, InsertBefore(site.node, code))))
         yield Finding(site.source, site.node, "every rank would draw the same noise", fix)
     for concern in script.concerns:
         if concern.code == "AD702":

@@ -149,6 +149,15 @@ def write_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
             shared = WrapExpr(window, f"as_on_rank_zero({{}} if {d}.get_rank() == 0 else None)")
             fix = Fix((*imports, *helper, *planned(site.source, shared)))
         yield Finding(site.source, site.node, "every rank would write this", fix)
+    for site in script.answering:
+        d, imports = dist(context, site.source)
+        helper = defined(script, site.source, AS_ON_RANK_ZERO.replace("{d}", d))
+        shared = WrapExpr(site.node, f"as_on_rank_zero({{}} if {d}.get_rank() == 0 else None)")
+        fix = Fix((*imports, *helper, *planned(site.source, shared)))
+        yield Finding(site.source, site.node, "every rank would write this; all go on with what came of it", fix)
+    for concern in script.concerns:
+        if concern.code == "AD301":
+            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
     for site in (*script.opens, *script.file_handlers, *script.log_configs):
         assert isinstance(site.node, ast.Call)
         func = site.node.func

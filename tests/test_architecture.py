@@ -26,7 +26,7 @@ LAYERS = """
     fsdp
     accumulation
     losses
-    waiting
+    waiting | answers | augmentation
     escapes | models | launchers | borrowed | frameworks
     regions
     temporary

@@ -39,6 +39,10 @@ TOLD = "pairs each sample of a batch with another: a rank finds it in its own sh
         "x = 0.7 * x + 0.3 * torch.flip(x, dims=[0])",
         "x = 0.7 * x + 0.3 * x.roll(1, 0)",
         "x = 0.7 * x + 0.3 * torch.roll(x, shifts=1, dims=0)",
+        "x = x - x[[1, 0] * (len(x) // 2)]",
+        "x = x - x[torch.arange(len(x) - 1, -1, -1)]",
+        "after = (torch.arange(len(x)) + 1) % len(x)\n    x = x - x[after]",
+        "x = x + x[list(reversed(range(len(x))))]",
     ],
 )
 @pytest.mark.parametrize("before", ["mix = v2.MixUp(num_classes=4)", "mix = Mixup(num_classes=4)"])
@@ -61,11 +65,20 @@ def test_a_batch_that_is_mixed_when_it_is_collated(tmp_path: Path) -> None:
         "x = x.flip(1)",
         "x = torch.roll(x, 2, 1)",
         "print(y.flip(0)[0])",
+        "x = x + x[torch.arange(len(x)), 1].unsqueeze(1)",
+        "x = x + x.reshape(-1)[torch.arange(len(x)) * 8].unsqueeze(1)",
     ],
 )
 def test_partners_that_are_drawn_and_samples_that_are_turned_themselves(tmp_path: Path, step: str) -> None:
     _, said = converted(tmp_path, SCRIPT.format(before="", step=step, options=""))
     assert TOLD not in said and "AD602" not in said
+
+
+@pytest.mark.parametrize("sample", ["x[0]", "x[-1]", "x[-1].unsqueeze(0)"])
+def test_one_sample_that_all_are_compared_with(tmp_path: Path, sample: str) -> None:
+    net = f"class Net(nn.Linear):\n    def forward(self, x):\n        return super().forward(x - {sample})\n\n"
+    text = SCRIPT.format(before=net, step="", options="").replace("model = nn.Linear(8, 4)", "model = Net(8, 4)")
+    assert "AD602 computes with a statistic of the batch" in converted(tmp_path, text)[1]
 
 
 @pytest.mark.parametrize("loss", ["LabelSmoothingCrossEntropy(0.1)", "BinaryCrossEntropy()"])

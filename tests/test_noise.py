@@ -80,7 +80,8 @@ def test_a_training_for_each_fold(tmp_path: Path) -> None:
     training = "    model = nn.Linear(4, 1)\n    train(model, torch.optim.SGD(model.parameters(), lr=0.1))\n"
     folds = "for fold in range(2):\n" + training
     code, _ = converted(tmp_path, head + folds)
-    assert "torch.initial_seed() + dist.get_rank())  # dropout and noise differ by rank\n    for x, y in loader" in code
+    apart = "torch.manual_seed(torch.initial_seed() + dist.get_rank())  # dropout and noise differ by rank\n"
+    assert f"    if dist.get_rank() > 0:\n        {apart}    for x, y in loader" in code  # rank 0 would repeat itself
     parts = "    parts = torch.utils.data.random_split(loader.dataset, [16, 16])\n"
     split = folds.replace("range(2):\n", "range(2):\n" + parts)
     seeded = split.replace("range(2):\n", "range(2):\n    torch.manual_seed(fold)\n")
@@ -327,3 +328,96 @@ def test_noise_beside_batches_that_all_ranks_draw_is_named(tmp_path: Path, given
     """The order comes from the generator that noise comes from, so that the ranks' cannot go apart."""
     _, said = converted(tmp_path, CUT.format(given=given))
     assert ("AD702" in said and "all ranks draw alike" in said) == alike
+
+
+AUGMENTED = """\
+import random
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, Subset
+
+random.seed(0)
+np.random.seed(0)
+torch.manual_seed(0)
+
+
+def jitter(x):
+    return x + {draw}
+
+
+class Noise:
+    def __call__(self, x):
+        return jitter(x)
+
+
+class Data(Dataset):
+    def __init__(self, transform):
+        self.x, self.y, self.transform = torch.randn(32, 4), torch.randn(32, 1), transform
+
+    def __len__(self):
+        return 32
+
+    def __getitem__(self, i):
+        return self.transform(self.x[i]), self.y[i]
+
+
+loader = DataLoader(Subset(Data(Noise()), range(16)), batch_size=8, shuffle=True{options})
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+APART = "torch.manual_seed(torch.initial_seed() + dist.get_rank())"
+
+
+@pytest.mark.parametrize(
+    ("draw", "options", "seeds"),
+    [
+        ("random.random()", "", "random.seed(torch.initial_seed())\n"),
+        ("float(np.random.normal())", "", "np.random.seed(torch.initial_seed() % 2**32)\n"),
+        ("0.1 * torch.randn(4)", "", ""),
+        ("random.random()", ", num_workers=2", ""),  # workers follow the generator of torch
+    ],
+)
+def test_what_is_drawn_while_a_sample_is_read(tmp_path: Path, draw: str, options: str, seeds: str) -> None:
+    """Ranks would augment their samples alike."""
+    code, said = converted(tmp_path, AUGMENTED.format(draw=draw, options=options))
+    assert f"{APART}  # dropout and noise differ by rank\n{seeds}for epoch" in code and "AD702 every rank" in said
+
+
+@pytest.mark.parametrize("draw", ["0.1", "torch.randn(4, generator=own)", "np.random.default_rng(3).normal()"])
+def test_nothing_that_ranks_would_draw_alike(tmp_path: Path, draw: str) -> None:
+    assert APART not in converted(tmp_path, AUGMENTED.format(draw=draw, options=""))[0]
+
+
+def test_each_process_has_a_seed_of_its_own(tmp_path: Path) -> None:
+    """Where the script seeds nothing, Python does so apart on each rank."""
+    text = AUGMENTED.format(draw="random.random()", options="").replace("random.seed(0)\n", "", 1)
+    assert APART not in converted(tmp_path, text)[0]
+
+
+def test_a_step_that_seeds_for_itself(tmp_path: Path) -> None:
+    step = "        torch.manual_seed(epoch)\n        x = x + torch.randn_like(x)\n        loss ="
+    text = AUGMENTED.format(draw="0.1", options="").replace("        loss =", step)
+    assert "AD702 torch.randn_like(x) draws for this rank's samples" in converted(tmp_path, text)[1]
+
+
+def test_masks_beside_batches_that_all_ranks_draw(tmp_path: Path) -> None:
+    """Where the order is drawn from the generator of the masks, these are the same; without an order they are not."""
+    text = AUGMENTED.format(draw="0.1", options="").replace(
+        "nn.Linear(4, 1)", "nn.Sequential(nn.Dropout(), nn.Linear(4, 1))"
+    )
+    head = text.partition("for epoch")[0] + "a, b = torch.randn(32, 4), torch.randn(32, 1)\nfor epoch in range(2):\n"
+    step = "        loss = nn.functional.mse_loss(model(a[i : i + 8]), b[i : i + 8])\n"
+    step += "        optimizer.zero_grad()\n        loss.backward()\n        optimizer.step()\n"
+    code, said = converted(tmp_path, f"{head}    for i in range(0, 32, 8):\n{step}")
+    assert APART in code and "masks of dropout" not in said
+    step = step.replace("i : i + 8", "order[i : i + 8]")
+    code, said = converted(tmp_path, f"{head}    order = torch.randperm(32)\n    for i in range(0, 32, 8):\n{step}")
+    assert APART not in code and "masks of dropout are the same on all ranks" in said

@@ -213,3 +213,107 @@ def test_a_collate_fn_that_is_not_at_hand_is_named(tmp_path: Path) -> None:
     )
     _, said = conftest.converted(tmp_path, script.replace("collate_fn=collate", "collate_fn=elsewhere.collate"))
     assert "AD602 cannot tell how elsewhere.collate puts samples together" in said
+
+
+FIELDS = "    xs, ys = zip(*batch)\n    x, y = torch.stack(xs), torch.stack(ys)\n"
+TURNED = "x.t(), y.t()"
+LAID_OUT = [
+    (
+        "class Batch:\n    def __init__(self, x, y):\n        self.x, self.y = x, y\n\n\n"
+        f"def collate(batch):\n{FIELDS}    return Batch({TURNED})\n",
+        "batch.x, batch.y",
+    ),
+    (
+        "class collate:\n    def __init__(self, batch):\n        xs, ys = zip(*batch)\n"
+        "        self.x = torch.stack(xs, dim=1)\n        self.y = torch.stack(ys, dim=1)\n",
+        "batch.x, batch.y",
+    ),
+    (
+        "class Batch:\n    pass\n\n\n"
+        f"def collate(batch):\n{FIELDS}    made = Batch()\n    made.x, made.y = {TURNED}\n    return made\n",
+        "batch.x, batch.y",
+    ),
+    (
+        f"def collate(batch):\n{FIELDS}    return types.SimpleNamespace(x=x.t(), y=y.t())\n",
+        "batch.x, batch.y",
+    ),
+    (f"def collate(batch, axis=1):\n{FIELDS}    return torch.stack(xs, axis), torch.stack(ys, axis)\n", "batch"),
+    (
+        f"def put(batch, first):\n{FIELDS}    return (x, y) if first else ({TURNED})\n\n\n"
+        "collate = functools.partial(put, first=False)\n",
+        "batch",
+    ),
+    (
+        "class Collate:\n    def __init__(self, first):\n        self.first = first\n\n    def __call__(self, batch):\n"
+        + FIELDS.replace("    ", "        ")
+        + f"        if self.first:\n            return x, y\n        return {TURNED}\n\n\ncollate = Collate(False)\n",
+        "batch",
+    ),
+    (
+        f"def collate(batch):\n{FIELDS}"
+        "    return [torch.tensor([[int(s[t]) for s in z] for t in range(6)]) for z in (x, y)]\n",
+        "batch",
+    ),
+    (
+        "def collate(batch):\n    xs, ys = zip(*batch)\n    x, y = [], []\n    for t in range(6):\n"
+        "        x.append([int(s[t]) for s in xs])\n        y.append([int(s[t]) for s in ys])\n"
+        "    return torch.tensor(x), torch.tensor(y)\n",
+        "batch",
+    ),
+    (
+        "def collate(batch):\n    x, y = np.zeros(SHAPE, dtype=int), np.zeros(SHAPE, dtype=int)\n"
+        "    for i, (a, b) in enumerate(batch):\n        x[:, i] = a\n        y[:, i] = b\n"
+        "    return torch.from_numpy(x[:, : len(batch)]), torch.from_numpy(y[:, : len(batch)])\n",
+        "batch",
+    ),
+    (
+        "def collate(batch):\n    xs, ys = zip(*batch)\n"
+        "    return torch.LongTensor(list(zip(*xs))), torch.LongTensor(list(map(list, zip(*ys))))\n",
+        "batch",
+    ),
+    (
+        "def collate(batch):\n    xs, ys = zip(*batch)\n"
+        "    return torch.cat([s.unsqueeze(1) for s in xs], 1), torch.cat([s[:, None] for s in ys], dim=1)\n",
+        "batch",
+    ),
+    (f"def collate(batch):\n{FIELDS}    return {TURNED}\n", "[part.clone() for part in batch]"),
+    (f"def collate(batch):\n{FIELDS}    return {TURNED}\n", "map(lambda part: part.clone(), batch)"),
+    (
+        f'def collate(batch):\n{FIELDS}    return {{"x": x.t(), "y": y.t()}}\n',
+        "{key: part.clone() for key, part in batch.items()}.values()",
+    ),
+]
+
+
+@pytest.mark.parametrize(("collate", "fields"), LAID_OUT)
+def test_samples_of_the_second_axis_in_many_words(tmp_path: Path, collate: str, fields: str) -> None:
+    """`x.size(1)` counts them, so that what is divided by their sum is of all ranks."""
+    text = SCRIPT.replace("def collate(batch):\n    xs, ys = zip(*batch)\n{collate}\n", collate)
+    text = text.replace("import itertools\n", "import functools\nimport types\nimport numpy as np\n\nSHAPE = (6, 8)\n")
+    after, _ = conftest.converted(tmp_path, text.replace("{fields}", fields))
+    assert "print(epoch, reduce_mean(total / words), words * dist.get_world_size()" in after
+    assert "torch.zeros(1, batch_size, 5)" in after
+
+
+@pytest.mark.parametrize("made", ["torch.stack(xs, -1)", "x.t() if x.size(1) > 5 else x"])
+def test_samples_of_an_axis_that_is_not_told(tmp_path: Path, made: str) -> None:
+    text = SCRIPT.replace("{collate}\n", f"    x = torch.stack(xs)\n    return {made}, torch.stack(ys, 1)\n")
+    _, said = conftest.converted(tmp_path, text.replace("{fields}", "batch"))
+    assert "AD602 cannot tell how collate() puts samples together" in said
+
+
+def test_numbers_in_a_batch(tmp_path: Path) -> None:
+    """A class counts its samples, and their words: neither is one for each of them."""
+    collate = (
+        "class collate:\n    def __init__(self, batch):\n        xs, ys = zip(*batch)\n"
+        "        self.x, self.y = torch.stack(xs, 1), torch.stack(ys, 1)\n        self.count = self.x.size(1)\n"
+        "        self.words = (self.y != 0).sum().item()\n"
+    )
+    text = SCRIPT.replace("def collate(batch):\n    xs, ys = zip(*batch)\n{collate}\n", collate)
+    text = text.replace("{fields}", "batch.x, batch.y").replace("* x.size(1)", "* batch.count")
+    text = text.replace("words += x.size(1)", "words += batch.count").replace(
+        "length = len(y)", "print(batch.words, batch.count)"
+    )
+    after, _ = conftest.converted(tmp_path, text)
+    assert "print(reduce_sum(batch.words), batch.count * dist.get_world_size())" in after
+    assert "print(epoch, reduce_mean(total / words), words * dist.get_world_size()" in after

@@ -60,3 +60,40 @@ def test_a_folder_that_a_library_is_told_beside_what_all_ranks_want(tmp_path: Pa
     assert f"evaluator.evaluate({expected})\n" in after
     again, _ = conftest.converted(tmp_path, after)
     assert again == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('ok = cv2.imwrite("w.png", weights)\nprint(ok)', 'ok = as_on_rank_zero(cv2.imwrite("w.png", weights) {0})'),
+        ('if not cv2.imwrite("w.png", weights):\n    print("no")', "if not as_on_rank_zero({1} {0}):"),
+        ('assert cv2.imwrite("w.png", weights)', "assert as_on_rank_zero({1} {0})"),
+        ('to = shutil.copy("a", "b")\nprint(to)', 'to = as_on_rank_zero(shutil.copy("a", "b") {0})'),
+        ('n = Path("a").write_text("b")\nprint(n)', 'n = as_on_rank_zero(Path("a").write_text("b") {0})'),
+    ],
+)
+def test_a_write_that_answers(tmp_path: Path, before: str, after: str) -> None:
+    """Rank 0 writes, and tells the others what came of it."""
+    text = SCRIPT.replace("import json", "import cv2\nimport json\nimport shutil\nfrom pathlib import Path")
+    code, _ = conftest.converted(tmp_path, text + before + "\n")
+    assert after.format("if dist.get_rank() == 0 else None", 'cv2.imwrite("w.png", weights)') in code
+
+
+def test_an_answer_that_nobody_waits_for(tmp_path: Path) -> None:
+    """What rank 0 comes to alone, what is a text and no file, and what a file on the null device takes."""
+    text = SCRIPT + (
+        "text = frame.to_csv()\nprint(text)\n"
+        'with open("w.json", "w") as f:\n    done = json.dump(1, f) or 1\n    more = model(x)\nprint(done)\n'
+    )
+    assert "as_on_rank_zero" not in conftest.converted(tmp_path, text)[0]
+
+
+def test_what_an_answering_write_is_given_is_that_of_all_ranks(tmp_path: Path) -> None:
+    text = SCRIPT.replace("import json", "import json\nfrom pathlib import Path")
+    code, _ = conftest.converted(tmp_path, text + 'n = Path("loss").write_text(str(loss.item()))\nprint(n)\n')
+    assert (
+        'mean_loss = reduce_mean(loss.item())\nn = as_on_rank_zero(Path("loss").write_text(str(mean_loss)) if' in code
+    )
+    several = '[Path(f"{i}").write_text(f"{i} {loss.item()}") for i in range(2)]'
+    code, said = conftest.converted(tmp_path, text + f"n = {several}\nprint(n)\n")
+    assert "AD301 every rank writes this" in said and "as_on_rank_zero" not in code

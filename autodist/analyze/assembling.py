@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from autodist import (
+    answers,
     averaging,
     escapes,
     hooks,
@@ -94,13 +95,18 @@ def assembled(
         sharded = replace(sharded, hoists=(*held, *hoists))
         concerns += stuck
     guarded = {site.node for site in alone_there}
+    answering, unanswered = _answering(run, outside, guards, opens, needed)
+    concerns += unanswered
     reported = [
-        (p.event.on_one_rank, reduction_at(p, hoisted(p, guarded), first))
+        (
+            p.event.on_one_rank,
+            reduction_at(p, hoisted(p, guarded) or answers.before(p.node, p.source, answering), first),
+        )
         for p in (placed if not is_distributed(run) else ())
     ]
     reductions = [each for alone, each in reported if not alone and not stays_below(each)]
     concerns += filled_up(reductions)
-    early = [*while_imported(run, loaders, [*guards, *opens, *prepared], models).values()]
+    early = [*while_imported(run, loaders, [*guards, *answering.values(), *opens, *prepared], models).values()]
     concerns += import_time_concerns(early, run, models)
     concerns += _leftover_concerns(leftover, run)
     concerns += unshardable.concerns(run, models) if run.plan.bare else ()
@@ -156,7 +162,7 @@ def assembled(
     seeded = frozenset(randomness.seeded(run))
     lone = frozenset(site.node for site in sites("writer") if regions.is_lone_writer(site, run))
     apart = randomness.diverge(run, loaders, draws | {d.node for d in wholes.draws(run, "dealt_out")}, models, dealt)
-    varied = frozenset(randomness.noise(run, dealt))
+    varied = frozenset(randomness.noise(run, dealt, loaders))
     script = TrainingScript(
         project,
         run.values,
@@ -187,6 +193,7 @@ def assembled(
         prefixed_loads=tuple(dict.fromkeys(filter(None, map(checkpoint, prefixed)))),
         maybe_wrapped=maybe,
         guards=tuple(sorted(guards, key=lambda s: order_of(run, s))),
+        answering=tuple(sorted(answering.values(), key=lambda s: order_of(run, s))),
         before_group=frozenset(before_group(run, guards)),
         folders=tuple(dict.fromkeys(regions.folders(run))),
         opens=tuple(opens),
@@ -220,6 +227,7 @@ def assembled(
         reseeded=tuple(dict.fromkeys(Site(e.source, e.node) for e in run.of("unseeded") if randomness.reseeds(e))),
         searches=tuple(searching.searches(run)),
         diverge=apart,
+        drops_alike=randomness.drops_alike(run, models, apart, draws),
         noise=varied,
         devices=tuple(device_spellings(project)),
         hidden_devices=hidden,
@@ -228,13 +236,34 @@ def assembled(
         concerns=(
             *concerns,
             *naming.concerns(run),
-            *drawn_alike(run, varied | {"torch", "cuda"} if apart else frozenset(), dealt),
+            *drawn_alike(run, varied | {"torch", "cuda"} if apart else frozenset(), dealt, loaders),
         ),
         shards=sharded,
     )
     setup = setup_of(script, run, early)
     silenced = while_importing.silenced(run, setup) if models and not script.distributed else None
     return replace(script, setup=setup, silenced=silenced)
+
+
+def _answering(
+    run: Interpreter,
+    prepared: frozenset[ast.AST],
+    guards: Iterable[Site],
+    opens: Iterable[Site],
+    needed: Collection[ast.AST],
+) -> tuple[dict[ast.AST, Site], list[Concern]]:
+    """The calls that write a file and whose results all ranks are given, and those of which rank 0 cannot be given
+    alone what all ranks compute together."""
+    found, left = {}, []
+    for site in answers.answers(run, prepared, guards, opens):
+        inside = [node for node in ast.walk(site.node) if node in needed]
+        early = next(before_group(run, [site]), None) is not None
+        if early or any(node is site.node or answers.is_repeated(site.node, site.source) for node in inside):
+            message = "every rank writes this, since all go on with what it gives: write it in a statement of its own"
+            left.append(Concern("AD301", site.source, site.node, message, Severity.WARNING))
+        else:
+            found[site.node] = site
+    return found, left
 
 
 def _leftover_concerns(leftover: list[escapes.Placed], run: Interpreter) -> Iterator[Concern]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from autodist import randomness
 from autodist.analyze.batch_sizes import shapes_tensors, told_sizes
 from autodist.analyze.launched import is_distributed
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.rule import Severity
-from autodist.script import Concern
+from autodist.script import Concern, Loader
 from autodist.source import Source, counted_of, last_name, shortened
 from autodist.spread import SAME, Spread
 from autodist.values import NOTHING, Draw, Function, Index, Items, Object, is_clock
@@ -236,17 +236,21 @@ def _sizes_other_data(use: ast.expr, source: Source, run: Interpreter) -> bool:
     return bool(loaders) and not any(each in trained for each in loaders)
 
 
-def drawn_alike(run: Interpreter, varied: frozenset[str], shared: frozenset[ast.AST]) -> Iterator[Concern]:
+def drawn_alike(
+    run: Interpreter, varied: frozenset[str], shared: frozenset[ast.AST], loaders: Iterable[Loader]
+) -> Iterator[Concern]:
     """What is drawn for one of a rank's samples after the other, where ranks are seeded alike."""
     if is_distributed(run):
         return
-    for event in [*randomness.drawn_alike(run, varied, shared)][:1]:
-        code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else "this"
+    read = ((each.source, each.node) for each in randomness.augmented_alike(loaders, run, varied))
+    found = ((each.source, each.node) for each in randomness.drawn_alike(run, varied, shared))
+    for source, node in [*found, *read][:1]:
+        code = shortened(source.code(node)) if isinstance(node, ast.expr) else "this"
         message = (
             f"{code} draws for this rank's samples, and all ranks draw alike: what is drawn repeats from rank to rank "
             "within a batch; draw for the whole batch before it is shared out, or from a generator seeded by rank"
         )
-        yield Concern("AD702", event.source, event.node, message, Severity.WARNING)
+        yield Concern("AD702", source, node, message, Severity.WARNING)
 
 
 def draw_sites(run: Interpreter, draws: frozenset[object]) -> Iterator[Draw]:

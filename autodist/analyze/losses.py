@@ -184,6 +184,7 @@ def _unseen_collations(run: Interpreter) -> Iterator[Concern]:
         given = collation.collate_fn(loader) if "loader" in loader.roles else None
         made = [t for t in given.things if isinstance(t, (External, Object))] if given is not None else []
         unseen = [t.name for t in made if getattr(t, "cls", None) is None and not run.catalog.knows(t.name)]
+        unseen = unseen or [collation.named(loader)] * (not run.layout(loader).is_told)
         if unseen:
             message = (
                 f"cannot tell how {unseen[0]} puts samples together: where it joins them, pads them to the longest or "

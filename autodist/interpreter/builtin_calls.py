@@ -107,7 +107,10 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             converts = {t.name.rpartition(".")[2] for t in first.things if isinstance(t, External)}
             if self.plan.wholes is not None and converts and converts <= facts.CONVERTING:
                 return of(Stream(Value(array=True), NOTHING))  # `map(torch.LongTensor, zip(*samples))`
+            fields = self._fields(args[1]).values() if len(args) == 2 else ()
             for thing in first.things:
+                if isinstance(thing, (Function, Object)) and fields:
+                    return of(Items(node, [self._call(thing, node, [each], {}, scope) for each in fields], NOTHING))
                 if isinstance(thing, (Function, Object)):
                     return of(
                         Stream(self._call(thing, node, [self._element(v, node) for v in args[1:]], {}, scope), NOTHING)

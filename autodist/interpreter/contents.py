@@ -64,11 +64,24 @@ class Contents(Loaders):
         """A part of something, with as many axes as that field of what a loader yields has, and along which of them
         the samples lie."""
         loader = self._yielding(batch) if part.spread is ROWS else None
+        if loader is not None and key in self.layout(loader).numbers:
+            return part.computed(self.layout(loader).numbers[key])
         if loader is not None and key in self.second_axis(loader):
             part = part.but(spread=Spread.COLUMNS)
         if self.plan.wholes is not None or part.spread is not ROWS:
             return part
         return part.but(axes=axes.of_field(loader, key) if loader is not None else None)
+
+    def _fields(self, batch: Value) -> dict[collation.Key, Value]:
+        """The parts of a batch, where they do not all lie along its first axis."""
+        loader = self._yielding(batch)
+        kind = self._collated(loader) if loader is not None else None
+        if loader is None or not isinstance(kind, collation.Fields):
+            return {}
+        if not self.layout(loader).second and not self.layout(loader).numbers:
+            return {}
+        picked = {key: collation.picked(batch, key).but(const=UNKNOWN, firm=False) for key in kind.parts}
+        return {key: self._as_field(part, batch, key) for key, part in picked.items()}
 
     def _yielding(self, batch: Value) -> Object | None:
         """The loader that yields a batch, as it is."""

@@ -21,12 +21,14 @@ class Loaders(Machine):
 
     def second_axis(self, loader: Object) -> frozenset[collation.Key | None]:
         """The fields of a batch whose samples its loader lays along the second axis."""
+        return self.layout(loader).second
+
+    def layout(self, loader: Object) -> laid_out.Layout:
+        """How a loader lays out its batches."""
         collate = collation.collate_fn(loader)
         if collate is None:
-            return frozenset()
-        found: frozenset[collation.Key | None] = self._remember(
-            loader.node, lambda: laid_out.second_axis(collate), "second axis"
-        )
+            return laid_out.Layout()
+        found: laid_out.Layout = self._remember(loader.node, lambda: laid_out.layout(collate), "layout")
         return found
 
     def named_fields(self, loader: Object) -> frozenset[str]:

@@ -254,7 +254,7 @@ class Loops(Stores):
             function = self._calls[-1].function if self._calls else None
             by_row, certain = self._goes_row_by_row(first.iter), self._goes_along_tensors(first.iter)
             self._loops.append(Loop(first, scope.source, scope, function, by_row, certain))
-            parts = self._unrolled(iterable)
+            parts = self._unrolled(iterable) or [*self._fields(iterable).values()] or None
             result = NOTHING
             for number, element in enumerate(parts if parts is not None else [self._element(iterable, first)]):
                 self.assign(first.target, element.but(firm=True) if parts is not None else element, inner, first.iter)
@@ -279,8 +279,11 @@ class Loops(Stores):
 
         tests = [test for generator in node.generators for test in generator.ifs]
 
+        parts: list[Value] = []
+
         def finish(inner: Scope) -> Value:
             value = self.eval(node.elt, inner)
+            parts.append(value)
             for test in tests:
                 value = self._of_class(value, node.elt, test)
                 value = self._chosen(value, [(test, self._lately(test))], scope, node.generators[-1])
@@ -294,6 +297,9 @@ class Loops(Stores):
 
         iterables: list[Value] = []
         element = self._comprehension(node, scope, finish, iterables)
+        if len(node.generators) == 1 and not tests and self._fields(iterables[0]):
+            items.parts, items.element = parts, NOTHING  # `x, y = [part.to(device) for part in batch]`
+            return of(items)
         items.by_row = len(node.generators) == 1 and not tests and self._goes_row_by_row(node.generators[0].iter)
         items.by_layer = all(self._goes_over_parts(generator.iter) for generator in node.generators)
         parameters = frozenset(replace(t, one=False) for t in element.things if isinstance(t, Parameters))

@@ -109,6 +109,10 @@ class Methods(Libraries, TorchModules):
         if name == "size" and not node.args and not node.keywords and base.spread in (ROWS, Spread.COLUMNS):
             return self._shape(base, node)
         if name in ("keys", "items") and base.spread is ROWS and not (base.things or values):
+            fields = self._fields(base) if name == "items" else {}
+            if fields:
+                pairs = [of(Items(node, [constant(key), part], NOTHING)) for key, part in fields.items()]
+                return of(Items(node, pairs, NOTHING))
             pair = self._remember(node, lambda: Items(node, [NOTHING, base], NOTHING), "pair")
             pair.parts = [NOTHING, base]  # what a batch has under which names: these are no samples
             return of(self._remember(node, lambda: Items(node, [], of(pair) if name == "items" else NOTHING)))

@@ -9,6 +9,7 @@ from autodist.interpreter.whole_data import WholeData
 from autodist.interpreter.words import MOVES
 from autodist.source import argument, last_name, operands
 from autodist.spread import LOCAL, ROWS
+from autodist.tensors.calls import number_of
 from autodist.tensors.facts import ELEMENTWISE, FOLDING, LAYERS, PER_ROW
 from autodist.tensors.picking import FORMS
 from autodist.values import NOTHING, Class, External, Function, Index, Object, Value, Wrapped
@@ -72,7 +73,7 @@ class Single(WholeData):
         first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
         held, number = self._lately(node.value), self._lately(first)
         counted = bool(number.things) and all(isinstance(each, Index) for each in number.things)
-        return held.spread is ROWS and not held.things and (literal_int(first) is not None or counted)
+        return held.spread is ROWS and not held.things and (number_of(first) is not None or counted)
 
     def _is_used_as_tensor(self, name: ast.Name) -> bool:
         """Whether a field of a batch, bound once, is a tensor by what else is done with it: `images.size(0)`,

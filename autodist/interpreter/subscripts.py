@@ -19,6 +19,7 @@ from autodist.interpreter.questions import (
 )
 from autodist.spread import COUNT, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
 from autodist.tensors import collation, mixing, picking
+from autodist.tensors.calls import number_of
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -241,6 +242,9 @@ class Subscripts(Places):
                 )
                 return base.computed(spread)
             origins |= self._placed(first, node.value, base, scope)
+            if self.plan.wholes is None and base.spread is ROWS and not base.things:
+                if picking.displaces(first, self._lately):
+                    origins |= {Mixing(node, scope.source, mixing.PARTNERS)}
             if (
                 base.spread is Spread.COLUMNS
                 and literal_int(first) is not None
@@ -259,9 +263,9 @@ class Subscripts(Places):
         return Value(spread=key.spread, origins=origins, models=models)
 
     def _is_at_place(self, index: ast.expr, holder: ast.expr, base: Value) -> bool:
-        """Whether one sample is taken by its place, `images[0]`, also as a loop goes over places that are the same on
-        all ranks: `for i in range(6): show(images[i])`."""
-        if literal_int(index) is not None:
+        """Whether one sample is taken by its place, `images[0]`, `images[-1]`, also as a loop goes over places that are
+        the same on all ranks: `for i in range(6): show(images[i])`."""
+        if number_of(index) is not None:
             return self._is_tensor(holder, base)
         value = self._lately(index)
         loops = [thing.loop for thing in value.things if isinstance(thing, Index)]

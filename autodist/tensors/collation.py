@@ -8,12 +8,13 @@ the ranks unevenly. Read from the source: such functions are short, and say plai
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
+from typing import TypeVar
 
 from autodist.source import last_name
-from autodist.values import NOTHING, PACKED, SETTLED, Class, Function, Object, Part, Value
+from autodist.values import NOTHING, PACKED, SETTLED, UNKNOWN, Class, Function, Object, Part, Value
 
 Key = int | str
 
@@ -62,6 +63,7 @@ STACKING = frozenset(
 JOINING = frozenset("cat concat concatenate hstack chain from_iterable".split())
 PADDING = frozenset("pad_sequence pad_packed_sequence".split())
 FILLED = frozenset("zeros ones full empty new_zeros new_ones new_full new_empty fill_ new_tensor arange".split())
+BEGINNING = "__init__"
 ADDING_AN_AXIS = frozenset("unsqueeze expand_dims view reshape".split())
 
 
@@ -78,13 +80,19 @@ def sole(collate: Value) -> Function | None:
 
 
 def called(value: Value) -> Iterator[Function]:
-    """What a call of a value runs."""
+    """What a call of a value runs: a function, a method of an object, what makes an object of a class."""
     for thing in value.things:
         if isinstance(thing, Function):
             yield thing
         elif isinstance(thing, Object) and thing.cls is not None:
-            found = thing.cls.find("__call__")
-            yield from (t for t in (found[1].things if found else ()) if isinstance(t, Function))
+            yield from (replace(method, owner=thing) for method in _methods(thing.cls, "__call__"))
+        elif isinstance(thing, Class):
+            yield from _methods(thing, BEGINNING)
+
+
+def _methods(cls: Class, name: str) -> Iterator[Function]:
+    found = cls.find(name)
+    yield from (each for each in (found[1].things if found is not None else ()) if isinstance(each, Function))
 
 
 def fields(value: Value) -> dict[Object, list[Key]]:
@@ -112,9 +120,21 @@ def collate_fn(loader: Object) -> Value | None:
 
 def names(value: Value) -> str:
     """What the functions that made a value's samples are called, for a message."""
-    functions = [f for loader in fields(value) for f in called(collate_fn(loader) or NOTHING)]
-    known = dict.fromkeys("collate_fn" if f.name == "<lambda>" else f"{f.name}()" for f in functions)
-    return " and ".join(known) or ("pack_padded_sequence()" if is_packed(value) else "the loader of graphs")
+    known = dict.fromkeys(map(named, fields(value)))
+    return " and ".join(filter(None, known)) or (
+        "pack_padded_sequence()" if is_packed(value) else "the loader of graphs"
+    )
+
+
+def named(loader: Object) -> str:
+    """What the function is called by which a loader makes its batches."""
+    found = dict.fromkeys(map(_name, called(collate_fn(loader) or NOTHING)))
+    return " and ".join("collate_fn" if name == "<lambda>" else f"{name}()" for name in found)
+
+
+def _name(function: Function) -> str:
+    cls = function.defined_in
+    return cls.node.name if cls is not None and function.name == BEGINNING else function.name
 
 
 OF_NODES = frozenset("x pos edge_index edge_attr edge_weight batch".split())
@@ -189,28 +209,83 @@ class Reading:
         self.function = function
         self.names = names
         self.returned: list[Kind] = []
+        self.constants = _settings(function)
+        """What parameters stand for that are told once and for all."""
         self._depth = depth
         self._choosing = 0
         self._one_row: set[str] = set()
         self._local: dict[str, Callable_] = {}
         """Functions that are defined within the function, and other names of those of libraries."""
 
-    def given(self, kinds: list[Kind]) -> Kind:
-        """What the function returns for its last positional arguments."""
-        return self._given(self.function.node, kinds)
+    def given(self, kinds: list[Kind], named: Mapping[str, Kind] | None = None) -> Kind:
+        """What the function returns for its arguments, those by position and those by name; of a class, what the
+        object that it makes has under which names."""
+        self.names |= {**dict(zip(self.parameters(), kinds, strict=False)), **(named or {})}
+        kind = self._given(self.function.node, [])
+        return self.made() if self.function.name == BEGINNING else kind
+
+    def made(self) -> Fields:
+        """What the object has that the function begins."""
+        own = f"{self._own()}."
+        return Fields({name.removeprefix(own): kind for name, kind in self.names.items() if name.startswith(own)})
+
+    def parameters(self) -> list[str]:
+        """What a call gives the function by position, without the object of a method and what `partial` has given."""
+        return _parameters(self.function.node)[(self._own() is not None) + len(self.function.args) :]
+
+    def _own(self) -> str | None:
+        """What a method calls its object."""
+        static = any(last_name(each) == "staticmethod" for each in getattr(self.function.node, "decorator_list", ()))
+        names = _parameters(self.function.node)
+        return names[0] if self.function.defined_in is not None and not static and names else None
 
     def _given(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, kinds: list[Kind]) -> Kind:
-        parameters = [each.arg for each in (*node.args.posonlyargs, *node.args.args)]
-        self.names |= dict(zip(parameters[::-1], kinds[::-1], strict=False))
+        self.names |= dict(zip(_parameters(node), kinds, strict=False))
         if isinstance(node, ast.Lambda):
             return self.kind(node.body)
         self.run(node.body)
         return _worst(self.returned)
 
-    def run(self, body: Iterable[ast.stmt]) -> None:
-        """Follow what names stand for."""
+    def constant(self, node: ast.expr) -> object:
+        """What a name, a setting of the object or a literal stands for, UNKNOWN if it may be anything."""
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.USub)):
+            inner = self.constant(node.operand)
+            if isinstance(node.op, ast.Not):
+                return inner if inner is UNKNOWN else not inner
+            return -inner if isinstance(inner, int) else UNKNOWN
+        if isinstance(node, ast.Name):
+            if node.id in self.constants:
+                return self.constants[node.id]
+            scope = self.function.scope.find(node.id) if node.id not in self.names else None
+            return scope.names[node.id].const if scope is not None else UNKNOWN
+        owner = self.function.owner
+        if isinstance(node, ast.Attribute) and isinstance(owner, Object) and ast.unparse(node.value) == self._own():
+            return owner.attributes.get(node.attr, NOTHING).const
+        return UNKNOWN
+
+    def spelled(self, call: ast.Call) -> ast.Call:
+        """A call with what is known of its arguments written out: `torch.stack(texts, 1)` for `(texts, axis)`."""
+
+        def told(node: ast.expr) -> ast.expr:
+            value = self.constant(node) if isinstance(node, (ast.Name, ast.Attribute)) else UNKNOWN
+            return ast.Constant(value) if isinstance(value, (int, bool)) else node
+
+        keywords = [ast.keyword(each.arg, told(each.value)) for each in call.keywords]
+        return ast.Call(call.func, [told(each) for each in call.args], keywords)
+
+    def run(self, body: Iterable[ast.stmt]) -> bool:
+        """Follow what names stand for; whether the function goes on after that."""
         for statement in body:
+            if isinstance(statement, ast.If) and (holds := self.constant(statement.test)) is not UNKNOWN:
+                if not self.run(statement.body if holds else statement.orelse):
+                    return False
+                continue
             self._statement(statement)
+            if isinstance(statement, (ast.Return, ast.Raise)):
+                return False
+        return True
 
     def _statement(self, node: ast.stmt) -> None:
         if isinstance(node, ast.Return):
@@ -221,6 +296,9 @@ class Reading:
             kind = self.kind(node.value)
             for target in node.targets:
                 self._bind(target, kind)
+                for each in ast.walk(target):
+                    if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+                        self.constants[each.id] = UNKNOWN
                 if isinstance(target, ast.Name):
                     self._local.pop(target.id, None)
                     if isinstance(node.value, (ast.Lambda, ast.Attribute)):
@@ -247,6 +325,8 @@ class Reading:
         """Lists that a loop over the samples fills."""
         counted = any(isinstance(self.kind(each), Rows) for each in ast.walk(node.iter) if isinstance(each, ast.Name))
         if not isinstance(over, Rows) and not counted:
+            for statement in node.body:
+                self._across(statement)
             return
         skips = any(isinstance(each, (ast.Continue, ast.Break)) for each in ast.walk(node))
         filled = Rows.FEWER if skips else over if isinstance(over, Rows) else Rows.EACH
@@ -261,6 +341,14 @@ class Reading:
                         self._statement(inner)
             else:
                 self._statement(statement)
+
+    def _across(self, statement: ast.stmt) -> None:
+        """`rows.append([text[t] for text in texts])` in a loop over something else than samples."""
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "append":
+            kind = self.kind(call.args[0]) if call.args else None
+            if isinstance(call.func.value, ast.Name) and isinstance(kind, Rows):
+                self.names[call.func.value.id] = kind
 
     def _effect(self, node: ast.expr, filled: Rows) -> None:
         """`texts.append(text)`, `words.extend(text)`."""
@@ -281,6 +369,11 @@ class Reading:
     def _bind(self, target: ast.expr, kind: Kind) -> None:
         if isinstance(target, ast.Name):
             self.names[target.id] = kind
+        elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+            if target.value.id == self._own():
+                self.names[ast.unparse(target)] = kind
+            else:
+                self._set(target.value.id, ast.Constant(target.attr), kind)
         elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
             self._set(target.value.id, target.slice, kind)
         elif isinstance(target, (ast.Tuple, ast.List)):
@@ -312,7 +405,11 @@ class Reading:
         if isinstance(node, ast.Call):
             return self._call(node)
         if isinstance(node, ast.Attribute):
+            if isinstance(node.value, ast.Name) and node.value.id == self._own() and ast.unparse(node) in self.names:
+                return self.names[ast.unparse(node)]
             inner = self.kind(node.value)
+            if isinstance(inner, Fields) and node.attr in inner.parts:
+                return inner.parts[node.attr]
             return inner if isinstance(inner, Single) or node.attr in ("T", "data") else None
         if isinstance(node, ast.BinOp):
             kinds = [self.kind(node.left), self.kind(node.right)]
@@ -326,7 +423,7 @@ class Reading:
         if isinstance(over, Fields):  # of the parts of a batch: each is treated alike
             return over
         if not isinstance(over, Rows):
-            return None
+            return self.kind(node.elt) if self.goes_across(node) else None
         inner = Reading(self.function, {**self.names}, self._depth)
         for at, generator in enumerate(node.generators):
             inner._bind(generator.target, _element(over if at == 0 else inner.kind(generator.iter)))
@@ -335,6 +432,16 @@ class Reading:
         if node.generators[0].ifs:
             return Rows.FEWER
         return Rows.PADDED if inner._pads(node.elt) and over is Rows.EACH else over
+
+    def goes_across(self, node: ast.expr) -> bool:
+        """`[[text[t] for text in texts] for t in range(longest)]`: lists of one number of each sample."""
+        if not isinstance(node, (ast.ListComp, ast.GeneratorExp)) or len(node.generators) > 1:
+            return False
+        over = node.generators[0].iter
+        if isinstance(self.kind(over), (Rows, Fields)) or self._numbered(node) is not None:
+            return False
+        inner = [each for each in ast.walk(node.elt) if isinstance(each, (ast.ListComp, ast.GeneratorExp))]
+        return len(inner) == 1 and isinstance(self.kind(inner[0]), Rows) and isinstance(self.kind(node.elt), Rows)
 
     def _numbered(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp) -> Kind:
         """What a comprehension takes one after the other by number: `[len(batch[i][0]) for i in range(len(batch))]`."""
@@ -395,10 +502,18 @@ class Reading:
         named = self.fields_of(node)
         if named:
             return Fields({key: self.kind(each) for key, each in named.items()})
-        called = self._called(node.func)
-        if called is not None and any(isinstance(kind, (Rows, Longest)) for kind in given):
-            return Reading(called, {}, self._depth - 1).given(given)
+        called, told = self._called(node.func), {k.arg: self.kind(k.value) for k in node.keywords if k.arg}
+        if called is not None and any(isinstance(kind, (Rows, Longest)) for kind in (*given, *told.values())):
+            return self.within(Reading(called, {}, self._depth - 1), node).given(given, told)
         return method  # `.to(device)`, `.float()`, `.t()`
+
+    def within(self, inner: Reading_, call: ast.Call) -> Reading_:
+        """The reading of a function that a call runs, with the constants that this gives it."""
+        if any(isinstance(each, ast.Starred) for each in call.args):
+            return inner
+        told = [*zip(inner.parameters(), call.args, strict=False), *((k.arg, k.value) for k in call.keywords if k.arg)]
+        inner.constants |= {name: self.constant(each) for name, each in told if name is not None}
+        return inner
 
     def fields_of(self, call: ast.Call) -> dict[Key, ast.expr]:
         """What an object is made of that has its fields by names, and by numbers if it is a tuple as well:
@@ -407,12 +522,19 @@ class Reading:
         made = scope.names[call.func.id].things if scope is not None and isinstance(call.func, ast.Name) else ()
         thing = next(iter(made)) if len(made) == 1 else None
         names, is_tuple = declared(thing)
+        if not names and not call.args and self._holds_by_name(call):
+            return {each.arg: each.value for each in call.keywords if each.arg is not None}
         if not names or any(isinstance(each, ast.Starred) for each in call.args):
             return {}
         given: dict[Key, ast.expr] = dict(zip(names, call.args, strict=False))
         given |= {each.arg: each.value for each in call.keywords if each.arg in names}
         numbered: dict[Key, ast.expr] = {at: given[name] for at, name in enumerate(names) if name in given}
         return {**numbered, **given} if is_tuple else given
+
+    def _holds_by_name(self, call: ast.Call) -> bool:
+        """`dict(texts=texts)`, `SimpleNamespace(texts=texts)`: what code of a library keeps under its own name."""
+        name = last_name(call.func)
+        return bool(call.keywords) and self._called(call.func) is None and (name == "dict" or name[:1].isupper())
 
     def _called(self, node: ast.expr) -> Function | None:
         """The function of the project that a call runs."""
@@ -421,9 +543,9 @@ class Reading:
             scope = self.function.scope.find(node.id)
             found = scope.names[node.id] if scope is not None else None
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
-            cls = self.function.defined_in
-            method = cls.find(node.attr) if cls is not None else None
-            found = method[1] if method is not None else None
+            cls, owner = self.function.defined_in, self.function.owner
+            bound = _methods(cls, node.attr) if cls is not None else ()
+            found = Value(frozenset(replace(each, owner=owner) for each in bound))
         functions = list(called(found)) if found is not None and self._depth else []
         return functions[0] if len(functions) == 1 else None
 
@@ -447,6 +569,25 @@ class Reading:
         if isinstance(node, (ast.Tuple, ast.List)):
             return any(self._is_longest(each) for each in node.elts)
         return isinstance(node, (ast.Name, ast.BinOp, ast.Call)) and isinstance(self.kind(node), Longest)
+
+
+Reading_ = TypeVar("Reading_", bound=Reading)
+
+
+def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list[str]:
+    return [each.arg for each in (*node.args.posonlyargs, *node.args.args)]
+
+
+def _settings(function: Function) -> dict[str, object]:
+    """What parameters of a function are that it is told beforehand, by `partial` or a default."""
+    spec = function.node.args
+    named = [*spec.posonlyargs, *spec.args]
+    defaults = [*zip(named[len(named) - len(spec.defaults) :], spec.defaults, strict=True)]
+    defaults += [(each, told) for each, told in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if told is not None]
+    found: dict[str, object] = {
+        each.arg: told.value for each, told in defaults if isinstance(told, ast.Constant) and told.value is not None
+    }
+    return found | {name: value.const for name, value in function.keywords.items()}
 
 
 def declared(thing: object) -> tuple[list[str], bool]:

@@ -7,32 +7,51 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from autodist.spread import COLUMNS, ROWS, Spread
+from autodist.source import counted_of, last_name
+from autodist.spread import COLUMNS, COUNT, LOCAL, ROWS, SUM, Spread
 from autodist.tensors import operations
-from autodist.tensors.collation import Key, Kind, Reading, Rows, sole
-from autodist.values import Function, Value
+from autodist.tensors.collation import BEGINNING, Fields, Key, Kind, Reading, Rows, sole
+from autodist.values import UNKNOWN, Function, Value
 
 ALL = None
 """Stands for the whole of what is returned."""
 
-Laid = bool | dict[Key, bool]
-"""Whether it lies along the second axis, for each field if there are some."""
+Laid = bool | None | dict[Key, bool | None]
+"""Whether it lies along the second axis, for each field if there are some; None where that cannot be read."""
 
 FILLED = frozenset("zeros ones full empty".split())
-TAKING_ONE = frozenset("Variable tensor as_tensor from_numpy array asarray Tensor FloatTensor LongTensor list".split())
+MAKING = frozenset("tensor as_tensor from_numpy array asarray Tensor FloatTensor LongTensor stack".split())
+"""What makes a tensor of lists."""
+TAKING_ONE = MAKING | frozenset("Variable list".split())
+ADDING_SECOND = {"unsqueeze": "1", "view": "-1, 1", "reshape": "-1, 1"}
+"""What puts an axis behind the only one of a sample."""
 
 
-def second_axis(collate: Value) -> frozenset[Key | None]:
-    """The keys of the fields of a batch whose samples lie along the second axis; None for a batch that is one
-    tensor."""
+@dataclass(frozen=True)
+class Layout:
+    """How the parts of a batch are laid out: the keys of those whose samples lie along the second axis, None for a
+    batch that is one tensor, those that are numbers, and whether it can be read where the samples lie in all others."""
+
+    second: frozenset[Key | None] = frozenset()
+    numbers: Mapping[Key, Spread] = field(default_factory=dict)
+    is_told: bool = True
+
+
+def layout(collate: Value) -> Layout:
+    """How a `collate_fn` lays out its batches."""
     function = sole(collate)
     if function is None:
-        return frozenset()
+        return Layout()
     reading = _Axes(function)
     reading.given([Rows.EACH])
     found = [_keys(laid) for laid in reading.laid_returns]
-    return frozenset.intersection(*found) if found else frozenset()
+    second = frozenset.intersection(*found) if found else frozenset()
+    untold = any(None in (laid.values() if isinstance(laid, dict) else [laid]) for laid in reading.laid_returns)
+    parted = any(keys != second for keys in found)
+    return Layout(second, reading.numbered, not untold and not parted)
 
 
 def _keys(laid: Laid) -> frozenset[Key | None]:
@@ -47,64 +66,182 @@ class _Axes(Reading):
     def __init__(self, function: Function, depth: int = 3) -> None:
         super().__init__(function, {}, depth)
         self.laid_returns: list[Laid] = []
+        self.numbered: dict[Key, Spread] = {}
         self._laid: dict[str, Laid] = {}
-        self._counts: set[str] = set()
+        self._numbers: dict[str, Spread] = {}
+        self._counted: dict[str, Mapping[Key, Spread]] = {}
+        self._turned: set[str] = set()
+        """Lists with one entry for each part of the samples, `zip(*texts)`."""
 
-    def given(self, kinds: list[Kind]) -> Kind:
-        self.read(self.function.node, kinds)
+    def given(self, kinds: list[Kind], named: Mapping[str, Kind] | None = None) -> Kind:
+        super().given(kinds, named)
+        if isinstance(self.function.node, ast.Lambda):
+            self._returned(self.function.node.body)
+        elif self.function.name == BEGINNING:
+            own = f"{self._own()}."
+            held = {name.removeprefix(own): name for name in self._laid if name.startswith(own)}
+            self.laid_returns = [{key: _plain(self._laid[name]) for key, name in held.items()}]
+            self.numbered = {key: self._numbers[name] for key, name in held.items() if name in self._numbers}
         return None
 
     def read(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, kinds: list[Kind]) -> None:
-        """Follow what a function does with such arguments."""
+        """Follow what a function within the function does with such arguments."""
         self._given(node, kinds)
         if isinstance(node, ast.Lambda):
-            self.laid_returns.append(self.laid(node.body))
+            self._returned(node.body)
+
+    def _returned(self, node: ast.expr) -> None:
+        self.laid_returns.append(self.laid(node))
+        self.numbered |= self._numbers_in(node)
+
+    def _numbers_in(self, node: ast.expr) -> Mapping[Key, Spread]:
+        """Which fields of something are numbers."""
+        if isinstance(node, ast.Name):
+            return self._counted.get(node.id, {})
+        told = {key: self.number(part) for key, part in self._parts(node).items()}
+        inner = self._entered(self.spelled(node)) if not told and isinstance(node, ast.Call) else None
+        return inner.numbered if inner is not None else {key: each for key, each in told.items() if each is not None}
+
+    def _parts(self, node: ast.expr) -> Mapping[Key, ast.expr]:
+        """The fields of what is returned, where they are written out."""
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return dict(enumerate(node.elts))
+        if isinstance(node, ast.Dict):
+            keyed = zip(node.keys, node.values, strict=True)
+            return {k.value: v for k, v in keyed if isinstance(k, ast.Constant) and isinstance(k.value, (int, str))}
+        return self.fields_of(node) if isinstance(node, ast.Call) else {}
 
     def _statement(self, node: ast.stmt) -> None:
         if isinstance(node, ast.Return) and node.value is not None:
-            self.laid_returns.append(self.laid(node.value))
+            self._returned(node.value)
         elif isinstance(node, ast.Assign):
-            laid, counts = self.laid(node.value), self._is_count(node.value)
+            laid, number, turned = self.laid(node.value), self.number(node.value), self._is_turned(node.value)
             for target in node.targets:
                 self._lay(target, node.value, laid)
-                if isinstance(target, ast.Name):
-                    (self._counts.add if counts else self._counts.discard)(target.id)
+                name = ast.unparse(target)
+                self._numbers.pop(name, None)
+                self._turned.discard(name)
+                self._counted[name] = self._numbers_in(node.value)
+                if number is not None:
+                    self._count(target, number)
+                if turned:
+                    self._turned.add(name)
+        elif isinstance(node, ast.If):
+            return self._either(node)
         super()._statement(node)
+        return None
+
+    def _count(self, target: ast.expr, number: Spread) -> None:
+        self._numbers[ast.unparse(target)] = number
+        key = _field(target)
+        if key is not None:
+            name, named = key
+            self._counted[name] = {**self._counted.get(name, {}), named: number}
+
+    def _either(self, node: ast.If) -> None:
+        """Both branches of a condition: where they lay a tensor out in two ways, it is not known in which."""
+        before = {**self._laid}
+        self.run(node.body)
+        after, self._laid = self._laid, before
+        self.run(node.orelse)
+        for name, laid in after.items():
+            if name in self._laid and self._laid[name] != laid and isinstance(self.names.get(name), Rows):
+                laid = None
+            self._laid[name] = laid
 
     def _lay(self, target: ast.expr, value: ast.expr, laid: Laid) -> None:
-        if isinstance(target, ast.Name):
-            self._laid[target.id] = laid
+        if (
+            isinstance(target, ast.Name)
+            or isinstance(target, ast.Attribute)
+            and ast.unparse(target.value) == self._own()
+        ):
+            self._laid[ast.unparse(target)] = laid
         elif isinstance(target, (ast.Tuple, ast.List)):
-            for index, each in enumerate(target.elts):
-                if isinstance(each, ast.Name):
-                    self._laid[each.id] = laid.get(index, False) if isinstance(laid, dict) else False
-        elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
-            key, before = target.slice, self._laid.get(target.value.id)
-            if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                fields = before if isinstance(before, dict) else {}
-                self._laid[target.value.id] = {**fields, key.value: laid is True}
+            parts = [laid.get(index, False) if isinstance(laid, dict) else False for index, _ in enumerate(target.elts)]
+            values = value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value] * len(target.elts)
+            for each, made, part in zip(target.elts, values, parts, strict=False):
+                if not isinstance(each, (ast.Tuple, ast.List)):
+                    self._lay(each, made, part)
+        elif (named := _field(target)) is not None:
+            before = self._laid.get(named[0])
+            self._laid[named[0]] = {**(before if isinstance(before, dict) else {}), named[1]: _plain(laid)}
+
+    def _looped(self, node: ast.For | ast.AsyncFor, over: Kind) -> None:
+        """Tensors that a loop fills sample by sample: `words[: len(text), i] = text`."""
+        super()._looped(node, over)
+        number = self._number_of_sample(node)
+        for each in ast.walk(node):
+            targets = each.targets if isinstance(each, ast.Assign) else []
+            for target in targets:
+                if not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Name) or number is None:
+                    continue
+                places = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+                at = [index for index, place in enumerate(places) if getattr(place, "id", "") == number]
+                if at and at[0] < 2:
+                    self._laid[target.value.id] = at[0] == 1
+                    self.names[target.value.id] = self.names.get(target.value.id) or Rows.EACH
+
+    def _number_of_sample(self, node: ast.For | ast.AsyncFor) -> str | None:
+        """`i` of `for i, text in enumerate(texts)` and `for i in range(len(texts))`."""
+        called = last_name(node.iter.func) if isinstance(node.iter, ast.Call) else ""
+        given = node.iter.args if isinstance(node.iter, ast.Call) else []
+        if called == "enumerate" and isinstance(node.target, ast.Tuple) and isinstance(node.target.elts[0], ast.Name):
+            return node.target.elts[0].id if given and isinstance(self.kind(given[0]), Rows) else None
+        if called == "range" and isinstance(node.target, ast.Name) and len(given) == 1:
+            return node.target.id if self.number(given[0]) is COUNT else None
+        return None
+
+    def _across(self, statement: ast.stmt) -> None:
+        super()._across(statement)
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        held = call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
+        if isinstance(call, ast.Call) and isinstance(held, ast.Name) and call.args:
+            if isinstance(self.names.get(held.id), Rows) and isinstance(self.kind(call.args[0]), Rows):
+                self._laid[held.id] = True
 
     def laid(self, node: ast.expr) -> Laid:
         """Along which axis the samples lie in what an expression gives."""
         if isinstance(node, ast.Name):
             return self._laid.get(node.id, False)
-        if isinstance(node, (ast.Tuple, ast.List)):
-            return {index: self.laid(each) is True for index, each in enumerate(node.elts)}
-        if isinstance(node, ast.Dict):
-            keyed = zip(node.keys, node.values, strict=True)
-            named = ((key.value, v) for key, v in keyed if isinstance(key, ast.Constant))
-            return {key: self.laid(v) is True for key, v in named if isinstance(key, (int, str))}
+        if isinstance(node, (ast.Tuple, ast.List, ast.Dict)):
+            return {key: _plain(self.laid(each)) for key, each in self._parts(node).items()}
         if isinstance(node, ast.Attribute):
+            if ast.unparse(node) in self._laid:
+                return self._laid[ast.unparse(node)]
             inner = self.laid(node.value)
             return not inner if node.attr == "T" and isinstance(self.kind(node.value), Rows) else inner
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             inner = self.laid(node.value)
             key = node.slice.value
             return inner.get(key, False) if isinstance(inner, dict) and isinstance(key, (int, str)) else False
-        return self._laid_by_call(node) if isinstance(node, ast.Call) else False
+        if isinstance(node, ast.IfExp):
+            holds = self.constant(node.test)
+            both = self.laid(node.body), self.laid(node.orelse)
+            return both[not holds] if holds is not UNKNOWN else both[0] if both[0] == both[1] else None
+        if isinstance(node, ast.Subscript):
+            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            return self.laid(node.value) if all(isinstance(each, ast.Slice) for each in parts) else False
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+            return self.goes_across(node) or self._laid_each(node)
+        return self._laid_by_call(self.spelled(node)) if isinstance(node, ast.Call) else False
+
+    def _laid_each(self, node: ast.ListComp | ast.GeneratorExp) -> Laid:
+        """`[torch.stack(part, dim=1) for part in (texts, labels)]`"""
+        over, target = node.generators[0].iter, node.generators[0].target
+        several, before = self.kind(over), self.laid(over)
+        if not isinstance(target, ast.Name) or not isinstance(several, Fields) and not self._is_turned(over):
+            return False
+        kinds = several.parts if isinstance(several, Fields) else {ALL: Rows.EACH}
+        found: dict[Key | None, bool | None] = {}
+        for key, kind in kinds.items():
+            self.names[target.id] = kind
+            self._laid[target.id] = before.get(key, False) if isinstance(before, dict) and key is not None else False
+            found[key] = _plain(self.laid(node.elt))
+        if ALL in found:
+            return None if found[ALL] is not False else False  # of how many parts, is not told
+        return {key: second for key, second in found.items() if key is not None}
 
     def _laid_by_call(self, node: ast.Call) -> Laid:
-        method = isinstance(node.func, ast.Attribute)
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         base = node.func.value if isinstance(node.func, ast.Attribute) else None
         ours = base is not None and isinstance(self.kind(base), Rows)
@@ -113,41 +250,125 @@ class _Axes(Reading):
             held = base if ours else first
             if held is None or not isinstance(self.kind(held), Rows):
                 return False
-            before = self.laid(held) is True
+            before = self.laid(held)
+            if before is None:
+                return None
             turned = operations.operation(
-                name, node, _spread(before) if ours else None, [] if ours else [_spread(before)]
+                name, node, _spread(before is True) if ours else None, [] if ours else [_spread(before is True)]
             )
             return turned is COLUMNS
-        if operations.puts_second(name, node) and isinstance(first, ast.expr):
-            return isinstance(self.kind(first), Rows)
+        of_samples = isinstance(first, ast.expr) and isinstance(self.kind(first), Rows)
+        if operations.puts_second(name, node):
+            return of_samples
+        if name in ("stack", "cat", "concat", "concatenate") and of_samples and first is not None:
+            along = operations.axis(node, 1)
+            if along not in (None, 0):  # counted from the end, or by a name
+                return _adds_second(first) if along == 1 else None
         if name == "zip_longest":
             return any(isinstance(each, ast.Starred) and isinstance(self.kind(each.value), Rows) for each in node.args)
         if name in FILLED:
             sizes = first.elts if isinstance(first, (ast.Tuple, ast.List)) else node.args
-            return len(sizes) > 1 and not self._is_count(sizes[0]) and self._is_count(sizes[1])
+            return len(sizes) > 1 and self.number(sizes[0]) is not COUNT and self.number(sizes[1]) is COUNT
+        if name in MAKING and first is not None and self._is_turned(first):
+            return True
         if name in TAKING_ONE and first is not None and not ours:
-            return self.laid(first) is True
+            return _plain(self.laid(first))
         named = self.fields_of(node)
         if named:
-            return {key: self.laid(each) is True for key, each in named.items()}
+            return {key: _plain(self.laid(each)) for key, each in named.items()}
+        inner = self._entered(node)
+        if inner is None:
+            return self.laid(base) if base is not None else False
+        return inner.laid_returns[0] if len(inner.laid_returns) == 1 else False
+
+    def _entered(self, node: ast.Call) -> _Axes | None:
+        """The reading of what a call of a function of the project does."""
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        local, called = self._local.get(name), self._called(node.func)
         kinds = [self.kind(each) for each in node.args if not isinstance(each, ast.Starred)]
-        local, called = self._local.get(name) if not method else None, self._called(node.func)
         if isinstance(local, (ast.FunctionDef, ast.Lambda)) and self._depth:
             inner = _Axes(self.function, self._depth - 1)
             inner.read(local, kinds)
         elif called is not None:
-            inner = _Axes(called, self._depth - 1)
-            inner.given(kinds)
+            inner = self.within(_Axes(called, self._depth - 1), node)
+            inner.lay_parameters({at: self.laid(each) for at, each in enumerate(node.args)})
+            inner.given(kinds, {each.arg: self.kind(each.value) for each in node.keywords if each.arg})
         else:
-            return self.laid(base) if base is not None else False
-        return inner.laid_returns[0] if len(inner.laid_returns) == 1 else False
+            return None
+        return inner
 
-    def _is_count(self, node: ast.expr) -> bool:
-        """`len(batch)`, also under another name: the number of samples."""
-        if isinstance(node, ast.Name):
-            return node.id in self._counts
-        counted = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "len" and len(node.args) == 1
-        return counted and isinstance(node, ast.Call) and isinstance(self.kind(node.args[0]), Rows)
+    def lay_parameters(self, laid: Mapping[int, Laid]) -> None:
+        """Tell how what a function is given by position is laid out."""
+        names = self.parameters()
+        self._laid |= {names[at]: each for at, each in laid.items() if at < len(names)}
+
+    def _is_turned(self, node: ast.expr) -> bool:
+        """`zip(*texts)`, also as a list of lists: one entry for each part of the samples."""
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            return ast.unparse(node) in self._turned
+        if isinstance(node, ast.ListComp):
+            inner = node.elt.args[0] if isinstance(node.elt, ast.Call) and node.elt.args else node.elt
+            return ast.unparse(inner) == ast.unparse(node.generators[0].target) and self._is_turned(
+                node.generators[0].iter
+            )
+        if not isinstance(node, ast.Call) or not node.args:
+            return False
+        name, last = last_name(node.func), node.args[-1]
+        if name == "zip":
+            return isinstance(last, ast.Starred) and isinstance(self.kind(last.value), Rows)
+        return name in ("list", "tuple", "map") and self._is_turned(last)
+
+    def number(self, node: ast.expr) -> Spread | None:
+        """What kind of number of a rank's samples it is: `len(batch)`, `text.size(0)`, `lengths.sum().item()`."""
+        if isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) in self._numbers:
+            return self._numbers[ast.unparse(node)]
+        sized = counted_of(node)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "len" and len(node.args) == 1:
+            second = self.laid(node.args[0]) is True
+            return COUNT if isinstance(self.kind(node.args[0]), Rows) and not second else None
+        if isinstance(node, ast.Subscript) or isinstance(node, ast.Call) and last_name(node.func) == "size":
+            asked = node.value if isinstance(node, ast.Subscript) else node.func
+            at = node.slice if isinstance(node, ast.Subscript) else node.args[0] if node.args else None
+            held = asked.value if isinstance(asked, ast.Attribute) and asked.attr in ("shape", "size") else sized
+            if held is None or not isinstance(self.kind(held), Rows) or not isinstance(at, ast.Constant):
+                return None
+            return COUNT if at.value == (1 if self.laid(held) is True else 0) else LOCAL
+        if isinstance(node, ast.Call) and last_name(node.func) in ("int", "item", "sum", "float", "long"):
+            given = node.func.value if isinstance(node.func, ast.Attribute) and not node.args else None
+            given = given or (node.args[0] if node.args else None)
+            if given is None:
+                return None
+            if last_name(node.func) == "sum":
+                compared = given.left if isinstance(given, ast.Compare) else given  # `(words != 0).sum()`
+                return SUM if isinstance(self.kind(compared), Rows) and len(node.args) < 2 else None
+            return self.number(given)
+        return None
+
+
+def _field(target: ast.expr) -> tuple[str, str] | None:
+    """Of which name a statement binds which field: `batch["words"] = words`, `batch.words = words`."""
+    if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+        return target.value.id, target.attr
+    if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+        key = target.slice.value if isinstance(target.slice, ast.Constant) else None
+        return (target.value.id, key) if isinstance(key, str) else None
+    return None
+
+
+def _plain(laid: Laid) -> bool | None:
+    return laid if laid is None else laid is True
+
+
+def _adds_second(node: ast.expr) -> bool | None:
+    """`[text.unsqueeze(1) for text in texts]`: whether each has an axis more, behind its own; None if not all is
+    known."""
+    made = node.elt if isinstance(node, (ast.ListComp, ast.GeneratorExp)) else None
+    if isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute):
+        if ADDING_SECOND.get(made.func.attr) == ", ".join(map(ast.unparse, made.args)):
+            return True
+    if isinstance(made, ast.Subscript) and isinstance(made.slice, ast.Tuple):
+        return True if [ast.unparse(each) for each in made.slice.elts] == [":", "None"] else None
+    return None
 
 
 def _spread(second: bool) -> Spread:

@@ -69,6 +69,48 @@ def ranks(node: ast.expr, lately: Callable[[ast.expr], Value]) -> bool:
     return "topk" in calls or not calls.isdisjoint(SORTING) and _is_part(node, lately, 6)
 
 
+def displaces(node: ast.expr, lately: Callable[[ast.expr], Value], depth: int = 6) -> bool:
+    """Whether an index names places in another order than theirs, which no chance decides: `[1, 0] * (n // 2)`,
+    `torch.arange(n - 1, -1, -1)`, `(torch.arange(n) + 1) % n`."""
+    if depth == 0:
+        return False
+
+    def inner(each: ast.expr) -> bool:
+        return displaces(each, lately, depth - 1)
+
+    if isinstance(node, ast.Name):
+        made = [each for _, each in lately(node).made if each is not node]
+        return bool(made) and all(inner(each) for each in made)
+    if isinstance(node, ast.BinOp):
+        sides = (node.left, node.right)
+        if isinstance(node.op, ast.Mult):
+            return any(isinstance(each, ast.List) and len(each.elts) > 1 for each in sides)
+        moved = isinstance(node.op, (ast.Add, ast.Sub, ast.Mod, ast.BitXor))
+        return moved and any(_counts(each, lately, depth) or inner(each) for each in sides)
+    if not isinstance(node, ast.Call):
+        return False
+    name = last_name(node.func)
+    given = [node.func.value, *node.args] if isinstance(node.func, ast.Attribute) else node.args
+    if name in ("flip", "roll", "flipud", "reversed"):
+        return any(_counts(each, lately, depth) for each in given)
+    if name in ("arange", "range"):
+        return len(node.args) > 2 and ast.unparse(node.args[2]).startswith("-")
+    return name in FORMS | {"tensor", "list", "LongTensor"} and any(inner(each) for each in given)
+
+
+def _counts(node: ast.expr, lately: Callable[[ast.expr], Value], depth: int) -> bool:
+    """Whether it is `torch.arange(n)`, in whatever form."""
+    if isinstance(node, ast.Name) and depth:
+        made = [each for _, each in lately(node).made if each is not node]
+        return bool(made) and all(_counts(each, lately, depth - 1) for each in made)
+    if not isinstance(node, ast.Call):
+        return False
+    if last_name(node.func) in ("arange", "range"):
+        return True
+    given = [node.func.value, *node.args] if isinstance(node.func, ast.Attribute) else node.args
+    return last_name(node.func) in FORMS | {"tensor", "list"} and any(_counts(e, lately, depth - 1) for e in given)
+
+
 def is_number_each(node: ast.expr, lately: Callable[[ast.expr], Value]) -> bool:
     """Whether there may be one number for each sample: `F.cross_entropy(out, y, reduction="none")`, `each.mean(1)`."""
     made = [each for _, each in lately(node).made] or [node]

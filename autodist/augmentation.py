@@ -1,0 +1,161 @@
+"""What data sets draw while one sample is read: augmentation, which should differ from rank to rank.
+
+No step of the analysis enters `__getitem__`, which a loader calls; its source says what it draws from.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autodist.interpreter import Interpreter
+from autodist.source import Source
+from autodist.tensors import collation
+from autodist.values import NOTHING, Class, External, Function, Items, Object, Table, Thing, Value
+
+OWN = frozenset(
+    "seed RandomState default_rng Generator get_state set_state getstate setstate Random SystemRandom "
+    "empty_like".split()
+)
+"""What draws nothing, or makes a generator of its own."""
+READING = ("__getitem__", "__getitems__")
+MOST = 60
+"""So many functions of a data set are looked through."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A call that draws from the generator of a library."""
+
+    library: str
+    source: Source
+    node: ast.Call
+
+
+def per_sample(loader: Object, run: Interpreter) -> list[Drawn]:
+    """What a loader's process draws for each sample: nothing of what its workers draw, which torch seeds."""
+    if not _reads_itself(loader):
+        return []
+    return [*_drawn_by(loader.argument("dataset", 0), run), *collating(loader, run)]
+
+
+def by_workers(loader: Object, run: Interpreter) -> list[Drawn]:
+    """What the workers of a loader draw for each sample, from generators that follow torch's in the main process."""
+    return [] if _reads_itself(loader) else _drawn_by(loader.argument("dataset", 0), run)
+
+
+def collating(loader: Object, run: Interpreter) -> list[Drawn]:
+    """What its `collate_fn` draws."""
+    functions = collation.called(collation.collate_fn(loader) or NOTHING)
+    return [drawn for function in functions for drawn in mentioned(function, run)]
+
+
+def _reads_itself(loader: Object) -> bool:
+    told = loader.argument("num_workers", 5)
+    return told is None or told.const == 0
+
+
+def _drawn_by(dataset: Value | None, run: Interpreter) -> list[Drawn]:
+    functions = [each for thing in _datasets(dataset or NOTHING) for each in _reading(thing)]
+    seen: dict[ast.AST, Function] = {}
+    while functions and len(seen) < MOST:
+        function = functions.pop()
+        if function.node not in seen:
+            seen[function.node] = function
+            functions += _called(function)
+    return [drawn for function in seen.values() for drawn in mentioned(function, run)]
+
+
+def _datasets(value: Value) -> Iterator[Object]:
+    """The data sets of the script's own in a value, also inside of a Subset."""
+    for thing in value.things:
+        if isinstance(thing, Items):
+            for part in (*thing.parts, thing.element):
+                yield from _datasets(part)
+        elif isinstance(thing, Object):
+            yield thing
+            if thing.cls is None:
+                for given in (*thing.args, *thing.keywords.values()):
+                    yield from _datasets(given)
+
+
+def _reading(dataset: Object) -> Iterator[Function]:
+    """What is run for one sample: a method of the class, and transforms that one of a library is given."""
+    if dataset.cls is None:
+        return
+    for name in READING:
+        for function in _methods(dataset.cls, name):
+            yield _bound(function, dataset)
+    for base in dataset.cls.line():
+        if any(isinstance(each, External) for each in base.bases):
+            yield from (each for given in (*dataset.args, *dataset.keywords.values()) for each in _callable(given))
+
+
+def _methods(cls: Class, name: str) -> Iterator[Function]:
+    found = cls.find(name)
+    yield from (each for each in (found[1].things if found is not None else ()) if isinstance(each, Function))
+
+
+def _bound(function: Function, owner: Thing) -> Function:
+    return Function(function.node, function.source, function.scope, owner, function.defined_in)
+
+
+def _callable(value: Value, depth: int = 4) -> Iterator[Function]:
+    """The functions of the project that a call of a value runs, or of something that it holds: `Compose([Noise()])`."""
+    for thing in value.things if depth else ():
+        if isinstance(thing, Function):
+            yield thing
+        elif isinstance(thing, Items):
+            for part in (*thing.parts, thing.element):
+                yield from _callable(part, depth - 1)
+        elif isinstance(thing, Table):
+            for part in (*thing.entries.values(), thing.element):
+                yield from _callable(part, depth - 1)
+        elif isinstance(thing, Object) and thing.cls is not None:
+            for name in ("__call__", "forward", "get_params"):
+                yield from (_bound(each, thing) for each in _methods(thing.cls, name))
+        elif isinstance(thing, Object):
+            for given in (*thing.args, *thing.keywords.values()):
+                yield from _callable(given, depth - 1)
+
+
+def _called(function: Function) -> Iterator[Function]:
+    """The functions of the project that a function calls."""
+    owner = function.owner
+    for node in ast.walk(function.node):
+        func = node.func if isinstance(node, ast.Call) else None
+        if isinstance(func, ast.Name):
+            scope = function.scope.find(func.id)
+            yield from _callable(scope.names[func.id]) if scope is not None else ()
+        elif isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and isinstance(owner, Object):
+            method = list(_methods(owner.cls, func.attr)) if owner.cls is not None else []
+            if func.value.id == "self" and method:
+                yield from (_bound(each, owner) for each in method)
+            elif func.value.id == "self":
+                yield from _callable(owner.attributes.get(func.attr, NOTHING))
+
+
+def mentioned(function: Function, run: Interpreter) -> Iterator[Drawn]:
+    """What a function that no step of the analysis enters draws from, by what it calls."""
+    calls = [node for node in ast.walk(function.node) if isinstance(node, ast.Call)]
+    seeds = {library(node, function) for node in calls if "seed" in run.catalog.roles(_name(node.func, function))}
+    for node in calls:
+        name = _name(node.func, function)
+        draws = {"random_draw", "index_draw"} & run.catalog.roles(name) and name.rpartition(".")[2] not in OWN
+        if draws and library(node, function) not in seeds and not any(k.arg == "generator" for k in node.keywords):
+            yield Drawn(library(node, function), function.source, node)
+
+
+def library(call: ast.Call, function: Function) -> str:
+    """The library whose generator a call seeds or draws from."""
+    return _name(call.func, function).partition(".")[0]
+
+
+def _name(node: ast.expr, function: Function) -> str:
+    """The name in its library of what a function calls: `numpy.random.rand` for `np.random.rand`."""
+    if isinstance(node, ast.Attribute):
+        return f"{_name(node.value, function)}.{node.attr}"
+    scope = function.scope.find(node.id) if isinstance(node, ast.Name) else None
+    held = scope.names[node.id].things if scope is not None and isinstance(node, ast.Name) else ()
+    return next((thing.name for thing in held if isinstance(thing, External)), "")
