@@ -138,7 +138,8 @@ class Reduction:
     """An expression whose value must be made global: ``spread`` says how. ``hoist`` is the guarded statement that
     it has to be computed before; ``after`` the loop after which an accumulator is reduced instead, if
     ``switch`` holds where the code also runs on data that every rank sees in full. ``of`` is what a mean is taken of,
-    if ranks have different numbers of them; ``padded`` if rows may be longer on one rank than on another."""
+    if ranks have different numbers of them; ``padded`` if rows may be longer on one rank than on another; ``together``
+    if several rows of each sample stand beside each other, which those of other samples must not part."""
 
     source: Source
     node: ast.expr
@@ -148,6 +149,7 @@ class Reduction:
     switch: str | None = None
     of: ast.expr | None = None
     padded: bool = False
+    together: bool = False
 
 
 @dataclass(frozen=True)
