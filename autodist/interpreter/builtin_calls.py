@@ -46,6 +46,10 @@ JOINED = ("tensors", "arrays", "sequences")
 """How a function calls the parameter that takes the tensors it puts together."""
 
 
+REPLACING = frozenset(["dataclasses.replace", "attr.evolve", "attrs.evolve"])
+"""What makes another object of the same kind, with other fields."""
+
+
 class BuiltinCalls(Attributes, Arithmetic, Roles):
     """Calls of Python's own functions."""
 
@@ -72,6 +76,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             return self._listed("set" if short == "frozenset" else short, first, node, scope)
         if short in ("typing.cast", "torch.jit.annotate") and len(args) == 2:
             return args[1]
+        if name in REPLACING:
+            return first
         if short in ("filter", "filterfalse"):
             return self._filtered(node, args, scope)
         if short == "next":
