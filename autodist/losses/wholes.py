@@ -50,7 +50,7 @@ def find(run: Callable[[Plan], Interpreter], plan: Plan, through_time: bool = Fa
     refused: Wholes | None = None
     counts = _counts(first, homes)
     columns = Wholes(columns=_outer(first, homes))
-    tried = [Wholes(near), Wholes(frozenset(candidates)), columns]
+    tried = [Wholes(near), Wholes(frozenset(candidates)), columns, Wholes(columns=near - columns.columns)]
     for trial in [columns] if through_time else [Wholes(batches=_batches(run, plan, first)), *tried]:
         found = _try(run, plan, trial)
         if found is not None and found.reason.endswith(STATE):

@@ -263,6 +263,8 @@ def _of_method(
             return ROWS
         if short == "flatten" and number_of(rest[0]) == 0:
             return ROWS
+        if short in ("view", "reshape") and _keeps_second(rest[0].elts if is_list(rest) else rest, latest):  # type: ignore[attr-defined]
+            return COLUMNS
         if short == "squeeze" and rest and number_of(rest[0]) == 0:
             return ROWS  # of the state of one layer
         if (
@@ -318,6 +320,12 @@ def _of_method(
     if short in ("sample", "rsample", "multinomial"):
         return ENVIRONMENT
     return f"calls {short}, which is not known to keep rows apart"
+
+
+def _keeps_second(shape: Sequence[ast.expr], latest: Latest) -> bool:
+    """Whether a shape leaves the axis of the samples where it is, the second one: `x.view(x.shape[0], x.shape[1], 1)`."""
+    sizes = [latest(each).spread for each in shape]
+    return len(sizes) > 1 and sizes[0] is SAME and sizes[1] is COUNT and sizes.count(COUNT) == 1
 
 
 def _padded(node: ast.Call, rest: Sequence[ast.expr], base: Value) -> Spread | str:

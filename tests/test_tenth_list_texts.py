@@ -1,0 +1,210 @@
+"""What a tenth list of public scripts, texts, series, tables, graphs and science, does in its own way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import converted
+
+START = """
+import collections
+import attr
+import torch
+from attr import Factory, attrib, attrs
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+train_set = TensorDataset(torch.randn(64, 6), torch.randn(64, 1))
+loader = DataLoader(train_set, batch_size=8, shuffle=True)
+"""
+LOOP = """
+for epoch in range(2):
+    for x, y in loader:
+        train(net, x, y)
+"""
+
+NAMED_TUPLE = """
+Net = collections.namedtuple("Net", {fields})
+
+
+def build():
+    encoder, decoder = nn.Linear(6, 4), nn.Linear(4, 1)
+    return Net(encoder, decoder, {given})
+
+
+def train(net, x, y):
+    loss = F.mse_loss(net.decoder(net.encoder(x)), y)
+    net.optimizer.zero_grad()
+    loss.backward()
+    net.optimizer.step()
+
+
+net = build()
+"""
+PARAMETERS = "torch.optim.Adam([*encoder.parameters(), *decoder.parameters()])"
+
+
+@pytest.mark.parametrize("fields", ["['encoder', 'decoder', 'optimizer']", "'encoder decoder optimizer'"])
+@pytest.mark.parametrize("given", [PARAMETERS, f"optimizer={PARAMETERS}"])
+def test_models_in_a_named_tuple(tmp_path: Path, fields: str, given: str) -> None:
+    """They are what the tuple was made of, whatever they are called there."""
+    code, said = converted(tmp_path, START + NAMED_TUPLE.format(fields=fields, given=given) + LOOP)
+    assert "AD904" not in said
+    assert "encoder = DDP(encoder)" in code and "decoder = DDP(decoder)" in code
+
+
+FIELDS = """
+@attrs
+class Params:
+    size = attrib(default=8)
+    rate = attrib(default=0.1)
+
+
+@attrs
+class Training:
+    params = attrib({factory})
+    net = attrib()
+    optimizer = attrib()
+
+    @net.default
+    def default_net(self):
+        net = nn.Linear(6, 1)
+        return net
+
+    @optimizer.default
+    def default_optimizer(self):
+        return torch.optim.RMSprop(self.net.parameters(), lr=self.params.rate)
+
+
+def train(net, x, y):
+    loss = F.mse_loss(net.net(x), y)
+    net.optimizer.zero_grad()
+    loss.backward()
+    net.optimizer.step()
+
+
+net = Training({given})
+loader = DataLoader(train_set, batch_size=net.params.size)
+"""
+
+
+@pytest.mark.parametrize("factory", ["default=Factory(Params)", "factory=Params"])
+@pytest.mark.parametrize("given", ["", "params=Params()", "attr.evolve(Params(), rate=0.2)"])
+def test_fields_of_attrs(tmp_path: Path, factory: str, given: str) -> None:
+    """What a class makes by default, from the fields above."""
+    code, said = converted(tmp_path, START + FIELDS.format(factory=factory, given=given) + LOOP)
+    assert "AD904" not in said and "AD401 cannot" not in said
+    assert "net = DDP(nn.Linear(6, 1))" in code and "batch_size=net.params.size // dist.get_world_size()" in code
+
+
+PAIRS = """
+def pairs(rows):
+    right = torch.arange(rows.shape[0])
+    right = right + 1 - right % 2 * 2
+    similar = F.cosine_similarity(rows.unsqueeze(1), rows.unsqueeze(0), dim=-1)
+    return F.cross_entropy(similar - torch.eye(rows.shape[0]) * 1e12, right)
+
+
+model = nn.Linear(6, 4)
+optimizer = torch.optim.Adam(model.parameters())
+for views, _ in DataLoader(TensorDataset(torch.randn(64, 2, 6), torch.randn(64)), batch_size=8):
+    n = views.shape[0]
+    {made}
+    loss = pairs(out)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "together"),
+    [
+        ("out = model(views.view(n * 2, -1))", True),
+        ("out = model(views.reshape((2 * n, 6)))", True),
+        ("out = model(views.flatten(0, 1))", True),
+        ("out = model(torch.cat([views[:, 0], views[:, 1]]))", False),
+        ("out = model(views.view(n, -1)[:, :6])", False),
+    ],
+)
+def test_rows_of_one_sample_stay_together(tmp_path: Path, made: str, together: bool) -> None:
+    """Where several are made of each, the rows of other ranks do not come between them: they are partners."""
+    code, _ = converted(tmp_path, START + PAIRS.format(made=made))
+    assert "RowsOfAllRanks.apply(" in code
+    assert ("torch.cat(parts)" in code) is together
+    assert ("torch.stack(parts, 1)" in code) is not together
+
+
+CHOSEN = """
+def create(size):
+    return nn.Linear(size, 1)
+
+
+def load(model, path):
+    model.load_state_dict(torch.load(path))
+    return model
+
+
+def train(net, x, y):
+    loss = F.mse_loss(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+net = create(6)
+optimizer = torch.optim.Adam(net.parameters())
+if train_set:
+    net = load(net, "known.pt")
+else:
+"""
+
+
+def test_a_model_that_is_loaded_instead_of_trained(tmp_path: Path) -> None:
+    """It is wrapped where both ways come from."""
+    loop = "\n".join(f"    {line}" for line in LOOP.splitlines())
+    code, said = converted(tmp_path, START + CHOSEN + loop)
+    assert "AD904" not in said
+    assert "net = DDP(create(6))" in code and "model.module.load_state_dict(" in code
+
+
+SECOND = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(1, 8)
+        self.linear = nn.Linear(8, 1)
+
+    def forward(self, x):
+        out, hidden = self.lstm({shaped})
+        return self.linear(out)
+
+
+inputs, wanted = torch.randn(16, 64, 1), torch.randn(16, 64, 1)
+model = Net()
+optimizer = torch.optim.Adam(model.parameters())
+size = 8
+for epoch in range(2):
+    for b in range(inputs.shape[1] // size):
+        x = inputs[:, b : b + size, :]
+        y = wanted[:, b : b + size, :]
+        loss = F.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("shaped", ["x", "x.view(x.shape[0], x.shape[1], 1)"])
+def test_samples_cut_out_along_the_second_axis(tmp_path: Path, shaped: str) -> None:
+    """Since the first one is time, as the layer says."""
+    code, said = converted(tmp_path, START + SECOND.format(shaped=shaped))
+    assert "AD902" not in said
+    assert "model(x[:, rows].contiguous()), y[:, rows].contiguous()) * row_weight(x.size(1))" in code
+
+
+def test_samples_folded_into_the_first_axis(tmp_path: Path) -> None:
+    _, said = converted(tmp_path, START + SECOND.format(shaped="x.view(x.shape[1], x.shape[0], 1)"))
+    assert "AD902" in said
