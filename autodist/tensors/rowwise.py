@@ -42,6 +42,11 @@ from autodist.tensors.torch_layers import of_loss, through_layer
 from autodist.values import NOTHING, Draw, Index, Items, Object, Value
 
 
+TURNED = "combines rows that lie along different axes, of which it cannot be seen that each meets its own alone"
+IMPLICIT = frozenset("softmax log_softmax softmin".split())
+"""What torch used to choose an axis for: the second of two or four, the first of one or three."""
+
+
 def broadcasts(node: ast.expr) -> bool:
     """Whether one row meets each of the others: `x + places.unsqueeze(0)`, `places.unsqueeze(0).expand_as(x)`."""
     return isinstance(node, ast.BinOp) or isinstance(node, ast.Call) and called_name(node) == "expand_as"
@@ -80,13 +85,22 @@ def _of_operator(node: ast.BinOp, value: Value, latest: Latest) -> Spread | str:
     spreads = {each.spread for each in (left, right) if is_whole(each)}
     if isinstance(node.op, ast.MatMult):
         return _product(left, right)
-    if {ROWS, COLUMNS} <= spreads or pairs((left, right)):
+    if {ROWS, COLUMNS} <= spreads:
+        if _aligned(left, right) or _aligned(right, left):
+            return COLUMNS
+        return TURNED if None in (left.axes, right.axes) else PAIRED
+    if pairs((left, right)):
         return PAIRED
     if _beside((left, right)):
         return STATISTIC
     if MEAN in (left.spread, right.spread) and COUNT in (left.spread, right.spread):
         return "multiplies a mean with the number of a rank's rows"
     return value.spread
+
+
+def _aligned(turned: Value, other: Value) -> bool:
+    """Whether rows lie along the last axis of both: `x.t() * weights`, of a matrix and a number for each row."""
+    return turned.spread is COLUMNS and turned.axes == 2 and other.spread is ROWS and other.axes == 1
 
 
 def _product(left: Value, right: Value) -> Spread | str:
@@ -351,6 +365,9 @@ def _along(short: str, node: ast.Call, rest: Sequence[ast.expr], base: Value, va
             return ROWS
         if written and short not in ("max", "min"):
             return f"works along an axis that cannot be read ({short})"
+        if short in IMPLICIT:  # as torch chose the axis of old
+            told = f"works along an axis that may be that of the rows ({short}): write `dim=1` if it is not"
+            return ROWS if base.axes in (2, 4) else told
         return value.spread if short in ("mean", "sum", "nansum", "nanmean") and not written else LOCAL
     if over > 0 or over < 0 and surely(base) + over > 0:
         return ROWS
