@@ -129,6 +129,8 @@ class Loader:
     """Libraries whose generators its sampler draws the order from, and each rank other things as its samples ask."""
     endless: bool = False
     """Its sampler goes on for as long as it is asked."""
+    beside: frozenset[ast.Call] = frozenset()
+    """The calls that make the loaders which the same training steps read, its own if that makes several of them."""
     unseeded_samplers: tuple[Object, ...] = ()
     """Torch's samplers that it has been given and that draw from the global generator, where they are made once."""
 

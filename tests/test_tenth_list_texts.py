@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -208,3 +209,118 @@ def test_samples_cut_out_along_the_second_axis(tmp_path: Path, shaped: str) -> N
 def test_samples_folded_into_the_first_axis(tmp_path: Path) -> None:
     _, said = converted(tmp_path, START + SECOND.format(shaped="x.view(x.shape[1], x.shape[0], 1)"))
     assert "AD902" in said
+
+
+SIDE_BY_SIDE = """
+first = DataLoader(train_set, batch_size=8, shuffle={shuffle})
+second = DataLoader(train_set, batch_size=8, shuffle={shuffle})
+
+
+def make(data):
+    return DataLoader(data, batch_size=8, shuffle=True)
+
+
+class Both:
+    def __init__(self, head, tail):
+        self.head, self.tail, self.step = self.again(head), self.again(tail), 0
+
+    def __next__(self):
+        self.step += 1
+        return next(self.head) if self.step % 2 else next(self.tail)
+
+    @staticmethod
+    def again(loader):
+        while True:
+            for data in loader:
+                yield data
+
+
+net = nn.Linear(6, 1)
+optimizer = torch.optim.Adam(net.parameters())
+
+
+def train(x, y):
+    loss = F.mse_loss(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+{loop}
+"""
+ZIPPED = "for (x, y), (u, v) in zip({}):\n    train((x + u) / 2, (y + v) / 2)"
+IN_TURN = "both = Both(first, second)\nfor step in range(8):\n    train(*next(both))"
+ONE_AFTER_THE_OTHER = "for x, y in first:\n    train(x, y)\nfor x, y in second:\n    train(x, y)"
+
+
+@pytest.mark.parametrize(
+    ("loop", "shuffle", "expected"),
+    [
+        (
+            ZIPPED.format("first, second"),
+            True,
+            ["DistributedSampler(train_set)", "DistributedSampler(train_set, seed=1)"],
+        ),
+        (IN_TURN, True, ["DistributedSampler(train_set)", "DistributedSampler(train_set, seed=1)"]),
+        (ZIPPED.format("make(train_set), make(train_set)"), True, ["DistributedSampler(data, seed=next(orders))"]),
+        (ZIPPED.format("first, second"), False, ["DistributedSampler(train_set, shuffle=False)"] * 2),
+        (ONE_AFTER_THE_OTHER, True, ["DistributedSampler(train_set)"] * 2),
+    ],
+)
+def test_loaders_side_by_side_have_orders_of_their_own(
+    tmp_path: Path, loop: str, shuffle: bool, expected: list[str]
+) -> None:
+    """A sampler that shuffles by one seed would give both loaders the same samples, or pair them alike for ever."""
+    code, said = converted(tmp_path, START + SIDE_BY_SIDE.format(shuffle=shuffle, loop=loop))
+    assert re.findall(r"sampler=(DistributedSampler\([^()]*(?:\(\w+\))?\))", code) == expected
+    assert "AD9" not in said
+
+
+def test_samplers_side_by_side_draw_apart(tmp_path: Path) -> None:
+    sampler = "sampler=torch.utils.data.RandomSampler(train_set)"
+    script = SIDE_BY_SIDE.format(shuffle=True, loop=ZIPPED.format("first, second")).replace("shuffle=True", sampler)
+    code, _ = converted(tmp_path, START + script)
+    assert re.findall(r"generator=torch.Generator\(\).manual_seed\((\d)\)", code) == ["0", "1"]
+
+
+@pytest.mark.parametrize(("axes", "known"), [("64, 6", True), ("64, 4, 6", False)])
+def test_softmax_along_the_axis_that_torch_chooses(tmp_path: Path, axes: str, known: bool) -> None:
+    """The second one of a matrix; the first one of three axes."""
+    loop = f"""
+inputs, wanted = torch.randn({axes}), torch.rand({axes})
+net = nn.Linear(6, 6)
+optimizer = torch.optim.Adam(net.parameters())
+for step in range(8):
+    loss = F.mse_loss(F.log_softmax(net(inputs)), wanted)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    _, said = converted(tmp_path, START + loop)
+    assert ("AD902" not in said) is known
+
+
+@pytest.mark.parametrize(("wanted", "known"), [("64, 3", True), ("64, 3, 1", False)])
+def test_a_matrix_turned_over_beside_a_number_for_each_row(tmp_path: Path, wanted: str, known: bool) -> None:
+    loop = f"""
+class Machine(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.ModuleList([nn.Linear(1, 4) for _ in range(3)])
+
+    def forward(self, x, weights):
+        parts = [(each(x[:, i, :]).t() * weights[:, i]).t() for i, each in enumerate(self.first)]
+        return torch.cat(parts, 1).sum(1)
+
+
+inputs, weights, targets = torch.randn(64, 3, 1), torch.rand({wanted}), torch.rand(64)
+net = Machine()
+optimizer = torch.optim.Adam(net.parameters())
+for step in range(8):
+    loss = F.mse_loss(net(inputs, weights), targets)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    _, said = converted(tmp_path, START + loop)
+    assert ("AD902" not in said) is known

@@ -216,7 +216,10 @@ class Calls(Methods, AutogradFunctions):
                 return self._module_call(thing, node, args, keywords, scope)
             if thing.cls is not None and thing.cls.find("__call__"):
                 return self.method(thing, "__call__", node, args, keywords, scope)
-            if thing.name == NAMED_TUPLE and (made := self._named_tuple(thing, node, args, keywords, scope)) is not None:
+            if (
+                thing.name == NAMED_TUPLE
+                and (made := self._named_tuple(thing, node, args, keywords, scope)) is not None
+            ):
                 return made
             self._normalises(thing, node, args, scope)
             mixed = self._mixed([*args, *keywords.values()])

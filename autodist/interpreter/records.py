@@ -35,7 +35,7 @@ class Records(Functions):
                 self._fill_by_default(made, name, default, cls.scope)
 
     def _fill_by_default(self, made: Object, name: str, field: ast.Call, scope: Scope) -> None:
-        """`field(default_factory=list)`, `attrib(default=Factory(list))`, `attrib(factory=list)`, `attrib(default=1)`"""
+        """`field(default_factory=list)`, `attrib(default=Factory(list))`, `attrib(default=1)`"""
         for option in field.keywords:
             value = option.value
             if option.arg == "default" and isinstance(value, ast.Call) and last_name(value.func) == "Factory":

@@ -95,7 +95,7 @@ def _prints(statement: ast.stmt) -> bool:
 
 
 def _is_instead(event: Event, use: Event | None) -> bool:
-    """Whether a condition decides between what happens there and the use: `if path: net = load(net)`, `else: fit(net)`."""
+    """Whether a condition decides between a change and the use: `if path: net = load(net)`, `else: fit(net)`."""
     statement = event.source.statement(event.node)
     for around in (each for each in event.source.ancestors(statement) if isinstance(each, ast.If) and use is not None):
         other = around.orelse if stands_in(event.source, statement, frozenset(around.body)) else around.body

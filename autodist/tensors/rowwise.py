@@ -41,7 +41,6 @@ from autodist.tensors.shapes import adds_axis, is_each_row, is_number, is_one, s
 from autodist.tensors.torch_layers import of_loss, through_layer
 from autodist.values import NOTHING, Draw, Index, Items, Object, Value
 
-
 TURNED = "combines rows that lie along different axes, of which it cannot be seen that each meets its own alone"
 IMPLICIT = frozenset("softmax log_softmax softmin".split())
 """What torch used to choose an axis for: the second of two or four, the first of one or three."""
@@ -337,7 +336,7 @@ def _of_method(
 
 
 def _keeps_second(shape: Sequence[ast.expr], latest: Latest) -> bool:
-    """Whether a shape leaves the axis of the samples where it is, the second one: `x.view(x.shape[0], x.shape[1], 1)`."""
+    """Whether a shape leaves the samples along the second axis: `x.view(x.shape[0], x.shape[1], 1)`."""
     sizes = [latest(each).spread for each in shape]
     return len(sizes) > 1 and sizes[0] is SAME and sizes[1] is COUNT and sizes.count(COUNT) == 1
 

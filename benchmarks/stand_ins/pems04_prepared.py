@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -35,10 +36,11 @@ COUNTS = {"train": 75, "val": 21, "test": 21}
 
 
 def write(folder: Path) -> None:
-    """``PEMS04_r1_d0_w0_astcgn.npz`` (windows x sensors x 1 x 12, and what follows), ``distance.csv`` and ``small.conf``, the settings."""
+    """``PEMS04_r1_d0_w0_astcgn.npz`` (windows x sensors x 1 x 12 and what follows), ``distance.csv``, and the settings in
+    ``small.conf``."""
     rng = np.random.default_rng(0)
     phases = rng.uniform(0, 2 * np.pi, SENSORS)
-    arrays: dict[str, np.ndarray] = {}
+    arrays: dict[str, Any] = {}
     start = 0
     for split, count in COUNTS.items():
         moments = start + np.arange(count)[:, None, None] + np.arange(2 * STEPS)

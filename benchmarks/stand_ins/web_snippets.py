@@ -17,6 +17,8 @@ def write(folder: Path) -> None:
         lines = ["label\tbody"]
         for number in range(count):
             label = number % SUBJECTS
-            words = [f"w{label}{rng.integers(4)}" if rng.random() < 0.5 else f"any{rng.integers(12)}" for _ in range(12)]
+            words = [
+                f"w{label}{rng.integers(4)}" if rng.random() < 0.5 else f"any{rng.integers(12)}" for _ in range(12)
+            ]
             lines.append(f"{label}\t{' '.join(words[: rng.integers(4, 13)])}")
         (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n")
