@@ -18,5 +18,5 @@ def write(folder: Path) -> None:
     for split, count in COUNTS.items():
         rows = rng.integers(0, VALUES, (count, FIELDS))
         answers = (rows[:, 0] + rng.integers(0, 3, count) > VALUES // 2).astype(int)
-        lines = [",".join(map(str, [answer, *row])) + "\n" for answer, row in zip(answers, rows)]
+        lines = [",".join(map(str, [answer, *row])) + "\n" for answer, row in zip(answers, rows, strict=True)]
         (folder / f"tiny_{split}_input.csv").write_text("".join(lines))

@@ -36,7 +36,7 @@ COUNTS = {"train": 75, "val": 21, "test": 21}
 
 
 def write(folder: Path) -> None:
-    """``PEMS04_r1_d0_w0_astcgn.npz`` (windows x sensors x 1 x 12 and what follows), ``distance.csv``, and the settings in
+    """``PEMS04_r1_d0_w0_astcgn.npz`` (windows x sensors x 1 x 12 and what follows), ``distance.csv``, and settings in
     ``small.conf``."""
     rng = np.random.default_rng(0)
     phases = rng.uniform(0, 2 * np.pi, SENSORS)
