@@ -324,3 +324,42 @@ for step in range(8):
 """
     _, said = converted(tmp_path, START + loop)
     assert ("AD902" not in said) is known
+
+STATISTIC = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, 1)
+        self.register_buffer("mean", torch.zeros(1))
+        self.register_buffer("var", torch.ones(1))
+
+    def forward(self, x):
+        x = self.linear(x)
+        return {normalised}
+
+
+net = Net()
+optimizer = torch.optim.Adam(net.parameters())
+
+
+def train(net, x, y):
+    loss = F.mse_loss(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("normalised", "across"),
+    [
+        ("F.batch_norm(input=x, running_mean=self.mean, running_var=self.var, training=self.training)", True),
+        ("F.batch_norm(input=x, running_mean=self.mean, running_var=self.var, training=False)", False),
+        ("F.softmax(input=x, dim=0)", True),
+        ("F.softmax(input=x, dim=1)", False),
+    ],
+)
+def test_what_is_normalised_by_keyword(tmp_path: Path, normalised: str, across: bool) -> None:
+    """Over the samples of the batch, of which a rank has its share."""
+    _, said = converted(tmp_path, START + STATISTIC.format(normalised=normalised) + LOOP)
+    assert ("AD602 computes with a statistic of the batch" in said) is across
