@@ -250,6 +250,13 @@ def train(x, y):
 """
 ZIPPED = "for (x, y), (u, v) in zip({}):\n    train((x + u) / 2, (y + v) / 2)"
 IN_TURN = "both = Both(first, second)\nfor step in range(8):\n    train(*next(both))"
+INSTEAD = """
+if torch.cuda.is_available():
+    loader = DataLoader(train_set, batch_size=8, shuffle=True, pin_memory=True)
+else:
+    loader = DataLoader(train_set, batch_size=8, shuffle=True)
+for x, y in loader:
+    train(x, y)"""
 ONE_AFTER_THE_OTHER = "for x, y in first:\n    train(x, y)\nfor x, y in second:\n    train(x, y)"
 
 
@@ -264,6 +271,7 @@ ONE_AFTER_THE_OTHER = "for x, y in first:\n    train(x, y)\nfor x, y in second:\
         (IN_TURN, True, ["DistributedSampler(train_set)", "DistributedSampler(train_set, seed=1)"]),
         (ZIPPED.format("make(train_set), make(train_set)"), True, ["DistributedSampler(data, seed=next(orders))"]),
         (ZIPPED.format("first, second"), False, ["DistributedSampler(train_set, shuffle=False)"] * 2),
+        (INSTEAD, True, ["DistributedSampler(train_set)"] * 2),
         (ONE_AFTER_THE_OTHER, True, ["DistributedSampler(train_set)"] * 2),
     ],
 )

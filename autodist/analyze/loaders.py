@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from autodist import randomness, resizing, searching
+from autodist import randomness, regions, resizing, searching
 from autodist.analyze.batch_sizes import training_switch
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.rule import Severity
@@ -83,10 +83,15 @@ def _read_together(run: Interpreter) -> Iterator[set[Object]]:
     yield from groups.values()
 
 
-def _others(group: set[Object], ours: set[tuple[int, Path_]]) -> Iterator[Object]:
-    """What a group holds beside one of our loaders."""
-    keys = {each.key for each in group}
-    yield from (each for each in group if keys & ours - {each.key})
+def _others(group: set[Object], keys: set[tuple[int, Path_]]) -> Iterator[Object]:
+    """What a group holds beside one of our loaders, and not instead of it."""
+    ours = [each for each in group if each.key in keys]
+    yield from (each for each in group if any(each is not loader and not _is_instead(each, loader) for loader in ours))
+
+
+def _is_instead(one: Object, other: Object) -> bool:
+    """Whether a condition makes one of two loaders: `if fast: loader = DataLoader(...)`, `else: loader = ...`."""
+    return one.source is other.source and regions.exclusive(one.source, one.node, other.node)
 
 
 def evaluation_loaders(run: Interpreter, loaders: list[Loader]) -> Iterator[Site]:
