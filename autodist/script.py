@@ -413,6 +413,7 @@ class TrainingScript:
     file_handlers: tuple[Site, ...] = ()
     log_configs: tuple[Site, ...] = ()
     uses_logging: bool = False
+    uses_loguru: bool = False
     seeded: frozenset[str] = frozenset()
     drawn: frozenset[str] = frozenset()
     unordered: tuple[Unordered, ...] = ()

@@ -333,6 +333,7 @@ for step in range(8):
     _, said = converted(tmp_path, START + loop)
     assert ("AD902" not in said) is known
 
+
 STATISTIC = """
 class Net(nn.Module):
     def __init__(self):
@@ -371,3 +372,16 @@ def test_what_is_normalised_by_keyword(tmp_path: Path, normalised: str, across: 
     """Over the samples of the batch, of which a rank has its share."""
     _, said = converted(tmp_path, START + STATISTIC.format(normalised=normalised) + LOOP)
     assert ("AD602 computes with a statistic of the batch" in said) is across
+
+
+@pytest.mark.parametrize(
+    ("imported", "expected"),
+    [("from loguru import logger", 'logger.disable("")'), ("import logging as logger", "logger.disable()")],
+)
+def test_what_says_it_for_all(tmp_path: Path, imported: str, expected: str) -> None:
+    """Each library by itself: loguru knows nothing of Python's own logging."""
+    train = "\nnet = nn.Linear(6, 1)\n" + STATISTIC.partition("net = Net()\n")[2]
+    logged = LOOP + "    logger.info(f'epoch {epoch}')\n"
+    code, _ = converted(tmp_path, f"{imported}\n" + START + train + logged)
+    found = [line.strip() for line in code.splitlines() if ".disable(" in line]
+    assert found == [expected]
