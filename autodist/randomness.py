@@ -9,6 +9,7 @@ from dataclasses import replace
 from autodist import regions
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.models import parts, unused
+from autodist.per_sample import drawn_by_samples, mentioned
 from autodist.script import Loader, Model, Site
 from autodist.source import argument, last_name
 from autodist.spread import ROWS
@@ -97,7 +98,7 @@ def diverge(
     bypassed = {part.key for module in chancy for part in parts(module)}  # ranks average the gradients that there are
     used = {e: {t.key for t in e.value.models if isinstance(t, Object)} for e in backwards}
     alike = {event.loops[0].node for event, keys in used.items() if not bypassed.isdisjoint(keys)}
-    drops = _drop_inside(models)
+    drops = _drop_inside(models) or any("torch" in drawn_by_samples(each, run) for each in loaders)
     found: list[tuple[Event, Loop]] = []
     end = -1
     for event in backwards:
@@ -158,7 +159,7 @@ def with_shared_order(loader: Loader, run: Interpreter, models: list[Model]) -> 
         if event not in ordering and (is_per_sample(event) or event.loops and event.loops[0].node in training):
             beside |= _libraries(event, run)
     for function in collation.called(collation.collate_fn(loader.object) or NOTHING):
-        beside |= set(_mentioned(function, run))
+        beside |= set(mentioned(function, run))
     return replace(
         loader,
         drawn_apart=frozenset(libraries & beside),
@@ -195,22 +196,6 @@ def parted_orders(run: Interpreter) -> Iterator[tuple[Event, str]]:
 
 def _names_order(call: ast.Call) -> bool:
     return last_name(call.func) in ("permutation", "randperm", "shuffle", "sample")
-
-
-def _mentioned(function: Function, run: Interpreter) -> Iterator[str]:
-    """The libraries that a function which no step of the analysis enters draws from, by what it calls."""
-    for node in ast.walk(function.node):
-        if isinstance(node, ast.Call) and {"random_draw", "index_draw"} & run.catalog.roles(_name(node.func, function)):
-            yield _name(node.func, function).partition(".")[0]
-
-
-def _name(node: ast.expr, function: Function) -> str:
-    """The name in its library of what a function calls: `numpy.random.rand` for `np.random.rand`."""
-    if isinstance(node, ast.Attribute):
-        return f"{_name(node.value, function)}.{node.attr}"
-    scope = function.scope.find(node.id) if isinstance(node, ast.Name) else None
-    held = scope.names[node.id].things if scope is not None and isinstance(node, ast.Name) else ()
-    return next((thing.name for thing in held if isinstance(thing, External)), "")
 
 
 def _samplers_of(loader: Object) -> list[Object]:

@@ -22,6 +22,7 @@ LAYERS = """
     analyze
     footprint
     naming | randomness | searching | turns | hooks | unwraps | optimizers
+    per_sample
     averaging | previews | resizing | while_importing
     fsdp
     accumulation

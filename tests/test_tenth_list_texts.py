@@ -385,3 +385,35 @@ def test_what_says_it_for_all(tmp_path: Path, imported: str, expected: str) -> N
     code, _ = converted(tmp_path, f"{imported}\n" + START + train + logged)
     found = [line.strip() for line in code.splitlines() if ".disable(" in line]
     assert found == [expected]
+
+
+DRAWING = """
+class Pieces(torch.utils.data.Dataset):
+    def __init__(self, text):
+        self.text = text
+
+    def __len__(self):
+        return 64
+
+    def start(self, index):
+        return {start}
+
+    def __getitem__(self, index):
+        start = self.start(index)
+        return self.text[start : start + 6], self.text[start + 6 : start + 7]
+
+
+loader = DataLoader({held}, batch_size=8)
+net = nn.Linear(6, 1)
+"""
+
+
+@pytest.mark.parametrize(
+    "held", ["Pieces(torch.randn(400))", "torch.utils.data.Subset(Pieces(torch.randn(400)), [1, 2])"]
+)
+@pytest.mark.parametrize(("start", "apart"), [("torch.randint(393, (1,)).item()", True), ("index", False)])
+def test_samples_that_are_drawn(tmp_path: Path, held: str, start: str, apart: bool) -> None:
+    """Whatever their index: ranks that draw alike would read the same ones."""
+    train = STATISTIC.partition("net = Net()\n")[2]
+    code, _ = converted(tmp_path, START + DRAWING.format(held=held, start=start) + train + LOOP)
+    assert ("torch.manual_seed(torch.initial_seed() + dist.get_rank())" in code) is apart
