@@ -417,3 +417,42 @@ def test_samples_that_are_drawn(tmp_path: Path, held: str, start: str, apart: bo
     train = STATISTIC.partition("net = Net()\n")[2]
     code, _ = converted(tmp_path, START + DRAWING.format(held=held, start=start) + train + LOOP)
     assert ("torch.manual_seed(torch.initial_seed() + dist.get_rank())" in code) is apart
+
+
+CELLS = """
+class Cell(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, 6)
+
+    def forward(self, x):
+        return F.batch_norm(self.linear(x), None, None, training=True)
+
+
+class Net(nn.Module):
+    def __init__(self, layers=2):
+        super().__init__()
+        self.layers = layers
+        self.head = nn.Linear(6, 1)
+        for layer in range(layers):
+            setattr(self, {name}, Cell())
+
+    def cell(self, layer):
+        return getattr(self, {name})
+
+    def forward(self, x):
+        for layer in range(self.layers):
+            x = self.cell(layer)(x)
+        return self.head(x)
+
+
+net = Net()
+"""
+
+
+@pytest.mark.parametrize("name", ["f'cell_{layer}'", "'cell_{}'.format(layer)", "'cell_' + str(layer)"])
+def test_layers_under_names_that_are_put_together(tmp_path: Path, name: str) -> None:
+    """They are run, whatever they are called."""
+    code = START + CELLS.replace("{name}", name) + STATISTIC.partition("net = Net()\n")[2] + LOOP
+    _, said = converted(tmp_path, code)
+    assert "AD602 computes with a statistic of the batch" in said

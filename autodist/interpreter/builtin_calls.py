@@ -340,12 +340,16 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         return total
 
     def _named_alike(self, thing: Thing, name: ast.expr) -> list[Value]:
-        """The layers that a module has under names which differ in numbers alone: `getattr(self, f"layer{i}")`."""
-        if not isinstance(thing, Object) or "module" not in thing.roles or not isinstance(name, ast.JoinedStr):
+        """The layers that a module has under names which differ in numbers alone: `getattr(self, f"layer{i}")`; or that
+        were given names which are not known, either."""
+        if not isinstance(thing, Object) or "module" not in thing.roles:
             return []
+        kept = thing.attributes.get(KEPT, NOTHING)
+        if not isinstance(name, ast.JoinedStr):
+            return [kept] if self._modules_in(kept) else []
         parts = [re.escape(str(p.value)) if isinstance(p, ast.Constant) else r"\d+" for p in name.values]
         alike = (key for key in thing.attributes if re.fullmatch("".join(parts), key))
-        return [thing.attributes[key] for key in alike if self._modules_in(thing.attributes[key])]
+        return [held for held in (*map(thing.attributes.__getitem__, alike), kept) if self._modules_in(held)]
 
     def _any_of(self, thing: Thing) -> Value:
         """`getattr(module, name)` with a name that is not known: any of its classes and functions, or of the numbers
