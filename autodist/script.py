@@ -129,6 +129,8 @@ class Loader:
     """Libraries whose generators its sampler draws the order from, and each rank other things as its samples ask."""
     endless: bool = False
     """Its sampler goes on for as long as it is asked."""
+    beside: frozenset[ast.Call] = frozenset()
+    """The calls that make the loaders which the same training steps read, its own if that makes several of them."""
     unseeded_samplers: tuple[Object, ...] = ()
     """Torch's samplers that it has been given and that draw from the global generator, where they are made once."""
 
@@ -138,7 +140,8 @@ class Reduction:
     """An expression whose value must be made global: ``spread`` says how. ``hoist`` is the guarded statement that
     it has to be computed before; ``after`` the loop after which an accumulator is reduced instead, if
     ``switch`` holds where the code also runs on data that every rank sees in full. ``of`` is what a mean is taken of,
-    if ranks have different numbers of them; ``padded`` if rows may be longer on one rank than on another."""
+    if ranks have different numbers of them; ``padded`` if rows may be longer on one rank than on another; ``together``
+    if several rows of each sample stand beside each other, which those of other samples must not part."""
 
     source: Source
     node: ast.expr
@@ -148,6 +151,7 @@ class Reduction:
     switch: str | None = None
     of: ast.expr | None = None
     padded: bool = False
+    together: bool = False
 
 
 @dataclass(frozen=True)
@@ -418,6 +422,7 @@ class TrainingScript:
     file_handlers: tuple[Site, ...] = ()
     log_configs: tuple[Site, ...] = ()
     uses_logging: bool = False
+    uses_loguru: bool = False
     seeded: frozenset[str] = frozenset()
     drawn: frozenset[str] = frozenset()
     unordered: tuple[Unordered, ...] = ()

@@ -158,6 +158,13 @@ class RowsOfAllRanks({torch}.autograd.Function):
 
 '''
 
+GATHER_TOGETHER = (
+    GATHER.replace("in the order of the whole batch", "one after the other")
+    .replace("{torch}.stack(parts, 1).flatten(0, 1)", "{torch}.cat(parts)")
+    .replace("total[{d}.get_rank() :: {d}.get_world_size()]", "total.chunk({d}.get_world_size())[{d}.get_rank()]")
+)
+"""The same where several rows of each sample stand beside each other."""
+
 GATHER_IN_TRAINING = '''\
 def gather_in_training(rows):
     """The rows of all ranks in training. In evaluation every rank has all of the data."""

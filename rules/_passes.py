@@ -25,3 +25,11 @@ def is_made_for(epoch: Epoch, loader: Loader) -> bool:
         return False
     start = epoch.statement.iter if isinstance(epoch.statement, (ast.For, ast.AsyncFor)) else epoch.statement
     return any(each is loader.node for each in ast.walk(start))
+
+
+def ordering(script: TrainingScript, context: Context, source: Source) -> tuple[str, Planned]:
+    """The name of a count of the loaders that one call makes, and that training steps read side by side."""
+    name = free_name(source, "orders", "all_orders")
+    itertools, imports = imported(context, source, "itertools")
+    code = f"{name} = {itertools}.count()  # loaders that are read side by side have an order each\n\n\n"
+    return name, (*imports, *defined(script, source, code))

@@ -9,7 +9,7 @@ from autodist.script import Reduction, TrainingScript
 from autodist.source import Source, last_name, shortened
 from autodist.spread import Spread
 
-from ._collectives import GATHER, GATHER_IN_TRAINING
+from ._collectives import GATHER, GATHER_IN_TRAINING, GATHER_TOGETHER
 from ._examples import PLAIN
 from ._preamble import defined, dist, imported, planned
 
@@ -70,6 +70,7 @@ def gather_compared_rows(script: TrainingScript, context: Context) -> Iterator[F
     """
     if not script.trains:
         return
+    gather = GATHER_TOGETHER if any(each.together for each in script.gathered) else GATHER
     hoisted = {read: reads for reads in _read_again(script.gathered) for read in reads}
     for each in script.gathered:
         if each.node in hoisted and each.node is not hoisted[each.node][0]:
@@ -85,7 +86,7 @@ def gather_compared_rows(script: TrainingScript, context: Context) -> Iterator[F
             fix = Fix((*imports, *planned(each.source, WrapExpr(each.node, f"{{}} * {ranks}"))))
             yield Finding(each.source, each.node, message, fix)
             continue
-        text = GATHER if each.switch is None else GATHER + GATHER_IN_TRAINING
+        text = gather if each.switch is None else gather + GATHER_IN_TRAINING
         helper = defined(script, each.source, text.replace("{d}", d).replace("{torch}", torch))
         whole = "RowsOfAllRanks.apply({})" if each.switch is None else "gather_in_training({})"
         if _is_of_numpy(each, script):

@@ -8,7 +8,7 @@ from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import Site, TrainingScript
 from autodist.source import Source
 
-from ._preamble import Planned, defined, dist, imported, planned
+from ._preamble import Planned, defined, dist, imported, member, planned
 
 EXAMPLES = [
     Example(
@@ -262,6 +262,10 @@ def _definition(
         logging, logging_import = imported(context, source, "logging")
         needed = (*needed, *logging_import)
         lines.append(f"{logging}.disable()")
+    if script.uses_loguru and (quiet or script.silenced is not None):
+        logger, loguru_import = member(context, source, "loguru", "logger")
+        needed = (*needed, *loguru_import)
+        lines.append(f'{logger}.disable("")')
     if lines:
         silence = "".join(f"\n        {line}" for line in lines)
         silence = f"\n    if {d}.get_rank() != 0:{silence}"

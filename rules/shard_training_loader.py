@@ -10,7 +10,7 @@ from autodist.script import Loader, TrainingScript
 from autodist.source import Source
 from autodist.values import NOTHING, Table
 
-from ._passes import counting, is_made_for
+from ._passes import counting, is_made_for, ordering
 from ._preamble import (
     argument,
     asks_for,
@@ -277,13 +277,15 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
     size is divided by the number of ranks: together they see the batches that one process would see, so learning
     rate and schedule stay as they are. Where the data set does not divide by the number of ranks, the sampler
     repeats up to N - 1 samples per epoch, and where the length of the data set changes between epochs, it is asked for
-    anew. Loaders that only evaluate are left alone: every rank evaluates in full.
+    anew. Loaders that the same steps read have a seed each: by one, they would go through their data in one order.
+    Loaders that only evaluate are left alone: every rank evaluates in full.
     """
     if not script.trains:
         return
     for concern in script.concerns:
         if concern.code == "AD201":
             yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    ordered = 0  # of loaders that are read side by side
     for loader in script.loaders:
         call, source = loader.node, loader.source
         if loader.sharded or loader.iterable or argument(call, "batch_sampler") or given_sampler(script, call):
@@ -330,6 +332,12 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
         if inline and "shuffle=False" not in options:
             passes, count = counting(script, context, source)
             imports, options = (*imports, *count), f"{options}, seed=next({passes})"
+        elif call in loader.beside and "shuffle=False" not in options:
+            orders, count = ordering(script, context, source)
+            imports, options = (*imports, *count), f"{options}, seed=next({orders})"
+        elif loader.beside and "shuffle=False" not in options:
+            options += f", seed={ordered}" if ordered else ""
+            ordered += 1
         made = f"{sampler}({name}{options})"
         if loader.switch is not None:
             made = f"{made} if {loader.switch} else None"

@@ -302,6 +302,7 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
             yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
     if not script.trains:
         return
+    ordered = 0  # of samplers of loaders that are read side by side
     for loader in script.loaders:
         call, source = loader.node, loader.source
         sampler, batches = given_sampler(script, call), argument(call, "batch_sampler")
@@ -353,8 +354,9 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
             )
             yield Finding(source, call, message, severity=Severity.WARNING)
         for drawn in loader.unseeded_samplers:
-            alike = SetArgument(drawn.node, "generator", f"{torch}.Generator().manual_seed(0)")
+            alike = SetArgument(drawn.node, "generator", f"{torch}.Generator().manual_seed({ordered})")
             more = (*more, *planned(drawn.source, alike))
+        ordered += bool(loader.beside and loader.unseeded_samplers)
         fix = Fix((*more, *defined(script, source, code), *planned(source, *edits)))
         yield Finding(source, call, "every rank draws the same samples and takes its share of them", fix)
 

@@ -54,6 +54,7 @@ INTERPRETER = """
     autograd_functions | methods
     libraries
     builtin_calls | classes | statements | torch_modules
+    records
     expressions | functions | loops | roles | subscripts
     places
     layout
@@ -97,6 +98,7 @@ MODELS = """
 
 LOSSES = """
     batchwise | pairing
+    folding
     weighing | scaling | joining | refilled | wholes | unbatched
 """
 

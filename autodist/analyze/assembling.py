@@ -216,7 +216,8 @@ def assembled(
         progress=tuple(s for s in sites("progress") if _accepts_disable(s, run)),
         file_handlers=tuple(s for s in sites("file_handler") if not regions.is_chosen_by_rank(s.node, run)),
         log_configs=tuple(s for s in sites("log_config") if not regions.is_chosen_by_rank(s.node, run)),
-        uses_logging=bool(kinds.get("log") or kinds.get("log_config")),
+        uses_logging=any(not _is_loguru(event, run) for kind in ("log", "log_config") for event in kinds.get(kind, [])),
+        uses_loguru=any(_is_loguru(event, run) for event in kinds.get("log", [])),
         seeded=seeded,
         drawn=frozenset(randomness.drawn(run)),
         unordered=tuple(_unordered(run, frozenset(first_on_rank_zero(prepared, run)))),
@@ -332,3 +333,10 @@ def _unordered(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Unord
         waiting = regions.within(event, prepared)
         if not waiting or not regions.is_kept_for_others(event, run):
             yield Unordered(Site(event.source, event.node), event.detail.const is True, waiting)
+
+
+def _is_loguru(event: Event, run: Interpreter) -> bool:
+    """`logger.info(...)` of a library that knows nothing of Python's own logging."""
+    function = event.node.func if isinstance(event.node, ast.Call) else None
+    asked = run.values.get(function.value, NOTHING) if isinstance(function, ast.Attribute) else NOTHING
+    return any(isinstance(thing, External) and thing.name.startswith("loguru.") for thing in asked.things)

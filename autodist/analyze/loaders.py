@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from autodist import randomness, resizing, searching
+from autodist import randomness, regions, resizing, searching
 from autodist.analyze.batch_sizes import training_switch
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.rule import Severity
@@ -30,6 +30,7 @@ def sharded_loaders(
                     nodes[thing.node] = event.source if event.kind == "loader" else thing.source
     loaders, concerns = [], []
     passes = _passes(run)
+    together = list(_read_together(first))
     for node, found in made.items():
         ours = [(t, n) for t, n in found if t.key in trained]
         if not ours:
@@ -53,6 +54,7 @@ def sharded_loaders(
                 _has_distributed_sampler(loader),
                 frozenset(t.key for t, _ in ours),
                 any(resizing.changes_length(t, passes.get(t, ()), run) for t, _ in ours),
+                beside=frozenset(each.node for group in together for each in _others(group, {t.key for t, _ in ours})),
             )
         )
         if mixed and switch is None:
@@ -69,6 +71,27 @@ def sharded_loaders(
                 )
             )
     return loaders, concerns
+
+
+def _read_together(run: Interpreter) -> Iterator[set[Object]]:
+    """The loaders that the steps of one loop read, as it is run once."""
+    groups: dict[object, set[Object]] = {}
+    for event in run.of("backward"):
+        around = event.loops[-1].node if event.loops else event.node
+        held = {each for each in event.value.origins if isinstance(each, Object) and "loader" in each.roles}
+        groups.setdefault((around, *(call.node for call in event.calls)), set()).update(held)
+    yield from groups.values()
+
+
+def _others(group: set[Object], keys: set[tuple[int, Path_]]) -> Iterator[Object]:
+    """What a group holds beside one of our loaders, and not instead of it."""
+    ours = [each for each in group if each.key in keys]
+    yield from (each for each in group if any(each is not loader and not _is_instead(each, loader) for loader in ours))
+
+
+def _is_instead(one: Object, other: Object) -> bool:
+    """Whether a condition makes one of two loaders: `if fast: loader = DataLoader(...)`, `else: loader = ...`."""
+    return one.source is other.source and regions.exclusive(one.source, one.node, other.node)
 
 
 def evaluation_loaders(run: Interpreter, loaders: list[Loader]) -> Iterator[Site]:

@@ -482,8 +482,10 @@ class Arithmetic(Evaluation):
         op = ARITHMETIC.get(name.rstrip("_"))
         library = any(isinstance(t, External) for t in callee.things)
         operands = args[:2] if library or base is None else [base, *args[:1]]
+        if library and not args:
+            operands = [self._lately(each.value) for each in node.keywords if each.arg == "input"]
         if operands and self.plan.wholes is None and not self.is_one_row(operands[0]):
-            position, spread = 1 if library or base is None else 0, operands[0].spread
+            position, spread = 1 if args and (library or base is None) else 0, operands[0].spread
             spelled = self.spelled_out(node, position, operands[0])
             if operations.relates_rows(name, spelled, position, spread):
                 return frozenset([Mixing(node, scope.source, mixing.STATISTIC)])

@@ -46,6 +46,10 @@ JOINED = ("tensors", "arrays", "sequences")
 """How a function calls the parameter that takes the tensors it puts together."""
 
 
+REPLACING = frozenset(["dataclasses.replace", "attr.evolve", "attrs.evolve"])
+"""What makes another object of the same kind, with other fields."""
+
+
 class BuiltinCalls(Attributes, Arithmetic, Roles):
     """Calls of Python's own functions."""
 
@@ -72,6 +76,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             return self._listed("set" if short == "frozenset" else short, first, node, scope)
         if short in ("typing.cast", "torch.jit.annotate") and len(args) == 2:
             return args[1]
+        if name in REPLACING:
+            return first
         if short in ("filter", "filterfalse"):
             return self._filtered(node, args, scope)
         if short == "next":
@@ -337,12 +343,16 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         return total
 
     def _named_alike(self, thing: Thing, name: ast.expr) -> list[Value]:
-        """The layers that a module has under names which differ in numbers alone: `getattr(self, f"layer{i}")`."""
-        if not isinstance(thing, Object) or "module" not in thing.roles or not isinstance(name, ast.JoinedStr):
+        """The layers that a module has under names which differ in numbers alone: `getattr(self, f"layer{i}")`; or that
+        were given names which are not known, either."""
+        if not isinstance(thing, Object) or "module" not in thing.roles:
             return []
+        kept = thing.attributes.get(KEPT, NOTHING)
+        if not isinstance(name, ast.JoinedStr):
+            return [kept] if self._modules_in(kept) else []
         parts = [re.escape(str(p.value)) if isinstance(p, ast.Constant) else r"\d+" for p in name.values]
         alike = (key for key in thing.attributes if re.fullmatch("".join(parts), key))
-        return [thing.attributes[key] for key in alike if self._modules_in(thing.attributes[key])]
+        return [held for held in (*map(thing.attributes.__getitem__, alike), kept) if self._modules_in(held)]
 
     def _any_of(self, thing: Thing) -> Value:
         """`getattr(module, name)` with a name that is not known: any of its classes and functions, or of the numbers

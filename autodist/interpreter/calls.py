@@ -33,6 +33,7 @@ from autodist.values import (
 
 FROM_SETTINGS = frozenset(["from_pretrained", "from_config"])
 """Methods of a model's class in a library that make one of its settings, and of what else `__init__` takes."""
+NAMED_TUPLE = "collections.namedtuple"
 PIECES = SPLITTING | {"topk", "sort"}
 """What hands out several tensors."""
 TO_PICTURE = "torchvision.transforms.ToPILImage"
@@ -215,6 +216,11 @@ class Calls(Methods, AutogradFunctions):
                 return self._module_call(thing, node, args, keywords, scope)
             if thing.cls is not None and thing.cls.find("__call__"):
                 return self.method(thing, "__call__", node, args, keywords, scope)
+            if (
+                thing.name == NAMED_TUPLE
+                and (made := self._named_tuple(thing, node, args, keywords, scope)) is not None
+            ):
+                return made
             self._normalises(thing, node, args, scope)
             mixed = self._mixed([*args, *keywords.values()])
             if thing.name == TO_PICTURE:

@@ -6,8 +6,7 @@ import ast
 from collections.abc import Mapping
 from functools import partial
 
-from autodist.interpreter.functions import Functions
-from autodist.interpreter.questions import stable_order
+from autodist.interpreter.records import Records
 from autodist.interpreter.words import REST
 from autodist.values import NOTHING, Class, External, Function, Object, Scope, Thing, Value, constant, of, union
 
@@ -19,7 +18,7 @@ CONTAINERS = ("torch.nn.Module", "torch.nn.Sequential")
 """What has no forward pass of its own, or none but that of its parts."""
 
 
-class Classes(Functions):
+class Classes(Records):
     """Classes: definitions and instances."""
 
     def do_ClassDef(self, node: ast.ClassDef, scope: Scope) -> None:
@@ -73,7 +72,7 @@ class Classes(Functions):
         if cls.find("__init__"):
             self.method(made, "__init__", node, args, keywords, scope)
         else:
-            self._dataclass(cls, made, args, keywords)
+            self._fill(cls, made, args, keywords)
             self._brings_in(made, node, scope)
             self._downloaded(cls, node, args, keywords, scope)
         self.event("make", node, scope, of(made))
@@ -95,25 +94,6 @@ class Classes(Functions):
         wanted = keywords.get("download", args[4] if len(args) > 4 else constant(False))
         if REST in keywords or wanted.const not in (False, None):
             self.event("download", node, scope)
-
-    def _dataclass(self, cls: Class, made: Object, args: list[Value], keywords: dict[str, Value]) -> None:
-        body = [s for each in reversed(list(cls.line())) for s in each.node.body]
-        fields = {s.target.id: s for s in body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)}
-        given = {**dict(zip(fields, args, strict=False)), **keywords}
-        for name, statement in fields.items():
-            default = statement.value
-            for option in default.keywords if isinstance(default, ast.Call) and name not in given else ():
-                if option.arg == "default_factory" and isinstance(default, ast.Call):
-                    made.attributes[name] = self._produced(option.value, default, made, cls.scope)
-        made.attributes.update(given)
-
-    def _produced(self, factory: ast.expr, node: ast.Call, owner: Object, scope: Scope) -> Value:
-        """`field(default_factory=list)`: what each instance of a class gets of its own."""
-        path, self._path = self._path, (*owner.path, id(owner.node))[-12:]
-        make = sorted(self.eval(factory, scope).things, key=stable_order)
-        result = union(self._call(thing, node, [], {}, scope) for thing in make)
-        self._path = path
-        return result
 
     def _super(self, node: ast.Call, name: str, scope: Scope) -> Value:
         args, keywords = self._arguments(node, scope)

@@ -117,6 +117,8 @@ class Contents(Loaders):
                     found = found | self.method(thing, "__next__", None, [], {}, Scope(thing.source))
                     iterator = iterator.but(things=iterator.things - {thing})
                 found = found | self._element(iterator, node)
+            elif isinstance(thing, Object) and thing.cls is not None and thing.cls.find("__next__"):
+                found = found | self.method(thing, "__next__", None, [], {}, Scope(thing.source))
             elif isinstance(thing, Object) and "module" in thing.roles:
                 found = found | union(self._children(thing))
             elif isinstance(thing, Parameters):

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from autodist.escapes import roots
 from autodist.interpreter import SIZES, Event, Interpreter
+from autodist.losses.folding import is_folded, may_fold
 from autodist.script import Reduction
 from autodist.source import Source, last_name, operands
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM
@@ -73,7 +74,7 @@ def gathered(
     steps = [e for e in current.of("forward") if e.grad and not _computes_loss(e.node, before)]
     if any(isinstance(each, Gathered) and each.node in inputs for e in steps for each in e.detail.origins):
         return ()  # every rank would run the model on all of them
-    return in_training(found.values(), current)  # others were computed from those
+    return in_training(_together(found.values(), before), current)  # others were computed from those
 
 
 def outputs_gathered(
@@ -104,7 +105,13 @@ def outputs_gathered(
         return ()
     if any(_differs_in_length(before.values.get(node, NOTHING), before) for node in found):
         return ()
-    return in_training(found.values(), current)
+    return in_training(_together(found.values(), before), current)
+
+
+def _together(reductions: Iterable[Reduction], run: Interpreter) -> list[Reduction]:
+    """The same, which say if several rows of each sample stand beside each other."""
+    together = any(is_folded(each.node, run, certain=True) for each in reductions)
+    return [replace(each, together=together) for each in reductions]
 
 
 def _is_in_vain(run: Interpreter) -> bool:
@@ -409,33 +416,12 @@ def _rows(node: ast.expr, event: Event, run: Interpreter) -> Iterator[tuple[Sour
 
 def _before_fold(node: ast.expr, run: Interpreter) -> ast.expr | None:
     """`labels` of `labels.view(-1)`, where what it meets was gathered sample by sample."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not _folds(node):
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not may_fold(node):
         return None
     held = run.values.get(node.func.value, NOTHING)
     handed_out = held.spread is ROWS and not (held.things or held.made or held.models)
-    sample_by_sample = run.plan.gathered and not any(_is_folded(each, run) for each in run.plan.gathered)
+    sample_by_sample = run.plan.gathered and not any(is_folded(each, run) for each in run.plan.gathered)
     return node.func.value if handed_out and sample_by_sample else None
-
-
-def _folds(node: ast.Call) -> bool:
-    """Whether it may make several rows of each sample: `labels.view(-1)`."""
-    sizes = node.args
-    if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)):
-        sizes = sizes[0].elts
-    if last_name(node.func) in ("view", "reshape"):
-        return bool(sizes) and ast.unparse(sizes[0]) == "-1"
-    return last_name(node.func) in ("flatten", "ravel") and (not sizes or ast.unparse(sizes[0]) == "0")
-
-
-def _is_folded(node: ast.expr, run: Interpreter, depth: int = 8) -> bool:
-    """Whether rows are not those of samples, but several of each: `net(pictures.view(-1, 3, 8, 8))`."""
-    if not depth or run.values.get(node, NOTHING).spread is not ROWS:
-        return False
-    if isinstance(node, ast.Name):
-        return any(_is_folded(made, run, depth - 1) for _, made in run.values[node].made if made is not node)
-    if isinstance(node, ast.Call) and last_name(node.func) in ("view", "reshape", "flatten", "ravel"):
-        return _folds(node)
-    return any(_is_folded(each, run, depth - 1) for each in operands(node))
 
 
 def _cut(node: ast.AST, run: Interpreter) -> ast.expr | None:

@@ -57,6 +57,7 @@ def find(run: Callable[[Plan], Interpreter], plan: Plan, through_time: bool = Fa
         Wholes(near),
         Wholes(frozenset(candidates)),
         columns,
+        Wholes(columns=near - columns.columns),
     ]
     for trial in [columns] if through_time else list(dict.fromkeys(tried)):
         found = _try(run, plan, trial)

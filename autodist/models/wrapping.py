@@ -9,7 +9,7 @@ from dataclasses import replace
 from autodist.interpreter import Event, Interpreter
 from autodist.models.history import History, freezes, grows, history_of
 from autodist.models.parts import unwrapped
-from autodist.regions import within
+from autodist.regions import stands_in, within
 from autodist.script import Model, Wrapping
 from autodist.source import Source, last_name
 from autodist.values import (
@@ -43,7 +43,7 @@ def wrapping_of(module: Object, run: Interpreter, history: History) -> Wrapping 
             break
         if any(loop.node not in made_in for loop in event.loops if not isinstance(loop.node, ast.comprehension)):
             continue  # a model is wrapped once, not in each round of a loop
-        if event is not places[0] and _sets_mode(event.node):
+        if event is not places[0] and (_sets_mode(event.node) or _is_instead(event, use)):
             continue
         if event is not places[0] and (after := _after_holder(event, module, run, uses, use)) is not None:
             called = after
@@ -92,6 +92,16 @@ def _is_trial(event: Event) -> bool:
 def _prints(statement: ast.stmt) -> bool:
     shown = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(shown, ast.Call) and last_name(shown.func) == "print"
+
+
+def _is_instead(event: Event, use: Event | None) -> bool:
+    """Whether a condition decides between a change and the use: `if path: net = load(net)`, `else: fit(net)`."""
+    statement = event.source.statement(event.node)
+    for around in (each for each in event.source.ancestors(statement) if isinstance(each, ast.If) and use is not None):
+        other = around.orelse if stands_in(event.source, statement, frozenset(around.body)) else around.body
+        if use is not None and other and within(use, frozenset(other)):
+            return True
+    return False
 
 
 def _sets_mode(node: ast.AST) -> bool:

@@ -41,6 +41,10 @@ from autodist.tensors.shapes import adds_axis, is_each_row, is_number, is_one, s
 from autodist.tensors.torch_layers import of_loss, through_layer
 from autodist.values import NOTHING, Draw, Index, Items, Object, Value
 
+TURNED = "combines rows that lie along different axes, of which it cannot be seen that each meets its own alone"
+IMPLICIT = frozenset("softmax log_softmax softmin".split())
+"""What torch used to choose an axis for: the second of two or four, the first of one or three."""
+
 
 def broadcasts(node: ast.expr) -> bool:
     """Whether one row meets each of the others: `x + places.unsqueeze(0)`, `places.unsqueeze(0).expand_as(x)`."""
@@ -80,13 +84,22 @@ def _of_operator(node: ast.BinOp, value: Value, latest: Latest) -> Spread | str:
     spreads = {each.spread for each in (left, right) if is_whole(each)}
     if isinstance(node.op, ast.MatMult):
         return _product(left, right)
-    if {ROWS, COLUMNS} <= spreads or pairs((left, right)):
+    if {ROWS, COLUMNS} <= spreads:
+        if _aligned(left, right) or _aligned(right, left):
+            return COLUMNS
+        return TURNED if None in (left.axes, right.axes) else PAIRED
+    if pairs((left, right)):
         return PAIRED
     if _beside((left, right)):
         return STATISTIC
     if MEAN in (left.spread, right.spread) and COUNT in (left.spread, right.spread):
         return "multiplies a mean with the number of a rank's rows"
     return value.spread
+
+
+def _aligned(turned: Value, other: Value) -> bool:
+    """Whether rows lie along the last axis of both: `x.t() * weights`, of a matrix and a number for each row."""
+    return turned.spread is COLUMNS and turned.axes == 2 and other.spread is ROWS and other.axes == 1
 
 
 def _product(left: Value, right: Value) -> Spread | str:
@@ -265,6 +278,8 @@ def _of_method(
             return ROWS
         if short == "flatten" and number_of(rest[0]) == 0:
             return ROWS
+        if short in ("view", "reshape") and _keeps_second(rest[0].elts if is_list(rest) else rest, latest):  # type: ignore[attr-defined]
+            return COLUMNS
         if short == "squeeze" and rest and number_of(rest[0]) == 0:
             return ROWS  # of the state of one layer
         if (
@@ -322,6 +337,12 @@ def _of_method(
     return f"calls {short}, which is not known to keep rows apart"
 
 
+def _keeps_second(shape: Sequence[ast.expr], latest: Latest) -> bool:
+    """Whether a shape leaves the samples along the second axis: `x.view(x.shape[0], x.shape[1], 1)`."""
+    sizes = [latest(each).spread for each in shape]
+    return len(sizes) > 1 and sizes[0] is SAME and sizes[1] is COUNT and sizes.count(COUNT) == 1
+
+
 def _padded(node: ast.Call, rest: Sequence[ast.expr], base: Value) -> Spread | str:
     """`F.pad(x, (1, 0, 0, 0))` adds to the last axes, as many as pairs of numbers are not zero."""
     given = [*rest[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "pad")]
@@ -345,6 +366,9 @@ def _along(short: str, node: ast.Call, rest: Sequence[ast.expr], base: Value, va
             return ROWS
         if written and short not in ("max", "min"):
             return f"works along an axis that cannot be read ({short})"
+        if short in IMPLICIT:  # as torch chose the axis of old
+            told = f"works along an axis that may be that of the rows ({short}): write `dim=1` if it is not"
+            return ROWS if base.axes in (2, 4) else told
         return value.spread if short in ("mean", "sum", "nansum", "nanmean") and not written else LOCAL
     if over > 0 or over < 0 and surely(base) + over > 0:
         return ROWS
