@@ -312,3 +312,46 @@ def test_a_count_is_not_what_a_forward_pass_calls_by_the_same_name(tmp_path: Pat
     code, _ = converted(tmp_path, HEAD + LOADER + COUNTED)
     assert "        n += x.size(0)\n" in code
     assert "print(reduce_mean(average))" in code
+
+
+PHASES = """\
+loaders = {{x: DataLoader(rows, batch_size=8, shuffle=x == "train") for x in ("train", "val")}}
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for phase in ("train", "val"):
+        hits, batches = 0, 0
+        for x, y in loaders[phase]:
+            batches += 1
+            output = model(x)
+            loss = nn.functional.cross_entropy(output, y)
+            if phase == "train":
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            hits += (output.argmax(1) == y).sum().item()
+            if batches % 4 == 0:
+                {report}
+        print(phase, hits / len(rows))
+"""
+
+
+@pytest.mark.parametrize(
+    ("report", "expected"),
+    [
+        (
+            "print(phase, hits / (8 * batches))",
+            'print(phase, (reduce_sum(hits) if phase == "train" else hits) / (8 * batches))',
+        ),
+        (
+            "running = 100.0 * hits / (8 * batches)\n                print(running)",
+            'print(reduce_sum(running) if phase == "train" else running)',
+        ),
+    ],
+)
+def test_a_running_accuracy_is_of_all_ranks_where_they_share_a_phase(
+    tmp_path: Path, report: str, expected: str
+) -> None:
+    code, said = converted(tmp_path, HEAD + PHASES.format(report=report))
+    assert expected in code and "alone" not in said
+    assert 'if phase == "train":\n            hits = reduce_sum(hits)\n' in code
