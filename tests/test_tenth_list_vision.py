@@ -355,3 +355,28 @@ def test_a_running_accuracy_is_of_all_ranks_where_they_share_a_phase(
     code, said = converted(tmp_path, HEAD + PHASES.format(report=report))
     assert expected in code and "alone" not in said
     assert 'if phase == "train":\n            hits = reduce_sum(hits)\n' in code
+
+
+STAGES = """\
+model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.1), nn.Linear(8, 2))
+for epochs, rate in ((2, 0.1), (1, 0.01)):
+    {again}optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    for epoch in range(epochs):
+        for x, y in loader:
+            loss = nn.functional.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+APART = "torch.manual_seed(torch.initial_seed() + dist.get_rank())  # dropout and noise differ by rank\n"
+
+
+def test_ranks_go_apart_once_for_all_stages_of_a_training(tmp_path: Path) -> None:
+    code, _ = converted(tmp_path, HEAD + LOADER + STAGES.format(again=""))
+    assert f"\n{APART}for epochs, rate in" in code, "seeded in each stage, rank 0 would draw the same masks again"
+
+
+def test_ranks_go_apart_after_a_model_that_each_stage_makes_anew(tmp_path: Path) -> None:
+    again = "model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.1), nn.Linear(8, 2))\n    "
+    code, _ = converted(tmp_path, HEAD + LOADER + STAGES.format(again=again))
+    assert f"    {APART}    for epoch in range(epochs):" in code
