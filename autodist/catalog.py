@@ -93,7 +93,9 @@ class Catalog:
         leaf = name.rpartition(".")[2]
         made = re.split("[/:]", first)[-1] if isinstance(first, str) and leaf.islower() else leaf
         if library == "torchvision.models" and not leaf.islower() and leaf != "?":
-            return False  # a class of weights, or a part of a model
+            if "Weights" in name:
+                return False
+            made = leaf.lower()  # `models.ResNet(BasicBlock, [1, 1, 1, 1])`
         stem = any(mark in made for mark in ("_bn", "resnet", "_mci"))  # `vgg16_bn`, `vit_base_resnet50d_224`
         return stem or not made.startswith(tuple(self._without_batch_norm[library]))
 

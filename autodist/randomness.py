@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from autodist import augmentation, regions
 from autodist.interpreter import Event, Interpreter, Loop
-from autodist.models import parts, unused
+from autodist.models import keys, optimized_by, parts, unused, unwrapped
 from autodist.script import Apart, Loader, Model, Site
 from autodist.source import argument, last_name
 from autodist.spread import ROWS
@@ -140,7 +140,7 @@ def _may_go_apart(event: Event, run: Interpreter) -> Iterator[tuple[Loop, bool]]
             return
         between = [e for e in run.events if _is_in(outer, e) and not _is_in(inner, e)]
         drawn = [e for e in between if e.kind in DRAWS and not _is_dropout(e, run)]
-        shared = [e for e in between if e.kind in SHARED or e in drawn and not is_of_sampler(e)]
+        shared = [e for e in between if _is_in_common(e, outer, run) or e in drawn and not is_of_sampler(e)]
         again = not shared or shared[0].kind != "seed"
         if not again:
             continue
@@ -150,6 +150,17 @@ def _may_go_apart(event: Event, run: Interpreter) -> Iterator[tuple[Loop, bool]]
 
 def _is_in(loop: Loop, event: Event) -> bool:
     return any(each.node is loop.node for each in event.loops)
+
+
+def _is_in_common(event: Event, loop: Loop, run: Interpreter) -> bool:
+    """Whether ranks must have in common what happens in a loop, or beside it. Not an optimizer that each round makes
+    anew for the model of the one before."""
+    if event.kind != "optimizer" or not _is_in(loop, event):
+        return event.kind in SHARED
+    stepped = [module for thing in event.value.objects("optimizer") for module in optimized_by(thing)]
+    trained = keys(part for module in stepped for part in parts(module))
+    made = (e for kind in ("bind", "bind_part") for e in run.of(kind) if _is_in(loop, e))
+    return not trained or any(trained & keys(unwrapped(each.value)) for each in made)
 
 
 def is_of_sampler(event: Event) -> bool:
@@ -317,7 +328,7 @@ def _draws_noise(
     if isinstance(loop.node, ast.comprehension):
         return False
     start = _start(loop, run)
-    later = (e for e in run.events if e.kind in SHARED and start < e.order < end)
+    later = (e for e in run.events if start < e.order < end and _is_in_common(e, loop, run))
     if any(_is_in(loop, e) or not _is_in(outermost, e) for e in later):
         return False
     varied = {"torch", "cuda", *libraries}

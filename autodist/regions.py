@@ -21,6 +21,8 @@ WRITERS = (
     "neptune.init",
     "aim.Run",
     "tensorboard_logger.Logger",
+    "get_writer",
+    "VideoWriter",
 )
 """Writers that ranks other than 0 do without."""
 QUIET = frozenset(["torch.save", "json.dump", "pickle.dump", "yaml.dump", "csv.writer", "csv.DictWriter"])
@@ -210,9 +212,18 @@ def preparations(run: Interpreter) -> tuple[list[Site], list[Site]]:
                     continue
             if event.kind == "write" and _removes(event.node):
                 continue  # who comes second finds something else there
+            if event.kind == "open" and _is_kept_open(event, outer):
+                continue  # who comes second goes on writing there
             if event.kind == "download" or outer is not statement:
                 found.setdefault(outer, Site(event.source, outer))
     return list(found.values()), [site for node, site in alone.items() if node not in found]
+
+
+def _is_kept_open(event: Event, test: ast.stmt) -> bool:
+    """`log = open(path, "a") if there is one, and else open(path, "w")`, to which the script goes on writing."""
+    statement = event.source.statement(event.node)
+    bound = isinstance(statement, ast.Assign) and statement.value is event.node
+    return bound and statement is not test and _binds_for_others(event.source, statement, test)
 
 
 def _is_spared(event: Event, depth: int) -> bool:
@@ -461,13 +472,15 @@ def _whole_with(source: Source, node: ast.AST, run: Interpreter) -> ast.stmt | N
     return statement
 
 
-def _binds_for_others(source: Source, statement: ast.stmt) -> bool:
-    """Whether a statement binds names that are also read outside it: then it must run on all ranks."""
+def _binds_for_others(source: Source, statement: ast.stmt, around: ast.stmt | None = None) -> bool:
+    """Whether a statement binds names that are also read outside it, or one ``around`` it: then it must run on all
+    ranks."""
     inside = set(ast.walk(statement))
     own = {n for each in inside if isinstance(each, ast.comprehension) for n in ast.walk(each.target)}
     bound = {n.id for n in inside - own if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     home: ast.AST = source.home(statement)
     bound -= {t.id for item in getattr(statement, "items", ()) for t in [item.optional_vars] if isinstance(t, ast.Name)}
+    inside |= set(ast.walk(around)) if around is not None else set()
     return any(
         isinstance(n, ast.Name) and n.id in bound and isinstance(n.ctx, ast.Load) and n not in inside
         for n in ast.walk(home)

@@ -56,8 +56,10 @@ class Model:
     """A module that an optimizer trains. ``bypassed`` if gradients flow past its ``forward``, or in a pattern that
     DistributedDataParallel does not synchronise; then gradients are averaged explicitly. ``data_parallel`` wrappers are
     replaced, and so are those that another library's FSDP put around it, ``fully_sharded``; those that only several
-    devices would get are ``dropped``. ``alternatives`` are other modules that the same place may hold. ``units`` name,
-    as attributes of the model, the parts that FSDP shards by themselves (with a ``*`` if it is a list of them),
+    devices would get are ``dropped``. Those of a part of it are ``pinned`` to the device of their process, or
+    ``partial`` where the other branch of a condition wraps all of it. ``alternatives`` are other modules that the same
+    place may hold. ``units`` name, as attributes of the model, the parts that FSDP shards by themselves (with a ``*``
+    if it is a list of them),
     ``methods`` those that run its layers besides `forward`; ``sharded`` if the script itself does so;
     ``prefixed`` are where states are taken from a wrapper, whose keys begin with `module.`,
     and ``misnamed`` where it is loaded, or taken on one rank, where that cannot be mended;
@@ -72,6 +74,8 @@ class Model:
     sometimes_unused: bool
     data_parallel: tuple[Site, ...]
     dropped: tuple[Site, ...] = ()
+    pinned: tuple[Site, ...] = ()
+    partial: tuple[Site, ...] = ()
     fully_sharded: tuple[Site, ...] = ()
     alternatives: tuple[Object, ...] = ()
     units: tuple[str, ...] = ()
@@ -389,6 +393,8 @@ class TrainingScript:
     """Rows, and numbers of rows, that a loss compares with each other: those of all ranks, gradients and all."""
     reductions: tuple[Reduction, ...] = ()
     unwraps: tuple[Site, ...] = ()
+    saved_wrappers: tuple[Site, ...] = ()
+    """Models that are saved as a whole in `nn.DataParallel`."""
     wrapper_tests: tuple[Site, ...] = ()
     """Classes that a wrapped model is asked for, of which nn.DataParallel is the only wrapper."""
     layer_tests: tuple[Site, ...] = ()

@@ -42,6 +42,20 @@ def found(run: Interpreter) -> tuple[list[Site], frozenset[ast.AST]]:
     return list(sites.values()), frozenset(maybe)
 
 
+def saved_wrappers(run: Interpreter) -> tuple[Site, ...]:
+    """Models that the script saves as a whole in its own `nn.DataParallel`. In DistributedDataParallel, which takes its
+    place, they could be loaded by processes of a group alone."""
+    given = [arg for event in run.of("save") if isinstance(event.node, ast.Call) for arg in event.node.args[:1]]
+    found = {}
+    for node in (*given, *_saved(run)):
+        if isinstance(node, ast.Call):
+            continue  # it is wrapped to be saved, and not to be trained
+        things = run.values.get(node, NOTHING).things
+        if things and all(isinstance(t, Wrapped) and t.kind == "data_parallel" for t in things):
+            found[node] = Site(run.sources[node], node)
+    return tuple(found.values())
+
+
 def wrapper_tests(run: Interpreter) -> tuple[Site, ...]:
     """Where a wrapped model is asked for `nn.DataParallel` alone: the classes of `isinstance(model, nn.DataParallel)`
     and `type(model) in (nn.DataParallel,)`, or all of `model.__class__.__name__ == "DataParallel"`. Of

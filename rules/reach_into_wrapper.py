@@ -9,7 +9,7 @@ from autodist.script import Site, TrainingScript
 from autodist.source import Source
 
 from ._examples import PLAIN
-from ._preamble import member, planned
+from ._preamble import imported, member, planned
 
 NORMALISED = PLAIN.replace("nn.Linear(4, 1)", "nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))")
 SCRIPTED = 'torch.jit.script({}).save("model.pt")\n'
@@ -89,7 +89,8 @@ def reach_into_wrapper(script: TrainingScript, context: Context) -> Iterator[Fin
 
     `DistributedDataParallel` prefixes every key of its state dict with `module.`, and knows none of the model's own
     attributes. Checkpoints hold the state of the model inside, so that they move freely between the original script
-    and this one.
+    and this one. What the script saves as a whole in `DataParallel` it still does: DistributedDataParallel can be
+    loaded by processes of a group alone.
     """
     if not script.trains:
         return
@@ -100,6 +101,10 @@ def reach_into_wrapper(script: TrainingScript, context: Context) -> Iterator[Fin
             template = f'getattr({{}}, "module", {site.source.code(site.node)})'
         fix = Fix(planned(site.source, WrapExpr(site.node, template)))
         yield Finding(site.source, site.node, "means the model inside the wrapper", fix)
+    for site in script.saved_wrappers:
+        nn, imports = imported(context, site.source, "torch.nn", "nn")
+        fix = Fix((*imports, *planned(site.source, WrapExpr(site.node, f"{nn}.DataParallel({{}}.module)"))))
+        yield Finding(site.source, site.node, "could not be loaded outside of a process group", fix)
     for site in script.wrapper_tests:
         fix = Fix(_also_asking(site, context))
         yield Finding(site.source, site.node, "DistributedDataParallel takes the place of DataParallel", fix)

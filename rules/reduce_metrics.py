@@ -258,7 +258,7 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
         if reduction.switch is not None and "DistributedSampler" in reduction.switch:
             _, more = member(context, source, "torch.utils.data.distributed", "DistributedSampler")
             imports = (*imports, *more)
-        if reduction.switch is not None and reduction.spread is Spread.ROWS:
+        if reduction.switch is not None and reduction.after is None and reduction.spread in (Spread.ROWS, Spread.SUM):
             template += f" if {reduction.switch} else {source.code(node)}"
         edits: list[Edit]
         if reduction.after is not None:

@@ -202,7 +202,9 @@ def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
             fix = Fix((*more, *planned(site.source, alone)))
         else:
             continue
-        yield Finding(site.source, site.node, "every rank would start a run of its own", fix)
+        filmed = callee.endswith(("get_writer", "VideoWriter"))
+        message = "every rank would write this" if filmed else "every rank would start a run of its own"
+        yield Finding(site.source, site.node, message, fix)
     for site in script.places_of_writers:
         assert isinstance(site.node, ast.Attribute)
         d, imports = dist(context, site.source)

@@ -10,7 +10,7 @@ from autodist.script import Model, Site, TrainingScript, Wrapping
 from autodist.source import Source
 from autodist.values import NOTHING, External
 
-from ._preamble import argument, is_move, member, planned, synchronised
+from ._preamble import argument, imported, is_move, member, planned, synchronised
 
 EXAMPLES = [
     Example(
@@ -174,39 +174,20 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Wrap each model that trains in DistributedDataParallel.
 
     It starts all ranks from the weights of rank 0 and averages gradients in every backward pass. `DataParallel` is
-    replaced. Models with parts that a training step may leave out look for unused parameters; batch normalisation
-    becomes synchronised on GPUs, since its statistics are part of the training.
+    replaced; around a part of a model it stays, on the device of its process, since checkpoints have its keys. Models
+    with parts that a training step may leave out look for unused parameters; batch normalisation becomes synchronised
+    on GPUs, since its statistics are part of the training.
     """
     if not script.trains:
         return
     refused: set[ast.AST] = set()
     for model in script.models:
-        if model.wrapped or model.bypassed:
+        if model.wrapped:
             continue
-        for site in model.dropped:
-            statement = site.statement
-            parent = site.source.parents[statement]
-            alone = isinstance(parent, ast.If) and parent.body == [statement] and not parent.orelse
-            # the block goes with its only statement, unless the wrapping is anchored to it
-            if alone and model.wrapping is not None and parent is model.wrapping.statement:
-                continue
-            assert isinstance(site.node, ast.Call)
-            inner = argument(site.node, "module", 0)
-            if inner is not None and _moved(site.source, site.node) is not site.node:  # it is also moved there
-                yield Finding(
-                    site.source,
-                    site.node,
-                    "DataParallel uses the devices of one process",
-                    Fix(planned(site.source, Recompose(site.node, "{0}", (inner,)))),
-                )
-                continue
-            removed = RemoveStatement(parent if alone else statement)
-            yield Finding(
-                site.source,
-                site.node,
-                "DataParallel uses the devices of one process",
-                Fix(planned(site.source, removed)),
-            )
+        yield from _dropped(model, script)
+        yield from _pinned(model, context)
+        if model.bypassed:
+            continue
         for site in model.dropped:
             if script.unwraps and _is_on_one_device(site):
                 message = (
@@ -221,7 +202,10 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
         if model.data_parallel or any(
             site.node is getattr(model.wrapping, "inside", None) for site in model.fully_sharded
         ):
-            yield from _replaced(model, context, ", broadcast_buffers=False" if own_statistics else "")
+            options = ", broadcast_buffers=False" if own_statistics else ""
+            options += ", find_unused_parameters=True" if model.sometimes_unused else ""
+            yield from _replaced(model, context, options)
+            yield from _whole_instead(model, context, options)
             continue
         wrapping = model.wrapping
         if wrapping is None:
@@ -258,6 +242,79 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
             f"{_class(model.object.name)} trains: its gradients are averaged over the ranks",
             fix,
         )
+
+
+def _dropped(model: Model, script: TrainingScript) -> Iterator[Finding]:
+    """Without the wrappers that only several devices would get."""
+    every = [site.statement for each in script.models for site in each.dropped]
+    for site in model.dropped:
+        statement = site.statement
+        parent = site.source.parents[statement]
+        alone = isinstance(parent, ast.If) and all(each in every for each in parent.body) and not parent.orelse
+        # the block goes with its only statement, unless the wrapping takes its place
+        if alone and not model.bypassed and model.wrapping is not None and _lonely(model, model.wrapping.statement):
+            continue
+        assert isinstance(site.node, ast.Call)
+        inner = argument(site.node, "module", 0)
+        edit: Edit = RemoveStatement(parent if alone and isinstance(parent, ast.stmt) else statement)
+        if inner is not None and _moved(site.source, site.node) is not site.node:  # it is also moved there
+            edit = Recompose(site.node, "{0}", (inner,))
+        yield Finding(
+            site.source, site.node, "DataParallel uses the devices of one process", Fix(planned(site.source, edit))
+        )
+
+
+def _pinned(model: Model, context: Context) -> Iterator[Finding]:
+    """DataParallel around a part of a model, or around one that is not wrapped, on the device of its process: the
+    checkpoints have its keys."""
+    for site in (*model.pinned, *(model.data_parallel if model.bypassed else ())):
+        source, call = site.source, site.node
+        assert isinstance(call, ast.Call)
+        inner, devices = argument(call, "module", 0), argument(call, "device_ids", 1)
+        if inner is None or (devices is not None and '"LOCAL_RANK"' in source.code(devices)):
+            continue
+        os, imports = imported(context, source, "os")
+        template = f'{source.code(call.func)}({{0}}, device_ids=[int({os}.environ["LOCAL_RANK"])])'
+        fix = Fix((*imports, *planned(source, Recompose(call, template, (inner,)))))
+        yield Finding(source, call, "DataParallel uses the devices of one process; its keys stay", fix)
+
+
+def _whole_instead(model: Model, context: Context, options: str) -> Iterator[Finding]:
+    """DistributedDataParallel around a model of which the script wraps a part, where another branch wraps all of it."""
+    for site in model.partial:
+        source, call, statement = site.source, site.node, site.statement
+        assert isinstance(call, ast.Call)
+        part = argument(call, "module", 0)
+        bound = source.code(statement.targets[0]) if isinstance(statement, ast.Assign) else None
+        if not isinstance(part, ast.Attribute) or bound != source.code(part):
+            message = "wraps a part of the model here, and all of it in another branch: wrap all of it in both"
+            yield Finding(source, call, message, severity=Severity.REFUSAL)
+            continue
+        ddp, imports = member(context, source, "torch.nn.parallel", "DistributedDataParallel", "DDP")
+        target = source.code(part.value)
+        lines = f"{target} = {ddp}({target}{options})\n"
+        if model.batch_norm:
+            code, needed = synchronised(context, source, target)
+            lines, imports = code + lines, (*imports, *needed)
+        block = source.block(statement)
+        below = block[block.index(statement) + 1 :]
+        moved = next(
+            (each for each in below if source.code(each).startswith((f"{target}.cuda(", f"{target}.to("))), None
+        )
+        edits: list[Edit] = [ReplaceStatement(statement, lines)]
+        if moved is not None:
+            edits = [RemoveStatement(statement), InsertAfter(moved, lines)]
+        yield Finding(
+            source,
+            call,
+            "DataParallel uses the devices of one process",
+            Fix((*imports, *planned(source, *edits))),
+        )
+        message = (
+            f"checkpoints of the script have the keys {part.attr}.module.…, those of the conversion "
+            f"module.{part.attr}.…: neither reads the other's unless they are renamed"
+        )
+        yield Finding(source, call, message, severity=Severity.WARNING)
 
 
 def _not_ready(model: Model, script: TrainingScript) -> str:
@@ -304,7 +361,6 @@ def _keeps_buffers_apart(script: TrainingScript, model: Model) -> bool:
 
 def _replaced(model: Model, context: Context, options: str) -> Iterator[Finding]:
     """DistributedDataParallel in the place of another wrapper; the state dict keeps the keys that it had."""
-    options += ", find_unused_parameters=True" if model.sometimes_unused else ""
     for site in (*model.data_parallel, *model.fully_sharded):
         source, call = site.source, site.node
         assert isinstance(call, ast.Call)

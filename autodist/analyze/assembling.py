@@ -188,6 +188,7 @@ def assembled(
         followers=tuple(followers),
         reductions=tuple(reductions),
         unwraps=tuple(meant),
+        saved_wrappers=unwraps.saved_wrappers(run),
         wrapper_tests=unwraps.wrapper_tests(run),
         layer_tests=tuple(layer_tests(run, models)),
         prefixed_loads=tuple(dict.fromkeys(filter(None, map(checkpoint, prefixed)))),

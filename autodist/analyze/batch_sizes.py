@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 
 from autodist import escapes
-from autodist.interpreter import Interpreter, Plan
+from autodist.interpreter import Event, Interpreter, Plan
 from autodist.rule import Severity
 from autodist.script import Concern, Site
 from autodist.source import Source, argument, last_name
@@ -60,12 +60,11 @@ def batch_size_sites(run: Interpreter, plan: Plan) -> list[Site]:
         if event.kind == "loader" and any(
             t.key in plan.sharded and not run.is_sharded(t) for t in event.value.objects("loader")
         ):
-            assert isinstance(event.node, ast.Call)
-            node = argument(event.node, "batch_size", 1) or _in_settings(event.node, "batch_size", run)
-            if node is not None and (name := _setting(node)) is not None:
-                names.add(name)
-            elif isinstance(node, ast.Constant) and node.value != 1:
-                literals.add(node.value)
+            for node in _sizes_of(event, run):
+                if (name := _setting(node)) is not None:
+                    names.add(name)
+                elif isinstance(node, ast.Constant) and node.value != 1:
+                    literals.add(node.value)
     drawn = [draw for event in run.of("draw") for draw in event.value.things if isinstance(draw, Draw)]
     drawn = [draw for draw in drawn if plan.draws is not None and id(draw.node) in plan.draws]
     shared = {draw.node for draw in drawn}
@@ -110,6 +109,21 @@ def batch_size_sites(run: Interpreter, plan: Plan) -> list[Site]:
     ]
 
 
+def _sizes_of(event: Event, run: Interpreter) -> Iterator[ast.expr]:
+    """What a loader is told for the batch size, and what calls told the functions that make it:
+    `make_loader(data, args.batch_size_in_gpu)`."""
+    assert isinstance(event.node, ast.Call)
+    node = argument(event.node, "batch_size", 1) or _in_settings(event.node, "batch_size", run)
+    for call in reversed(event.calls):
+        if node is None:
+            return
+        yield node
+        told = _given(call.node, call.function, node.id) if isinstance(node, ast.Name) and call.node else None
+        node = told if _setting(told) is not None else None
+    if node is not None:
+        yield node
+
+
 def whole_and_shared(run: Interpreter) -> Iterator[Concern]:
     """Loops through as many samples as a whole batch has, which are given batches of which a rank has a share, too."""
     for loop in run.batch_loops & run.whole_loops:
@@ -121,7 +135,7 @@ def whole_and_shared(run: Interpreter) -> Iterator[Concern]:
         yield Concern("AD902", source, loop, message, Severity.REFUSAL)
 
 
-def _setting(node: ast.expr) -> str | None:
+def _setting(node: ast.expr | None) -> str | None:
     """What a setting is called: `batch_size`, `args.batch_size`, `config["batch_size"]`."""
     if isinstance(node, (ast.Name, ast.Attribute)):
         return last_name(node)

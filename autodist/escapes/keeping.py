@@ -56,6 +56,7 @@ def handed_on(event: Event, run: Interpreter, by_sample: frozenset[ast.stmt]) ->
     assert isinstance(node, ast.expr)
     fed = fed_to_losses(run)
     read = (each for each in fed if _is_same(each, target) and not _is_called(each, run))
+    read = (each for each in read if not _is_another(each, target, source, run))
     if not is_buffer and all(_is_only_handed_down(each, event, fed) for each in read):
         return  # a report
     if isinstance(target, ast.Name) and not is_buffer and not any(_learns(loop, run) for loop in event.loops[-1:]):
@@ -170,6 +171,19 @@ def _is_same(node: ast.expr, target: ast.expr) -> bool:
     if isinstance(node, ast.Name) and isinstance(target, ast.Name):
         return node.id == target.id
     return isinstance(node, ast.Attribute) and isinstance(target, ast.Attribute) and node.attr == target.attr
+
+
+def _is_another(node: ast.expr, target: ast.expr, source: Source, run: Interpreter) -> bool:
+    """Whether a name is a variable of another function, which no result hands over: `n` that counts the samples, and
+    `n` of `b, n, d = x.shape` in a forward pass."""
+    homes = (source.home(target), run.sources[node].home(node))
+    if not isinstance(node, ast.Name) or homes[0] is homes[1]:
+        return False
+    names = [[each for each in ast.walk(home) if isinstance(each, ast.Name) and each.id == node.id] for home in homes]
+    own = all(any(isinstance(each.ctx, ast.Store) for each in mentions) for mentions in names)
+    shared = any(isinstance(each, (ast.Global, ast.Nonlocal)) for home in homes for each in ast.walk(home))
+    answers = {inner for each in ast.walk(homes[0]) if isinstance(each, ast.Return) for inner in ast.walk(each)}
+    return own and not shared and answers.isdisjoint(names[0]) and all(isinstance(h, ast.FunctionDef) for h in homes)
 
 
 def _is_only_handed_down(node: ast.expr, event: Event, fed: frozenset[ast.expr]) -> bool:

@@ -104,6 +104,8 @@ def _follow_lists(found: set[ast.expr], run: Interpreter) -> None:
 def _settled(place: Placed, run: Interpreter) -> Placed:
     """A sum over the ranks of what some of the time is global already would count it several times, and so would rows
     of all ranks."""
+    if place.switch is not None and place.spread in (SUM, COUNT):
+        return place
     if (
         place.spread is ROWS
         and place.after is None
@@ -179,6 +181,9 @@ def _switched(place: Placed, run: Interpreter) -> Iterator[Placed]:
     if not shared:
         yield _by_loader(place, ours, run)
         return
+    if (switch := _in_the_loop(place, ours)) is not None:
+        yield replace(place, switch=switch)
+        return
     done: set[ast.AST] = set()
     for event in ours:
         node = event.node
@@ -201,6 +206,23 @@ def _switched(place: Placed, run: Interpreter) -> Iterator[Placed]:
             yield Placed(place.source, place.node, Spread.LOCAL, None, place.event)
         else:
             yield Placed(event.source, target, SUM, loop, place.event, switch)
+
+
+def _in_the_loop(place: Placed, ours: list[Event]) -> str | None:
+    """The test that tells where a sum is over a share of the samples, for what is reported of it meanwhile: the running
+    accuracy of `for phase in ("train", "val")`."""
+    uses = [Escape(place.source, place.node, place.spread, place.event)]
+    home = place.source.home(place.node)
+    sums = {event.node for event in ours}
+    if any(place.source.home(each) is not home for each in sums) or len(sums) != 1:
+        return None
+    (node,) = sums
+    if not isinstance(node, ast.AugAssign) or _outermost_loop(place.source, node, uses) is not None:
+        return None
+    return distinguishing(
+        [dict(each.detail.const) for each in ours if each.value.spread.is_local],
+        [dict(each.detail.const) for each in ours if not each.value.spread.is_local],
+    )
 
 
 def _by_loader(place: Placed, ours: list[Event], run: Interpreter) -> Placed:

@@ -49,6 +49,9 @@ def _sharded(model: Model, run: Interpreter) -> Model:
         model = replace(model, wrapped=False, batch_norm=False, data_parallel=gone)
     return replace(
         model,
+        data_parallel=(*model.data_parallel, *model.pinned, *model.partial),  # none of them stays
+        pinned=(),
+        partial=(),
         prefixed=tuple(_prefixed(model, run, alone=False)),
         misnamed=tuple(_prefixed(model, run, alone=True)),
         wrapping=_place(model.object, run),

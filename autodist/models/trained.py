@@ -14,7 +14,7 @@ from autodist.models.parts import normalises, optimized_modules, parts, parts_of
 from autodist.models.passes import changes, leaves_outputs, parts_by_turns, pattern_of
 from autodist.models.wrapping import after_conditions, is_main_guard, wrapping_of
 from autodist.script import Model, Site, Wrapping
-from autodist.source import Source, shortened
+from autodist.source import Source, last_name, shortened
 from autodist.values import (
     NOTHING,
     External,
@@ -209,21 +209,31 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
     )
     if bypass is None and not wrapped:
         bypass = pattern_of(module, history) or changes(module, history) or parts_by_turns(module, run, history)
+        if bypass is None and not parallel and _is_saved_within(module, run):
+            bypass = "it is a part of a module whose checkpoints would have other keys"
+    sometimes_unused = unused.is_sometimes(members, run) or leaves_outputs(module, run)
+    if bypass is None and sometimes_unused and any(_learns_alone(part, history) for part in members if part != module):
+        bypass = "a part of it is called on its own, which it would take for one that is not used"
     dropped = tuple(site for site in parallel if _is_conditional(site))
     # what is wrapped in both branches has the keys of a wrapper in its checkpoints, and keeps them
     dropped = tuple(site for site in dropped if not any(_alternatives(site, other) for other in parallel))
     parallel = tuple(site for site in parallel if site not in dropped)
     whole = {e.node for e in wraps if module in unwrapped(e.value)}  # not `model.encoder = nn.DataParallel(...)`
     ours = tuple(site for site in dropped if site.node in whole)
+    of_parts = tuple(site for site in parallel if _is_around_part(site, module, wraps))
+    parallel = tuple(site for site in parallel if site not in of_parts)
+    partial = tuple(site for site in of_parts if any(_alternatives(site, other) for other in parallel))
     return Model(
         module,
         None if wrapped else _in_place(foreign) or _after_dropped(ours) or wrapping_of(module, run, history),
         wrapped,
         None if wrapped else bypass,
         normalises(module, run),
-        unused.is_sometimes(parts(module), run) or leaves_outputs(module, run),
+        sometimes_unused,
         parallel,
         dropped,
+        tuple(site for site in of_parts if site not in partial),
+        partial,
         tuple(site for site in foreign if _in_place((site,)) is not None),
         sharded=shards,
         moved_later=tuple(_moved_later(module, wraps, run)),
@@ -263,6 +273,25 @@ def _moved(site: Site) -> ast.AST:
             break
         node = call
     return node
+
+
+def _is_saved_within(module: Object, run: Interpreter) -> bool:
+    """Whether a module that trains by itself is saved or restored as a part of another one: `self.critic` of a GAN."""
+    states = (*run.of("model_state_dict"), *run.of("model_load_state_dict"))
+    owners = {thing for event in states for thing in unwrapped(event.value) if thing is not module}
+    return any(module in parts_of(owner) for owner in owners)
+
+
+def _learns_alone(part: Object, history: History) -> bool:
+    """Whether a step goes backward through a part of a model that was called past the model's own forward pass."""
+    return part in history.forwards and part in history.backwards
+
+
+def _is_around_part(site: Site, module: Object, wraps: list[Event]) -> bool:
+    """`model.features = nn.DataParallel(model.features)`: the rest of the model has no wrapper."""
+    around = {thing for event in wraps if event.node is site.node for thing in unwrapped(event.value)}
+    named = isinstance(site.node, ast.Call) and last_name(site.node.func) == "DataParallel"
+    return named and not any(module in parts_of(thing) for thing in around)
 
 
 def _is_conditional(site: Site) -> bool:
