@@ -209,8 +209,6 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
     )
     if bypass is None and not wrapped:
         bypass = pattern_of(module, history) or changes(module, history) or parts_by_turns(module, run, history)
-        if bypass is None and not parallel and _is_saved_within(module, run):
-            bypass = "it is a part of a module whose checkpoints would have other keys"
     sometimes_unused = unused.is_sometimes(members, run) or leaves_outputs(module, run)
     if bypass is None and sometimes_unused and any(_learns_alone(part, history) for part in members if part != module):
         bypass = "a part of it is called on its own, which it would take for one that is not used"
@@ -223,9 +221,12 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
     of_parts = tuple(site for site in parallel if _is_around_part(site, module, wraps))
     parallel = tuple(site for site in parallel if site not in of_parts)
     partial = tuple(site for site in of_parts if any(_alternatives(site, other) for other in parallel))
+    wrapping = None if wrapped else _in_place(foreign) or _after_dropped(ours) or wrapping_of(module, run, history)
+    if bypass is None and not parallel and not dropped and wrapping is not None and _is_saved_within(wrapping, run):
+        bypass = "it is a part of a module whose checkpoints would have other keys"
     return Model(
         module,
-        None if wrapped else _in_place(foreign) or _after_dropped(ours) or wrapping_of(module, run, history),
+        wrapping,
         wrapped,
         None if wrapped else bypass,
         normalises(module, run),
@@ -275,11 +276,13 @@ def _moved(site: Site) -> ast.AST:
     return node
 
 
-def _is_saved_within(module: Object, run: Interpreter) -> bool:
-    """Whether a module that trains by itself is saved or restored as a part of another one: `self.critic` of a GAN."""
+def _is_saved_within(wrapping: Wrapping, run: Interpreter) -> bool:
+    """Whether the wrapper would be a part of a module that is saved or restored as a whole: `self.critic` of a GAN."""
     states = (*run.of("model_state_dict"), *run.of("model_load_state_dict"))
-    owners = {thing for event in states for thing in unwrapped(event.value) if thing is not module}
-    return any(module in parts_of(owner) for owner in owners)
+    saved = {part for event in states for thing in unwrapped(event.value) for part in parts_of(thing)}
+    target = wrapping.target
+    holders = unwrapped(run.values.get(target.value, NOTHING)) if isinstance(target, ast.Attribute) else set()
+    return not saved.isdisjoint(holders)
 
 
 def _learns_alone(part: Object, history: History) -> bool:
