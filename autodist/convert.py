@@ -55,7 +55,7 @@ def diagnose(project: Project, config: Config) -> tuple[Diagnostic, ...]:
     context = Context(config)
     found = [diagnostic for rule in rules for diagnostic in _ask(rule, script, context, project)]
     order = {source: index for index, source in enumerate(project.sources)}
-    kept = suppress.kept(found, project.sources)
+    kept = suppress.kept(dict.fromkeys(found), project.sources)  # of models that a setting chooses from, each once
     return tuple(sorted(kept, key=lambda each: (order[each.source], each.line, each.column, each.code)))
 
 

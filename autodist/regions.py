@@ -216,7 +216,42 @@ def preparations(run: Interpreter) -> tuple[list[Site], list[Site]]:
                 continue  # who comes second goes on writing there
             if event.kind == "download" or outer is not statement:
                 found.setdefault(outer, Site(event.source, outer))
-    return list(found.values()), [site for node, site in alone.items() if node not in found]
+    return _as_one(list(found.values()), run), [site for node, site in alone.items() if node not in found]
+
+
+def _as_one(found: list[Site], run: Interpreter) -> list[Site]:
+    """The same statements, but for those in several branches of one condition, which are waited for together."""
+    chains: dict[ast.If, list[Site]] = {}
+    for site in found:
+        if (chain := _chain_of(site.source, site.node)) is not None:
+            chains.setdefault(chain, []).append(site)
+    lifted: dict[ast.AST, Site] = {}
+    for chain, sites in chains.items():
+        branches = {id(site.source.block(site.node)) for site in sites if isinstance(site.node, ast.stmt)}
+        if len(branches) > 1 and _only_makes(chain, run):
+            lifted |= {site.node: Site(site.source, chain) for site in sites}
+    return list({site.node: site for site in (lifted.get(each.node, each) for each in found)}.values())
+
+
+def _chain_of(source: Source, statement: ast.AST) -> ast.If | None:
+    """The `if` with all its `elif` and `else`, of which a statement is in a branch."""
+    node, chain = statement, None
+    while isinstance(parent := source.parents.get(node), ast.If):
+        if chain is not None and parent.orelse != [node]:
+            break
+        node = chain = parent
+    return chain
+
+
+def _only_makes(chain: ast.If, run: Interpreter) -> bool:
+    """Whether a condition binds data sets and the like in all of its branches, and neither trains nor leaves."""
+    inside = [each for each in ast.walk(chain) if isinstance(each, ast.stmt)]
+    plain = all(isinstance(each, (ast.If, ast.Assign, ast.AnnAssign, ast.Expr, ast.Raise)) for each in inside)
+    around = frozenset([chain])
+    happens = {event.kind for event in run.events if within(event, around)}
+    makes = (event.value for event in run.events if event.kind == "make" and within(event, around))
+    models = any(".transforms." not in each.name for value in makes for each in value.objects("module"))
+    return plain and not models and not happens & (TRAINING | {"exit", "optimizer"})
 
 
 def _is_kept_open(event: Event, test: ast.stmt) -> bool:

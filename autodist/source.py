@@ -173,7 +173,7 @@ class Source:
         if first == last:
             return self._lines[first][start[1] : end[1]].decode()
         lines = [self._lines[first][start[1] :], *self._lines[first + 1 : last]]
-        return b"".join([*lines, self._lines[last][: end[1]]]).decode()
+        return b"".join([*lines, self._lines[last][: end[1]]]).decode().replace("\r\n", "\n")
 
 
 def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:

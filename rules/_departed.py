@@ -6,7 +6,22 @@ import ast
 from collections.abc import Collection, Iterator
 
 from autodist.edits import Edit, RemoveStatement, ReplaceStatement
-from autodist.source import Source
+from autodist.source import Source, last_name
+
+
+def with_condition(source: Source, statement: ast.stmt) -> ast.stmt:
+    """What goes with a statement: conditions under which nothing else is done, `if torch.cuda.is_available():`."""
+    parent = source.parents.get(statement)
+    alone = isinstance(parent, ast.If) and parent.body == [statement] and not parent.orelse
+    if not isinstance(parent, ast.If) or not alone or not all(map(_only_asks, ast.walk(parent.test))):
+        return statement
+    return with_condition(source, parent)
+
+
+def _only_asks(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        return last_name(node.func) in ("is_available", "device_count", "len", "isinstance")
+    return not isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom))
 
 
 def without_imports(

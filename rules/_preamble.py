@@ -50,6 +50,20 @@ def _first(script: TrainingScript, source: Source) -> ast.stmt:
     return below_imports(source)
 
 
+def bound(source: Source, name: str, node: ast.expr) -> str:
+    """A statement that binds a name to an expression moved out of a call: its further lines move as its first one."""
+    start, code = f"{name} = ", source.code(node)
+    texts = [each for each in ast.walk(node) if isinstance(each, (ast.Constant, ast.JoinedStr))]
+    if any(each.end_lineno != each.lineno for each in texts):
+        return f"{start}{code}\n"
+    first, *others = code.split("\n")
+    line = source.line(node.lineno)
+    hanging = first.rstrip().endswith(("(", "[", "{"))
+    shift = len(line.lstrip()) - len(line) if hanging else len(start) - node.col_offset
+    moved = [" " * max(len(each) - len(each.lstrip()) + shift, 0) + each.lstrip() for each in others]
+    return "\n".join([start + first, *moved]) + "\n"
+
+
 def simple(node: ast.expr) -> bool:
     """Whether writing an expression twice costs nothing."""
     while isinstance(node, (ast.Attribute, ast.Subscript)):

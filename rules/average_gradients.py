@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-from autodist.edits import InsertAfter, InsertBefore
+from autodist.edits import InsertAfter, InsertBefore, RemoveStatement, ReplaceStatement, SetArgument
 from autodist.rule import REPLICATED, Context, Example, Finding, Fix, Severity, rule
-from autodist.script import TrainingScript
+from autodist.script import Model, TrainingScript
 
+from ._departed import with_condition
 from ._names import names_at
-from ._preamble import defined, dist, planned, started_alike, synchronised
+from ._preamble import defined, dist, imported, planned, started_alike, synchronised
 
 EXAMPLES = [
     Example(
@@ -131,9 +133,11 @@ def average_gradients(script: TrainingScript, context: Context) -> Iterator[Find
     """
     if not script.trains:
         return
+    said: set[ast.stmt] = set()
     for model in script.models:
         if not model.bypassed or model.wrapped:
             continue
+        yield from _kept_on_one_device(model, context)
         wrapping = model.wrapping
         if wrapping is None:
             yield Finding(
@@ -143,13 +147,19 @@ def average_gradients(script: TrainingScript, context: Context) -> Iterator[Find
                 severity=Severity.REFUSAL,
             )
             continue
+        if wrapping.statement in said:
+            continue  # for another model that may stand in this one's place
+        said.add(wrapping.statement)
         d, imports = dist(context, wrapping.source)
         target = wrapping.source.code(wrapping.target)
         code = started_alike(d, target, names_at(wrapping.source, wrapping.statement))
         if model.batch_norm and not script.distributed:
             lines, needed = synchronised(context, wrapping.source, target, wrapping.each)
             imports, code = (*imports, *needed), lines + code
-        fix = Fix((*imports, *planned(wrapping.source, InsertAfter(wrapping.statement, code))))
+        dropped = (with_condition(site.source, site.statement) for site in model.dropped)
+        replaced = any(each is wrapping.statement for each in dropped)
+        edit = (ReplaceStatement if replaced else InsertAfter)(wrapping.statement, code)
+        fix = Fix((*imports, *planned(wrapping.source, edit)))
         yield Finding(
             wrapping.source,
             wrapping.statement,
@@ -162,3 +172,18 @@ def average_gradients(script: TrainingScript, context: Context) -> Iterator[Find
         call = InsertBefore(site.statement, f"average_gradients({optimizer})\n")
         fix = Fix((*imports, *defined(script, site.source, code), *planned(site.source, call)))
         yield Finding(site.source, site.node, "gradients are averaged before they are used", fix)
+
+
+def _kept_on_one_device(model: Model, context: Context) -> Iterator[Finding]:
+    """DataParallel goes where a condition asks for it; where it is always there, it keeps its keys and its device."""
+    message = "DataParallel uses the devices of one process"
+    for site in model.dropped:
+        gone = with_condition(site.source, site.statement)
+        if model.wrapping is None or gone is not model.wrapping.statement:
+            yield Finding(site.source, site.node, message, Fix(planned(site.source, RemoveStatement(gone))))
+    for site in model.data_parallel:
+        assert isinstance(site.node, ast.Call)
+        torch, imports = imported(context, site.source, "torch")
+        own = f"[{torch}.cuda.current_device()] if {torch}.cuda.is_available() else None"
+        fix = Fix((*imports, *planned(site.source, SetArgument(site.node, "device_ids", own, 1))))
+        yield Finding(site.source, site.node, message, fix)

@@ -7,6 +7,7 @@ from autodist.edits import RemoveStatement, ReplaceExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
+from ._departed import with_condition
 from ._preamble import planned
 
 EXAMPLES = [
@@ -182,12 +183,12 @@ def choose_device_by_local_rank(script: TrainingScript, context: Context) -> Ite
         yield Finding(site.source, site.node, "every rank would use this one device", Fix(fix))
     for site in script.hidden_devices:
         assert isinstance(site.node, ast.stmt)
-        fix = planned(site.source, RemoveStatement(site.node))
+        fix = planned(site.source, RemoveStatement(with_condition(site.source, site.node)))
         yield Finding(site.source, site.node, "would hide the other ranks' devices", Fix(fix))
     for site, value in script.asked_devices:
         assert isinstance(site.node, ast.expr)
         fix = planned(site.source, ReplaceExpr(site.node, site.source.code(value)))
         yield Finding(site.source, site.node, "no line sets it any more", Fix(fix))
     for site in script.set_devices:
-        fix = planned(site.source, RemoveStatement(site.statement))
+        fix = planned(site.source, RemoveStatement(with_condition(site.source, site.statement)))
         yield Finding(site.source, site.node, "every rank would use this one device", Fix(fix))

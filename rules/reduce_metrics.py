@@ -234,6 +234,8 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
         if concern.code == "AD601":
             yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
     variables: dict[tuple[Source, str], str] = {}
+    switched: dict[tuple[ast.stmt, str], list[str]] = {}
+    waiting: list[tuple[Reduction, Planned]] = []
     reductions = {**REDUCTIONS, **OF_NUMPY} if any(map(_uses_numpy, script.project.sources)) else REDUCTIONS
     if any(_is_of_many(reduction, script) for reduction in script.reductions):
         reductions = {**REDUCTIONS, **OF_MANY}
@@ -265,7 +267,10 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
             target = source.code(node)
             line = f"{target} = " + template.replace("{}", target) + "\n"
             if reduction.switch is not None:
-                line = f"if {reduction.switch}:\n    {line}"
+                together = switched.setdefault((reduction.after, reduction.switch), [])
+                together.append(f"    {line}")
+                waiting.append((reduction, (*imports, *helper)))
+                continue
             edits = [InsertAfter(reduction.after, line)]
         elif reduction.hoist is not None:
             code = source.code(reduction.of or node)
@@ -279,8 +284,16 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
             edits = [Recompose(node, template.replace("{}", "{0}"), (reduction.of,))]
         else:
             edits = [WrapExpr(node, template)]
-        fix = Fix((*imports, *helper, *planned(source, *edits)))
-        yield Finding(source, node, f"{shortened(source.code(node))} is {reduction.spread.value}", fix)
+        yield _found(reduction, Fix((*imports, *helper, *planned(source, *edits))))
+    for reduction, needed in waiting:  # what is made global after one loop, and in one case alone
+        assert reduction.after is not None and reduction.switch is not None
+        code = f"if {reduction.switch}:\n" + "".join(switched[reduction.after, reduction.switch])
+        yield _found(reduction, Fix((*needed, *planned(reduction.source, InsertAfter(reduction.after, code)))))
+
+
+def _found(reduction: Reduction, fix: Fix) -> Finding:
+    code = shortened(reduction.source.code(reduction.node))
+    return Finding(reduction.source, reduction.node, f"{code} is {reduction.spread.value}", fix)
 
 
 ARRAYS = frozenset(

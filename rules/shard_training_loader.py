@@ -14,6 +14,7 @@ from ._passes import counting, is_made_for, ordering
 from ._preamble import (
     argument,
     asks_for,
+    bound,
     defined,
     dist,
     divided_options,
@@ -309,7 +310,7 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
         name = source.code(dataset)
         if not simple(dataset):
             name = _fresh(source, loader)
-            edits += [InsertBefore(statement, f"{name} = {source.code(dataset)}\n"), ReplaceExpr(dataset, name)]
+            edits += [InsertBefore(statement, bound(source, name, dataset)), ReplaceExpr(dataset, name)]
         options = ""
         unpacked = next((k for k in call.keywords if k.arg is None), None)
         table = _table(script, unpacked)

@@ -13,6 +13,7 @@ from ._preamble import (
     Planned,
     argument,
     asks_for,
+    bound,
     defined,
     dist,
     divided_options,
@@ -422,7 +423,7 @@ def _either(context: Context, source: Source, call: ast.Call, given: ast.expr, n
     if dataset is not None and not simple(dataset):
         needed = (
             *needed,
-            *planned(source, InsertBefore(source.statement(call), f"train_set = {source.code(dataset)}\n")),
+            *planned(source, InsertBefore(source.statement(call), bound(source, "train_set", dataset))),
         )
         edits.append(ReplaceExpr(dataset, "train_set"))
     data = "train_set" if edits or dataset is None else source.code(dataset)

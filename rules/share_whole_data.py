@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from autodist.edits import Edit, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
-from autodist.script import RowMean, TrainingScript
+from autodist.script import RowMean, Site, TrainingScript
 from autodist.source import Source
 from autodist.values import Draw
 
@@ -151,11 +151,9 @@ def share_whole_data(script: TrainingScript, context: Context) -> Iterator[Findi
                     edits = _own_columns(draw, name, start if place is start else None)
                 fix = Fix((*shared.edits, *checked, *planned(source, *edits)))
                 yield Finding(source, draw.node, "each rank takes its rows of the data", fix)
-    wholes = {draw.node for draw in script.wholes}
-    for site, left, right in script.paired:
-        name = free_name(site.source, "rows", "own_rows", "rank_rows")
-        codes = [site.source.code(node) + (f"[{name}]" if node in wholes else "") for node in (left, right)]
-        check = f'assert {codes[0]}.shape == {codes[1]}.shape, "a row belongs to one row"\n'
+    for site, alike in _paired(script):
+        shapes = " == ".join(f"{code}.shape" for code in alike)
+        check = f'assert {shapes}, "a row belongs to one row"\n'
         fix = Fix(planned(site.source, InsertBefore(site.source.statement(site.node), check, order=3)))
         yield Finding(site.source, site.node, "broadcasting would pair every row with all of this rank's", fix)
     for mean in script.row_means:
@@ -165,6 +163,24 @@ def share_whole_data(script: TrainingScript, context: Context) -> Iterator[Findi
         weighted = planned(mean.source, WrapExpr(mean.node, template))
         fix = Fix((*imports, *defined(script, mean.source, code), *weighted))
         yield Finding(mean.source, mean.node, "the mean counts for as many rows as it is taken over", fix)
+
+
+def _paired(script: TrainingScript) -> Iterator[tuple[Site, tuple[str, ...]]]:
+    """Where tensors of one shape are wanted, with the code of all that go together in that statement."""
+    wholes = {draw.node for draw in script.wholes}
+    sites: dict[tuple[Source, ast.stmt], list[tuple[Site, tuple[str, str]]]] = {}
+    for site, left, right in script.paired:
+        name = free_name(site.source, "rows", "own_rows", "rank_rows")
+        one, other = (site.source.code(node) + (f"[{name}]" if node in wholes else "") for node in (left, right))
+        sites.setdefault((site.source, site.source.statement(site.node)), []).append((site, (one, other)))
+    for group in sites.values():
+        chains: list[list[str]] = []
+        for _, codes in group:
+            joined = [chain for chain in chains if not set(codes).isdisjoint(chain)]
+            chains = [chain for chain in chains if chain not in joined]
+            chains.append(list(dict.fromkeys([*(code for chain in joined for code in chain), *codes])))
+        for site, (code, _) in group:
+            yield site, tuple(next(chain for chain in chains if code in chain))
 
 
 def _own_columns(draw: Draw, rows: str, start: ast.stmt | None) -> list[Edit]:

@@ -42,6 +42,11 @@ def converted(folder: Path, text: str, strategy: Strategy = Strategy.DDP) -> tup
     """A script's conversion, and what is said of it."""
     path = folder / "train.py"
     path.write_text(text)
+    return converted_file(path, strategy)
+
+
+def converted_file(path: Path, strategy: Strategy = Strategy.DDP) -> tuple[str, str]:
+    """The same of a file."""
     result = convert(Project.load(path), Config(strategy))
     return result.entry.after, "\n".join(f"{each.code} {each.message}" for each in result.diagnostics)
 

@@ -143,11 +143,11 @@ def _is_given(node: ast.Name, source: Source, run: Interpreter, depth: int = 4) 
         return True
     names = (each for each in ast.walk(source.home(node)) if isinstance(each, ast.Name) and each.id == node.id)
     bound = [source.statement(each) for each in names if isinstance(each.ctx, ast.Store)]
-    made = [part for each in bound if isinstance(each, ast.Assign) for part in ast.walk(each.value)]
-    parts = [part for part in made if isinstance(part, (ast.Name, ast.Subscript)) and is_either(part, run)]
+    parts = (part for each in bound if isinstance(each, ast.Assign) for part in ast.walk(each.value))
+    either = [part for part in parts if isinstance(part, (ast.Name, ast.Subscript)) and is_either(part, run)]
     return depth > 0 and any(
         isinstance(part, ast.Subscript) or part.id != node.id and _is_given(part, source, run, depth - 1)
-        for part in parts
+        for part in either
     )
 
 

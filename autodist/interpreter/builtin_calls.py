@@ -133,6 +133,9 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 return constant(True, firm=True)
             if self.plan.wholes is not None:
                 return self._tells_tensor(first, args[1])
+        if short == "hasattr" and first.things and all(isinstance(each, Wrapped) for each in first.things):
+            if args[-1].const == "module":
+                return constant(True, firm=True)
         if short == "slice" and any(value.spread is RANK for value in args):
             return Value(spread=ROWS)
         if short in ("sum", "fsum", "math.fsum"):

@@ -200,13 +200,13 @@ class Subscripts(Places):
         for drawn in union([key, *axes]).origins:
             if not isinstance(drawn, Draw) or drawn.noise:
                 continue
-            rows = drawn in (axes[0] if axes else key).origins
+            by_row = drawn in (axes[0] if axes else key).origins
             others = any(isinstance(each, Draw) and each is not drawn and not each.noise for each in base.origins)
-            if not rows and others:
+            if not by_row and others:
                 self.event("picks_features", node, scope, of(drawn))
             if not base.spread.is_local:
-                self.event("picks", node, scope, of(drawn), constant(rows or not others))
-            elif not rows:
+                self.event("picks", node, scope, of(drawn), constant(by_row or not others))
+            elif not by_row:
                 continue  # the order of something else, as in `images[:, :, order]`
             elif base.spread is ROWS and not base.things and not key.spread.is_local and _is_permuting(drawn.node):
                 if drawn.size is not None and self.values.get(drawn.size, NOTHING).spread is not COUNT:

@@ -235,6 +235,16 @@ def quotable(node: cst.BaseExpression, quotes: Sequence[str]) -> cst.BaseExpress
     return result
 
 
+def quoted_as(original: cst.CSTNode, node: cst.BaseExpression) -> cst.BaseExpression:
+    """A string literal in the quotes of the one in whose place it stands, where its text allows it."""
+    if not isinstance(original, cst.SimpleString) or not isinstance(node, cst.SimpleString):
+        return node
+    quote = original.quote
+    if len(quote) > 1 or len(node.quote) > 1 or any(each in node.raw_value for each in (quote, "\\")):
+        return node
+    return changed(node, value=node.prefix + quote + node.raw_value + quote)
+
+
 def _stands(node: cst.BaseExpression, quotes: Sequence[str]) -> bool:
     code = code_of(node)
     bad = ["\\", "#", *quotes, *("\r\n" if any(len(quote) == 1 for quote in quotes) else "")]

@@ -33,7 +33,7 @@ from autodist.lossless import prelude
 from autodist.lossless.arguments import change_arguments, one_per_line
 from autodist.lossless.blocks import Block, BlockEdits, ImportEdits, Layout, StatementEdits
 from autodist.lossless.conflicts import settle
-from autodist.lossless.expressions import CannotQuote, fill, fill_all, fit, quotable, with_hole, with_holes
+from autodist.lossless.expressions import CannotQuote, fill, fill_all, fit, quotable, quoted_as, with_hole, with_holes
 from autodist.lossless.locate import Locator
 from autodist.lossless.parsing import parse, with_lost_spaces
 from autodist.lossless.trees import Rebuilder, changed, code_of
@@ -210,7 +210,7 @@ class _Rewriter(Rebuilder):
             updated = self._broken(original, updated, arguments[0].anchor)
         for edit in edits:
             if isinstance(edit, ReplaceExpr):
-                updated = self._inserted(edit, edit.code)
+                updated = quoted_as(original, self._inserted(edit, edit.code))
             elif isinstance(edit, Recompose):
                 parts = [self._kept[self._locator.find(part)] for part in edit.parts]
                 template = self._inserted(edit, with_holes(edit.template, len(parts)))

@@ -189,6 +189,7 @@ def _as_at_its_wrapper(model: Model, models: Sequence[Model]) -> Model:
     alike = [each for each in models if sites.intersection(site.node for site in each.data_parallel)]
     return replace(
         model,
+        bypassed=model.bypassed or next((each.bypassed for each in alike if each.bypassed), None),
         batch_norm=model.batch_norm or any(each.batch_norm for each in alike),
         sometimes_unused=model.sometimes_unused or any(each.sometimes_unused for each in alike),
     )
