@@ -63,6 +63,11 @@ ALL = "return self.scale * self.body(self.norm(x))"
         ("self.out = nn.Linear(4, 4)", f"x = self.out(x) @ self.out.weight; {ALL}", False),
         ("self.bn = nn.BatchNorm1d(4)", f"x = self.bn(x) if not self.first and self.wide == True else x; {ALL}", True),
         ("self.bn = nn.BatchNorm1d(4)", f"x = self.bn(x); {ALL}", False),
+        ("self.rnn = nn.GRU(4, 4)", f"_, state = self.rnn(x.unsqueeze(0)); {ALL}", True),  # which nobody reads
+        ("self.aux = nn.Linear(4, 2)", f"aux = self.aux(x); {ALL}", True),
+        ("self.aux = nn.Linear(4, 4)", f"aux = self.aux(x); x = x + aux; {ALL}", False),
+        ("self.aux = nn.Linear(4, 4)", f"self.kept = self.aux(x); {ALL}", True),
+        ("self.aux = nn.Linear(4, 4)", f"self.kept = self.aux(x); x = self.kept; {ALL}", False),
         (  # only copied from while the module is made
             "self.old = nn.Linear(4, 4); self.copy()",
             f"{ALL}; ; def copy(self):; self.body.weight.data = self.old.weight.data",
@@ -240,3 +245,11 @@ for x, y in loader:
 def test_a_layer_of_a_list_that_no_pass_runs(tmp_path: Path, heads: str, out: str, unused: bool) -> None:
     code, _ = converted(tmp_path, HEADS.format(heads=heads, out=out))
     assert ("find_unused_parameters=True" in code) == unused
+
+
+@pytest.mark.parametrize(("example", "refused"), [("", True), ("model(torch.randn(1, 4))\n", False)])
+def test_layers_that_learn_their_sizes_by_the_first_step(tmp_path: Path, example: str, refused: bool) -> None:
+    """They have no parameters when the model is wrapped, unless an example was passed through it before."""
+    text = SCRIPT.format(made="pass", forward=ALL).replace("nn.Linear(4, 1))", f"nn.LazyLinear(1))\n{example}")
+    code, said = converted(tmp_path, text)
+    assert ("AD904 lazy layers have no parameters" in said) == refused == ("DDP(" not in code)

@@ -12,7 +12,7 @@ from autodist.config import Strategy
 from autodist.frameworks import owned
 from autodist.interpreter import Event, Interpreter
 from autodist.losses import unbatched, wholes
-from autodist.models import UNSEEN
+from autodist.models import UNSEEN, parts
 from autodist.rule import Severity
 from autodist.script import Concern, Site
 from autodist.source import Source, shortened
@@ -116,6 +116,17 @@ def refusals_of(
             (
                 "draws on an environment, which is no data set that could be shared out among ranks; if it only "
                 "evaluates there, move that to a script of its own"
+            ),
+        )
+        return
+    for event in _lazily_made(run)[:1]:
+        yield refuse(
+            "AD904",
+            event.source,
+            event.node,
+            (
+                "lazy layers have no parameters before a first pass, and a model is wrapped before that: make them "
+                "with their sizes, or pass an example through the model before the optimizer is made"
             ),
         )
         return
@@ -243,6 +254,18 @@ def _undefined(backward: Event, run: Interpreter) -> ast.Name | None:
                 if External(f"builtins.{node.id}") in run.values.get(node, NOTHING).things:
                     return node
     return None
+
+
+def _lazily_made(run: Interpreter) -> list[Event]:
+    """The steps of training that are the first pass of a model whose layers learn their sizes by it."""
+    first: dict[Object, Event] = {}
+    for event in run.of("forward"):
+        for thing in event.value.things:
+            if isinstance(thing, Object):
+                first.setdefault(thing, event)
+    lazy = (each for each in first if any(part.name.startswith("torch.nn.Lazy") for part in parts(each)))
+    found = (first[each] for each in lazy)
+    return [each for each in found if each.loops and each.loops[-1].node in run.step_loops]
 
 
 def _takes_closure(event: Event) -> bool:

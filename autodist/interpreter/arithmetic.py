@@ -491,6 +491,8 @@ class Arithmetic(Evaluation):
                 return frozenset([Mixing(node, scope.source, mixing.STATISTIC)])
             if library and name == "batch_norm" and spread is ROWS and self._normalises_by_batch(node):
                 return frozenset([Mixing(node, scope.source, mixing.STATISTIC)])
+            if library and self._forward and operands[0].axes == 2 and operations.gathers(name) and spread is ROWS:
+                return frozenset([Mixing(node, scope.source, mixing.STATISTIC)])  # `torch.linalg.qr(x)`
             if operations.pairs_rows(name, spelled, position, spread):
                 return frozenset([Mixing(node, scope.source, mixing.PARTNERS)])
             if spread in (ROWS, Spread.COLUMNS) and is_unread(name, spelled, position):

@@ -234,6 +234,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             return of(table)
         if short == "max" and {value.spread for value in args} == {SAME, COUNT} and any(v.const == 1 for v in args):
             return next(value for value in args if value.spread is COUNT)  # `max(1, len(x))`
+        if short in ("min", "max") and len(args) == 1 and self._is_of_each(first):
+            return self._mixed(args).computed(LOCAL)  # `max(x.tolist())`
         if short in ("min", "max", "round", "pow", "divmod"):
             return self._mixed(args)
         if short in ("os.environ.get", "os.getenv"):
@@ -533,6 +535,11 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if isinstance(node, ast.ListComp) and len(node.generators) == 1 and not node.generators[0].ifs:
             made = [node.generators[0].iter]
         return any(True for each in made for _ in self.values.get(each, NOTHING).objects("loader"))
+
+    def _is_of_each(self, value: Value) -> bool:
+        """Whether it is a list of what each of a rank's samples has, rather than of whole batches."""
+        told = any(isinstance(t, Items) and (t.by_layer or t.is_told) for t in value.things)
+        return (value.but(things=frozenset()) | self._one_inside(value)).spread is ROWS and not told
 
     def _total(self, value: Value) -> Value:
         inner = value.but(things=frozenset()) | self._one_inside(value)

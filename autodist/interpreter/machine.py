@@ -86,6 +86,10 @@ class Machine(ABC):
         self.once_evaluated: set[tuple[int, Path_]] = set()
         """Modules that the script puts into evaluation mode somewhere."""
         self._forward = 0
+        self._passing: Object | None = None
+        """The model whose forward pass is being run."""
+        self._hooks: dict[tuple[Object, str], list[Value]] = {}
+        """What is to be run before or behind the passes of a module, by the method that it was given by."""
         self._criterion = False
         """It is the forward pass of a loss: of a module without parameters that is given what models computed."""
         self._row_tests: list[tuple[ast.expr, Value]] = []

@@ -70,6 +70,8 @@ class TorchModules(Subscripts, Stores, Losses):
                 self.event("padded", node, scope, given)
         before, self._criterion = self._criterion, outermost and self._is_criterion(inner, values) or self._criterion
         self._forward += 1
+        self._passing = inner if outermost else self._passing
+        args = self._before_pass(inner, node, args, scope)
         method = pass_of(inner)
         if method is not None:
             result = self.method(inner, method, node, args, keywords, scope)
@@ -77,6 +79,7 @@ class TorchModules(Subscripts, Stores, Losses):
             result = self._inherited_pass(inner, inner.cls, node, args, keywords, scope)
         else:
             result = self._library_pass(inner, node, args, keywords, scope)
+        result = self._after_pass(inner, node, args, result, scope)
         self._forward -= 1
         self._criterion = before
         if outermost and self._no_grad == 0:
@@ -86,6 +89,27 @@ class TorchModules(Subscripts, Stores, Losses):
                 if learnt and inner not in kept.models:  # `self.last_loss = F.cross_entropy(...)`
                     inner.attributes[name] = self._with_model(kept, inner)
         return result
+
+    def _before_pass(self, module: Object, node: ast.Call, args: list[Value], scope: Scope) -> list[Value]:
+        """What a module is given, after the hooks that are run before it."""
+        for hook in self._hooks.get((module, "register_forward_pre_hook"), ()):
+            answer = self._hooked(hook, [of(module), of(Items(node, args, NOTHING))], scope)
+            parts = [part for thing in answer.things if isinstance(thing, Items) for part in thing.parts]
+            args = parts or ([answer] if answer.spread.is_local else args)
+        return args
+
+    def _after_pass(self, module: Object, node: ast.Call, args: list[Value], result: Value, scope: Scope) -> Value:
+        """What a module gives, after the hooks that are run behind it."""
+        for hook in self._hooks.get((module, "register_forward_hook"), ()):
+            keeps = self._passing is not None and not self._no_grad and not any(map(_answers, hook.things))
+            given = self._with_model(result, self._passing) if keeps and self._passing is not None else result
+            answer = self._hooked(hook, [of(module), of(Items(node, args, NOTHING)), given], scope)
+            result = answer.but(models=result.models) if answer.spread.is_local or answer.things else result
+        return result
+
+    def _hooked(self, hook: Value, given: list[Value], scope: Scope) -> Value:
+        functions = (thing for thing in hook.things if isinstance(thing, Function))
+        return union(self.call_function(each, None, given, {}, scope) for each in functions)
 
     def _normalises(self, layer: Object, node: ast.Call, values: list[Value], scope: Scope) -> None:
         """Note that a layer takes statistics over what fills up the samples, too; not so where that was pooled."""
@@ -186,6 +210,10 @@ class TorchModules(Subscripts, Stores, Losses):
         return value if value is not given else self._mixed([given])
 
     def _through_one(self, layer: Object, node: ast.Call, given: Value, scope: Scope) -> Value:
+        given = self._before_pass(layer, node, [given], scope)[0]
+        return self._after_pass(layer, node, [given], self._through_layer(layer, node, given, scope), scope)
+
+    def _through_layer(self, layer: Object, node: ast.Call, given: Value, scope: Scope) -> Value:
         if layer.cls is None or not layer.cls.find("forward"):
             count = axes.through(layer, given.axes, self.given_axes) if layer.cls is None else None
             output = self._library_pass(layer, node, [given], {}, scope)
@@ -319,7 +347,7 @@ class TorchModules(Subscripts, Stores, Losses):
             return NOTHING
         if name in ("register_forward_hook", "register_forward_pre_hook"):
             self.event("forward_hook", node, scope, of(inner), union(args[:1]))
-            self._call_each(args[:1], node, [of(inner)], scope)
+            self._hooks[inner, name] = list(dict.fromkeys([*self._hooks.get((inner, name), ()), union(args[:1])]))
         return self._mixed([*args, *keywords.values()])
 
     def _call_each(self, given: list[Value], node: ast.Call, args: list[Value], scope: Scope) -> None:
@@ -332,6 +360,13 @@ class TorchModules(Subscripts, Stores, Losses):
         made = self._remember(node, lambda: Object("state_dict", frozenset(["state"]), node, scope.source, self._path))
         assert isinstance(made, Object)
         return made
+
+
+def _answers(hook: Thing) -> bool:
+    """Whether a function gives something else for what it is given, rather than keep it for the loss."""
+    inside = ast.walk(hook.node) if isinstance(hook, Function) else ()
+    is_lambda = isinstance(hook, Function) and isinstance(hook.node, ast.Lambda)
+    return is_lambda or any(isinstance(each, ast.Return) and each.value is not None for each in inside)
 
 
 def _is_sequence(layer: Object) -> bool:

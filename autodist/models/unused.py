@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import product
 from typing import TypeGuard
 
@@ -32,6 +32,8 @@ def is_sometimes(parts: Iterable[Object], run: Interpreter) -> bool:
     idle = (_is_idle(name, part, run) for part in parts if part.cls for name in _own_parameters(part))
     bare = (_gives_weight_only(name, part) for part in parts if part.cls for name in _own_parts(part))
     if any(unread) or any(idle) or any(bare) or any(_switched_off(part, run) for part in parts):
+        return True
+    if any(_has_no_say(part, run) for part in parts):
         return True
     if any(_ends_unread(part) or _picks(part, run) or _leaves_auxiliary(part, run) for part in parts):
         return True
@@ -135,6 +137,23 @@ def _switched_off(module: Object, run: Interpreter) -> bool:
     parts = {**{name: frozenset([name]) for name in layers}, **{name: reads[name] & layers for name in called}}
     used = [Forward(parts, dict(zip(settings, each, strict=True))).used(node) for each in product(*choices)]
     return any(layers - each for each in used)
+
+
+def _has_no_say(module: Object, run: Interpreter) -> bool:
+    """Whether a part is run in each forward pass, and what it gives is never read: `_, state = self.rnn(x)`."""
+    methods = _methods(module.cls) if module.cls is not None else {}
+    if "forward" not in methods or any(
+        isinstance(n, ast.Name) and n.id == "super" for n in ast.walk(methods["forward"])
+    ):
+        return False
+    reads = {name: _reads_of(name, methods) for name in methods}
+    called = {name for name in reads["forward"] if name in methods}
+    layers = {name for name in _own_parts(module) if _always_made(name, module)} & reads["forward"]
+    layers -= {name for method in methods.keys() - {"forward", "__init__", *called} for name in reads[method]}
+    parts = {**{name: frozenset([name]) for name in layers}, **{name: reads[name] & layers for name in called}}
+    kept = {n.attr for n in ast.walk(methods["forward"]) if _is_own(n) and isinstance(n.ctx, ast.Store)}
+    unread = {name for name in kept if not any(_reads(source, name) for source in run.project.sources)}
+    return bool(layers - Forward(parts, {}, unread=unread).used(methods["forward"]))
 
 
 def _ends_unread(module: Object) -> bool:
@@ -468,10 +487,12 @@ class Forward:
         settings: dict[str, bool],
         kept: set[int] | None = None,
         learns: bool = False,
+        unread: Collection[str] = (),
     ) -> None:
         """``parts`` tells which part an attribute stands for; a method stands for all that it reads. Of several outputs
         ``kept`` are the places of those that are read, if not all are. With ``learns``, only what gradients come back
-        to has a say."""
+        to has a say. What is kept under ``unread`` names has none."""
+        self._unread = unread
         self._learns = learns
         self._own = parts
         self._settings = settings
@@ -547,7 +568,7 @@ class Forward:
                 self._bind(each, found, flow, adds)
         elif isinstance(target, ast.Name):
             flow[target.id] = found | (flow.get(target.id, frozenset()) if adds else frozenset())
-        else:
+        elif not (_is_own(target) and target.attr in self._unread):
             self._used |= found
 
     def _decided(self, test: ast.expr) -> bool | None:
