@@ -3,13 +3,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist.edits import InsertAfter, InsertBefore, RemoveStatement, ReplaceStatement, SetArgument
+from autodist.edits import InsertAfter, InsertBefore, RemoveStatement, ReplaceStatement
 from autodist.rule import REPLICATED, Context, Example, Finding, Fix, Severity, rule
 from autodist.script import Model, TrainingScript
 
 from ._departed import with_condition
 from ._names import names_at
-from ._preamble import defined, dist, imported, planned, started_alike, synchronised
+from ._preamble import defined, dist, planned, started_alike, synchronised
 
 EXAMPLES = [
     Example(
@@ -137,7 +137,7 @@ def average_gradients(script: TrainingScript, context: Context) -> Iterator[Find
     for model in script.models:
         if not model.bypassed or model.wrapped:
             continue
-        yield from _kept_on_one_device(model, context)
+        yield from _unwrapped(model)
         wrapping = model.wrapping
         if wrapping is None:
             yield Finding(
@@ -174,16 +174,10 @@ def average_gradients(script: TrainingScript, context: Context) -> Iterator[Find
         yield Finding(site.source, site.node, "gradients are averaged before they are used", fix)
 
 
-def _kept_on_one_device(model: Model, context: Context) -> Iterator[Finding]:
-    """DataParallel goes where a condition asks for it; where it is always there, it keeps its keys and its device."""
+def _unwrapped(model: Model) -> Iterator[Finding]:
+    """DataParallel goes where a condition asks for it; where it is always there, `wrap-model` pins it to its device."""
     message = "DataParallel uses the devices of one process"
     for site in model.dropped:
         gone = with_condition(site.source, site.statement)
         if model.wrapping is None or gone is not model.wrapping.statement:
             yield Finding(site.source, site.node, message, Fix(planned(site.source, RemoveStatement(gone))))
-    for site in model.data_parallel:
-        assert isinstance(site.node, ast.Call)
-        torch, imports = imported(context, site.source, "torch")
-        own = f"[{torch}.cuda.current_device()] if {torch}.cuda.is_available() else None"
-        fix = Fix((*imports, *planned(site.source, SetArgument(site.node, "device_ids", own, 1))))
-        yield Finding(site.source, site.node, message, fix)

@@ -184,10 +184,10 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
     for model in script.models:
         if model.wrapped:
             continue
-        yield from _dropped(model, script)
         yield from _pinned(model, context)
         if model.bypassed:
             continue
+        yield from _dropped(model, script)
         for site in model.dropped:
             if script.unwraps and _is_on_one_device(site):
                 message = (
@@ -252,7 +252,7 @@ def _dropped(model: Model, script: TrainingScript) -> Iterator[Finding]:
         parent = site.source.parents[statement]
         alone = isinstance(parent, ast.If) and all(each in every for each in parent.body) and not parent.orelse
         # the block goes with its only statement, unless the wrapping takes its place
-        if alone and not model.bypassed and model.wrapping is not None and _lonely(model, model.wrapping.statement):
+        if alone and model.wrapping is not None and _lonely(model, model.wrapping.statement):
             continue
         assert isinstance(site.node, ast.Call)
         inner = argument(site.node, "module", 0)

@@ -124,8 +124,8 @@ def test_data_parallel_around_a_model_whose_gradients_are_averaged(tmp_path: Pat
     """It keeps to the device of its rank, since the script may ask for what it wraps."""
     text = PARTS.format(wrapping="model = nn.DataParallel(model, device_ids=range(2))")
     after, said = conftest.converted(tmp_path, HEAD + text)
-    assert "device_ids=[torch.cuda.current_device()] if torch.cuda.is_available() else None)" in after
-    assert "AD404 DataParallel uses the devices of one process" in said
+    assert 'nn.DataParallel(model, device_ids=[int(os.environ["LOCAL_RANK"])])' in after
+    assert "AD401 DataParallel uses the devices of one process" in said
 
 
 def test_data_parallel_that_a_condition_asks_for(tmp_path: Path) -> None:

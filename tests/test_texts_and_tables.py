@@ -298,7 +298,7 @@ class Tagger(nn.Module):
         super().__init__()
         self.embed = nn.Embedding(20, 8)
         self.lstm = nn.LSTM(8, 8, batch_first=True, bidirectional={both})
-        self.out = nn.LazyLinear(5)
+        self.out = nn.Linear(16 if {both} else 8, 5)
         self.crf = CRF(5, batch_first=True)
 
     def forward(self, x, mask, y=None):

@@ -203,7 +203,8 @@ def test_models_that_bring_wrappers_of_their_own(tmp_path: Path) -> None:
     code, _ = converted(tmp_path, CHOSEN.replace("{small}", "nn.DataParallel(nn.Linear(6, 3))"))
     assert "nn.DataParallel" not in code and "self.encoder = DDP(nn.Linear(6, 3))" in code
     code, _ = converted(tmp_path, CHOSEN.replace("{small}", "nn.Linear(6, 3)"))
-    assert "nn.DataParallel" not in code and "average_gradients(optimizer)" in code
+    assert 'nn.DataParallel(nn.Linear(6, 3), device_ids=[int(os.environ["LOCAL_RANK"])])' not in code
+    assert 'device_ids=[int(os.environ["LOCAL_RANK"])])' in code and "average_gradients(optimizer)" in code
 
 
 @pytest.mark.parametrize(

@@ -429,9 +429,8 @@ def _ways_in(place: Placed, run: Interpreter) -> Iterator[tuple[Source, ast.Call
                 break
             yield call.source, call.node, list(given.values())
             names = {each.id for expression in wanted for each in ast.walk(expression) if isinstance(each, ast.Name)}
-    if home is not None and home is not place.event.source.function(
-        place.event.node
-    ):  # it is reported where the function has returned it
+    reported = place.event.source.function(place.event.node)
+    if home is not None and home is not reported and learnt_from(run).isdisjoint(ast.walk(home)):  # it has returned it
         for caller, source in run.callers.get(home, {}).items():
             yield source, caller, [*caller.args, *(keyword.value for keyword in caller.keywords)]
 
