@@ -3,9 +3,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist.edits import InsertAfter, InsertBefore, RemoveStatement, ReplaceStatement
+from autodist.edits import InsertAfter, InsertBefore, ReplaceStatement
 from autodist.rule import REPLICATED, Context, Example, Finding, Fix, Severity, rule
-from autodist.script import Model, TrainingScript
+from autodist.script import TrainingScript
 
 from ._departed import with_condition
 from ._names import names_at
@@ -137,7 +137,6 @@ def average_gradients(script: TrainingScript, context: Context) -> Iterator[Find
     for model in script.models:
         if not model.bypassed or model.wrapped:
             continue
-        yield from _unwrapped(model)
         wrapping = model.wrapping
         if wrapping is None:
             yield Finding(
@@ -172,12 +171,3 @@ def average_gradients(script: TrainingScript, context: Context) -> Iterator[Find
         call = InsertBefore(site.statement, f"average_gradients({optimizer})\n")
         fix = Fix((*imports, *defined(script, site.source, code), *planned(site.source, call)))
         yield Finding(site.source, site.node, "gradients are averaged before they are used", fix)
-
-
-def _unwrapped(model: Model) -> Iterator[Finding]:
-    """DataParallel goes where a condition asks for it; where it is always there, `wrap-model` pins it to its device."""
-    message = "DataParallel uses the devices of one process"
-    for site in model.dropped:
-        gone = with_condition(site.source, site.statement)
-        if model.wrapping is None or gone is not model.wrapping.statement:
-            yield Finding(site.source, site.node, message, Fix(planned(site.source, RemoveStatement(gone))))

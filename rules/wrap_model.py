@@ -10,6 +10,7 @@ from autodist.script import Model, Site, TrainingScript, Wrapping
 from autodist.source import Source
 from autodist.values import NOTHING, External
 
+from ._departed import with_condition
 from ._preamble import argument, imported, is_move, member, planned, synchronised
 
 EXAMPLES = [
@@ -184,10 +185,10 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
     for model in script.models:
         if model.wrapped:
             continue
+        yield from _dropped(model, script)
         yield from _pinned(model, context)
         if model.bypassed:
             continue
-        yield from _dropped(model, script)
         for site in model.dropped:
             if script.unwraps and _is_on_one_device(site):
                 message = (
@@ -254,6 +255,9 @@ def _dropped(model: Model, script: TrainingScript) -> Iterator[Finding]:
         # the block goes with its only statement, unless the wrapping takes its place
         if alone and model.wrapping is not None and _lonely(model, model.wrapping.statement):
             continue
+        gone = with_condition(site.source, statement)
+        if model.bypassed and model.wrapping is not None and model.wrapping.statement is gone:
+            continue  # `average-gradients` writes in its place
         assert isinstance(site.node, ast.Call)
         inner = argument(site.node, "module", 0)
         edit: Edit = RemoveStatement(parent if alone and isinstance(parent, ast.stmt) else statement)

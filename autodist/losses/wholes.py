@@ -208,6 +208,10 @@ def _objections(run: Interpreter) -> Iterator[tuple[Site, str]]:
                     Site(event.source, event.node),
                     "the optimizer changes a tensor, not a model that learns from data",
                 )
+    shared = [any(isinstance(o, Draw) and o.whole for o in event.value.origins) for event in run.of("backward")]
+    for event, is_shared in zip(run.of("backward"), shared, strict=True):
+        if not is_shared and event.value.models:
+            yield Site(event.source, event.node), "this step trains on data that all ranks have, beside others' rows"
     read = frozenset().union(*(event.detail.origins for event in run.of("forward")))
     for event in run.of("backward"):
         cut = [o for o in event.value.origins if isinstance(o, Draw) and o.whole]

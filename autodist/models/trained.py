@@ -177,6 +177,8 @@ def _merged(models: list[Model]) -> list[Model]:
                 batch_norm=other.batch_norm or model.batch_norm,
                 sometimes_unused=other.sometimes_unused or model.sometimes_unused,
                 dropped=tuple(dict.fromkeys((*other.dropped, *model.dropped))),
+                pinned=tuple(dict.fromkeys((*other.pinned, *model.pinned))),
+                partial=tuple(dict.fromkeys((*other.partial, *model.partial))),
                 alternatives=(*other.alternatives, model.object),
             )
         found[key] = model
