@@ -46,7 +46,7 @@ def seeded(run: Interpreter) -> Iterator[str]:
     for event in _draws(run):
         for library in _libraries(event, run):
             first[library] = min(event.order, first.get(library, event.order))
-    mended = [e for e in run.of("unseeded") if not [*e.value.objects("generator")] and not e.loops]
+    mended = [e for e in run.of("unseeded") if not [*e.value.objects("generator")] and not e.loops and not reseeds(e)]
     for event in [*run.of("seed"), *mended]:
         for library in _libraries(event, run):
             if event.order < first.get(library, event.order + 1):
@@ -90,10 +90,10 @@ def _libraries(event: Event, run: Interpreter) -> set[str]:
 
 
 def diverge(
-    run: Interpreter, loaders: list[Loader], draws: frozenset[object], models: list[Model], shared: frozenset[ast.AST]
+    run: Interpreter, loaders: list[Loader], draws: frozenset[object], models: list[Model], varied: frozenset[str]
 ) -> tuple[Apart, ...]:
-    """The outermost training loop, or one of each alternative, if dropout or noise in it should differ by rank. What is
-    ``shared`` out are batches that all ranks draw."""
+    """The outermost training loop, or one of each alternative, if dropout or noise in it should differ by rank.
+    ``varied`` are the libraries besides torch that draw nothing else, see `noise`."""
     if draws and not _drawn_beside_torch(draws, run):
         return ()
     if any(each.iterable for each in loaders):
@@ -115,7 +115,7 @@ def diverge(
             continue  # the ranks have gone apart already
         for loop, again in _may_go_apart(event, run):
             end_here = _seeded_again(loop, _start(loop, run), run)
-            if _draws_noise(loop, outer, end_here, run, drops, noise(run, shared, loaders)):
+            if _draws_noise(loop, outer, end_here, run, drops, varied):
                 found.append((event, loop))
                 repeated |= {loop.node} if again else set()
                 end = max(end, end_here)
@@ -265,7 +265,7 @@ def _goes_on(function: ast.AST) -> bool:
     """Whether it yields for as long as it is asked."""
     loops = [n for n in ast.walk(function) if isinstance(n, ast.While)]
     endless = [loop for loop in loops if isinstance(loop.test, ast.Constant) and loop.test.value]
-    return any(isinstance(node, ast.Yield) for loop in endless for node in ast.walk(loop))
+    return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for loop in endless for node in ast.walk(loop))
 
 
 def _drop_inside(models: list[Model]) -> bool:

@@ -27,22 +27,40 @@ def without_repeats(source: Source, planned: Iterable[Edit]) -> list[Edit]:
 def _covers(source: Source, earlier: InsertBefore, later: InsertBefore) -> bool:
     """Whether what is asserted before one statement has been, and still holds, wherever another one is reached."""
     first, last = earlier.anchor, later.anchor
-    around = [last, *source.ancestors(last)]
     home = source.home(last)
     if not (isinstance(first, ast.stmt) and isinstance(last, ast.stmt)) or source.home(first) is not home:
         return False
+    around = [last, *source.ancestors(last)]
     inside = around[: around.index(home)] if home in around else around
     if not any(isinstance(each, ast.stmt) and first in source.block(each) for each in inside):
         return False
+    between = [n for n in ast.walk(home) if first.lineno <= getattr(n, "lineno", 0) <= last.lineno]
     loops = [each for each in inside if isinstance(each, (ast.For, ast.AsyncFor, ast.While))]
-    region = [*loops, *(n for n in ast.walk(home) if first.lineno <= getattr(n, "lineno", 0) <= last.lineno)]
-    names = {node.id for node in ast.walk(ast.parse(earlier.code)) if isinstance(node, ast.Name)}
-    return not any(_changes(node, names) for part in region for node in ast.walk(part))
+    happens = [*between, *(node for loop in loops for node in ast.walk(loop))]
+    said = list(ast.walk(ast.parse(earlier.code)))
+    names = {node.id for node in said if isinstance(node, ast.Name)}
+    holders = {root for node in said if isinstance(node, (ast.Attribute, ast.Subscript)) and (root := _root(node))}
+    shared = {name for n in ast.walk(source.tree) if isinstance(n, (ast.Global, ast.Nonlocal)) for name in n.names}
+    return names.isdisjoint(shared) and not any(_binds(n, names) or _may_change(n, holders) for n in happens)
 
 
-def _changes(node: ast.AST, names: set[str]) -> bool:
+def _root(node: ast.expr) -> str | None:
+    """`args` of `args.sizes["train"]`"""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def _binds(node: ast.AST, names: set[str]) -> bool:
     """Whether a name, or what is kept below it, is given another value."""
     stores = isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del))
-    while stores and isinstance(node, (ast.Attribute, ast.Subscript)):
-        node = node.value
-    return stores and isinstance(node, ast.Name) and node.id in names
+    return stores and isinstance(node, ast.expr) and _root(node) in names
+
+
+def _may_change(node: ast.AST, holders: set[str]) -> bool:
+    """Whether a function is handed an object that keeps a number, `adjust(args)`, or is a method of it."""
+    if not isinstance(node, ast.Call):
+        return False
+    given = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+    given += [*node.args, *(keyword.value for keyword in node.keywords)]
+    return any(isinstance(each, ast.Name) and each.id in holders for each in given)

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection, Iterator
 
 from autodist.edits import Edit, RemoveStatement, ReplaceStatement
+from autodist.script import Model
 from autodist.source import Source, last_name
 
 
@@ -22,6 +23,15 @@ def _only_asks(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
         return last_name(node.func) in ("is_available", "device_count", "len", "isinstance")
     return not isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom))
+
+
+def only_drops(model: Model, statement: ast.stmt) -> bool:
+    """Whether a statement is the condition for a wrapper that goes, and nothing else: what is written for the model
+    takes its place."""
+    return any(
+        isinstance(statement, ast.If) and statement.body == [site.statement] and not statement.orelse
+        for site in model.dropped
+    )
 
 
 def without_imports(

@@ -7,7 +7,7 @@ from autodist.edits import InsertAfter, InsertBefore, ReplaceStatement
 from autodist.rule import REPLICATED, Context, Example, Finding, Fix, Severity, rule
 from autodist.script import TrainingScript
 
-from ._departed import with_condition
+from ._departed import only_drops
 from ._names import names_at
 from ._preamble import defined, dist, planned, started_alike, synchronised
 
@@ -133,7 +133,7 @@ def average_gradients(script: TrainingScript, context: Context) -> Iterator[Find
     """
     if not script.trains:
         return
-    said: set[ast.stmt] = set()
+    said: set[tuple[ast.stmt, str]] = set()
     for model in script.models:
         if not model.bypassed or model.wrapped:
             continue
@@ -146,17 +146,16 @@ def average_gradients(script: TrainingScript, context: Context) -> Iterator[Find
                 severity=Severity.REFUSAL,
             )
             continue
-        if wrapping.statement in said:
-            continue  # for another model that may stand in this one's place
-        said.add(wrapping.statement)
-        d, imports = dist(context, wrapping.source)
         target = wrapping.source.code(wrapping.target)
+        if (wrapping.statement, target) in said:
+            continue  # for another model that may stand in this one's place
+        said.add((wrapping.statement, target))
+        d, imports = dist(context, wrapping.source)
         code = started_alike(d, target, names_at(wrapping.source, wrapping.statement))
         if model.batch_norm and not script.distributed:
             lines, needed = synchronised(context, wrapping.source, target, wrapping.each)
             imports, code = (*imports, *needed), lines + code
-        dropped = (with_condition(site.source, site.statement) for site in model.dropped)
-        replaced = any(each is wrapping.statement for each in dropped)
+        replaced = only_drops(model, wrapping.statement)
         edit = (ReplaceStatement if replaced else InsertAfter)(wrapping.statement, code)
         fix = Fix((*imports, *planned(wrapping.source, edit)))
         yield Finding(

@@ -10,7 +10,7 @@ from autodist.script import Model, Site, TrainingScript, Wrapping
 from autodist.source import Source
 from autodist.values import NOTHING, External
 
-from ._departed import with_condition
+from ._departed import only_drops
 from ._preamble import argument, imported, is_move, member, planned, synchronised
 
 EXAMPLES = [
@@ -232,7 +232,7 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
             if model.batch_norm:
                 lines, needed = synchronised(context, source, target, wrapping.each)
                 imports, code = (*imports, *needed), lines + code
-            replaced = _lonely(model, wrapping.statement)
+            replaced = only_drops(model, wrapping.statement)
             edit = ReplaceStatement(wrapping.statement, code) if replaced else InsertAfter(wrapping.statement, code)
             fix = Fix((*imports, *planned(source, edit)))
         else:
@@ -253,11 +253,8 @@ def _dropped(model: Model, script: TrainingScript) -> Iterator[Finding]:
         parent = site.source.parents[statement]
         alone = isinstance(parent, ast.If) and all(each in every for each in parent.body) and not parent.orelse
         # the block goes with its only statement, unless the wrapping takes its place
-        if alone and model.wrapping is not None and _lonely(model, model.wrapping.statement):
+        if alone and model.wrapping is not None and only_drops(model, model.wrapping.statement):
             continue
-        gone = with_condition(site.source, statement)
-        if model.bypassed and model.wrapping is not None and model.wrapping.statement is gone:
-            continue  # `average-gradients` writes in its place
         assert isinstance(site.node, ast.Call)
         inner = argument(site.node, "module", 0)
         edit: Edit = RemoveStatement(parent if alone and isinstance(parent, ast.stmt) else statement)
@@ -337,14 +334,6 @@ def _is_on_one_device(site: Site) -> bool:
     parent = site.source.parents.get(site.statement)
     asked = ast.unparse(parent.test).lower() if isinstance(parent, ast.If) else ""
     return "cuda" in asked and not any(word in asked for word in SEVERAL)
-
-
-def _lonely(model: Model, statement: ast.stmt) -> bool:
-    """Whether the statement is the condition for a dropped wrapper, and nothing else."""
-    return any(
-        isinstance(statement, ast.If) and statement.body == [s.statement] and not statement.orelse
-        for s in model.dropped
-    )
 
 
 def _preparation(script: TrainingScript, wrapping: Wrapping) -> ast.stmt | None:

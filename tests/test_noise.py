@@ -183,6 +183,27 @@ def test_an_order_without_end_that_a_function_yields(tmp_path: Path, flips: bool
     assert ("give it a generator of its own" in said) == flips
 
 
+def test_an_order_without_end_that_is_yielded_from_another(tmp_path: Path) -> None:
+    endless = "        while True:\n            yield from random.sample(range(len(self.data)), len(self.data))\n"
+    script = SAMPLER.replace("        return iter(order)\n", endless).replace(
+        "        loss = ", FLIP + "        loss = "
+    )
+    code, said = converted(tmp_path, script)
+    assert "broadcast_object_list" not in code
+    assert "give it a generator of its own" in said
+
+
+def test_a_sampler_that_begins_anew_outside_of_a_loop(tmp_path: Path) -> None:
+    """Its seed is left out, and is none that the script sets."""
+    script = SAMPLER.replace(
+        "        random.shuffle(order)\n", "        random.seed()\n        random.shuffle(order)\n"
+    )
+    script = script.replace("random.seed(0)\n", "", 1).replace("model = ", "batches = iter(loader)\nmodel = ", 1)
+    script = script.replace("    for x, y in loader:", "    for step in range(2):\n        x, y = next(batches)")
+    code, said = converted(tmp_path, script)
+    assert "random.seed()" not in code and "random.seed(0)" in code, said
+
+
 def test_orders_of_two_samplers_are_alike(tmp_path: Path) -> None:
     """Neither makes the other one's draws those of a rank's own samples."""
     two = "other = DataLoader(data, batch_size=4, sampler=Shuffled(data))\nmodel = "

@@ -135,6 +135,20 @@ def test_data_parallel_that_a_condition_asks_for(tmp_path: Path) -> None:
     assert "DataParallel" not in after and "device_count" not in after and "average_gradients(optimizer)" in after
 
 
+def test_two_models_in_data_parallel_under_one_condition(tmp_path: Path) -> None:
+    """Both begin as on rank 0, and the condition goes once."""
+    wrapping = """\
+other = Net()
+if torch.cuda.device_count() > 1:
+    model = nn.DataParallel(model)
+    other = nn.DataParallel(other)"""
+    text = PARTS.format(wrapping=wrapping).replace("model(x, part), x)", "model(x, part), other(x, part))")
+    text = text.replace("model.parameters()", "list(model.parameters()) + list(other.parameters())")
+    after, said = conftest.converted(tmp_path, HEAD + text)
+    assert "DataParallel" not in after and "device_count" not in after, said
+    assert "model.state_dict()" in after and "other.state_dict()" in after, after
+
+
 def test_a_model_that_is_unwrapped_already(tmp_path: Path) -> None:
     """DistributedDataParallel has a `module`, as DataParallel has."""
     saved = """\

@@ -37,3 +37,21 @@ ONE, TWO = "one = DataLoader(data, size, shuffle=True)", "two = DataLoader(other
 def test_assertions(tmp_path: Path, loaders: str, count: int) -> None:
     after, _ = conftest.converted(tmp_path, SCRIPT.format(loaders=loaders))
     assert after.count("assert size % dist.get_world_size() == 0") == count, after
+
+
+@pytest.mark.parametrize(
+    ("between", "count"),
+    [("", 1), ("adjust(args)", 2), ("args.update(size=12)", 2), ("print(args.size)", 1), ("args.size = 12", 2)],
+)
+def test_what_holds_the_size_may_be_changed(tmp_path: Path, between: str, count: int) -> None:
+    """`adjust(args)` sets another size, after which the first assertion says nothing."""
+    head = "import settings\n\nargs, adjust = settings.args, settings.adjust\n"
+    one, two = (each.replace("size,", "args.size,") for each in (ONE, TWO))
+    after, _ = conftest.converted(tmp_path, head + SCRIPT.format(loaders=f"{one}\n{between}\n{two}"))
+    assert after.count("assert args.size % dist.get_world_size() == 0") == count, after
+
+
+def test_a_global_name_that_a_function_sets(tmp_path: Path) -> None:
+    sets = "def larger():\n    global size\n    size = 12\n\n\n"
+    after, _ = conftest.converted(tmp_path, SCRIPT.format(loaders=f"{sets}{ONE}\nlarger()\n{TWO}"))
+    assert after.count("assert size % dist.get_world_size() == 0") == 2, after

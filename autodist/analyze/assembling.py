@@ -161,8 +161,8 @@ def assembled(
     meant, maybe = unwraps.found(run)
     seeded = frozenset(randomness.seeded(run))
     lone = frozenset(site.node for site in sites("writer") if regions.is_lone_writer(site, run))
-    apart = randomness.diverge(run, loaders, draws | {d.node for d in wholes.draws(run, "dealt_out")}, models, dealt)
     varied = frozenset(randomness.noise(run, dealt, loaders))
+    apart = randomness.diverge(run, loaders, draws | {d.node for d in wholes.draws(run, "dealt_out")}, models, varied)
     script = TrainingScript(
         project,
         run.values,
@@ -224,7 +224,9 @@ def assembled(
         unordered=tuple(_unordered(run, frozenset(first_on_rank_zero(prepared, run)))),
         named_apart=naming.named_apart(run),
         unseeded=tuple(
-            randomness.seed_of(e) for e in run.of("unseeded") if not e.loops and not randomness.is_per_sample(e)
+            randomness.seed_of(e)
+            for e in run.of("unseeded")
+            if not e.loops and not randomness.is_per_sample(e) and not randomness.reseeds(e)
         ),
         reseeded=tuple(dict.fromkeys(Site(e.source, e.node) for e in run.of("unseeded") if randomness.reseeds(e))),
         searches=tuple(searching.searches(run)),

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from autodist.escapes.origins import is_parameter, is_sometimes_whole, learnt_from, roots, sorted_sites
+from autodist.escapes.origins import fed_to_losses, is_parameter, is_sometimes_whole, learnt_from, roots, sorted_sites
 from autodist.escapes.resolving import Escape, resolve
 from autodist.escapes.rows import holds_rows
 from autodist.interpreter import Event, Interpreter, Loop
@@ -430,7 +430,9 @@ def _ways_in(place: Placed, run: Interpreter) -> Iterator[tuple[Source, ast.Call
             yield call.source, call.node, list(given.values())
             names = {each.id for expression in wanted for each in ast.walk(expression) if isinstance(each, ast.Name)}
     reported = place.event.source.function(place.event.node)
-    if home is not None and home is not reported and learnt_from(run).isdisjoint(ast.walk(home)):  # it has returned it
+    if (
+        home is not None and home is not reported and fed_to_losses(run).isdisjoint(ast.walk(home))
+    ):  # it has returned it
         for caller, source in run.callers.get(home, {}).items():
             yield source, caller, [*caller.args, *(keyword.value for keyword in caller.keywords)]
 
