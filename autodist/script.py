@@ -403,10 +403,10 @@ class TrainingScript:
     """States with the keys of `nn.DataParallel` that are loaded before the model is wrapped."""
     maybe_wrapped: frozenset[ast.AST] = frozenset()
     guards: tuple[Site, ...] = ()
-    answering: tuple[Site, ...] = ()
-    """Calls that write a file, and whose results all ranks go on with."""
     before_group: frozenset[ast.AST] = frozenset()
     """Of these, where a script that joins a process group itself has not done so yet."""
+    answering: tuple[Site, ...] = ()
+    """Calls that write a file, and whose results all ranks go on with."""
     opens: tuple[Site, ...] = ()
     folders: tuple[Site, ...] = ()
     """Folders that code of libraries is told to write to, beside what it gives to all ranks."""

@@ -324,7 +324,6 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
     """
     if not script.trains:
         return
-    checked: set[tuple[ast.AST, str]] = set()
     helper: Planned
     message = "each rank takes its share of the batch"
     if script.drops_alike:
@@ -349,8 +348,7 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
         size = draw.source.code(known) if known is not None else None
         if size is None:
             helper = defined(script, draw.source, LOCAL_ROWS.replace("{d}", d))
-        elif (home := draw.source.home(draw.node), size) not in checked:
-            checked.add((home, size))
+        else:
             edits.append(InsertBefore(draw.source.statement(draw.node), divisible(size, d)))
         fix = Fix((*imports, *helper, *planned(draw.source, *edits)))
         yield Finding(draw.source, draw.node, message, fix)

@@ -66,7 +66,7 @@ def batch_size_sites(run: Interpreter, plan: Plan) -> list[Site]:
                 elif isinstance(node, ast.Constant) and node.value != 1:
                     literals.add(node.value)
     drawn = [draw for event in run.of("draw") for draw in event.value.things if isinstance(draw, Draw)]
-    drawn = [draw for draw in drawn if plan.draws is not None and id(draw.node) in plan.draws]
+    drawn = [draw for draw in drawn if plan.shares(draw.node)]
     shared = {draw.node for draw in drawn}
     names |= {last_name(draw.size) for draw in drawn if isinstance(draw.size, (ast.Name, ast.Attribute))}
     made = (run.loops_of.get(draw.size, set()) for draw in drawn if draw.size is not None)  # in a generator of batches

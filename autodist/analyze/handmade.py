@@ -31,18 +31,16 @@ def has_no_batches(run: Interpreter) -> bool:
 def made_elsewhere(run: Interpreter) -> bool:
     """Whether a function makes the batches of a step that the script also calls for something else, as for the data of
     a test: it is the step that takes a rank's share of them, not the function."""
-    inner = [event.loops[-1] for event in run.of("backward") if event.loops]
-    loops, homes = {loop.node for loop in inner}, {(loop.source, loop.source.home(loop.node)) for loop in inner}
-    makers = {home for draw in _drawn(run) if (home := draw.source.home(draw.node)) not in (None, draw.source.tree)}
-    if not makers or any(not isinstance(draw.node, ast.Call) for draw in _drawn(run)):
+    draws = _drawn(run)
+    if not all(isinstance(draw.node, ast.Call) for draw in draws):
         return False
-    for node, source in run.sources.items():
-        if isinstance(node, ast.Call) and (source, source.home(node)) in homes:
-            things = run.values.get(node.func, NOTHING).things
-            if any(isinstance(each, Function) and each.node in makers for each in things):
-                if loops.isdisjoint(source.ancestors(node)):
-                    return True
-    return False
+    inner = [event.loops[-1] for event in run.of("backward") if event.loops]
+    loops, homes = {loop.node for loop in inner}, {loop.source.home(loop.node) for loop in inner}
+    makers = {draw.source.function(draw.node) for draw in draws} - {None}
+    calls = (
+        (call, source) for maker in makers if maker is not None for call, source in run.callers.get(maker, {}).items()
+    )
+    return any(source.home(call) in homes and loops.isdisjoint(source.ancestors(call)) for call, source in calls)
 
 
 def along_sequence(run: Interpreter) -> Draw | None:

@@ -75,8 +75,7 @@ class Draws(Contents):
 
     def _draw(self, draw: Draw, scope: Scope) -> Value:
         self.event("draw", draw.node, scope, of(draw))
-        taken = self.plan.draws is not None and id(draw.node) in self.plan.draws
-        return Value(spread=ROWS if taken else SAME, origins=frozenset([draw]))
+        return Value(spread=ROWS if self.plan.shares(draw.node) else SAME, origins=frozenset([draw]))
 
     def call_random_draw(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
@@ -94,8 +93,7 @@ class Draws(Contents):
                 )
             )
         size = operations.drawn(name, node)
-        taken = self.plan.draws is not None and id(node) in self.plan.draws
-        if taken:  # a rank has its share of it wherever the function that draws is called from
+        if self.plan.shares(node):  # a rank has its share of it wherever the function that draws is called from
             return self._draw(Draw(node, scope.source, self._path, size, noise=True), scope)
         if self._no_grad and "generator" not in keywords:
             noise = Draw(node, scope.source, self._path, noise=True, evaluates=True)

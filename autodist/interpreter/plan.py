@@ -43,3 +43,7 @@ class Plan:
     """Rows, and numbers of rows, that are those of all ranks, since losses compare them with each other."""
     bare: bool = False
     """Models are distributed without a wrapper: `model.module` becomes the model itself."""
+
+    def shares(self, draw: ast.expr) -> bool:
+        """Whether ranks take their share of what is drawn there."""
+        return self.draws is not None and id(draw) in self.draws

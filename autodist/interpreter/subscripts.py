@@ -228,8 +228,7 @@ class Subscripts(Places):
             if draw is not None:
                 self.event("draw", node, scope, of(draw))
                 origins = frozenset(o for o in origins if not (isinstance(o, Mixing) and o.reason == mixing.ONE))
-                taken = self.plan.draws is not None and id(node) in self.plan.draws
-                return Value(spread=ROWS if taken else SAME, origins=origins | {draw}, models=models)
+                return Value(spread=ROWS if self.plan.shares(node) else SAME, origins=origins | {draw}, models=models)
             return Value(origins=origins, models=models) if origins or models else NOTHING
         if base.spread.is_local:
             first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice

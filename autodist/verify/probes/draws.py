@@ -36,23 +36,27 @@ INTEGERS = (
     "randint_like",
     *(f"numpy.random.{name}" for name in ("randint", "choice", "binomial", "multinomial", "poisson")),
 )
-NOISE_ON_INPUT = frozenset(
-    {
-        "bernoulli",
-        "multinomial",
-        "poisson",
-        "dropout",
-        "dropout1d",
-        "dropout2d",
-        "dropout3d",
-        "alpha_dropout",
-        "feature_dropout",
-        "feature_alpha_dropout",
-        "native_dropout",
-        "rrelu",
-        "scaled_dot_product_attention",
-    }
+ON_INPUT = (
+    "bernoulli",
+    "multinomial",
+    "poisson",
+    "dropout",
+    "alpha_dropout",
+    "feature_dropout",
+    "feature_alpha_dropout",
+    "native_dropout",
+    "rrelu",
 )
+FUNCTIONAL = (
+    "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
+    "alpha_dropout",
+    "feature_alpha_dropout",
+    "rrelu",
+)
+NOISE_ON_INPUT = frozenset((*ON_INPUT, *FUNCTIONAL, "scaled_dot_product_attention"))
 """Functions that draw for a tensor that they are given."""
 
 

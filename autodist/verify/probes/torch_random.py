@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from autodist.verify.probes.draws import Draws, draw_key
+from autodist.verify.probes.draws import FUNCTIONAL, ON_INPUT, Draws, draw_key
 from autodist.verify.probes.parts import Shape
 from autodist.verify.probes.still import (
     RECURRENT_TRAINING,
@@ -23,26 +23,6 @@ if TYPE_CHECKING:
 
 FACTORIES = ("rand", "randn")
 LIKE = ("rand_like", "randn_like", "randint_like")
-ON_INPUT = (
-    "bernoulli",
-    "multinomial",
-    "poisson",
-    "dropout",
-    "alpha_dropout",
-    "feature_dropout",
-    "feature_alpha_dropout",
-    "native_dropout",
-    "rrelu",
-)
-FUNCTIONAL = (
-    "dropout",
-    "dropout1d",
-    "dropout2d",
-    "dropout3d",
-    "alpha_dropout",
-    "feature_alpha_dropout",
-    "rrelu",
-)
 IN_PLACE = (
     "normal_",
     "uniform_",
