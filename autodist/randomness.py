@@ -125,8 +125,7 @@ def diverge(
 
 def drops_alike(run: Interpreter, models: list[Model], apart: tuple[Apart, ...], draws: frozenset[object]) -> bool:
     """Whether masks of dropout are those of rank 0 on all ranks, which draw their batches from the same generator."""
-    dropping = any(_is_dropout(event, run) for event in run.of("random"))
-    return bool(draws) and not apart and (dropping or _drop_inside(models))
+    return bool(draws) and not apart and _drops(models, run)
 
 
 def _may_go_apart(event: Event, run: Interpreter) -> Iterator[tuple[Loop, bool]]:
@@ -183,7 +182,7 @@ def with_shared_order(loader: Loader, run: Interpreter, models: list[Model]) -> 
         libraries.add("torch")  # would draw the same
         unseeded = []
     training = {e.loops[0].node for e in run.of("backward") if e.loops}
-    beside = {"torch"} if _drop_inside(models) else set()
+    beside = {"torch"} if _drops(models, run) else set()
     for event in _draws(run):
         if not is_of_sampler(event) and (is_per_sample(event) or event.loops and event.loops[0].node in training):
             beside |= _libraries(event, run)
@@ -266,6 +265,11 @@ def _goes_on(function: ast.AST) -> bool:
     loops = [n for n in ast.walk(function) if isinstance(n, ast.While)]
     endless = [loop for loop in loops if isinstance(loop.test, ast.Constant) and loop.test.value]
     return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for loop in endless for node in ast.walk(loop))
+
+
+def _drops(models: list[Model], run: Interpreter) -> bool:
+    """Whether numbers are dropped out, by layers of the script or of a library."""
+    return _drop_inside(models) or any(_is_dropout(event, run) for event in run.of("random"))
 
 
 def _drop_inside(models: list[Model]) -> bool:

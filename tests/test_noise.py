@@ -146,6 +146,15 @@ def test_an_order_drawn_from_what_ranks_draw_from(tmp_path: Path, old: str, new:
     assert "class RankShare" in code
 
 
+@pytest.mark.parametrize("drops", [True, False])
+def test_an_order_drawn_from_what_dropout_draws_from(tmp_path: Path, drops: bool) -> None:
+    """Ranks drop out other numbers each, and torch's generators are apart from then on."""
+    script = SAMPLER.replace("        random.shuffle(order)\n", "        order = torch.randperm(len(order)).tolist()\n")
+    model = "nn.Sequential(nn.Dropout(0.1), nn.Linear(4, 1))" if drops else "nn.Linear(4, 1)"
+    code, _ = converted(tmp_path, script.replace("nn.Linear(4, 1)", model))
+    assert ("dist.broadcast_object_list(drawn)" in code) == drops
+
+
 def test_an_order_without_end(tmp_path: Path) -> None:
     """It cannot be sent around as a whole."""
     endless = "        while True:\n            yield random.randrange(len(self.data))\n"
