@@ -45,7 +45,9 @@ class Outside:
 
     def own(self, path: str) -> bool:
         """What is written there may be written."""
-        return any(below(path, folder) for folder in (*SYSTEM, self.store, *self.kept))
+        if any(below(path, folder) for folder in (self.store, *self.kept)):
+            return True
+        return any(below(path, folder) for folder in SYSTEM) and not below(path, self.home)  # `/dev/shm` holds files
 
     def place(self, path: str) -> str | None:
         """The absolute path where it may have to be led elsewhere, None where it stays."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -125,3 +127,19 @@ def test_other_programs_are_held_back(
     assert verdict.outcome is Outcome.NOT_COMPARABLE
     assert any(note.kind == "held-back" for note in verdict.notes)
     assert not (place / "touched").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="there is no folder in memory")
+def test_scratch_copies_and_working_folders_may_lie_among_the_devices(
+    pair: Path, monkeypatch: pytest.MonkeyPatch, zygote: Zygote | None
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        home = Path(folder, "home")
+        shutil.copytree(pair, home)
+        for name in ("before.py", "after.py"):
+            edit(home / name, 'open("history.json", "w")', f'open({str(home / "history.json")!r}, "w")')
+        verdict = verify(home / "before.py", home / "after.py", [2], workdir=home, timeout=100, zygote=zygote)
+        assert verdict.equal, (verdict.worlds[0].reason, verdict.findings)
+        assert not (home / "history.json").exists()
+        assert verdict.worlds[0].details["writers"]["history.json"] == [0]

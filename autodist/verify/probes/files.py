@@ -107,8 +107,11 @@ class FilesProbe:
         return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR))
 
     def _record(self, action: str, path: str, arguments: tuple[Any, ...]) -> None:
-        full = os.path.abspath(path)
-        if full.startswith((*NOT_OURS, self._context.plan.records)) or "__pycache__" in full:
+        full, plan = os.path.abspath(path), self._context.plan
+        if full.startswith(plan.records) or "__pycache__" in full:
+            return
+        run = (plan.outer, plan.outside, plan.temporary)  # they may lie in `/dev/shm`
+        if full.startswith(NOT_OURS) and not full.startswith(tuple(folder for folder in run if folder)):
             return
         if action == "mkdir":
             if os.path.isdir(full):
