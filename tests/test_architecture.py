@@ -104,7 +104,7 @@ LOSSES = """
 
 FSDP = """
     shards | unshardable
-    meta | weights
+    meta | outputs | weights
     sharding
 """
 

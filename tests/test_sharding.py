@@ -367,3 +367,95 @@ def test_models_that_are_called_by_themselves(tmp_path: Path) -> None:
     called = NET + "    def __call__(self, x):\n        return self.forward(x)\n"
     _, said = sharded(tmp_path, HEAD + called + TRAINING)
     assert "defines __call__" in said
+
+
+@pytest.mark.parametrize(
+    ("tie", "is_unit"),
+    [
+        ("", True),
+        ("self.blocks[1].fc.weight = self.blocks[0].fc.weight", False),
+        ("self.head.weight = self.blocks[0].fc.weight", False),
+        ("self.head.weight = self.foot.weight", True),
+    ],
+)
+def test_blocks_that_share_parameters_with_others_are_no_units(tmp_path: Path, tie: str, is_unit: bool) -> None:
+    """One parameter belongs to one group of shards."""
+    head = "self.head = nn.Linear(4, 1)\n"
+    made = f"{head}        self.foot = nn.Linear(4, 1)\n        {tie}\n"
+    text = sharded(tmp_path, SCRIPT.replace(head, made))[0]
+    assert ("for block in model.blocks:" in text) is is_unit and "fully_shard(model" in text
+
+
+def test_blocks_whose_forward_is_called_by_its_name(tmp_path: Path) -> None:
+    one_by_one = "for block in self.blocks:\n            x = block.forward(x)\n        return self.head.forward(x)"
+    text = sharded(tmp_path, SCRIPT.replace("return self.head(self.blocks(x))", one_by_one))[0]
+    assert "x = block(x)\n        return self.head.forward(x)" in text
+
+
+LOADED_OR_TRAINED = """
+def resume(model, path):
+    model.load_state_dict(torch.load(path))
+    return model
+
+
+if len(sys.argv) > 1:
+    model = resume(model, sys.argv[1])
+else:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_models_that_are_loaded_or_else_trained(tmp_path: Path) -> None:
+    """Where one branch binds the model once more and the other trains it, it is sharded ahead of both."""
+    script = HEAD + NET + TRAINING[: TRAINING.index("optimizer")] + LOADED_OR_TRAINED
+    text, _ = sharded(tmp_path, script)
+    assert text.index("fully_shard(model") < text.index("if len(sys.argv) > 1")
+    assert "model.load_state_dict(model_shards(torch.load(path, map_location=" in text
+
+
+READ_WHERE_MADE = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.range = nn.Parameter(torch.ones(4), requires_grad=False)
+        self.fc = nn.Linear(4, 1)
+        nn.init.uniform_(self.fc.weight, b=self.range.sum().item())
+
+    def forward(self, x):
+        return self.fc(x * self.range)
+
+"""
+
+
+def test_parameters_are_whole_while_their_model_is_made(tmp_path: Path) -> None:
+    text, _ = sharded(tmp_path, HEAD + READ_WHERE_MADE + TRAINING)
+    assert "fully_shard(model" in text and "full_tensor" not in text
+
+
+@pytest.mark.parametrize(
+    ("result", "refused"),
+    [
+        ("torch.distributions.Normal(y, 1.0)", "gives back a Normal"),
+        ("(torch.distributions.Normal(y, 1.0), y)", "gives back a Normal"),
+        ("Answer(y)", "gives back a Answer"),
+        ('{"y": Answer(y)}', "gives back a Answer"),
+        ("Pair(y, y)", ""),
+        ('{"y": y}', ""),
+        ("(y, [y])", ""),
+    ],
+)
+def test_objects_that_models_give_back(tmp_path: Path, result: str, refused: str) -> None:
+    """FSDP comes to the backward pass by the tensors that it finds in what a forward pass gives back."""
+    classes = "class Answer:\n    def __init__(self, y):\n        self.y = y\n\n"
+    classes += "class Pair(NamedTuple):\n    y: torch.Tensor\n    z: torch.Tensor\n\n"
+    net = NET.replace("return self.head(self.blocks(x))", f"y = self.head(self.blocks(x))\n        return {result}")
+    training = TRAINING.replace("nn.functional.mse_loss(model(x), y)", "score(model(x), y)")
+    head = HEAD.replace("import sys\n", "import sys\nfrom typing import NamedTuple\n")
+    script = head + classes + net + "def score(out, y):\n    return measure(out, y).mean()\n" + training
+    assert refused in sharded(tmp_path, script)[1]
+    assert ("AD907" in sharded(tmp_path, script)[1]) is bool(refused)

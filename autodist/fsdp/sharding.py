@@ -10,6 +10,7 @@ from functools import partial
 from autodist.interpreter import GROWS, Event, Interpreter
 from autodist.models import Key, Keys, at, keys, optimized_by, parts, unwrapped, whose_parameters
 from autodist.models.inplace import changes_input
+from autodist.models.wrapping import is_instead
 from autodist.regions import within
 from autodist.script import Model, Site, Wrapping
 from autodist.source import Source
@@ -57,7 +58,7 @@ def _sharded(model: Model, run: Interpreter) -> Model:
         wrapping=_place(model.object, run),
         bypassed=None,
         sometimes_unused=False,
-        units=tuple(_common(model, partial(units, run=run))),
+        units=tuple(unit for unit in _common(model, partial(units, run=run)) if not _is_tied(model, unit, run)),
         methods=tuple(dict.fromkeys(n for m in (model.object, *model.alternatives) for n in _methods(m, run))),
     )
 
@@ -139,8 +140,10 @@ def _is_saved(event: Event) -> bool:
 
 def start(module: Object, run: Interpreter) -> int:
     """When the parameters of a module are first used or handed to an optimizer; it is sharded before that."""
-    first = _first(module, run)
-    return first.order if first is not None else len(run.events)
+    use = _first(module, run)
+    first = use.order if use is not None else len(run.events)
+    bound, chosen = _complete(module, run, first, use)
+    return bound.order + 1 if bound is not None and chosen else first
 
 
 def starts(run: Interpreter, models: Iterable[Model]) -> dict[Key, int]:
@@ -183,13 +186,10 @@ def _place(module: Object, run: Interpreter, before: int | None = None) -> Wrapp
     """As late as possible before the first use: what is loaded, initialised or frozen by then is whole."""
     use = _first(module, run)
     first = before if before is not None else use.order if use is not None else len(run.events)
-    chosen: Event | None = None
-    for event in sorted((*run.of("bind"), *run.of("bind_part")), key=lambda e: e.order):
-        if event.order < first and not event.inside_forward and _holds(event.value, module):
-            chosen = event
+    use = use or next((e for e in run.events if e.order == before), None)
+    chosen, _ = _complete(module, run, first, use)
     if chosen is None:
         return None
-    use = use or next((e for e in run.events if e.order == before), None)
     found = at(chosen, use)
     block = found.source.block(found.statement)
     target = ast.dump(_loaded(found.target))
@@ -209,6 +209,15 @@ def _place(module: Object, run: Interpreter, before: int | None = None) -> Wrapp
             statement = later
     earlier = next((place for place, name in counted if _is_read_after(name, statement, found.source)), statement)
     return Wrapping(found.source, earlier, found.target, None)
+
+
+def _complete(module: Object, run: Interpreter, first: int, use: Event | None) -> tuple[Event | None, bool]:
+    """The last statement that binds a module before its first use, and whether others bind it that run in place of the
+    use: `if path: net = load(net)`, `else: fit(net)`."""
+    bound = [e for e in (*run.of("bind"), *run.of("bind_part")) if e.order < first and not e.inside_forward]
+    bound = sorted((e for e in bound if _holds(e.value, module)), key=lambda e: e.order)
+    always = [e for e in bound if e is bound[0] or not is_instead(e, use)]
+    return (always[-1] if always else None), len(always) < len(bound)
 
 
 def _is_read_after(name: str, statement: ast.stmt, source: Source) -> bool:
@@ -279,19 +288,30 @@ def _lists(module: Object, path: str, run: Interpreter, depth: int) -> Iterator[
         yield from (unit for unit in found[0] if all(unit in other for other in found)) if found else ()
 
 
+def blocks_of(model: Model, unit: str) -> list[Object]:
+    """The modules that a unit names, each of which is sharded apart from the rest of the model."""
+    held: list[Object] = [model.object]
+    for name in unit.lstrip("*").removesuffix(".values()").split("."):
+        name = name.partition("[")[0]
+        held = [m for each in held for m in _modules(each.attributes.get(name, NOTHING))] if name else held
+    for _ in range(unit.count("*")):
+        held = [block for each in held for block in _elements(each)]
+    return held
+
+
 def unit_parts(model: Model) -> Keys:
     """The keys of all modules that are sharded apart from the rest of a model, with the block that they are in."""
-    found: set[Key] = set()
-    for unit in model.units:
-        held: list[Object] = [model.object]
-        for name in unit.lstrip("*").removesuffix(".values()").split("."):
-            name = name.partition("[")[0]
-            held = [m for each in held for m in _modules(each.attributes.get(name, NOTHING))] if name else held
-        blocks = held
-        for _ in range(unit.count("*")):
-            blocks = [block for each in blocks for block in _elements(each)]
-        found |= {part.key for block in blocks for part in parts(block)}
-    return frozenset(found)
+    return keys(part for unit in model.units for block in blocks_of(model, unit) for part in parts(block))
+
+
+def _is_tied(model: Model, unit: str, run: Interpreter) -> bool:
+    """Whether a block shares a parameter with what lies outside of it, so that one shard of it would belong to two:
+    `net[-1].weight = net[0].weight`"""
+    ties = [(e.value, e.detail) for e in run.of("replace_parameter")]
+    meeting = [(keys(unwrapped(taker)), keys(map(bare, whose_parameters(given)))) for taker, given in ties]
+    inside = [keys(parts(block)) for block in blocks_of(model, unit)] if ties else []
+    # one expression may make several: what it has in common with itself lies in two of them
+    return any((a | b) & own and ((a | b) - own or a & b) for a, b in meeting if a and b for own in inside)
 
 
 def _below(path: str, unit: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from autodist.accumulation import deferrals
 from autodist.fsdp import weights
-from autodist.fsdp.sharding import rank_check, starts
+from autodist.fsdp.sharding import blocks_of, rank_check, starts
 from autodist.interpreter import Event, Interpreter
 from autodist.models import Key, Keys, keys, members, optimized_by, parts, unwrapped
 from autodist.rule import Severity
@@ -31,9 +31,12 @@ def shards(run: Interpreter, models: list[Model]) -> Shards:
         for e in run.of("save")
         if e.order > first and not e.on_one_rank and _is_torch_save(e, run) and _may_hold_shards(e, run)
     ]
+    loads = tuple(_loads(run, models, ours, begun))
+    late = {site.node for site, _ in loads}
+    early = tuple(site for site, _ in _loads(run, models, ours, begun, early=True) if ours and site.node not in late)
     return Shards(
         saves=tuple(_unique(Site(e.source, e.node) for e in saves)),
-        model_loads=tuple(_loads(run, models, ours, begun)),
+        model_loads=loads,
         optimizer_loads=tuple(_optimizer_loads(run, ours)),
         reads=tuple(use.site for use in weights.uses(run, ours)),
         norms=tuple(_norms(run)),
@@ -48,7 +51,7 @@ def shards(run: Interpreter, models: list[Model]) -> Shards:
         file_tests=tuple(_file_tests(run)),
         deferrals=tuple(deferrals(run, models)),
         whole_loads=tuple(_unique(_whole_loads(run, ours, begun))),
-        early_loads=tuple(site for site, _ in _loads(run, models, ours, begun, early=True) if ours),
+        early_loads=early,
     )
 
 
@@ -125,10 +128,10 @@ def _loads(
     for event in run.of("model_load_state_dict"):
         if event.node in seen or not isinstance(event.node, ast.Call):
             continue
-        seen.add(event.node)
         loading = [owners[key] for key in keys(unwrapped(event.value)) & ours]
         if all(event.order < begun[m.key] for m in loading) is not early or not event.node.args:
-            continue
+            continue  # a function loads whole models and sharded ones
+        seen.add(event.node)
         assert isinstance(event.node.func, ast.Attribute)
         target = event.node.func.value
         if isinstance(target, ast.Attribute) and target.attr == "module":
@@ -202,15 +205,27 @@ def _norms(run: Interpreter) -> Iterator[Site]:
 
 
 def _forwards(run: Interpreter, models: list[Model]) -> Iterator[Site]:
-    """`model.forward`, called directly: past the hooks that gather the parameters. Those of the model's own methods
-    gather them before."""
+    """`model.forward` or that of a block, called directly: past the hooks that gather the parameters. Those of the
+    model's own methods gather them before."""
     ours = {model.object.key for model in models}
     for event in run.of("forward"):
         inside = event.function.owner if event.function is not None else None
         called = [t for t in unwrapped(event.value) if isinstance(t, Object) and t.key in ours and t is not inside]
-        if called and isinstance(event.node, ast.Call) and isinstance(event.node.func, ast.Attribute):
-            if event.node.func.attr == "forward":
-                yield Site(event.source, event.node.func)
+        if called and (func := _forward_of(event.node)) is not None:
+            yield Site(event.source, func)
+    apart = (model for model in models if not model.wrapped)
+    blocks = keys(block for model in apart for unit in model.units for block in blocks_of(model, unit))
+    for node in run.values if blocks else ():
+        func = _forward_of(node)
+        if func is not None and keys(unwrapped(run.values.get(func.value, NOTHING))) & blocks:
+            yield Site(run.sources[node], func)
+
+
+def _forward_of(node: ast.AST) -> ast.Attribute | None:
+    """`model.forward` in a call of it."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "forward":
+        return node.func
+    return None
 
 
 def _formats(run: Interpreter, ours: Keys) -> Iterator[Site]:

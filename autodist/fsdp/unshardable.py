@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from autodist import temporary
-from autodist.fsdp import weights
+from autodist.fsdp import outputs, weights
 from autodist.fsdp.sharding import rank_check, start, starts, uncommon_methods, unit_parts
 from autodist.interpreter import DRAWING, Event, Interpreter
 from autodist.models import (
@@ -87,6 +87,7 @@ def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
     yield from _across(run, models)
     yield from _uneven(sharded)
     yield from weights.concerns(run, models)
+    yield from outputs.concerns(run, models)
 
 
 def _scalars(run: Interpreter, models: list[Model]) -> Iterator[Concern]:

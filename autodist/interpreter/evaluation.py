@@ -488,6 +488,8 @@ class Evaluation(Single):
 
     def _weighed(self, node: ast.expr, value: Value) -> Value:
         """Outside of forward passes: whether a value is computed from parameters, so that gradients flow to them."""
+        if any(self._is_constructor(call) for call in self._calls):
+            return value
         if isinstance(node, ast.Attribute):
             owners = frozenset(
                 t for t in self.values.get(node.value, NOTHING).things if isinstance(t, Object) and "module" in t.roles
@@ -506,8 +508,6 @@ class Evaluation(Single):
                 value = self._with_weights(value, node)
         computed = value.weights or any(isinstance(t, Parameters) for t in value.things)
         if not computed and not any(isinstance(t, (Inside, OptimizerState)) for t in value.things):
-            return value
-        if any(self._is_constructor(call) for call in self._calls):
             return value
         self.apart.add(node)
         if computed:

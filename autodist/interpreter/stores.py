@@ -132,7 +132,7 @@ class Stores(Evaluation):
         """`base.name = value`, `setattr(base, name, value)`, `base.register_parameter(name, value)`"""
         replaces = any(isinstance(t, Parameters) for t in value.things) or any(True for _ in value.objects("parameter"))
         if replaces and self._modules_in(base):
-            self.event("replace_parameter", node, scope, base)
+            self.event("replace_parameter", node, scope, base, value)
         if any(isinstance(t, (Parameters, Items, Table)) for t in value.things):
             self.event("keep", node, scope, value)
         for thing in base.things:

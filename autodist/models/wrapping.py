@@ -43,7 +43,7 @@ def wrapping_of(module: Object, run: Interpreter, history: History) -> Wrapping 
             break
         if any(loop.node not in made_in for loop in event.loops if not isinstance(loop.node, ast.comprehension)):
             continue  # a model is wrapped once, not in each round of a loop
-        if event is not places[0] and (_sets_mode(event.node) or _is_instead(event, use)):
+        if event is not places[0] and (_sets_mode(event.node) or is_instead(event, use)):
             continue
         if event is not places[0] and (after := _after_holder(event, module, run, uses, use)) is not None:
             called = after
@@ -94,7 +94,7 @@ def _prints(statement: ast.stmt) -> bool:
     return isinstance(shown, ast.Call) and last_name(shown.func) == "print"
 
 
-def _is_instead(event: Event, use: Event | None) -> bool:
+def is_instead(event: Event, use: Event | None) -> bool:
     """Whether a condition decides between a change and the use: `if path: net = load(net)`, `else: fit(net)`."""
     statement = event.source.statement(event.node)
     for around in (each for each in event.source.ancestors(statement) if isinstance(each, ast.If) and use is not None):
