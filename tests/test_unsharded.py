@@ -199,3 +199,16 @@ def test_a_scalar_that_a_setting_asks_for(tmp_path: Path) -> None:
     assert "where a setting asks for it, is a scalar" in text and "fully_shard(model" in text
     text = "".join(converted(tmp_path, script.replace("[Mix(4), Mix(4)]", "[Scaled(4), Scaled(4)]"), Strategy.FSDP))
     assert "AD907" in text and "fully_shard(model" not in text
+
+
+def test_parameters_of_a_model_that_a_function_is_given(tmp_path: Path) -> None:
+    """Whatever else calls it: the function takes a model, and it is a parameter of that which is read."""
+    export = "def export(net):\n    return net.layer0.weight.detach().cpu().numpy()\n\nexport(model)\n"
+    assert (
+        "return net.layer0.weight.full_tensor().detach().cpu().numpy()"
+        in converted(
+            tmp_path,
+            SCRIPT.replace('setattr(self, f"layer{i}", nn.Linear(4, 4))', "self.layer0 = nn.Linear(4, 4)") + export,
+            Strategy.FSDP,
+        )[0]
+    )

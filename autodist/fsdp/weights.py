@@ -113,6 +113,8 @@ def _where_given(use: Use, run: Interpreter, ours: Keys) -> list[Use]:
     source, name = use.site.source, use.site.node
     while isinstance(name, ast.Attribute):
         name = name.value
+    if isinstance(name, ast.expr) and not _owners(name, run, ours):
+        return [use]  # what is given is a model
     scope = source.function(name)
     taken = [] if scope is None or use.flows else [*scope.args.posonlyargs, *scope.args.args, *scope.args.kwonlyargs]
     at = next((i for i, each in enumerate(taken) if isinstance(name, ast.Name) and each.arg == name.id), None)
