@@ -191,7 +191,8 @@ class Deferral:
 class Shards:
     """Where a script meets the shards of a model: whole tensors are written to and read from files.
 
-    ``saves`` are calls that write a checkpoint, ``model_loads`` and ``optimizer_loads`` state dicts that are loaded,
+    ``saves`` are calls that write a checkpoint, ``model_saves`` those among them that write the state of one model and
+    nothing else, ``model_loads`` and ``optimizer_loads`` state dicts that are loaded,
     with the name of what loads them, ``reads`` expressions for a parameter that is looked at as a whole, ``norms``
     calls that return a norm over all shards, ``forwards`` names of `forward` called past the model itself,
     ``inferences`` names of `torch.inference_mode`, ``wrappers`` accesses to the model inside a wrapper that goes,
@@ -204,6 +205,7 @@ class Shards:
     """
 
     saves: tuple[Site, ...] = ()
+    model_saves: tuple[Site, ...] = ()
     model_loads: tuple[tuple[Site, str], ...] = ()
     optimizer_loads: tuple[tuple[Site, str], ...] = ()
     reads: tuple[Site, ...] = ()

@@ -8,6 +8,8 @@ from autodist.source import Source
 
 from ._preamble import Planned, defined, dist, imported, member
 
+STATES = "torch.distributed.checkpoint.state_dict"
+
 GATHER = '''\
 def gather_shards(state):
     """Whole tensors in place of a checkpoint's shards, on rank 0; all ranks must take part."""
@@ -29,6 +31,16 @@ SAVE = '''\
 def save_gathered(state, file):
     """Write a checkpoint of whole tensors: all ranks gather it, rank 0 writes."""
     state = gather_shards(state)
+    if {d}.get_rank() == 0:
+        {torch}.save(state, file)
+
+
+'''
+
+SAVE_MODEL = '''\
+def save_gathered(model, file):
+    """Write a model's whole state dict: all ranks gather it, rank 0 writes."""
+    state = {get_state}(model, options={Options}(full_state_dict=True, cpu_offload=True))
     if {d}.get_rank() == 0:
         {torch}.save(state, file)
 
@@ -174,6 +186,9 @@ def _filled(code: str, context: Context, source: Source) -> tuple[str, Planned]:
         names["distribute"] = member(context, source, "torch.distributed.tensor", "distribute_tensor")
     if "{d}" in code:
         names["d"] = dist(context, source)
+    if "{get_state}" in code:
+        names["get_state"] = member(context, source, STATES, "get_model_state_dict")
+        names["Options"] = member(context, source, STATES, "StateDictOptions")
     if "{Planner}" in code:
         names["Planner"] = member(context, source, "torch.distributed.checkpoint", "DefaultSavePlanner")
     if "{Metadata}" in code:
@@ -212,6 +227,11 @@ def naming_class(script: TrainingScript, context: Context, source: Source) -> Pl
 def saving(script: TrainingScript, context: Context, source: Source) -> Planned:
     """`save_gathered`."""
     return _define(script, context, source, GATHER, SAVE)
+
+
+def saving_model(script: TrainingScript, context: Context, source: Source) -> Planned:
+    """`save_gathered`, where no source saves anything but the states of models."""
+    return _define(script, context, source, SAVE_MODEL)
 
 
 def saving_shards(script: TrainingScript, context: Context, source: Source) -> Planned:

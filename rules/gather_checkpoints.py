@@ -9,11 +9,32 @@ from autodist.script import TrainingScript
 
 from ._examples import PLAIN
 from ._preamble import planned
-from ._shards import saving, saving_shards
+from ._shards import saving, saving_model, saving_shards
 
 EXAMPLES = [
     Example(
         before=PLAIN + 'torch.save(model.state_dict(), "model.pt")\n',
+        after=PLAIN.replace(
+            "import torch\nfrom torch import nn\n",
+            "import torch\nimport torch.distributed as dist\nfrom torch import nn\n"
+            "from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict\n",
+        ).replace(
+            "\ntrain_set",
+            '''
+
+def save_gathered(model, file):
+    """Write a model's whole state dict: all ranks gather it, rank 0 writes."""
+    state = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+    if dist.get_rank() == 0:
+        torch.save(state, file)
+
+
+train_set''',
+        )
+        + 'save_gathered(model, "model.pt")\n',
+    ),
+    Example(
+        before=PLAIN + 'torch.save({"model": model.state_dict()}, "model.pt")\n',
         after=PLAIN.replace(
             "import torch\nfrom torch import nn\n",
             "import copy\n\nimport torch\nimport torch.distributed as dist\nfrom torch import nn\n"
@@ -45,7 +66,7 @@ def save_gathered(state, file):
 
 train_set''',
         )
-        + 'save_gathered(model.state_dict(), "model.pt")\n',
+        + 'save_gathered({"model": model.state_dict()}, "model.pt")\n',
     ),
     Example(before=PLAIN, after=None),
 ]
@@ -77,5 +98,13 @@ def gather_checkpoints(script: TrainingScript, context: Context) -> Iterator[Fin
             yield Finding(site.source, site.node, message, fix)
             continue
         edits = planned(site.source, ReplaceExpr(site.node.func, "save_gathered"))
-        fix = Fix((*saving(script, context, site.source), *edits))
+        others = (each for each in script.shards.saves if each not in script.shards.model_saves)
+        if any(each.source is site.source for each in others):
+            define = saving(script, context, site.source)
+        else:
+            state = site.node.args[0]
+            assert isinstance(state, ast.Call) and isinstance(state.func, ast.Attribute)
+            define = saving_model(script, context, site.source)
+            edits += planned(site.source, ReplaceExpr(state, site.source.code(state.func.value)))
+        fix = Fix((*define, *edits))
         yield Finding(site.source, site.node, "every rank would write its own shards", fix)

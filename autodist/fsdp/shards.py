@@ -36,6 +36,7 @@ def shards(run: Interpreter, models: list[Model]) -> Shards:
     early = tuple(site for site, _ in _loads(run, models, ours, begun, early=True) if ours and site.node not in late)
     return Shards(
         saves=tuple(_unique(Site(e.source, e.node) for e in saves)),
+        model_saves=tuple(_unique(Site(e.source, e.node) for e in saves if _is_of_model(e.node, run, ours))),
         model_loads=loads,
         optimizer_loads=tuple(_optimizer_loads(run, ours)),
         reads=tuple(use.site for use in weights.uses(run, ours)),
@@ -76,6 +77,22 @@ def _may_hold_shards(event: Event, run: Interpreter) -> bool:
     if tensor and not any(isinstance(t, Parameters) for t in value.things):
         return False
     return not value.spread.is_local
+
+
+OWN_STATES = ("state_dict", "get_extra_state")
+"""Methods by which the state of a module is another than its tensors."""
+
+
+def _is_of_model(save: ast.AST, run: Interpreter, ours: Keys) -> bool:
+    """`torch.save(model.state_dict(), path)`, where the model is sharded and its state is that of any module."""
+    state = save.args[0] if isinstance(save, ast.Call) and len(save.args) == 2 and not save.keywords else None
+    if not isinstance(state, ast.Call) or state.args or state.keywords or not isinstance(state.func, ast.Attribute):
+        return False
+    named = isinstance(state.func.value, (ast.Name, ast.Attribute)) and last_name(state.func.value) != "module"
+    things = run.values.get(state.func.value, NOTHING).things
+    models = [t for t in things if isinstance(t, Object) and t.key in ours]
+    plain = not any(part.cls.find(n) for model in models for part in parts(model) if part.cls for n in OWN_STATES)
+    return named and state.func.attr == "state_dict" and plain and 0 < len(things) == len(models)
 
 
 def _files(run: Interpreter) -> Iterator[Site]:
