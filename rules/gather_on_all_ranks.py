@@ -65,37 +65,47 @@ def gather_on_all_ranks(script: TrainingScript, context: Context) -> Iterator[Fi
     if not script.trains:
         return
     wrappers = {site.node for site in script.shards.wrappers}
-    taken: dict[Source, set[str]] = {}
+    taken: dict[Source, dict[str, str]] = {}
     for site, guarded in script.shards.hoists:
         assert isinstance(site.node, ast.expr)
-        code = site.source.code(site.node)
+        code = _unwrapped(site.source, site.node, wrappers)
+        given = taken.setdefault(site.source, {})
         edits: Planned = ()
         if isinstance(site.node, (ast.Name, ast.Attribute)) or site in script.shards.reads:
-            name, code = _name(code), f"{code}.full_tensor()"
+            words = [word for word in re.findall(r"[A-Za-z_]\w*", code) if word not in ("self", "data", "grad")]
+            name = _free(site.source, "whole_{}", words or ["parameter"], code, given)
+            code = f"{code}.full_tensor()"
         elif code.endswith("state_dict()"):
-            for inner in ast.walk(site.node):  # the wrapper goes
-                if isinstance(inner, ast.Attribute) and inner in wrappers:
-                    code = code.replace(site.source.code(inner), site.source.code(inner.value))
-            words = [word for word in code.split(".")[:-1] if word != "self"]
-            name, code = (
-                f"{words[-1] if words[-1:] and words[-1].isidentifier() else 'whole'}_state",
-                f"gather_shards({code})",
-            )
+            words = [word for word in code.split(".")[:-1] if word != "self" and word.isidentifier()]
+            name = _free(site.source, "{}_state", words or ["whole"], code, given)
+            code = f"gather_shards({code})"
             edits = gathering(script, context, site.source)
         else:
             inside = set(ast.walk(site.node))
             reads = (each.node for each in script.shards.reads if each.node in inside)
             endings = {each: ".full_tensor()" for each in reads if isinstance(each, ast.expr)}
             code = site.source.extended(site.node, endings)
-            given = taken.setdefault(site.source, set())
-            name = free_name(site.source, "output", taken=given)
-            given.add(name)
+            name = free_name(site.source, "output", taken=set(given))
+            given[name] = code
         before = InsertBefore(guarded, f"{name} = {code}\n")
         fix = Fix((*edits, *planned(site.source, before, ReplaceExpr(site.node, name))))
         yield Finding(site.source, site.node, "every rank must take part in this", fix)
 
 
-def _name(code: str) -> str:
-    """A name for a gathered parameter: `whole_weight`."""
-    words = [word for word in re.findall(r"[A-Za-z_]\w*", code) if word not in ("self", "data", "grad")]
-    return f"whole_{words[-1] if words else 'parameter'}"
+def _unwrapped(source: Source, node: ast.expr, wrappers: set[ast.AST]) -> str:
+    """The source text of an expression, without the wrapper that goes."""
+    code = source.code(node)
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Attribute) and inner in wrappers:
+            code = code.replace(source.code(inner), source.code(inner.value))
+    return code
+
+
+def _free(source: Source, form: str, words: list[str], code: str, given: dict[str, str]) -> str:
+    """A name for what is gathered, `whole_weight` or `whole_head_weight`, that no other expression has."""
+    names = [form.format("_".join(words[-count:])) for count in range(1, len(words) + 1)]
+    name = next((each for each in names if given.get(each, code) == code), names[-1])
+    if given.get(name) != code:
+        name = free_name(source, name, taken=set(given))
+    given[name] = code
+    return name

@@ -212,3 +212,46 @@ def test_parameters_of_a_model_that_a_function_is_given(tmp_path: Path) -> None:
             Strategy.FSDP,
         )[0]
     )
+
+
+def test_what_is_gathered_for_one_statement_has_names_of_its_own(tmp_path: Path) -> None:
+    layers = "self.layer0, self.layer1 = nn.Linear(4, 4), nn.Linear(4, 4)"
+    script = SCRIPT.replace('setattr(self, f"layer{i}", nn.Linear(4, 4))', layers).replace(
+        "import io", "import numpy as np"
+    )
+    text, _ = converted(
+        tmp_path, script + 'np.savez("w.npz", a=model.layer0.weight, b=model.layer1.weight)\n', Strategy.FSDP
+    )
+    assert "whole_weight = model.layer1.weight.full_tensor()\n" in text
+    assert "whole_layer0_weight = model.layer0.weight.full_tensor()\n" in text
+    assert 'np.savez("w.npz", a=whole_layer0_weight, b=whole_weight)' in text
+
+
+ALTERNATIVES = """
+from torchsummary import summary
+
+
+class Other(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 4), nn.Linear(4, 1)
+
+    def features(self, x):
+        return self.body(x)
+
+    def forward(self, x):
+        return self.head(self.features(x))
+
+
+model = Net() if torch.rand(1) > 0.5 else Other()
+summary(model, (4,))
+optimizer"""
+
+
+def test_methods_that_a_library_may_call_of_one_of_two_models(tmp_path: Path) -> None:
+    """What nobody calls need not be defined by both."""
+    script = SCRIPT.replace("model = Net()\noptimizer", ALTERNATIVES.lstrip())
+    text, said = converted(tmp_path, script, Strategy.FSDP)
+    assert "AD907" not in said and "fully_shard(model" in text
+    called = script.replace("loss = ", "model.features(x)\n    loss = ")
+    assert "may be a model without features()" in converted(tmp_path, called, Strategy.FSDP)[1]

@@ -59,7 +59,7 @@ def _sharded(model: Model, run: Interpreter) -> Model:
         bypassed=None,
         sometimes_unused=False,
         units=tuple(unit for unit in _common(model, partial(units, run=run)) if not _is_tied(model, unit, run)),
-        methods=tuple(dict.fromkeys(n for m in (model.object, *model.alternatives) for n in _methods(m, run))),
+        methods=tuple(_methods_of(model, run)),
     )
 
 
@@ -72,8 +72,22 @@ def _common(model: Model, parts: Callable[[Object], Iterator[str]]) -> Iterator[
 def uncommon_methods(model: Model, run: Interpreter) -> list[str]:
     """Methods besides `forward` that run layers, of some of the models only that may stand in one place."""
     each = [set(_methods(module, run)) for module in (model.object, *model.alternatives)]
+    return sorted(name for name in set().union(*each) if not _is_common(name, model))
+
+
+def _is_common(name: str, model: Model) -> bool:
+    """Whether a model has a method, whichever of its alternatives it is."""
     classes = [module.cls for module in (model.object, *model.alternatives)]
-    return sorted(n for n in set().union(*each) if any(cls is None or not cls.find(n) for cls in classes))
+    return all(cls is not None and cls.find(name) for cls in classes)
+
+
+def _methods_of(model: Model, run: Interpreter) -> Iterator[str]:
+    """The methods of a model, and those that a library may call of it, whichever of its alternatives it is."""
+    each = (model.object, *model.alternatives)
+    called = dict.fromkeys(name for module in each for name in _methods(module, run))
+    offered = dict.fromkeys(name for module in each for name in _offered(module, run))
+    yield from called
+    yield from (name for name in offered if name not in called and _is_common(name, model))
 
 
 def _prefixed(model: Model, run: Interpreter, alone: bool) -> list[Site]:
@@ -104,8 +118,8 @@ def _copies(model: Model, run: Interpreter) -> Iterator[Model]:
 
 def _like(model: Model, other: Object, run: Interpreter, before: int) -> Model:
     """Another module that is sharded as a model is, before its parameters are used."""
-    place, methods = _place(other, run, before), tuple(_methods(other, run))
-    return replace(model, object=other, wrapping=place, data_parallel=(), dropped=(), alternatives=(), methods=methods)
+    found = replace(model, object=other, data_parallel=(), dropped=(), alternatives=())
+    return replace(found, wrapping=_place(other, run, before), methods=tuple(_methods_of(found, run)))
 
 
 def _followers(model: Model, run: Interpreter) -> Iterator[Model]:
@@ -433,11 +447,14 @@ def _methods(module: Object, run: Interpreter) -> Iterator[str]:
         if name and name not in seen and (runs or _makes_alike(module, name)):
             seen.add(name)
             yield name
+
+
+def _offered(module: Object, run: Interpreter) -> Iterator[str]:
+    """Methods that run layers, of a model that a library is given."""
     if module.cls is not None and _is_handed_over(module, run):
         for node in (each for cls in module.cls.line() for each in cls.node.body):
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and node.name != "forward":
-                if node.name not in seen and runs_layers(module, node.name) and not _only_lists(module, node.name, run):
-                    seen.add(node.name)
+                if runs_layers(module, node.name) and not _only_lists(module, node.name, run):
                     yield node.name
 
 
