@@ -222,9 +222,9 @@ def test_what_is_gathered_for_one_statement_has_names_of_its_own(tmp_path: Path)
     text, _ = converted(
         tmp_path, script + 'np.savez("w.npz", a=model.layer0.weight, b=model.layer1.weight)\n', Strategy.FSDP
     )
-    assert "whole_weight = model.layer1.weight.full_tensor()\n" in text
-    assert "whole_layer0_weight = model.layer0.weight.full_tensor()\n" in text
-    assert 'np.savez("w.npz", a=whole_layer0_weight, b=whole_weight)' in text
+    assert "whole_weight = model.layer0.weight.full_tensor()\n" in text
+    assert "whole_layer1_weight = model.layer1.weight.full_tensor()\n" in text
+    assert 'np.savez("w.npz", a=whole_weight, b=whole_layer1_weight)' in text
 
 
 ALTERNATIVES = """

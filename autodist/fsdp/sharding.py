@@ -126,8 +126,9 @@ def _followers(model: Model, run: Interpreter) -> Iterator[Model]:
     """Modules that are made as a model is, before it is sharded, and whose parameters the script reads: a running
     average or a momentum encoder computes with those of both."""
     first = start(model.object, run)
-    read = {t.module for node in run.apart for t in run.values[node].things if isinstance(t, Parameters)}
-    read |= {t for event in run.of("model_state_dict") if not _is_saved(event) for t in event.value.things}
+    nodes = sorted(run.apart, key=lambda node: (str(run.sources[node].path), node.lineno, node.col_offset))
+    read = [t.module for node in nodes for t in run.values[node].things if isinstance(t, Parameters)]
+    read += [t for event in run.of("model_state_dict") if not _is_saved(event) for t in event.value.things]
     ours = keys(parts(model.object))
     for thing in dict.fromkeys(t for t in map(bare, read) if isinstance(t, Object)):
         made = [e.order for e in run.of("bind") if _holds(e.value, thing)]

@@ -343,7 +343,7 @@ def guarded_parameters(run: Interpreter, models: list[Model], guards: list[Site]
     found: dict[ast.AST, tuple[Site, ast.stmt]] = {}
     for site in guards:
         assert isinstance(site.node, ast.stmt)
-        inside = set(ast.walk(site.node))
+        inside = list(ast.walk(site.node))
         bound = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         for node in inside:
             if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
