@@ -39,6 +39,7 @@ from autodist.values import (
     Portion,
     Scope,
     Stream,
+    Turn,
     Value,
     constant,
     is_clock,
@@ -125,6 +126,9 @@ class Arithmetic(Evaluation):
         self._note_scaling(node.left, node.op, node.right, right, scope)
         self._note_scaled(node.op, left, right, node, (node.left, node.right), scope)
         spread = self._binary(node.op, left, right, literal=isinstance(node.left, ast.Constant))
+        if self._weighs_by_number(left, right) or self._weighs_by_number(right, left):
+            placed = frozenset([Mixing(node, scope.source, mixing.PARTNERS)])
+            return Value(spread=LOCAL, origins=left.origins | right.origins | placed, models=left.models | right.models)
         apart = self._divided_each(node, left, right)
         if apart:
             each = left.spread if left.spread is not RATE else right.spread
@@ -150,6 +154,16 @@ class Arithmetic(Evaluation):
         kept += [] if spread.is_local or isinstance(node.op, ast.MatMult) else [Parameters]
         things = frozenset(t for t in left.things | right.things if isinstance(t, tuple(kept)))
         return Value(things, spread, left.origins | right.origins | mixed | apart, left.models | right.models)
+
+    def _weighs_by_number(self, one: Value, number: Value) -> bool:
+        """Whether what a model makes of a sample meets the number that it has in a rank's batch: `i * each` of `for i,
+        each in enumerate(losses)`."""
+        if not one.models or self.plan.wholes is not None:
+            return False
+        loops = {each.loop for each in one.origins if isinstance(each, Turn)}
+        counted = {thing.loop for thing in number.things if isinstance(thing, Index)}
+        going = [loop.node for loop in self._loops if loop.node in loops and not isinstance(loop.node, ast.While)]
+        return any(not counted.isdisjoint(ast.walk(node.iter)) for node in going)
 
     def _is_last(self, number: Value) -> bool:
         """Whether a loop over samples, one by one, has left a number as that of the last one."""
