@@ -82,6 +82,7 @@ def _tuples_of_both(left: Value, right: Value, result: Items) -> list[Value]:
     return []
 
 
+CENTRED = frozenset([ROWS, Spread.COLUMNS])
 OF_THE_BATCH = frozenset([MEAN, SUM, LOCAL, Spread.MOST, Spread.LEAST, Spread.FEWER])
 """How one number relates that is computed from all samples of a batch."""
 
@@ -505,8 +506,11 @@ class Arithmetic(Evaluation):
                 return frozenset([Mixing(node, scope.source, mixing.STATISTIC)])
             if library and name == "batch_norm" and spread is ROWS and self._normalises_by_batch(node):
                 return frozenset([Mixing(node, scope.source, mixing.STATISTIC)])
-            if library and self._forward and operands[0].axes == 2 and operations.gathers(name) and spread is ROWS:
-                return frozenset([Mixing(node, scope.source, mixing.STATISTIC)])  # `torch.linalg.qr(x)`
+            if library and self._forward and operations.gathers(name):
+                if operands[0].axes == 2 and spread is ROWS or spread in CENTRED and name in operations.CENTRING:
+                    return frozenset([Mixing(node, scope.source, mixing.STATISTIC)])  # `torch.linalg.qr(x)`
+                if operands[0].axes is None and spread is ROWS and operations.decomposes(name):
+                    self.event("unfollowed", node, scope, operands[0])  # of a matrix for each sample, or of all?
             if operations.pairs_rows(name, spelled, position, spread):
                 return frozenset([Mixing(node, scope.source, mixing.PARTNERS)])
             if spread in (ROWS, Spread.COLUMNS) and is_unread(name, spelled, position):
