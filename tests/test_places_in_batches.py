@@ -110,7 +110,20 @@ def test_words_that_the_loss_leaves_out_may_be_cut(tmp_path: Path) -> None:
     assert "reduce_max" not in after
 
 
-@pytest.mark.parametrize("loss", [WEIGHED, CUT])
+ORDERED = """\
+order = out[:, 0, 0].argsort()
+        ranked = out[order]
+        loss = (ranked[1:] - ranked[:-1]).pow(2).mean() + out.mean()\
+"""
+
+
+def test_an_order_of_all_samples_is_taken_of_all(tmp_path: Path) -> None:
+    """Numbers of the samples of all ranks name none of a rank's own."""
+    after, _ = conftest.converted(tmp_path, script(ORDERED))
+    assert "RowsOfAllRanks.apply(out)[order]" in after
+
+
+@pytest.mark.parametrize("loss", [WEIGHED, CUT, ORDERED])
 def test_conversions_train_alike(tmp_path: Path, loss: str, zygote: Zygote | None) -> None:
     (tmp_path / "converted").mkdir()
     after, _ = conftest.converted(tmp_path, script(loss))

@@ -486,6 +486,8 @@ def _is_part(node: ast.Subscript, first: ast.expr, run: Interpreter) -> bool:
     bounds = [b for b in (first.lower, first.upper, first.step) if b] if isinstance(first, ast.Slice) else []
     given = run.values.get(node.slice, NOTHING)
     chosen = given.spread is ROWS and not given.things and not isinstance(node.slice, (ast.Slice, ast.Tuple))
+    alone = not given.things and not isinstance(node.slice, (ast.Slice, ast.Tuple))
+    ordered = alone and (given.spread is LOCAL or run.is_gathered(given))  # `out[order]`, by what all samples are
     told = [each for each in bounds if not (isinstance(each, ast.Constant) and each.value == 0)]
     held = run.values.get(node.value, NOTHING)
     field = not any(isinstance(made, ast.Call) for _, made in held.made)  # of a batch, no tuple of parts
@@ -495,7 +497,9 @@ def _is_part(node: ast.Subscript, first: ast.expr, run: Interpreter) -> bool:
         isinstance(t, Index) for t in run.values.get(first, NOTHING).things
     )
     numbered = told_by_loop and not any(isinstance(each, Turn) for each in run.values.get(node, NOTHING).origins)
-    return chosen or one or numbered or any(run.values.get(each, NOTHING).spread is not COUNT for each in told)
+    return (
+        chosen or ordered or one or numbered or any(run.values.get(each, NOTHING).spread is not COUNT for each in told)
+    )
 
 
 def _is_batch(node: ast.expr, run: Interpreter) -> bool:
