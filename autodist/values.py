@@ -326,6 +326,14 @@ class Picked:
 
 
 @dataclass(frozen=True)
+class Trimmed:
+    """Samples cut to a length that a rank's own tell, `out[:, :longest]`: those of another rank are cut elsewhere."""
+
+    node: ast.expr
+    source: Source
+
+
+@dataclass(frozen=True)
 class Turn:
     """The sample that a loop over those of a batch has come to, `out[i]`, or a ``batch`` of some: `out[i : i + 4]`."""
 
@@ -374,9 +382,9 @@ class Value:
 
     things: frozenset[Thing] = frozenset()
     spread: Spread = SAME
-    origins: frozenset[Object | Draw | Mixing | Part | Picked | Turn | Portion | Gathered | Evened | Amplified] = (
-        frozenset()
-    )
+    origins: frozenset[
+        Object | Draw | Mixing | Part | Picked | Trimmed | Turn | Portion | Gathered | Evened | Amplified
+    ] = frozenset()
     models: frozenset[Thing] = frozenset()
     const: Any = UNKNOWN
     firm: bool = False

@@ -56,15 +56,36 @@ def for_rank_zero(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Si
             yield Site(source, statement)
 
 
-def first_writes(waits: Iterable[Site], guarded: Iterable[Site]) -> Iterator[Site]:
+def first_writes(run: Interpreter, waits: Iterable[Site], guarded: Iterable[Site]) -> Iterator[Site]:
     """Where rank 0 writes a file that ranks read if they find it: one that looks later than the others would find it
     half written, and go another way."""
-    tests = [site.node for site in waits if isinstance(site.node, ast.If) and regions.tests_files(site.node.test)]
+    asked = (site.node for site in waits if isinstance(site.node, ast.If))
+    tests: set[ast.AST] = {node for node in asked if regions.tests_files(node.test)}
+    entered: set[ast.AST] = set()
     for site in guarded:
         statement = site.source.statement(site.node)
-        around = [test for test in tests if test in site.source.ancestors(statement)]
-        if around and regions.stands_where_missing(site.source, statement):
+        home = site.source.function(statement)
+        if _runs_where_missing(site.source, statement, tests):
             yield Site(site.source, statement)
+        elif home is not None and home not in entered and _is_entered_where_missing(home, tests, run):
+            entered.add(home)  # all ranks have looked once they come to the first
+            yield Site(site.source, statement)
+
+
+def _runs_where_missing(source: Source, statement: ast.stmt, tests: set[ast.AST]) -> bool:
+    """Whether a statement is run where a file was looked for and not found."""
+    return not tests.isdisjoint(source.ancestors(statement)) and regions.stands_where_missing(source, statement)
+
+
+def _is_entered_where_missing(home: ast.AST, tests: set[ast.AST], run: Interpreter, depth: int = 4) -> bool:
+    """Whether a function is called there, `data = Loader(path).prepare()`, by itself or by another one."""
+    for call, source in run.callers.get(home, {}).items() if depth else ():
+        statement, caller = source.statement(call), source.function(call)
+        if _runs_where_missing(source, statement, tests):
+            return True
+        if caller is not None and _is_entered_where_missing(caller, tests, run, depth - 1):
+            return True
+    return False
 
 
 def looked(run: Interpreter, guarded: Iterable[Site], prepared: frozenset[ast.AST]) -> Iterator[Site]:

@@ -83,7 +83,8 @@ ESCAPES = """
 TENSORS = """
     rowwise | laid_out | episodes
     shapes | torch_layers
-    calls | mixing | collation | picking | axes | named_axes
+    mixing | collation | picking | axes | named_axes
+    calls
     operations | facts
     patterns
 """

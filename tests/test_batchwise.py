@@ -267,3 +267,46 @@ def test_statistics_that_a_function_gives(tmp_path: Path) -> None:
     assert "mean = SumOverRanks.apply(torch.mean(x, dim=0)) / dist.get_world_size()\n" in after
     assert "variance = SumOverRanks.apply(torch.mean((x - mean) ** 2, dim=0)) / dist.get_world_size()\n" in after
     assert "AD602" not in said
+
+
+DECOMPOSED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+        self.head = nn.Linear(24, 1)
+
+    def forward(self, x):
+        h = self.conv(x){shape}
+        return self.head(h.reshape(len(x), -1)) + {computed}
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 3, 5, 4), torch.randn(64, 1)), batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("shape", "computed", "told"),
+    [
+        (".flatten(1)", "torch.cov(h.t()).diagonal().mean()", True),
+        (".flatten(1)", "torch.corrcoef(h.t()).mean()", True),
+        (".squeeze()", "torch.linalg.qr(h)[0].abs().mean()", True),
+        ("", "torch.linalg.svdvals(h).sum((1, 2))[:, None]", False),
+    ],
+)
+def test_matrices_of_all_samples(tmp_path: Path, shape: str, computed: str, told: bool) -> None:
+    """A rank's share of the samples makes another matrix, and several for each sample do not."""
+    _, said = converted(tmp_path, DECOMPOSED.replace("{shape}", shape).replace("{computed}", computed))
+    assert ("AD602" in said) is told

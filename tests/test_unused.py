@@ -247,6 +247,14 @@ def test_a_layer_of_a_list_that_no_pass_runs(tmp_path: Path, heads: str, out: st
     assert ("find_unused_parameters=True" in code) == unused
 
 
+@pytest.mark.parametrize(("out", "unused"), [("outs[0]", True), ("outs[0] + outs[-1]", False), ("sum(outs)", False)])
+def test_layers_of_a_list_whose_output_nobody_reads(tmp_path: Path, out: str, unused: bool) -> None:
+    text = HEADS.format(heads="nn.ModuleList(nn.Linear(4, 1) for _ in range(2))", out="OUT")
+    lines = f"outs = [head(self.body(x)) for head in self.heads]\n        return {out}"
+    code, _ = converted(tmp_path, text.replace("return OUT", lines))
+    assert ("find_unused_parameters=True" in code) == unused
+
+
 @pytest.mark.parametrize(("example", "refused"), [("", True), ("model(torch.randn(1, 4))\n", False)])
 def test_layers_that_learn_their_sizes_by_the_first_step(tmp_path: Path, example: str, refused: bool) -> None:
     """They have no parameters when the model is wrapped, unless an example was passed through it before."""

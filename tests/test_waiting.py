@@ -160,3 +160,56 @@ animate(2)
 def test_pictures_whose_names_are_numbered(tmp_path: Path, read: str, waits: bool) -> None:
     text, _ = conftest.converted(tmp_path, PICTURES.format(read=read))
     assert ("dist.barrier()  # rank 0 has written it\nanimate(2)" in text) is waits
+
+
+CACHED = """\
+import os
+import pickle
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+PATH = "cache.p"
+
+
+def measure(rows):
+    found = {"mean": rows.mean(0), "std": rows.std(0)}
+    pickle.dump(found, open(PATH, "wb"))
+    return found
+
+
+def prepare(rows):
+    return measure(rows)
+
+
+torch.manual_seed(0)
+rows = torch.randn(64, 2)
+READ
+rows = (rows - found["mean"]) / found["std"]
+loader = DataLoader(TensorDataset(rows, torch.randn(64, 1)), batch_size=8, shuffle=True)
+model = nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+CHOSEN = """\
+if not os.path.isfile(PATH):
+    found = prepare(rows)
+else:
+    found = pickle.load(open(PATH, "rb"))\
+"""
+LOOKED = "    dist.barrier()  # all ranks have looked for it\n    if dist.get_rank() == 0:\n        pickle.dump("
+
+
+def test_a_cache_that_a_function_writes_where_it_is_missing(tmp_path: Path) -> None:
+    """A rank that looks later would find what rank 0 is writing."""
+    after, _ = conftest.converted(tmp_path, CACHED.replace("READ", CHOSEN))
+    assert LOOKED in after
+
+
+def test_a_function_that_writes_whatever_is_there(tmp_path: Path) -> None:
+    after, _ = conftest.converted(tmp_path, CACHED.replace("READ", "found = prepare(rows)"))
+    assert "have looked" not in after

@@ -39,6 +39,7 @@ from autodist.values import (
     Portion,
     Scope,
     Stream,
+    Turn,
     Value,
     constant,
     is_clock,
@@ -81,6 +82,7 @@ def _tuples_of_both(left: Value, right: Value, result: Items) -> list[Value]:
     return []
 
 
+CENTRED = frozenset([ROWS, Spread.COLUMNS])
 OF_THE_BATCH = frozenset([MEAN, SUM, LOCAL, Spread.MOST, Spread.LEAST, Spread.FEWER])
 """How one number relates that is computed from all samples of a batch."""
 
@@ -125,6 +127,9 @@ class Arithmetic(Evaluation):
         self._note_scaling(node.left, node.op, node.right, right, scope)
         self._note_scaled(node.op, left, right, node, (node.left, node.right), scope)
         spread = self._binary(node.op, left, right, literal=isinstance(node.left, ast.Constant))
+        if self._weighs_by_number(left, right) or self._weighs_by_number(right, left):
+            placed = frozenset([Mixing(node, scope.source, mixing.PARTNERS)])
+            return Value(spread=LOCAL, origins=left.origins | right.origins | placed, models=left.models | right.models)
         apart = self._divided_each(node, left, right)
         if apart:
             each = left.spread if left.spread is not RATE else right.spread
@@ -150,6 +155,16 @@ class Arithmetic(Evaluation):
         kept += [] if spread.is_local or isinstance(node.op, ast.MatMult) else [Parameters]
         things = frozenset(t for t in left.things | right.things if isinstance(t, tuple(kept)))
         return Value(things, spread, left.origins | right.origins | mixed | apart, left.models | right.models)
+
+    def _weighs_by_number(self, one: Value, number: Value) -> bool:
+        """Whether what a model makes of a sample meets the number that it has in a rank's batch: `i * each` of `for i,
+        each in enumerate(losses)`."""
+        if not one.models or self.plan.wholes is not None:
+            return False
+        loops = {each.loop for each in one.origins if isinstance(each, Turn)}
+        counted = {thing.loop for thing in number.things if isinstance(thing, Index)}
+        going = [loop.node for loop in self._loops if loop.node in loops and not isinstance(loop.node, ast.While)]
+        return any(not counted.isdisjoint(ast.walk(node.iter)) for node in going)
 
     def _is_last(self, number: Value) -> bool:
         """Whether a loop over samples, one by one, has left a number as that of the last one."""
@@ -491,8 +506,11 @@ class Arithmetic(Evaluation):
                 return frozenset([Mixing(node, scope.source, mixing.STATISTIC)])
             if library and name == "batch_norm" and spread is ROWS and self._normalises_by_batch(node):
                 return frozenset([Mixing(node, scope.source, mixing.STATISTIC)])
-            if library and self._forward and operands[0].axes == 2 and operations.gathers(name) and spread is ROWS:
-                return frozenset([Mixing(node, scope.source, mixing.STATISTIC)])  # `torch.linalg.qr(x)`
+            if library and self._forward and operations.gathers(name):
+                if operands[0].axes == 2 and spread is ROWS or spread in CENTRED and name in operations.CENTRING:
+                    return frozenset([Mixing(node, scope.source, mixing.STATISTIC)])  # `torch.linalg.qr(x)`
+                if operands[0].axes is None and spread is ROWS and operations.decomposes(name):
+                    self.event("unfollowed", node, scope, operands[0])  # of a matrix for each sample, or of all?
             if operations.pairs_rows(name, spelled, position, spread):
                 return frozenset([Mixing(node, scope.source, mixing.PARTNERS)])
             if spread in (ROWS, Spread.COLUMNS) and is_unread(name, spelled, position):

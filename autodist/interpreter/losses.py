@@ -10,7 +10,7 @@ from autodist.interpreter.contents import Contents
 from autodist.interpreter.questions import last_part
 from autodist.spread import LOCAL, MEAN, ROWS, SUM, Spread
 from autodist.tensors import collation, picking
-from autodist.values import NOTHING, SETTLED, External, Object, Scope, Value, constant
+from autodist.values import NOTHING, SETTLED, External, Object, Scope, Trimmed, Value, constant
 
 CONNECTIONIST = frozenset(["CTCLoss", "ctc_loss"])
 """Losses that are told how long samples are, and divide each by how long its own labels are."""
@@ -37,6 +37,8 @@ class Losses(Contents):
 
     def _mean(self, result: Value, node: ast.Call, callee: Value, base: Value | None, scope: Scope) -> Value:
         """`each[keep].mean()`, noted where ranks have different numbers of them."""
+        if result.spread is MEAN and result.models:
+            self._note_trimmed(result, scope)
         if result.spread is not MEAN or self.uneven(result) is None:
             return result
         method = not any(isinstance(t, External) for t in callee.things)
@@ -95,6 +97,14 @@ class Losses(Contents):
         target = next((v for v in (keywords.get("target"), *args[1::-1]) if v is not None), NOTHING)
         chosen = next((v for v in (*args[:2], *keywords.values()) if picking.picks(v) is not None), target)
         self.event("mean_loss", node, scope, chosen, module)
+        if not {"ignore_index"} & {*keywords, *(k for t in module.things if isinstance(t, Object) for k in t.keywords)}:
+            self._note_trimmed(target, scope)
         if not self._no_grad and node not in self.plan.weighed and self.uneven(chosen, target=True):
             self.event("uneven_loss", node, scope, chosen)
         return self._evened(loss, node)
+
+    def _note_trimmed(self, value: Value, scope: Scope) -> None:
+        """Note by which numbers samples were cut to a length of which a mean is taken: each rank has its own."""
+        cuts = [each for each in value.origins if isinstance(each, Trimmed)]
+        for cut in cuts if not self._no_grad and self.plan.wholes is None else ():
+            self.event("statistic", cut.node, Scope(cut.source, scope), self._lately(cut.node))

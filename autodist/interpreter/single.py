@@ -21,7 +21,7 @@ JOINING = (
     | PER_ROW
     | MOVES
     | FORMS
-    | frozenset("softmax log_softmax normalize argmax argmin tolist cat pad".split())
+    | frozenset("softmax log_softmax normalize argmax argmin tolist cat pad mean sum amax amin logsumexp norm".split())
 )
 """Functions and methods that give one tensor."""
 

@@ -33,6 +33,8 @@ from autodist.values import (
 )
 
 ADDING = (ast.Add, ast.Sub)
+FILLING = frozenset("zeros ones full empty zeros_like ones_like full_like empty_like".split())
+"""What makes a tensor of one number, whatever samples there are."""
 
 
 class Stores(Evaluation):
@@ -203,6 +205,8 @@ class Stores(Evaluation):
                 names[name] = held = held.but(
                     spread=LOCAL, made=held.made | key.made
                 )  # `ranks[errors.argsort()] = numbers`
+            if self._writes_places(target, base) and not held.things:
+                names[name] = held = held.but(spread=LOCAL)  # `weights[::2] = 0.5`: by where a sample stands
             if value.models and not held.things and isinstance(target.value, (ast.Name, ast.Attribute)):
                 names[name] = held = held.but(models=held.models | value.models)  # of which gradients flow on
             if held.spread is LOCAL and value.spread is ROWS and not held.things and self._stacks_rows(target, held):
@@ -212,6 +216,14 @@ class Stores(Evaluation):
                 origins = held.origins | picking.whole(value).origins
                 known = frozenset() if self._is_counted_place(key) else value.made
                 names[name] = held.but(spread=spread, made=known, origins=origins, zero=False)
+
+    def _writes_places(self, target: ast.Subscript, base: Value) -> bool:
+        """Whether some of a rank's numbers are changed by their places, of a tensor made with one for each sample:
+        `weights = torch.ones(len(x))`."""
+        made = [each for _, each in base.made]
+        filled = bool(made) and all(isinstance(each, ast.Call) and last_name(each.func) in FILLING for each in made)
+        here = self.plan.wholes is None and not self._forward and not self._no_grad
+        return here and filled and base.spread is ROWS and picking.tells_places(target.slice)
 
     def _is_counted_place(self, key: Value) -> bool:
         """Whether it is the place in a list of all samples that a rank's own are counted to: `slice(n, n + len(y))`."""

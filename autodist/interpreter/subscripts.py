@@ -39,6 +39,7 @@ from autodist.values import (
     Scope,
     Stream,
     Table,
+    Trimmed,
     Value,
     Wrapped,
     constant,
@@ -47,6 +48,8 @@ from autodist.values import (
     union,
 )
 
+OWN_LENGTHS = frozenset([LOCAL, MEAN, SUM, Spread.MOST, Spread.LEAST])
+"""How a number relates to those of other ranks that is computed from a rank's own samples, be they as many or not."""
 MOMENTS = frozenset(
     "exp_avg exp_avg_sq max_exp_avg_sq exp_inf momentum_buffer sum square_avg grad_avg acc_delta prev ax".split()
 )
@@ -120,12 +123,23 @@ class Subscripts(Places):
                     self.event("mined", axis, scope, self._lately(axis))
         elif self.plan.wholes is None and base.spread is ROWS and not base.things and self._lists_some(axis):
             chosen = chosen.but(origins=chosen.origins | {Picked(axis, scope.source)})
+        if self.plan.wholes is None and base.spread is ROWS and not base.things and isinstance(node.ctx, ast.Load):
+            cuts = frozenset(Trimmed(each, scope.source) for each in self._own_lengths(node.slice))
+            chosen = chosen.but(origins=chosen.origins | cuts) if cuts else chosen
         if self._looks_up(base, key) and isinstance(node.ctx, ast.Load):
             self.event("statistic", node.value, scope, base)
             chosen = chosen.but(origins=chosen.origins | {Mixing(node, scope.source, mixing.STATISTIC)})
         if isinstance(key.const, (int, str)) and not base.things:
             chosen = self._as_field(chosen, base, key.const)
         return found | collation.picked(chosen, key.const)
+
+    def _own_lengths(self, index: ast.expr) -> list[ast.expr]:
+        """By which numbers that are computed from a rank's samples an index cuts later axes: `[:, :longest]`."""
+        slices = (
+            [each for each in index.elts[1:] if isinstance(each, ast.Slice)] if isinstance(index, ast.Tuple) else []
+        )
+        bounds = [bound for each in slices for bound in (each.lower, each.upper) if bound is not None]
+        return [each for each in bounds if self._lately(each).spread in OWN_LENGTHS]
 
     def _looks_up(self, base: Value, key: Value) -> bool:
         """Whether each sample is given what was counted of its kind in the batch: `torch.bincount(labels)[labels]`."""

@@ -8,7 +8,7 @@ from autodist.interpreter import Interpreter
 from autodist.source import last_name, operands
 from autodist.spread import COUNT, ROWS
 from autodist.tensors.calls import number_of
-from autodist.values import NOTHING
+from autodist.values import NOTHING, Function, Object, Wrapped
 
 RESHAPES = frozenset("view reshape flatten ravel".split())
 
@@ -47,4 +47,15 @@ def is_folded(node: ast.expr, run: Interpreter, certain: bool = False, depth: in
         return any(is_folded(made, run, certain, depth - 1) for _, made in run.values[node].made if made is not node)
     if isinstance(node, ast.Call) and last_name(node.func) in RESHAPES:
         return _surely_folds(node, run) if certain else may_fold(node)
-    return any(is_folded(each, run, certain, depth - 1) for each in operands(node))
+    inside = [] if certain else _answers(node, run)
+    return any(is_folded(each, run, certain, depth - 1) for each in (*operands(node), *inside))
+
+
+def _answers(node: ast.expr, run: Interpreter) -> list[ast.expr]:
+    """What the forward pass of a model answers that is called: `self.out(h).view(-1, words)`."""
+    called = run.values.get(node.func, NOTHING).things if isinstance(node, ast.Call) else ()
+    models = [t.module if isinstance(t, Wrapped) else t for t in called]
+    found = [t.cls.find("forward") for t in models if isinstance(t, Object) and t.cls is not None]
+    bodies = [t.node for each in found if each is not None for t in each[1].things if isinstance(t, Function)]
+    answers = (n.value for body in bodies for n in ast.walk(body) if isinstance(n, ast.Return))
+    return [each for each in answers if each is not None]

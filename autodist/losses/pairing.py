@@ -20,7 +20,7 @@ from autodist.source import Source, last_name, operands
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM
 from autodist.tensors.calls import is_entered
 from autodist.tensors.mixing import PARTNERS, mixings
-from autodist.tensors.picking import picks, takes_first
+from autodist.tensors.picking import picks, takes_first, tells_places
 from autodist.values import NOTHING, Class, Function, Gathered, Index, Items, Object, Picked, Turn, Value, Wrapped
 
 ROUNDS = 6
@@ -28,6 +28,7 @@ ROUNDS = 6
 FILLED = frozenset("zeros ones full empty eye arange".split())
 TENSOR_FACTORIES = ("torchvision.models.resnet", "torchvision.models.vgg", "torchvision.models.mobilenet", "timm.")
 """Where models of libraries come from that give one tensor."""
+COUNTING = frozenset("arange range linspace".split())
 COMPUTED = (ast.Call, ast.Compare, ast.BinOp)
 JOINING = frozenset("cat concat concatenate stack vstack hstack".split())
 Found = dict[ast.expr, Reduction]
@@ -70,6 +71,8 @@ def gathered(
         return ()
     if any(takes_first(before.values.get(node, NOTHING)) for node in found):
         return ()  # the first samples of every rank are not those of the batch
+    if unsettled is not None and _goes_by_places(found, before, current):
+        return ()  # several rows of each sample, in another order than in the batch
     inputs = {node for node in found if not before.values.get(node, NOTHING).models}
     steps = [e for e in current.of("forward") if e.grad and not _computes_loss(e.node, before)]
     if any(isinstance(each, Gathered) and each.node in inputs for e in steps for each in e.detail.origins):
@@ -105,6 +108,8 @@ def outputs_gathered(
         return ()
     if any(_differs_in_length(before.values.get(node, NOTHING), before) for node in found):
         return ()
+    if _goes_by_places(found, before, current):
+        return ()
     return in_training(_together(found.values(), before), current)
 
 
@@ -112,6 +117,26 @@ def _together(reductions: Iterable[Reduction], run: Interpreter) -> list[Reducti
     """The same, which say if several rows of each sample stand beside each other."""
     together = any(is_folded(each.node, run, certain=True) for each in reductions)
     return [replace(each, together=together) for each in reductions]
+
+
+def _goes_by_places(found: Found, before: Interpreter, run: Interpreter) -> bool:
+    """Whether of rows, of which several may be made of each sample, it matters which place each has: where they are
+    counted, cut, or laid beside their neighbours, and not where the largest are chosen of them."""
+    if not any(is_folded(node, before) for node in found):
+        return False
+    counted = any(isinstance(each, ast.Call) and _is_counted(each, before) for each in before.values)
+    return counted or any(isinstance(each, ast.Subscript) and _is_gathered_cut(each, run) for each in run.values)
+
+
+def _is_counted(node: ast.Call, run: Interpreter) -> bool:
+    """`torch.arange(len(errors))`"""
+    given = [node.args[0]] if node.args and last_name(node.func) in COUNTING else []
+    return any(run.values.get(each, NOTHING).spread is COUNT for each in given) and node in run.values
+
+
+def _is_gathered_cut(node: ast.Subscript, run: Interpreter) -> bool:
+    """`errors[1:]`, of those of all ranks"""
+    return run.is_gathered(run.values.get(node.value, NOTHING)) and tells_places(node.slice)
 
 
 def _is_in_vain(run: Interpreter) -> bool:
@@ -461,6 +486,8 @@ def _is_part(node: ast.Subscript, first: ast.expr, run: Interpreter) -> bool:
     bounds = [b for b in (first.lower, first.upper, first.step) if b] if isinstance(first, ast.Slice) else []
     given = run.values.get(node.slice, NOTHING)
     chosen = given.spread is ROWS and not given.things and not isinstance(node.slice, (ast.Slice, ast.Tuple))
+    alone = not given.things and not isinstance(node.slice, (ast.Slice, ast.Tuple))
+    ordered = alone and (given.spread is LOCAL or run.is_gathered(given))  # `out[order]`, by what all samples are
     told = [each for each in bounds if not (isinstance(each, ast.Constant) and each.value == 0)]
     held = run.values.get(node.value, NOTHING)
     field = not any(isinstance(made, ast.Call) for _, made in held.made)  # of a batch, no tuple of parts
@@ -470,7 +497,9 @@ def _is_part(node: ast.Subscript, first: ast.expr, run: Interpreter) -> bool:
         isinstance(t, Index) for t in run.values.get(first, NOTHING).things
     )
     numbered = told_by_loop and not any(isinstance(each, Turn) for each in run.values.get(node, NOTHING).origins)
-    return chosen or one or numbered or any(run.values.get(each, NOTHING).spread is not COUNT for each in told)
+    return (
+        chosen or ordered or one or numbered or any(run.values.get(each, NOTHING).spread is not COUNT for each in told)
+    )
 
 
 def _is_batch(node: ast.expr, run: Interpreter) -> bool:

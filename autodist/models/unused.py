@@ -35,6 +35,8 @@ def is_sometimes(parts: Iterable[Object], run: Interpreter) -> bool:
         return True
     if any(_has_no_say(part, run) for part in parts):
         return True
+    if any(map(_leaves_some_of_list, parts)):
+        return True
     if any(_ends_unread(part) or _picks(part, run) or _leaves_auxiliary(part, run) for part in parts):
         return True
     if any(_runs_without_gradients(part, run) or _gives_next_turn_alone(part) for part in parts):
@@ -322,6 +324,38 @@ def _picks(module: Object, run: Interpreter) -> bool:
                 whole.add(node.attr)
     picked |= {name for name, keys in always.items() if len(keys) < _number_held(module.attributes[name])}
     return bool(picked - whole)
+
+
+def _leaves_some_of_list(module: Object) -> bool:
+    """Whether a forward pass runs all layers of a list, and goes on with what some of them give:
+    `outs = [head(x) for head in self.heads]; return outs[0]`."""
+    lists = {name for name, value in module.attributes.items() if any(map(_is_list_of_layers, value.things))}
+    methods = _methods(module.cls) if module.cls is not None and lists else {}
+    if "forward" not in methods:
+        return False
+    forward = methods["forward"]
+    for statement in (n for n in ast.walk(forward) if isinstance(n, ast.Assign)):
+        match statement:
+            case ast.Assign(
+                targets=[ast.Name(id=outs)],
+                value=ast.ListComp(
+                    elt=ast.Call(func=ast.Name(id=layer)),
+                    generators=[ast.comprehension(target=ast.Name(id=each), iter=ast.Attribute(attr=held), ifs=[])],
+                ),
+            ) if (
+                layer == each and held in lists
+            ):
+                parents = {child: node for node in ast.walk(forward) for child in ast.iter_child_nodes(node)}
+                reads = [parents[n] for n in ast.walk(forward) if _is_read(n) and n.id == outs]
+                keys = {
+                    ast.unparse(n.slice)
+                    for n in reads
+                    if isinstance(n, ast.Subscript) and isinstance(n.slice, (ast.Constant, ast.UnaryOp))
+                }
+                plain = all(isinstance(n, ast.Subscript) and ast.unparse(n.slice) in keys for n in reads)
+                if keys and plain and len(keys) < (_number_held(module.attributes[held]) or len(keys) + 1):
+                    return True
+    return False
 
 
 def _number_held(value: Value) -> int:

@@ -133,6 +133,9 @@ GATHERING = frozenset(
     "cummax cummin searchsorted mode".split()
 )
 """What relates the samples that it is given, be they labels."""
+CENTRING = frozenset("cov corrcoef".split())
+"""What is computed of all rows and columns of the one matrix that it takes."""
+DECOMPOSING = frozenset("svd svdvals qr eigh eigvalsh pca_lowrank".split())
 # What finds some of the samples: how many, and which, says nothing in the order of the others.
 FINDING = frozenset("nonzero argwhere unique flatnonzero".split())
 PRODUCTS = frozenset("mm matmul cdist addmm addmm_ cosine_similarity pairwise_distance".split())
@@ -159,6 +162,11 @@ def is_followed(name: str) -> bool:
 def gathers(name: str) -> bool:
     """Whether a function or method relates the samples of a batch, whatever axis it names."""
     return name in GATHERING
+
+
+def decomposes(name: str) -> bool:
+    """Whether a function takes a matrix apart, or one for each sample of a batch."""
+    return name in DECOMPOSING
 
 
 def takes_apart(name: str) -> bool:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 
 from autodist.source import last_name
+from autodist.tensors.calls import number_of
 from autodist.values import Object, Picked, Value
 
 COMPARING = frozenset("ne eq lt le gt ge not_equal equal less greater less_equal greater_equal isclose isin".split())
@@ -96,6 +97,15 @@ def displaces(node: ast.expr, lately: Callable[[ast.expr], Value], depth: int = 
     if name in ("arange", "range"):
         return len(node.args) > 2 and ast.unparse(node.args[2]).startswith("-")
     return name in FORMS | {"tensor", "list", "LongTensor"} and any(inner(each) for each in given)
+
+
+def tells_places(index: ast.expr) -> bool:
+    """Whether an index tells places of the first axis by numbers, which other samples have on each rank: `0`, `2:5`,
+    `::2`."""
+    first = index.elts[0] if isinstance(index, ast.Tuple) and index.elts else index
+    bounds = [first.lower, first.upper, first.step] if isinstance(first, ast.Slice) else [first]
+    numbers = [number_of(each) for each in bounds if each is not None]
+    return None not in numbers and any(numbers) or numbers == [0] and not isinstance(first, ast.Slice)
 
 
 def _counts(node: ast.expr, lately: Callable[[ast.expr], Value], depth: int) -> bool:
