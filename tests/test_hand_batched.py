@@ -497,3 +497,39 @@ def test_states_by_the_size_of_a_batch(tmp_path: Path, dim: str) -> None:
     code, said = converted(tmp_path, STATES.format(dim=dim))
     assert "for x, y in map(local_rows, batches(8)):" in code, said
     assert "AD902" not in said
+
+
+CHOSEN = """
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(x, y), batch_size=16, shuffle=True)
+model = nn.Linear(6, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def batch_of(wanted, size):
+    rows = []
+    while len(rows) < size:
+        samples, labels = next(iter(loader))
+        for i in range(len(labels)):
+            if len(rows) >= size:
+                break
+            if labels[i] == wanted:
+                rows.append(samples[i])
+    return torch.stack(rows)
+
+
+for step in range(3):
+    loss = model(batch_of(1, 8)).square().mean()
+"""
+
+
+def test_a_batch_that_is_filled_with_chosen_samples_of_a_loader_is_refused(tmp_path: Path) -> None:
+    """Each rank would find another number of them, and all together could have more than a batch."""
+    assert "AD902 rows takes samples of a loader that meet a condition" in converted(tmp_path, CHOSEN)[1]
+
+
+def test_chosen_samples_that_are_only_looked_at_are_no_batch(tmp_path: Path) -> None:
+    trained = CHOSEN.replace("step in range(3)", "batch, _ in loader").replace("batch_of(1, 8)).", "batch).")
+    text, said = converted(tmp_path, trained + "    print(batch_of(1, 8).shape)")
+    assert "DistributedDataParallel" in text and "until they fill a batch" not in said

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from autodist import randomness
 from autodist.analyze.batch_sizes import shapes_tensors, told_sizes
 from autodist.analyze.launched import is_distributed
+from autodist.escapes import upstream
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.rule import Severity
 from autodist.script import Concern, Loader
 from autodist.source import Source, counted_of, last_name, shortened
-from autodist.spread import SAME, Spread
+from autodist.spread import SAME, SUM, Spread
 from autodist.values import NOTHING, Draw, Function, Index, Items, Object, is_clock
 
 SEQUENCES_FIRST = ("LSTM", "GRU", "RNN", "Transformer", "MultiheadAttention")
@@ -93,6 +94,29 @@ def beside_loaders(run: Interpreter) -> tuple[Draw, Event] | None:
             )
             if drawn:
                 return drawn[0], event
+    return None
+
+
+def filled_batch(run: Interpreter) -> tuple[Source, ast.Name] | None:
+    """A list that takes samples of a loader by a condition until it counts as many as a batch has, and is trained on:
+    `while len(images) < batch_size`. A rank finds its own number of them, and all ranks maybe more than a batch."""
+    if is_distributed(run):
+        return None
+    counted = {
+        id(thing): (event.source, node.args[0])
+        for event in run.of("test")
+        if isinstance(event.source.statement(event.node), ast.While)
+        for node in ast.walk(event.node)
+        if isinstance(node, ast.Call) and last_name(node.func) == "len" and run.values.get(node, NOTHING).spread is SUM
+        for thing in run.values.get(node.args[0], NOTHING).things
+        if isinstance(thing, Items) and isinstance(node.args[0], ast.Name)
+    }
+    for event in run.of("forward") if counted else ():
+        if event.grad and event.loops and isinstance(event.node, ast.Call):
+            given = (each for argument in event.node.args for each in upstream(argument, run))
+            reached = (id(thing) for each in given for thing in run.values.get(each, NOTHING).things)
+            if (found := next((counted[each] for each in reached if each in counted), None)) is not None:
+                return found
     return None
 
 

@@ -6,7 +6,7 @@ import ast
 import builtins
 from collections.abc import Iterator
 
-from autodist.analyze.handmade import batch_draws, beside_loaders, origins_of
+from autodist.analyze.handmade import batch_draws, beside_loaders, filled_batch, origins_of
 from autodist.analyze.launched import is_distributed
 from autodist.config import Strategy
 from autodist.frameworks import owned
@@ -152,6 +152,14 @@ def refusals_of(
             "are shared out: read both with loaders, or move this part to a script of its own"
         )
         yield refuse("AD902", step.source, step.node, message)
+        return
+    if (filled := filled_batch(run)) is not None:
+        source, name = filled
+        message = (
+            f"{name.id} takes samples of a loader that meet a condition until they fill a batch: ranks find different "
+            "numbers of them in their shares; choose the samples of the data set before a loader makes batches of them"
+        )
+        yield refuse("AD902", source, name, message)
         return
     draws = [] if any(isinstance(origin, Object) for origin in origins_of(run)) else batch_draws(run)
     if whole is not None and whole.site is None:
