@@ -186,6 +186,8 @@ def preparations(run: Interpreter) -> tuple[list[Site], list[Site]]:
             continue
         if event.kind == "download" and not downloads(event.node, run):
             continue
+        if _takes_free_name(event):
+            continue
         chain = [(depth, each.node, each.source) for depth, each in enumerate(event.calls)]
         for depth, node, source in chain:
             if node is None:
@@ -267,12 +269,29 @@ def _is_spared(event: Event, depth: int) -> bool:
     for node, source in places:
         if node is not None and stands_where_missing(source, source.statement(node)):
             return True
-    for call in event.calls[depth:]:
+    inner = [call.node for call in event.calls[depth + 1 :]] + [event.node]
+    for call, writing in zip(event.calls[depth:], inner, strict=True):
         tests = [n for n in ast.walk(call.function.node) if isinstance(n, ast.If) and tests_files(n.test)]
-        if any(isinstance(n, (ast.Return, ast.Raise)) for test in tests for n in ast.walk(test)):
+        ahead = [test for test in tests if test.lineno <= getattr(writing, "lineno", 0)]
+        if any(isinstance(n, ast.Return) for test in ahead for n in ast.walk(test)):
             return True
         if any(_binds_for_others(call.function.source, test) for test in tests):
             return True  # it notes what it has found
+    return False
+
+
+def _takes_free_name(event: Event) -> bool:
+    """Whether a loop tries one name after the other until there is no such file: ranks that come later would not leave
+    what is there alone, and take the next one."""
+    places = [(call.node, call.source) for call in event.calls] + [(event.node, event.source)]
+    for node, source in places:
+        test = _file_test(source, source.statement(node)) if node is not None else None
+        if not isinstance(test, ast.If) or finds(test.test):
+            continue
+        loops = (each for each in source.ancestors(test) if isinstance(each, (ast.While, ast.For)))
+        if any(source.function(loop) is source.function(test) for loop in loops):
+            if any(isinstance(n, (ast.Break, ast.Return)) for each in test.body for n in ast.walk(each)):
+                return True
     return False
 
 

@@ -213,3 +213,62 @@ def test_a_cache_that_a_function_writes_where_it_is_missing(tmp_path: Path) -> N
 def test_a_function_that_writes_whatever_is_there(tmp_path: Path) -> None:
     after, _ = conftest.converted(tmp_path, CACHED.replace("READ", "found = prepare(rows)"))
     assert "have looked" not in after
+
+
+RUNS = """\
+import datetime
+import os
+import sys
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def numbered(root):
+    number = 0
+    while True:
+        path = os.path.join(root, str(number))
+        if not os.path.exists(path):
+            os.makedirs(path)
+            break
+        number += 1
+    return path
+
+
+def stamped(root):
+    path = os.path.join(root, datetime.datetime.now().strftime("%H%M%S"))
+    os.makedirs(path)
+    return path
+
+
+def resumed(path=None):
+    if path is None:
+        return stamped("runs")
+    if not os.path.isdir(path):
+        raise ValueError(path)
+    return path
+
+
+def main():
+    place = {place}
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for (x,) in DataLoader(TensorDataset(torch.randn(32, 4)), batch_size=8, shuffle=True):
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+    torch.save(model.state_dict(), os.path.join(place, "last.pt"))
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize("place", ['numbered("runs")', "resumed(*sys.argv[1:])"])
+def test_new_folders_are_made_by_rank_0_alone(tmp_path: Path, place: str) -> None:
+    """Who comes later does not find the first one's folder and leave it alone, but makes another."""
+    text, _ = conftest.converted(tmp_path, RUNS.replace("{place}", place))
+    assert "rank 0 downloads first" not in text
+    name = "numbered" if "numbered" in place else "stamped"
+    made = text[text.index(f"def {name}") :].partition("return path")[0]
+    assert "if dist.get_rank() == 0:\n" in made.partition("os.makedirs(path)")[0]
