@@ -459,3 +459,51 @@ def test_objects_that_models_give_back(tmp_path: Path, result: str, refused: str
     script = head + classes + net + "def score(out, y):\n    return measure(out, y).mean()\n" + training
     assert refused in sharded(tmp_path, script)[1]
     assert ("AD907" in sharded(tmp_path, script)[1]) is bool(refused)
+
+
+CHOSEN = """
+class Deep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = self._make_layer(2), nn.Linear(4, 1)
+
+    def _make_layer(self, count):
+        layers = [Block() for _ in range(count)]
+        return nn.Sequential(*layers, Block()) if self.training else layers[0](torch.ones(1, 4))
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+kinds = {"deep": Deep, "flat": Net}
+
+
+def made(name, follows=False):
+    model = kinds[name]()
+    if follows:
+        for parameter in model.parameters():
+            parameter.detach_()
+    return model
+
+
+def training(name, epochs):
+    model, teacher = made(name), made(name, True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(epochs):
+        for x, y in loader:
+            loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)
+for name in sys.argv[1:]:
+    training(name, 2)
+"""
+
+
+def test_methods_that_make_the_layers_of_one_of_two_models(tmp_path: Path) -> None:
+    """A constructor's own methods need not be those of the other model."""
+    text, said = sharded(tmp_path, HEAD + NET + CHOSEN)
+    assert "AD907" not in said and "fully_shard(model" in text

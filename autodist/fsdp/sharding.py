@@ -395,6 +395,12 @@ def _holds_layers(module: Object) -> bool:
     return len(parts(module)) > 1
 
 
+def _is_own(event: Event, module: Object) -> bool:
+    """Whether something happens in a method of a module itself; each call of what makes it may make another object."""
+    owner = event.function.owner if event.function is not None else None
+    return isinstance(owner, Object) and owner.key == module.key
+
+
 def _is_called(module: Object, run: Interpreter) -> bool:
     """Whether a block runs as a whole, by its forward alone, and leaves what it is given as it is."""
     if changes_input(module, run):
@@ -404,8 +410,7 @@ def _is_called(module: Object, run: Interpreter) -> bool:
     found = module.cls.find("forward")
     runs = found is not None and any(getattr(t, "node", None) in run.executed for t in found[1].things)
     return runs and not any(
-        e.kind == "model_method" and _holds(e.value, module) and (e.function is None or e.function.owner is not module)
-        for e in run.of("model_method")
+        e.kind == "model_method" and _holds(e.value, module) and not _is_own(e, module) for e in run.of("model_method")
     )
 
 
@@ -440,7 +445,7 @@ def _methods(module: Object, run: Interpreter) -> Iterator[str]:
     for event in run.of("model_method"):
         if event.inside_forward or not _holds(event.value, module):
             continue
-        if event.function is not None and event.function.owner is module:
+        if _is_own(event, module):
             continue  # called by another method of the model
         name = _method(event)
         runs = name and runs_layers(module, name) and not _only_reads(module, name)
