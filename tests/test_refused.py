@@ -122,3 +122,35 @@ def test_what_saves_before_the_training_only_is_guarded_as_a_whole(tmp_path: Pat
     code, _ = converted(tmp_path, HEAD + SAVING + STEPS)
     assert 'if dist.get_rank() == 0:\n    model.module.save("first.pt")\n' in code
     assert '\n        with open(path, "wb") as file:\n' in code
+
+
+SEQUENCES = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(4, 8)
+        self.head = nn.Linear(8, 2)
+
+    def forward(self, x):
+        last = self.lstm(x)[0][-1]
+        return self.head(torch.softmax(last, 0))
+
+
+x, y = torch.randn(5, 64, 4), torch.randint(2, (64,))
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_what_is_refused_of_sequences_is_what_mixes_their_columns(tmp_path: Path) -> None:
+    said = converted(tmp_path, SEQUENCES)[1]
+    assert "AD902" in said and "softmax(last, 0)" in said and "for time" not in said
