@@ -221,6 +221,24 @@ def preparations(run: Interpreter) -> tuple[list[Site], list[Site]]:
     return _as_one(list(found.values()), run), [site for node, site in alone.items() if node not in found]
 
 
+def not_guarded_within(alone: list[Site], prepared: list[Site], run: Interpreter) -> list[Site]:
+    """Those of the statements that rank 0 runs alone which need that: where others call what writes the same way, as
+    `model.save(path)` also in each epoch, it is guarded in the function itself."""
+    outside = frozenset(site.node for site in (*prepared, *alone))
+    writing = [
+        event
+        for event in run.events
+        if event.kind in ("save", "write", "mkdir") or event.kind == "open" and opens_for_writing(event.node, run)
+    ]
+    elsewhere = {event.node for event in writing if not event.on_one_rank and not within(event, outside)}
+    needed = []
+    for site in alone:
+        inside = [event.node for event in writing if within(event, frozenset([site.node]))]
+        if not elsewhere.issuperset(inside):
+            needed.append(site)
+    return needed
+
+
 def _as_one(found: list[Site], run: Interpreter) -> list[Site]:
     """The same statements, but for those in several branches of one condition, which are waited for together."""
     chains: dict[ast.If, list[Site]] = {}

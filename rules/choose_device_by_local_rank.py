@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from autodist.edits import RemoveStatement, ReplaceExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
+from autodist.source import Source
 
 from ._departed import with_condition
 from ._preamble import planned
@@ -178,8 +179,8 @@ def choose_device_by_local_rank(script: TrainingScript, context: Context) -> Ite
             assert isinstance(site.node, ast.expr)
             fix = planned(site.source, ReplaceExpr(site.node, '"cuda"'))
         else:
-            assert isinstance(site.node, ast.Call) and isinstance(site.node.func, ast.Attribute)
-            fix = planned(site.source, ReplaceExpr(site.node, f"{site.source.code(site.node.func)}()"))
+            others = ", ".join(_besides_device(site.source, site.node))
+            fix = planned(site.source, ReplaceExpr(site.node, f"{site.source.code(site.node.func)}({others})"))
         yield Finding(site.source, site.node, "every rank would use this one device", Fix(fix))
     for site in script.hidden_devices:
         assert isinstance(site.node, ast.stmt)
@@ -192,3 +193,11 @@ def choose_device_by_local_rank(script: TrainingScript, context: Context) -> Ite
     for site in script.set_devices:
         fix = planned(site.source, RemoveStatement(with_condition(site.source, site.statement)))
         yield Finding(site.source, site.node, "every rank would use this one device", Fix(fix))
+
+
+def _besides_device(source: Source, call: ast.Call) -> Iterator[str]:
+    """What `.cuda(...)` is told besides the device, by name, as the device is what comes first."""
+    yield from (f"non_blocking={source.code(each)}" for each in call.args[1:])
+    for keyword in call.keywords:
+        if keyword.arg != "device":
+            yield f"{keyword.arg}={source.code(keyword.value)}" if keyword.arg else f"**{source.code(keyword.value)}"

@@ -82,6 +82,7 @@ def assembled(
     loaders, concerns = sharded_loaders(first, run, trained)
     loaders = [randomness.with_shared_order(loader, run, models) for loader in loaders]
     prepared, alone = regions.preparations(run)
+    alone = regions.not_guarded_within(alone, prepared, run)
     outside = frozenset(site.node for site in (*prepared, *alone))
     waits = tuple(waiting.for_rank_zero(run, outside))
     guards, opens = regions.writes(run, outside, naming.folders_apart(run))

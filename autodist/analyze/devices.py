@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from autodist.interpreter import Event, Interpreter
 from autodist.project import Project
 from autodist.script import Site
-from autodist.source import argument
+from autodist.source import argument, last_name
 from autodist.values import Object, Scope
 
 
@@ -44,9 +44,9 @@ def _device_name(event: Event, made: set[Object]) -> str | None:
 
 
 def device_spellings(project: Project) -> Iterator[Site]:
-    """Spelled-out device numbers: `"cuda:0"`, `.cuda(0)`."""
+    """Spelled-out device numbers: `"cuda:0"`, `.cuda(0)`, `.to(gpu_ids[0])`."""
     for source in project.sources:
-        if source.text.find("cuda") < 0:
+        if "cuda" not in source.text and "gpu" not in source.text:
             continue
         for node in ast.walk(source.tree):
             if (
@@ -72,8 +72,19 @@ def device_spellings(project: Project) -> Iterator[Site]:
                     and isinstance(first.value, int)
                     or isinstance(first, (ast.Attribute, ast.Name))
                     and "gpu" in ast.unparse(first).lower()
+                    or _is_of_list(first)
                 ):
                     yield Site(source, node)
+            elif isinstance(node, ast.Call) and last_name(node.func) == "to" and node.args:
+                if _is_of_list(node.args[0]):
+                    yield Site(source, node.args[0])
+
+
+def _is_of_list(node: ast.expr | None) -> bool:
+    """`gpu_ids[0]`, which a script may be told."""
+    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Constant):
+        return False
+    return isinstance(node.slice.value, int) and "gpu" in (last_name(node.value) or "").lower()
 
 
 def _spells_device(node: ast.expr) -> bool:

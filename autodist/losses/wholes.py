@@ -17,7 +17,7 @@ from autodist.source import Source, shortened
 from autodist.spread import MEAN, SAME, SUM
 from autodist.tensors.calls import library
 from autodist.tensors.facts import CONVERTING, ELEMENTWISE
-from autodist.tensors.mixing import STATE, STATISTIC, mixings
+from autodist.tensors.mixing import STATE, STATISTIC, TIME_FIRST, mixings
 from autodist.values import NOTHING, Draw, Function
 
 MOST = 6
@@ -66,7 +66,8 @@ def find(run: Callable[[Plan], Interpreter], plan: Plan, through_time: bool = Fa
             found = next((each for each in several if each is not None and each.site is None), found)
         if found is not None and found.site is None:
             return found
-        refused = refused or found
+        if refused is None or refused.reason.endswith(TIME_FIRST) and found is not None and found.columns:
+            refused = found or refused  # the samples are the columns, so what stands against them is the reason
     return refused
 
 

@@ -12,7 +12,7 @@ from autodist.models import unused
 from autodist.models.history import History, history_of, place_of
 from autodist.models.parts import normalises, optimized_modules, parts, parts_of, unwrapped
 from autodist.models.passes import changes, leaves_outputs, parts_by_turns, pattern_of
-from autodist.models.wrapping import after_conditions, is_main_guard, wrapping_of
+from autodist.models.wrapping import after_conditions, is_forgotten, is_main_guard, wrapping_of
 from autodist.script import Model, Site, Wrapping
 from autodist.source import Source, last_name, shortened
 from autodist.values import (
@@ -215,12 +215,14 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
     sometimes_unused = unused.is_sometimes(members, run) or leaves_outputs(module, run)
     if bypass is None and sometimes_unused and any(_learns_alone(part, history) for part in members if part != module):
         bypass = "a part of it is called on its own, which it would take for one that is not used"
-    dropped = tuple(site for site in parallel if _is_conditional(site))
+    uses = history.forwards.get(module, [])
+    lasting = {e.node for e in history.wraps if not is_forgotten(e, uses)}
+    dropped = tuple(s for s in parallel if _is_bound(s) and (_is_conditional(s) or s.node not in lasting))
     # what is wrapped in both branches has the keys of a wrapper in its checkpoints, and keeps them
     dropped = tuple(site for site in dropped if not any(_alternatives(site, other) for other in parallel))
     parallel = tuple(site for site in parallel if site not in dropped)
     whole = {e.node for e in wraps if module in unwrapped(e.value)}  # not `model.encoder = nn.DataParallel(...)`
-    ours = tuple(site for site in dropped if site.node in whole)
+    ours = tuple(site for site in dropped if site.node in whole & lasting)
     of_parts = tuple(site for site in parallel if _is_around_part(site, module, wraps))
     parallel = tuple(site for site in parallel if site not in of_parts)
     partial = tuple(site for site in of_parts if any(_alternatives(site, other) for other in parallel))
@@ -302,10 +304,13 @@ def _is_around_part(site: Site, module: Object, wraps: list[Event]) -> bool:
 
 def _is_conditional(site: Site) -> bool:
     """`if torch.cuda.device_count() > 1: model = nn.DataParallel(model)`"""
-    statement = site.statement
-    parent = site.source.parents.get(statement)
-    bound = isinstance(statement, ast.Assign) and statement.value is _moved(site)
-    return bound and isinstance(parent, ast.If) and not is_main_guard(parent)
+    parent = site.source.parents.get(site.statement)
+    return isinstance(parent, ast.If) and not is_main_guard(parent)
+
+
+def _is_bound(site: Site) -> bool:
+    """`model = nn.DataParallel(model).cuda()`"""
+    return isinstance(site.statement, ast.Assign) and site.statement.value is _moved(site)
 
 
 def _alternatives(site: Site, other: Site) -> bool:

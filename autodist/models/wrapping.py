@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from autodist.interpreter import Event, Interpreter
@@ -160,9 +160,11 @@ def _in_list(module: Object, history: History, use: Event | None, first: int) ->
 def _lasts(event: Event, use: Event | None) -> bool:
     """Whether what is bound where ``event`` is still holds where the model is used: `def initialize(model):
     model.apply(...)` binds a name that nobody else sees."""
-    if use is None:
+    if use is None or event.function in _running(use):
         return True
-    if event.kind != "move" or event.function in _running(use):
+    if event.kind == "bind":
+        return not is_forgotten(event, [use])
+    if event.kind != "move":
         return True
     target = at(event, use).target
     if not isinstance(target, ast.Name):
@@ -171,6 +173,23 @@ def _lasts(event: Event, use: Event | None) -> bool:
     return any(
         isinstance(node, ast.Return) and node.value is not None and target.id in _names(node.value)
         for node in ast.walk(event.function.node)
+    )
+
+
+def is_forgotten(event: Event, uses: Iterable[Event]) -> bool:
+    """Whether a function binds its parameter anew, does not use it, and its caller wants no result of it: `def
+    init_net(net): net = nn.DataParallel(net)`, whose caller goes on with the model itself after `init_net(net)`."""
+    call = event.calls[-1] if event.calls else None
+    statement = event.source.statement(event.node)
+    if call is None or call.node is None or any(call.function in _running(use) for use in uses):
+        return False
+    given = {each.arg for each in ast.walk(call.function.node.args) if isinstance(each, ast.arg)}
+    bound = statement.targets if isinstance(statement, ast.Assign) else []
+    caller = call.source.statement(call.node)
+    return (
+        isinstance(caller, ast.Expr)
+        and caller.value is call.node
+        and any(isinstance(each, ast.Name) and each.id in given for each in bound)
     )
 
 

@@ -8,6 +8,7 @@ from autodist.spread import COLUMNS, ROWS
 from autodist.values import Draw, Mixing, Value
 
 STATE = "carries a state that has the size of the whole batch"
+TIME_FIRST = "takes its first axis for time"
 ONE = "has one sample"
 ENVIRONMENT = "draws what happens next from the output of the model: an environment answers, not a data set"
 GRAPH = "is a matrix product over the rows, which mixes them"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from autodist.spread import COLUMNS, ROWS, SAME, Spread
 from autodist.tensors.calls import parts_inside
 from autodist.tensors.facts import ALIKE, ATTENDING, BATCH_FIRST, FEATURES, FOLDING, LAYERS, LOSSES, RECURRENT, STACKS
-from autodist.tensors.mixing import PAIRED, STATE, is_whole, pairs
+from autodist.tensors.mixing import PAIRED, STATE, TIME_FIRST, is_whole, pairs
 from autodist.values import NOTHING, UNKNOWN, Draw, Object, Value
 
 
@@ -65,7 +65,7 @@ def through_layer(
         expected = ROWS if batch_first is not None and batch_first.const is True else COLUMNS
         if first.spread is not expected:
             return (
-                f"runs along the rows: {short} takes its first axis for time"
+                f"runs along the rows: {short} {TIME_FIRST}"
                 if expected is COLUMNS
                 else (f"runs along the rows: {short} takes its second axis for time")
             )

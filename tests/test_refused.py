@@ -1,0 +1,156 @@
+"""Scripts that were refused, or converted with more or less than an expert would write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import converted
+
+HEAD = """\
+import argparse
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--gpu", type=int, default=0)
+args = parser.parse_args()
+rows = TensorDataset(torch.randn(64, 4), torch.randint(2, (64,)))
+loader = DataLoader(rows, batch_size=8, shuffle=True)
+"""
+STEPS = """\
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("told", "left"),
+    [
+        ("args.gpu, non_blocking=True", "non_blocking=True"),
+        ("args.gpu, True", "non_blocking=True"),
+        ("args.gpu, **options", "**options"),
+        ("args.gpu", ""),
+    ],
+)
+def test_only_the_device_goes_from_where_a_tensor_is_moved(tmp_path: Path, told: str, left: str) -> None:
+    make = "options = {}\nmodel = nn.Linear(4, 2).cuda(args.gpu)\n"
+    moved = STEPS.replace("model(x), y", f"model(x.cuda({told})), y.cuda({told})")
+    code, _ = converted(tmp_path, HEAD + make + moved)
+    assert f"x.cuda({left})), y.cuda({left})" in code and "nn.Linear(4, 2).cuda()" in code
+
+
+INIT_NET = """\
+gpu_ids = [args.gpu] if args.gpu >= 0 else []
+
+
+def init_net(net, gpu_ids=()):
+    if len(gpu_ids) > 0:
+        net.to(gpu_ids[0])
+        net = nn.DataParallel(net, gpu_ids)
+    for each in net.modules():
+        if isinstance(each, nn.Linear):
+            nn.init.normal_(each.weight, 0.0, 0.02)
+    return net
+
+
+"""
+AROUND = """\
+    if len(gpu_ids) > 0:
+        net.to(gpu_ids[0])
+        net = nn.DataParallel(net, gpu_ids)
+"""
+
+
+@pytest.mark.parametrize("around", [AROUND, "    net = nn.DataParallel(net)\n"])
+def test_a_model_is_wrapped_where_the_caller_goes_on_without_the_wrapper_of_a_helper(
+    tmp_path: Path, around: str
+) -> None:
+    make = "model = nn.Linear(4, 2)\ninit_net(model, gpu_ids=gpu_ids)\n"
+    code, said = converted(tmp_path, HEAD + INIT_NET.replace(AROUND, around) + make + STEPS)
+    assert "init_net(model, gpu_ids=gpu_ids)\nmodel = DDP(model)\n" in code
+    assert "nn.DataParallel(" not in code and "AD904" not in said
+    assert ('        net.to("cuda")\n' in code) == (around == AROUND)
+
+
+def test_a_model_is_wrapped_in_the_helper_whose_result_is_wanted(tmp_path: Path) -> None:
+    make = "model = nn.Linear(4, 2)\nmodel = init_net(model, gpu_ids=gpu_ids)\n"
+    code, _ = converted(tmp_path, HEAD + INIT_NET + make + STEPS)
+    assert "    net = DDP(net)\n" in code and "model = DDP(" not in code
+
+
+def test_a_function_that_trains_its_parameter_wraps_it_there(tmp_path: Path) -> None:
+    steps = "".join(f"    {line}" for line in STEPS.splitlines(keepends=True))
+    train = f"\n\ndef train(model):\n    model = nn.DataParallel(model)\n{steps}\n\ntrain(nn.Linear(4, 2))\n"
+    code, _ = converted(tmp_path, HEAD + train)
+    assert "def train(model):\n    model = DDP(model)\n" in code
+
+
+def test_a_helper_that_one_caller_drops_and_another_keeps_is_not_guessed_at(tmp_path: Path) -> None:
+    make = "model = nn.Linear(4, 2)\ninit_net(model, gpu_ids)\nother = init_net(nn.Linear(4, 2), gpu_ids)\n"
+    steps = STEPS.replace("model.parameters()", "[*model.parameters(), *other.parameters()]")
+    steps = steps.replace("model(x), y", "model(x) + other(x), y")
+    assert "AD904" in converted(tmp_path, HEAD + INIT_NET + make + steps)[1]
+
+
+SAVING = """\
+class Net(nn.Linear):
+    def save(self, path):
+        with open(path, "wb") as file:
+            torch.save(self.state_dict(), file)
+
+
+model = Net(4, 2)
+model.save("first.pt")
+"""
+
+
+def test_what_saves_before_and_in_each_epoch_is_guarded_once(tmp_path: Path) -> None:
+    code, _ = converted(tmp_path, HEAD + SAVING + STEPS + '    model.save("last.pt")\n')
+    assert code.count('        if dist.get_rank() == 0:\n            with open(path, "wb") as file:\n') == 1
+    assert '\nmodel.module.save("first.pt")\n' in code and '\n    model.module.save("last.pt")\n' in code
+
+
+def test_what_saves_before_the_training_only_is_guarded_as_a_whole(tmp_path: Path) -> None:
+    code, _ = converted(tmp_path, HEAD + SAVING + STEPS)
+    assert 'if dist.get_rank() == 0:\n    model.module.save("first.pt")\n' in code
+    assert '\n        with open(path, "wb") as file:\n' in code
+
+
+SEQUENCES = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(4, 8)
+        self.head = nn.Linear(8, 2)
+
+    def forward(self, x):
+        last = self.lstm(x)[0][-1]
+        return self.head(torch.softmax(last, 0))
+
+
+x, y = torch.randn(5, 64, 4), torch.randint(2, (64,))
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_what_is_refused_of_sequences_is_what_mixes_their_columns(tmp_path: Path) -> None:
+    said = converted(tmp_path, SEQUENCES)[1]
+    assert "AD902" in said and "softmax(last, 0)" in said and "for time" not in said
