@@ -321,6 +321,7 @@ LOOP = 'n = 1\n    while os.path.exists(f"runs/exp{n}"):\n        n += 1\n    pl
         (LOOP, 'os.makedirs(os.path.join(place, "weights"))', "pass", False),  # rank 0 alone makes and writes it
         ('place = free("runs/exp")', "place.mkdir(parents=True, exist_ok=True)", "pass", True),
         ("place = f\"runs/exp{len(os.listdir('runs'))}\"", "os.makedirs(place)", READ, True),
+        ('os.place = free("runs/exp")', "os.makedirs(place := str(os.place), exist_ok=True)", "pass", True),
         ('place = "runs/exp"', "os.makedirs(place, exist_ok=True)", READ, False),
     ],
 )
