@@ -14,6 +14,7 @@ from autodist.source import Source, last_name
 from autodist.values import NOTHING
 
 READ_WITHOUT_PATH = frozenset("__getitem__ __iter__ forward".split())
+LISTING = frozenset("listdir glob iglob".split())
 ENDING = frozenset("exit quit _exit".split())
 COMMON_NAMES = frozenset("open os f json pickle np torch".split())
 COMMON_ATTRIBUTES = frozenset("path join load dump save".split())
@@ -49,11 +50,23 @@ def for_rank_zero(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Si
         if not before or event.inside_forward:
             continue
         source, statement = _place(event, before[-1], run)
+        statement = _listing(source, statement, before[-1].order, event.order, run) or statement
         if statement in seen:
             seen[statement] = event.order
         elif not any(_comes_by(source, each, statement) and order > before[-1].order for each, order in seen.items()):
             seen[statement] = event.order
             yield Site(source, statement)
+
+
+def _listing(source: Source, statement: ast.stmt, written: int, read: int, run: Interpreter) -> ast.stmt | None:
+    """Where ranks list what rank 0 has written meanwhile, before they read it: one that lists earlier finds less."""
+    for event in run.of("exists"):
+        listing = event.source is source and isinstance(event.node, ast.Call) and last_name(event.node.func) in LISTING
+        if listing and written < event.order < read and not event.on_one_rank:
+            found = source.statement(event.node)
+            if found is not statement and _comes_by(source, found, statement):
+                return found
+    return None
 
 
 def first_writes(run: Interpreter, waits: Iterable[Site], guarded: Iterable[Site]) -> Iterator[Site]:
@@ -109,6 +122,83 @@ def looked(run: Interpreter, guarded: Iterable[Site], prepared: frozenset[ast.AS
         first = [*filter(None, inside), *([next(later, None)] if inside[1] is None else [])]
         found |= {each: event.source for each in first if each is not None}
     yield from (Site(source, statement) for statement, source in found.items())
+
+
+def numbered(run: Interpreter, guarded: Iterable[Site]) -> Iterator[Site]:
+    """Where a folder is made under the first name that is free, `exp3`, on all ranks, or to be read from later: a rank
+    that looks later than the others would find it taken, and go on with the next."""
+    alone = {site.source.statement(site.node) for site in guarded}
+    loads = [event.order for event in run.of("load") if not event.on_one_rank]
+    looks = {event.node for event in run.of("exists") if not event.on_one_rank}
+    frames = [call for event in run.of("exists") for call in event.calls if _counts_on(call.function.node)]
+    choosing: set[ast.AST] = {call.node for call in frames if call.node is not None}
+    kept = [
+        e.order for e in run.of("exists") for call in e.calls if call in frames and _is_kept(call.node, call.source)
+    ]
+    homes: set[ast.AST] = set()
+    for event in run.of("mkdir"):
+        statement = event.source.statement(event.node)
+        home = event.source.home(statement)
+        if event.on_one_rank or home in homes:
+            continue
+        if not any(order > event.order for order in loads) and not alone.isdisjoint(
+            (statement, *event.source.ancestors(statement))
+        ):
+            continue
+        elsewhere = not homes and any(order < event.order for order in kept)  # `options.folder = free(root)`
+        here = not choosing.isdisjoint(ast.walk(event.node)) or _is_numbered(event.node, home, choosing, looks)
+        if here or elsewhere:
+            homes.add(home)
+            yield Site(event.source, statement)
+
+
+def _is_kept(call: ast.AST | None, source: Source) -> bool:
+    """Whether what a call answers is kept in an attribute, from which others have it."""
+    statement = source.statement(call) if call is not None else None
+    return isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Attribute)
+
+
+def _is_numbered(making: ast.AST, home: ast.AST, choosing: set[ast.AST], looks: set[ast.AST]) -> bool:
+    """Whether the path of a folder goes by what was found: a loop or a function counted on from there."""
+    chosen: set[str] = set()
+    needs: dict[str, set[str]] = {}
+    for each in ast.walk(home):
+        if isinstance(each, (ast.While, ast.For)) and _tries_names(each):
+            chosen |= {n.id for n in ast.walk(each) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        elif isinstance(each, ast.Assign):
+            inside = set(ast.walk(each.value))
+            counted = (n for n in inside if isinstance(n, ast.Call) and last_name(n.func) == "len")
+            found = choosing & inside or any(not looks.isdisjoint(ast.walk(call)) for call in counted)
+            for target in (t.id for t in each.targets if isinstance(t, ast.Name)):
+                needs.setdefault(target, set()).update(_names(each.value))
+                chosen |= {target} if found else set()
+    names, fresh = set[str](), _names(making)
+    while fresh:
+        names |= fresh
+        fresh = {other for name in fresh for other in needs.get(name, ())} - names
+    return not names.isdisjoint(chosen)
+
+
+def _tries_names(loop: ast.While | ast.For) -> bool:
+    """`while os.path.exists(path): ...`, `while True: if not os.path.exists(path): break`"""
+    if isinstance(loop, ast.While) and regions.tests_files(loop.test):
+        return True
+    tests = (n for n in ast.walk(loop) if isinstance(n, ast.If) and regions.tests_files(n.test))
+    return any(
+        isinstance(n, (ast.Break, ast.Return)) for test in tests if not regions.finds(test.test) for n in ast.walk(test)
+    )
+
+
+def _counts_on(function: ast.AST) -> bool:
+    """Whether a function that looks for files counts, `max(numbers) + 1`, or tries one name after the other."""
+    return any(
+        isinstance(n, ast.BinOp)
+        and isinstance(n.op, ast.Add)
+        and getattr(n.right, "value", None) == 1
+        or isinstance(n, (ast.While, ast.For))
+        and _tries_names(n)
+        for n in ast.walk(function)
+    )
 
 
 def _ends(node: ast.AST) -> bool:

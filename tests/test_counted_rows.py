@@ -505,3 +505,14 @@ def test_an_attack_ends_where_no_rank_has_anything_left(tmp_path: Path) -> None:
     code, said = converted(tmp_path, ATTACK)
     assert "if reduce_sum(len(index[0])) == 0:" in code
     assert "differs between ranks" not in said
+
+
+@pytest.mark.parametrize("count", ["table[a][b] += 1", "table[a][b] = table[a][b] + 1"])
+def test_a_confusion_matrix_that_is_filled_row_by_row(tmp_path: Path, count: str) -> None:
+    """What an item of `table[label]` is added to is no number that this sample is given of its kind."""
+    step = f"for a, b in zip(y.tolist(), scores.argmax(1).tolist()):\n        {count}"
+    script = SCRIPT.format(helper="", start="torch.zeros(3, 3)", step=step, shown="table")
+    text, said = converted(tmp_path, script.replace("counts = [], [], ", "table = [], [], "))
+    assert f"        {count}\n" in text
+    assert "print(reduce_sum(table))" in text
+    assert "computed from this rank's samples alone" not in said

@@ -272,3 +272,75 @@ def test_new_folders_are_made_by_rank_0_alone(tmp_path: Path, place: str) -> Non
     name = "numbered" if "numbered" in place else "stamped"
     made = text[text.index(f"def {name}") :].partition("return path")[0]
     assert "if dist.get_rank() == 0:\n" in made.partition("os.makedirs(path)")[0]
+
+
+NUMBERED = """\
+import glob
+import os
+from pathlib import Path
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def free(path):
+    path = Path(path)
+    if not path.exists():
+        return path
+    return Path(f"{path}{max(int(name.rsplit('exp', 1)[1] or 1) for name in glob.glob(f'{path}*')) + 1}")
+
+
+def train(place):
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(2):
+        for (x,) in DataLoader(TensorDataset(torch.randn(32, 4)), batch_size=8, shuffle=True):
+            optimizer.zero_grad()
+            model(x).mean().backward()
+            optimizer.step()
+        torch.save(model.state_dict(), os.path.join(place, f"epoch{epoch}.pt"))
+    {after}
+
+
+def main():
+    {choose}
+    {make}
+    train(place)
+
+
+main()
+"""
+READ = 'model.load_state_dict(torch.load(os.path.join(place, "epoch1.pt")))'
+LOOP = 'n = 1\n    while os.path.exists(f"runs/exp{n}"):\n        n += 1\n    place = f"runs/exp{n}"'
+
+
+@pytest.mark.parametrize(
+    "choose, make, after, waits",
+    [
+        (LOOP, 'os.makedirs(os.path.join(place, "weights"))', READ, True),
+        (LOOP, 'os.makedirs(os.path.join(place, "weights"))', "pass", False),  # rank 0 alone makes and writes it
+        ('place = free("runs/exp")', "place.mkdir(parents=True, exist_ok=True)", "pass", True),
+        ("place = f\"runs/exp{len(os.listdir('runs'))}\"", "os.makedirs(place)", READ, True),
+        ('os.place = free("runs/exp")', "os.makedirs(place := str(os.place), exist_ok=True)", "pass", True),
+        ('place = "runs/exp"', "os.makedirs(place, exist_ok=True)", READ, False),
+    ],
+)
+def test_a_folder_under_the_first_free_name(tmp_path: Path, choose: str, make: str, after: str, waits: bool) -> None:
+    """A rank that looks later than rank 0 would find the name taken, and make and read the next one."""
+    script = NUMBERED.replace("{choose}", choose).replace("{make}", make).replace("{after}", after)
+    text, _ = conftest.converted(tmp_path, script)
+    before = text.partition(make)[0].splitlines()
+    assert any("all ranks have looked for it" in line for line in before[-3:]) is waits
+
+
+def test_what_rank_0_has_written_is_there_before_it_is_listed(tmp_path: Path) -> None:
+    """Ranks that listed different files would wait for each other a different number of times."""
+    after = (
+        "for name in sorted(os.listdir(place)):\n        model.load_state_dict(torch.load(os.path.join(place, name)))"
+    )
+    named = after.replace("for name in sorted(os.listdir(place))", "names = os.listdir(place)\n    for name in names")
+    for each, listed in ((after, "for name in sorted"), (named, "names = os.listdir")):
+        script = NUMBERED.replace("{choose}", 'place = "runs"').replace("{make}", "os.makedirs(place, exist_ok=True)")
+        text, _ = conftest.converted(tmp_path, script.replace("{after}", each))
+        assert "dist.barrier()  # rank 0 has written it" in text.partition(listed)[0].splitlines()[-2:][0]
+        assert text.count("rank 0 has written it") == 1

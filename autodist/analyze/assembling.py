@@ -209,7 +209,13 @@ def assembled(
         downloads=tuple(downloads(prepared, run)),
         waits=waits,
         first_writes=tuple(
-            dict.fromkeys((*waiting.first_writes(run, waits, [*guards, *opens]), *waiting.looked(run, guards, outside)))
+            dict.fromkeys(
+                (
+                    *waiting.first_writes(run, waits, [*guards, *opens]),
+                    *waiting.looked(run, guards, outside),
+                    *waiting.numbered(run, guards),
+                )
+            )
         ),
         turned_buffers=tuple(turned_buffers(run)),
         data_parallel_calls=sites("data_parallel_call"),

@@ -48,7 +48,8 @@ DEVIATIONS = frozenset("std var std_mean var_mean median quantile".split())
 """What tells of samples how far apart they are, or which is in the middle."""
 SIGNS = frozenset("sign sign_ sgn argmax argmin argsort".split())
 """What does not tell how large something is."""
-NUMBERS = frozenset("item tolist float".split())
+ONE_NUMBER = frozenset("item float".split())
+NUMBERS = ONE_NUMBER | {"tolist"}
 LINEAR = FORMS | NUMBERS | frozenset("sum mean neg float double half div divide true_divide".split())
 """What keeps a factor that all samples have."""
 BILINEAR = frozenset("mul multiply dot vdot inner outer matmul mm mv bmm einsum tensordot".split())
@@ -93,7 +94,7 @@ class Evaluation(Single):
             value = value.but(spread=SAME, origins=value.origins | {Gathered(node)})
         elif self.plan.gathered and (counted := counted_of(node)) is not None and value.spread is SAME:
             value = value.but(origins=value.origins | self._lately(counted).origins)
-        elif isinstance(node, ast.Call) and self.is_gathered(value) and last_name(node.func) in NUMBERS:
+        elif isinstance(node, ast.Call) and self.is_gathered(value) and last_name(node.func) in ONE_NUMBER:
             value = value.but(origins=frozenset(o for o in value.origins if not isinstance(o, Gathered)))
         elif isinstance(node, (ast.BinOp, ast.Compare, ast.Call, ast.Subscript)):
             self._note_pairs(node, value, scope)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from autodist import carried
 from autodist.interpreter.places import Places
 from autodist.interpreter.questions import (
     any_entry,
@@ -126,7 +127,7 @@ class Subscripts(Places):
         if self.plan.wholes is None and base.spread is ROWS and not base.things and isinstance(node.ctx, ast.Load):
             cuts = frozenset(Trimmed(each, scope.source) for each in self._own_lengths(node.slice))
             chosen = chosen.but(origins=chosen.origins | cuts) if cuts else chosen
-        if self._looks_up(base, key) and isinstance(node.ctx, ast.Load):
+        if self._looks_up(base, key) and isinstance(node.ctx, ast.Load) and not _is_counted_up(node, scope):
             self.event("statistic", node.value, scope, base)
             chosen = chosen.but(origins=chosen.origins | {Mixing(node, scope.source, mixing.STATISTIC)})
         if isinstance(key.const, (int, str)) and not base.things:
@@ -394,3 +395,9 @@ def _is_size(node: ast.expr) -> bool:
 def _steps(loop: ast.AST) -> bool:
     """`range(0, n, step)`"""
     return isinstance(loop, ast.Call) and len(loop.args) == 3
+
+
+def _is_counted_up(node: ast.Subscript, scope: Scope) -> bool:
+    """Whether an item is one that its statement adds to, or holds it: `table[label][guess] += 1`."""
+    counted = carried.counted_up(scope.source.statement(node))
+    return counted is not None and ast.unparse(node) in map(ast.unparse, ast.walk(counted[0]))

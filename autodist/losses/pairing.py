@@ -12,7 +12,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from autodist.escapes import roots
+from autodist.escapes import roots, upstream
 from autodist.interpreter import SIZES, Event, Interpreter
 from autodist.losses.folding import is_folded, may_fold
 from autodist.script import Reduction
@@ -62,12 +62,16 @@ def gathered(
         fresh = {node: each for node, each in fresh.items() if node not in found}
         if not fresh:
             break
+        if any(_is_single(node, current) for node in fresh):
+            return ()
         found |= fresh
         current = run(frozenset(found))
         if _is_in_vain(current) or unsettled is not None and _enters(current, before):
             return ()
     whole = all(_is_whole(event) for event in current.of("backward") if event.node in losses)
     if not whole or current.of("met") or unsettled is not None and current.of("mined"):
+        return ()
+    if any(_is_numbered(node, current) for node in current.values):
         return ()
     if any(takes_first(before.values.get(node, NOTHING)) for node in found):
         return ()  # the first samples of every rank are not those of the batch
@@ -102,9 +106,13 @@ def outputs_gathered(
         fresh = {node: each for node, each in fresh.items() if node not in found}
         if not fresh:
             break
+        if any(_is_single(node, current) for node in fresh):
+            return ()
         found |= fresh
     whole = all(_is_whole(event) for event in current.of("backward") if event.node in unsettled)
     if not found or fresh or not whole or current.of("met") or current.of("mined"):
+        return ()
+    if any(_is_numbered(node, current) for node in current.values):
         return ()
     if any(_differs_in_length(before.values.get(node, NOTHING), before) for node in found):
         return ()
@@ -254,6 +262,23 @@ def _meets_turn(node: ast.AST, run: Interpreter) -> bool:
     return len({any(isinstance(each, Turn) for each in value.origins) for value in rows}) > 1
 
 
+def _is_single(node: ast.expr, run: Interpreter) -> bool:
+    """Whether it is the sample that a loop over a rank's own has come to: `labels[i]`."""
+    value = run.values.get(node, NOTHING)
+    return value.spread is ROWS and any(isinstance(each, Turn) for each in value.origins)
+
+
+def _is_numbered(node: ast.expr, run: Interpreter) -> bool:
+    """Whether it is one of the samples of all ranks, by a number that a loop counts up to how many a rank has:
+    `out[i]` of `for i in range(len(labels))`."""
+    if not isinstance(node, ast.Subscript) or not run.is_gathered(run.values.get(node.value, NOTHING)):
+        return False
+    first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+    counting = (t.loop for t in run.values.get(first, NOTHING).things if isinstance(t, Index))
+    counted = [each for loop in counting if isinstance(loop, ast.Call) for each in loop.args]
+    return any(run.values.get(each, NOTHING).spread in (COUNT, ROWS) for each in counted)
+
+
 def in_training(reductions: Iterable[Reduction], run: Interpreter) -> tuple[Reduction, ...]:
     """Those that are needed, told apart where evaluation comes to the same place, in which every rank has all data."""
     seen = run.of("gathered")
@@ -398,6 +423,10 @@ def _rows(node: ast.expr, event: Event, run: Interpreter) -> Iterator[tuple[Sour
         return
     if value.spread is not ROWS or value.things:
         return
+    if listed := list(_listed(node, run)):
+        for each in listed:
+            yield run.sources[each], each
+        return
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unsqueeze":
         yield from _rows(node.func.value, event, run)
         return
@@ -437,6 +466,15 @@ def _rows(node: ast.expr, event: Event, run: Interpreter) -> Iterator[tuple[Sour
             yield event.calls[-1].source, given[node.id]
             return
     yield event.source, node
+
+
+def _listed(node: ast.expr, run: Interpreter) -> Iterator[ast.expr]:
+    """The rows that make up the list, or the numbers in it, that something is: `y` of `labels.extend(y.tolist())`."""
+    for each in {node, *upstream(node, run)}:
+        if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr == "tolist":
+            held = run.values.get(each.func.value, NOTHING)
+            if held.spread is ROWS and not held.things:
+                yield each.func.value
 
 
 def _before_fold(node: ast.expr, run: Interpreter) -> ast.expr | None:

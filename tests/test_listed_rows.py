@@ -1,0 +1,65 @@
+"""What becomes of samples in lists, and one by one, where losses are computed from the outputs of all ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import converted
+
+SCRIPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randint(3, (32,))), batch_size=8, shuffle=True)
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+guesses, labels, hits = [], [], 0
+for x, y in loader:
+    out = model(x)
+    each = nn.functional.cross_entropy(out, y, reduction="none")
+    keep = each.detach() >= each.detach().median()
+    loss = each[keep].mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {step}
+print({shown})
+"""
+OUTPUTS = "out = RowsOfAllRanks.apply(model(x))"
+
+
+def test_lists_beside_each_other_hold_the_samples_of_all_ranks(tmp_path: Path) -> None:
+    step = "hits += sum(int(a == b) for a, b in zip(y.tolist(), out.argmax(1).tolist()))"
+    text, said = converted(tmp_path, SCRIPT.format(step=step, shown="hits"))
+    assert OUTPUTS in text
+    assert "    y = RowsOfAllRanks.apply(y)\n" in text
+    assert "print(hits)" in text
+    assert "AD602" not in said
+
+
+def test_lists_that_grow_are_gathered_before_they_are_lists(tmp_path: Path) -> None:
+    step = "guesses.extend(out.argmax(1).tolist())\n    labels.extend(y.tolist())"
+    shown = "sum(a == b for a, b in zip(guesses, labels)) / len(labels)"
+    text, said = converted(tmp_path, SCRIPT.format(step=step, shown=shown))
+    assert OUTPUTS in text
+    assert "    y = RowsOfAllRanks.apply(y)\n" in text
+    assert "print(sum(a == b for a, b in zip(guesses, labels)) / len(labels))" in text
+    assert "AD602" not in said
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "for i in range(len(y)):\n        hits += int(p[i] == y[i].item())",
+        "for i in range(y.size(0)):\n        hits += (p[i] == y[i]).item()",
+        "for i, label in enumerate(y):\n        hits += (p[i] == label).item()",
+    ],
+)
+def test_samples_that_a_rank_counts_off_are_no_samples_of_all_ranks(tmp_path: Path, step: str) -> None:
+    """A rank's number of samples would count off the first of all, and of one sample nothing is to be gathered."""
+    text, said = converted(tmp_path, SCRIPT.format(step=f"p = out.argmax(1)\n    {step}", shown="hits"))
+    assert "RowsOfAllRanks" not in text
+    assert "print(reduce_sum(hits))" in text
+    assert "AD602 computes with a statistic of the batch" in said
