@@ -228,13 +228,15 @@ def not_guarded_within(alone: list[Site], prepared: list[Site], run: Interpreter
     writing = [
         event
         for event in run.events
-        if event.kind in ("save", "write", "mkdir") or event.kind == "open" and opens_for_writing(event.node, run)
+        if event.kind in ("save", "write", "mkdir", "download")
+        or event.kind == "open"
+        and opens_for_writing(event.node, run)
     ]
     elsewhere = {event.node for event in writing if not event.on_one_rank and not within(event, outside)}
     needed = []
     for site in alone:
         inside = [event.node for event in writing if within(event, frozenset([site.node]))]
-        if not elsewhere.issuperset(inside):
+        if not inside or not elsewhere.issuperset(inside):
             needed.append(site)
     return needed
 

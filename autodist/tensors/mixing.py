@@ -27,10 +27,23 @@ def is_whole(value: Value) -> bool:
 
 
 def mixings(value: Value) -> list[Mixing]:
-    """What may have mixed the rows of a value: what tells most first, then in the order of the source."""
-    found = [each for each in value.origins if isinstance(each, Mixing)]
+    """What may have mixed the rows of a value: what tells most first, then in the order of the source, inner expressions
+    before those that hold them."""
     telling = {ONE: 0, ENVIRONMENT: 0, GRAPH: 1}
-    return sorted(found, key=lambda m: (telling.get(m.reason, 2), str(m.source.path), m.node.lineno, m.node.col_offset))
+
+    def place(mixing: Mixing) -> tuple[object, ...]:
+        node = mixing.node
+        end = (node.end_lineno, node.end_col_offset)
+        return (
+            telling.get(mixing.reason, 2),
+            str(mixing.source.path),
+            node.lineno,
+            node.col_offset,
+            *end,
+            mixing.reason,
+        )
+
+    return sorted((each for each in value.origins if isinstance(each, Mixing)), key=place)
 
 
 def pairs(values: Iterable[Value]) -> bool:
