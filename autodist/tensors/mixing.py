@@ -27,8 +27,8 @@ def is_whole(value: Value) -> bool:
 
 
 def mixings(value: Value) -> list[Mixing]:
-    """What may have mixed the rows of a value: what tells most first, then in the order of the source, inner expressions
-    before those that hold them."""
+    """What may have mixed the rows of a value: what tells most first, then in the order of the source, what is inside
+    an expression before all of it."""
     telling = {ONE: 0, ENVIRONMENT: 0, GRAPH: 1}
 
     def place(mixing: Mixing) -> tuple[object, ...]:
