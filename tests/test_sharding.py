@@ -507,3 +507,19 @@ def test_methods_that_make_the_layers_of_one_of_two_models(tmp_path: Path) -> No
     """A constructor's own methods need not be those of the other model."""
     text, said = sharded(tmp_path, HEAD + NET + CHOSEN)
     assert "AD907" not in said and "fully_shard(model" in text
+
+
+@pytest.mark.parametrize(
+    ("made", "compiled"),
+    [
+        ("model = Net()\n", False),
+        ("model = torch.compile(Net())\n", True),
+        ("model = Net()\nmodel.head = torch.compile(model.head)\n", True),
+    ],
+)
+def test_keys_of_compiled_models_stay_in_checkpoints(tmp_path: Path, made: str, compiled: bool) -> None:
+    """`get_model_state_dict` takes the prefix of `torch.compile` away, which the script's own files have."""
+    script = SCRIPT.replace("model = Net()\n", made) + 'torch.save(model.state_dict(), "model.pt")\n'
+    text, _ = sharded(tmp_path, script)
+    assert ("save_gathered(model.state_dict(), " in text) is compiled
+    assert ("get_model_state_dict(" in text) is not compiled

@@ -88,6 +88,10 @@ def _is_of_model(save: ast.AST, run: Interpreter, ours: Keys) -> bool:
     state = save.args[0] if isinstance(save, ast.Call) and len(save.args) == 2 and not save.keywords else None
     if not isinstance(state, ast.Call) or state.args or state.keywords or not isinstance(state.func, ast.Attribute):
         return False
+    if any(
+        isinstance(t, External) and t.name == "torch.compile" for value in run.values.values() for t in value.things
+    ):
+        return False  # whose prefix of keys torch takes away
     named = isinstance(state.func.value, (ast.Name, ast.Attribute)) and last_name(state.func.value) != "module"
     things = run.values.get(state.func.value, NOTHING).things
     models = [t for t in things if isinstance(t, Object) and t.key in ours]
