@@ -306,13 +306,19 @@ def _takes_free_name(event: Event) -> bool:
     places = [(call.node, call.source) for call in event.calls] + [(event.node, event.source)]
     for node, source in places:
         test = _file_test(source, source.statement(node)) if node is not None else None
-        if not isinstance(test, ast.If) or finds(test.test):
+        if not isinstance(test, ast.If):
             continue
         loops = (each for each in source.ancestors(test) if isinstance(each, (ast.While, ast.For)))
-        if any(source.function(loop) is source.function(test) for loop in loops):
-            if any(isinstance(n, (ast.Break, ast.Return)) for each in test.body for n in ast.walk(each)):
-                return True
+        if ends_search(test) and any(source.function(loop) is source.function(test) for loop in loops):
+            return True
     return False
+
+
+def ends_search(test: ast.If) -> bool:
+    """Whether a loop is left where a file is missing: `if not os.path.exists(path): break`"""
+    if not tests_files(test.test) or finds(test.test):
+        return False
+    return any(isinstance(n, (ast.Break, ast.Return)) for each in test.body for n in ast.walk(each))
 
 
 def stands_where_missing(source: Source, statement: ast.stmt) -> bool:

@@ -183,10 +183,7 @@ def _tries_names(loop: ast.While | ast.For) -> bool:
     """`while os.path.exists(path): ...`, `while True: if not os.path.exists(path): break`"""
     if isinstance(loop, ast.While) and regions.tests_files(loop.test):
         return True
-    tests = (n for n in ast.walk(loop) if isinstance(n, ast.If) and regions.tests_files(n.test))
-    return any(
-        isinstance(n, (ast.Break, ast.Return)) for test in tests if not regions.finds(test.test) for n in ast.walk(test)
-    )
+    return any(isinstance(n, ast.If) and regions.ends_search(n) for n in ast.walk(loop))
 
 
 def _counts_on(function: ast.AST) -> bool:

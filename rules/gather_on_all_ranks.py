@@ -68,7 +68,7 @@ def gather_on_all_ranks(script: TrainingScript, context: Context) -> Iterator[Fi
     taken: dict[Source, dict[str, str]] = {}
     for site, guarded in script.shards.hoists:
         assert isinstance(site.node, ast.expr)
-        code = _unwrapped(site.source, site.node, wrappers)
+        code = _unwrapped(site.source, site.node, site.source.code(site.node), wrappers)
         given = taken.setdefault(site.source, {})
         edits: Planned = ()
         if isinstance(site.node, (ast.Name, ast.Attribute)) or site in script.shards.reads:
@@ -84,7 +84,7 @@ def gather_on_all_ranks(script: TrainingScript, context: Context) -> Iterator[Fi
             inside = set(ast.walk(site.node))
             reads = (each.node for each in script.shards.reads if each.node in inside)
             endings = {each: ".full_tensor()" for each in reads if isinstance(each, ast.expr)}
-            code = site.source.extended(site.node, endings)
+            code = _unwrapped(site.source, site.node, site.source.extended(site.node, endings), wrappers)
             name = free_name(site.source, "output", taken=set(given))
             given[name] = code
         before = InsertBefore(guarded, f"{name} = {code}\n")
@@ -92,9 +92,8 @@ def gather_on_all_ranks(script: TrainingScript, context: Context) -> Iterator[Fi
         yield Finding(site.source, site.node, "every rank must take part in this", fix)
 
 
-def _unwrapped(source: Source, node: ast.expr, wrappers: set[ast.AST]) -> str:
-    """The source text of an expression, without the wrapper that goes."""
-    code = source.code(node)
+def _unwrapped(source: Source, node: ast.expr, code: str, wrappers: set[ast.AST]) -> str:
+    """The text of an expression without the wrapper that goes."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.Attribute) and inner in wrappers:
             code = code.replace(source.code(inner), source.code(inner.value))

@@ -255,3 +255,11 @@ def test_methods_that_a_library_may_call_of_one_of_two_models(tmp_path: Path) ->
     assert "AD907" not in said and "fully_shard(model" in text
     called = script.replace("loss = ", "model.features(x)\n    loss = ")
     assert "may be a model without features()" in converted(tmp_path, called, Strategy.FSDP)[1]
+
+
+def test_the_wrapper_goes_in_what_is_run_ahead_of_a_statement(tmp_path: Path) -> None:
+    script = SCRIPT.replace("model = Net()", "model = nn.DataParallel(Net())").replace(
+        "import io", "import numpy as np"
+    )
+    written = 'np.save("p.npy", model.module(torch.ones(5, 4)).detach().numpy())\n'
+    assert "output = model(torch.ones(5, 4))\n" in converted(tmp_path, script + written, Strategy.FSDP)[0]

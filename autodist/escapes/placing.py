@@ -430,9 +430,8 @@ def _ways_in(place: Placed, run: Interpreter) -> Iterator[tuple[Source, ast.Call
             yield call.source, call.node, list(given.values())
             names = {each.id for expression in wanted for each in ast.walk(expression) if isinstance(each, ast.Name)}
     reported = place.event.source.function(place.event.node)
-    if (
-        home is not None and home is not reported and fed_to_losses(run).isdisjoint(ast.walk(home))
-    ):  # it has returned it
+    # it has returned it
+    if home is not None and home is not reported and fed_to_losses(run).isdisjoint(ast.walk(home)):
         for caller, source in run.callers.get(home, {}).items():
             yield source, caller, [*caller.args, *(keyword.value for keyword in caller.keywords)]
 

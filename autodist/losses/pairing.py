@@ -139,7 +139,7 @@ def _goes_by_places(found: Found, before: Interpreter, run: Interpreter) -> bool
 def _is_counted(node: ast.Call, run: Interpreter) -> bool:
     """`torch.arange(len(errors))`"""
     given = [node.args[0]] if node.args and last_name(node.func) in COUNTING else []
-    return any(run.values.get(each, NOTHING).spread is COUNT for each in given) and node in run.values
+    return any(run.values.get(each, NOTHING).spread is COUNT for each in given)
 
 
 def _is_gathered_cut(node: ast.Subscript, run: Interpreter) -> bool:
@@ -470,7 +470,7 @@ def _rows(node: ast.expr, event: Event, run: Interpreter) -> Iterator[tuple[Sour
 
 def _listed(node: ast.expr, run: Interpreter) -> Iterator[ast.expr]:
     """The rows that make up the list, or the numbers in it, that something is: `y` of `labels.extend(y.tolist())`."""
-    for each in {node, *upstream(node, run)}:
+    for each in dict.fromkeys((node, *upstream(node, run))):
         if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr == "tolist":
             held = run.values.get(each.func.value, NOTHING)
             if held.spread is ROWS and not held.things:
