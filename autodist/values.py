@@ -157,7 +157,8 @@ class Items:
     node: ast.AST
     parts: list[Value]
     element: Value
-    stores: list[tuple[Source, ast.expr]] = field(default_factory=list)
+    stores: dict[tuple[Source, ast.expr], None] = field(default_factory=dict)
+    """The expressions that put something into it, see `stored`."""
     changes: list[tuple[Source, ast.expr]] = field(default_factory=list)
     """What items of it are counted up by: `losses[0] += loss.item()`."""
     by_layer: bool = False
@@ -182,7 +183,7 @@ class Table:
     node: ast.AST
     entries: dict[Any, Value]
     element: Value
-    stores: list[tuple[Source, ast.expr]] = field(default_factory=list)
+    stores: dict[tuple[Source, ast.expr], None] = field(default_factory=dict)
     changes: list[tuple[Source, ast.expr]] = field(default_factory=list)
     keyed: list[tuple[Source, ast.expr]] | None = None
     """Where its keys are samples, so that each rank has others: the samples that loops go over, if they do."""
@@ -475,6 +476,11 @@ def is_chosen(value: Value) -> bool:
 def is_clock(origin: object) -> bool:
     """Whether it is a call that answers each process differently: the time, a random name, a process's number."""
     return isinstance(origin, Object) and "clock" in origin.roles
+
+
+def stored(source: Source, expressions: Iterable[ast.expr]) -> dict[tuple[Source, ast.expr], None]:
+    """What a list or a dict of the script holds by these expressions. A dict is a set that keeps the order."""
+    return {(source, expression): None for expression in expressions}
 
 
 def union(values: Iterable[Value]) -> Value:

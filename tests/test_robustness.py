@@ -106,3 +106,24 @@ def test_many_mutated_scripts() -> None:
 @pytest.mark.timeout(7200)
 def test_every_file() -> None:
     assert failures(files_beside() or python_files()) == []
+
+
+def test_tables_of_data(tmp_path: Path) -> None:
+    """Tens of thousands of settings, as of tuned kernels, and what goes over them."""
+    tuned = {(n, n % 7, "cuda"): (n, n + 1, [n % 3, -n]) for n in range(20_000)}
+    script = f"""
+import torch
+
+TUNED = {tuned!r}
+
+def closest(wanted):
+    found = {{}}
+    for key, value in zip(TUNED, TUNED.values()):
+        found[key[1]] = dict(zip(("m", "n", "k"), value))
+    pairs = dict(zip(TUNED.keys(), TUNED.values()))
+    return found.get(wanted, pairs)
+
+model = torch.nn.Linear(1, 1)
+print(closest(3), sorted(TUNED)[:10])
+"""
+    assert failure(tmp_path / "tuned.py", script.encode()) is None

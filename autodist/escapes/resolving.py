@@ -416,7 +416,7 @@ def _put_in(name: ast.Name, source: Source, event: Event, run: Interpreter, seen
     for each in ast.walk(over) if over is not None else ():
         things = run.values[each].things if isinstance(each, ast.expr) and each in run.values else frozenset()
         for thing in sorted((t for t in things if isinstance(t, (Items, Table))), key=place_of):
-            for where, stored in thing.stores:
+            for where, stored in list(thing.stores):
                 yield from resolve(stored, where, event, run, seen)
 
 

@@ -101,7 +101,7 @@ class Arithmetic(Evaluation):
             for value in (left, right):
                 for thing in value.things:
                     if isinstance(thing, Items) and thing is not items:
-                        items.stores += [s for s in thing.stores if s not in items.stores]
+                        items.stores |= thing.stores
             joined = of(items) | Value(frozenset(t for t in left.things | right.things if isinstance(t, Parameters)))
             if left.spread is right.spread is ROWS:  # `[0] * len(x) + [1] * len(x)`
                 return joined.but(spread=ROWS, origins=left.origins | right.origins)

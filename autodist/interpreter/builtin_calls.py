@@ -39,6 +39,7 @@ from autodist.values import (
     constant,
     is_chosen,
     of,
+    stored,
     union,
 )
 
@@ -228,9 +229,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 table.entries.update(dict.fromkeys(table.entries, produced))  # made anew, as in each round of a loop
                 self._path = path
             table.entries.update(keywords)
-            table.stores += [
-                (scope.source, k.value) for k in node.keywords if (scope.source, k.value) not in table.stores
-            ]
+            table.stores |= stored(scope.source, (each.value for each in node.keywords))
             return of(table)
         if short == "max" and {value.spread for value in args} == {SAME, COUNT} and any(v.const == 1 for v in args):
             return next(value for value in args if value.spread is COUNT)  # `max(1, len(x))`
@@ -307,7 +306,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 table.entries[key.const] = value
             else:
                 table.element = table.element | value
-        table.stores += [store for store in pairs.stores if store not in table.stores]
+        table.stores |= pairs.stores
 
     def _tells_tensor(self, value: Value, kind: Value) -> Value:
         """`isinstance(h, torch.Tensor)`, where it is known."""
@@ -446,7 +445,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 for value, each in zip(args, known, strict=True)
             ]
             pairs.parts.append(of(pair))
-        pairs.stores = [store for value in args for t in value.things if isinstance(t, Items) for store in t.stores]
+        lists = (t for value in args for t in value.things if isinstance(t, Items))
+        pairs.stores = dict.fromkeys(store for each in lists for store in each.stores)
         return of(pairs)
 
     def _each(self, value: Value) -> list[Value] | None:

@@ -7,7 +7,13 @@ import ast
 from autodist.interpreter.arithmetic import Arithmetic
 from autodist.interpreter.questions import is_hashable
 from autodist.interpreter.stores import Stores
-from autodist.values import NOTHING, UNKNOWN, Function, Items, Scope, Table, Value, constant, of
+from autodist.values import NOTHING, UNKNOWN, Function, Items, Scope, Table, Value, constant, of, stored
+
+MANY = 500
+"""Literals of more entries are data, of which no entry matters by itself: a vocabulary, tuned settings."""
+
+DATUM = Value()
+"""One of those entries. It is not `NOTHING`, which is what empty lists hold."""
 
 
 class Expressions(Arithmetic, Stores):
@@ -40,6 +46,8 @@ class Expressions(Arithmetic, Stores):
         return self._text(values)
 
     def of_Tuple(self, node: ast.Tuple | ast.List | ast.Set, scope: Scope) -> Value:
+        if len(node.elts) > MANY and _is_literal(node):
+            return of(self._remember(node, lambda: Items(node, [], DATUM)))
         items = self._remember(node, lambda: Items(node, [], NOTHING))
         parts, star = [], NOTHING
         for part in node.elts:
@@ -52,8 +60,7 @@ class Expressions(Arithmetic, Stores):
         else:
             items.parts = parts
         items.element = items.element | star
-        stores = [(scope.source, part) for part in node.elts]
-        items.stores += [store for store in stores if store not in items.stores]
+        items.stores |= stored(scope.source, node.elts)
         return of(items)
 
     of_List = of_Tuple
@@ -61,6 +68,8 @@ class Expressions(Arithmetic, Stores):
     of_Set = of_Tuple
 
     def of_Dict(self, node: ast.Dict, scope: Scope) -> Value:
+        if len(node.values) > MANY and _is_literal(node):
+            return of(self._remember(node, lambda: Table(node, {}, DATUM)))
         table = self._remember(node, lambda: Table(node, {}, NOTHING))
         for key, part in zip(node.keys, node.values, strict=True):
             value = self._made(self.eval(part, scope), part, scope)
@@ -74,8 +83,7 @@ class Expressions(Arithmetic, Stores):
                 table.entries[name] = value
             else:
                 table.element = table.element | value
-            if (scope.source, part) not in table.stores:
-                table.stores.append((scope.source, part))
+        table.stores |= stored(scope.source, node.values)
         return of(table)
 
     def of_Await(self, node: ast.Await, scope: Scope) -> Value:
@@ -93,3 +101,9 @@ class Expressions(Arithmetic, Stores):
         if self._yields:
             self._yields[-1].append(self._element(value, node))
         return NOTHING
+
+
+def _is_literal(node: ast.expr) -> bool:
+    """Whether nothing in it has to be worked out: numbers, texts, and lists and dicts of such."""
+    kinds = (ast.Constant, ast.Tuple, ast.List, ast.Set, ast.Dict, ast.UnaryOp, ast.unaryop, ast.expr_context)
+    return all(isinstance(each, kinds) for each in ast.walk(node))

@@ -25,6 +25,7 @@ from autodist.values import (
     Value,
     constant,
     of,
+    stored,
     union,
 )
 
@@ -228,10 +229,11 @@ class Functions(Attributes):
         spec = function.node.args
         for thing in inner.names[spec.kwarg.arg].things if spec.kwarg is not None else ():
             if isinstance(thing, Table):
-                thing.stores += [(scope.source, each.value) for each in node.keywords if each.arg in thing.entries]
+                given = (each.value for each in node.keywords if each.arg in thing.entries)
+                thing.stores |= stored(scope.source, given)
         for thing in inner.names[spec.vararg.arg].things if spec.vararg is not None else ():
             if isinstance(thing, Items) and 0 < len(thing.parts) <= len(node.args):
-                thing.stores += [(scope.source, each) for each in node.args[-len(thing.parts) :]]
+                thing.stores |= stored(scope.source, node.args[-len(thing.parts) :])
 
 
 def _is_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

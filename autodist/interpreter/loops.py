@@ -36,6 +36,7 @@ from autodist.values import (
     Turn,
     Value,
     of,
+    stored,
     union,
 )
 
@@ -275,7 +276,7 @@ class Loops(Stores):
         return value
 
     def of_ListComp(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, scope: Scope) -> Value:
-        items = self._remember(node, lambda: Items(node, [], NOTHING, [(scope.source, node.elt)]))
+        items = self._remember(node, lambda: Items(node, [], NOTHING, stored(scope.source, [node.elt])))
 
         tests = [test for generator in node.generators for test in generator.ifs]
 
@@ -337,7 +338,7 @@ class Loops(Stores):
     of_GeneratorExp = of_ListComp
 
     def of_DictComp(self, node: ast.DictComp, scope: Scope) -> Value:
-        table = self._remember(node, lambda: Table(node, {}, NOTHING, [(scope.source, node.value)]))
+        table = self._remember(node, lambda: Table(node, {}, NOTHING, stored(scope.source, [node.value])))
 
         def finish(inner: Scope) -> Value:
             key, value = self.eval(node.key, inner), self.eval(node.value, inner)

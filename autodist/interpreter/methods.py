@@ -45,6 +45,7 @@ from autodist.values import (
     constant,
     is_clock,
     of,
+    stored,
     union,
 )
 
@@ -464,8 +465,7 @@ class Methods(Libraries, TorchModules):
             if self._holds_samples(first):
                 self._count_samples(container, first, node.args[0], scope)
             container.entries.update(keywords)
-            named = [(scope.source, keyword.value) for keyword in node.keywords]
-            container.stores += [store for store in named if store not in container.stores]
+            container.stores |= stored(scope.source, (keyword.value for keyword in node.keywords))
         return NOTHING
 
 

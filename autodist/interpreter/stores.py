@@ -30,6 +30,7 @@ from autodist.values import (
     Wrapped,
     constant,
     of,
+    stored,
 )
 
 ADDING = (ast.Add, ast.Sub)
@@ -66,7 +67,7 @@ class Stores(Evaluation):
             old = table.entries.get(key, NOTHING) if self._branches else NOTHING
             table.entries[key] = old | value
         table.element = table.element | other.element
-        table.stores += [store for store in other.stores if store not in table.stores]
+        table.stores |= other.stores
         if other.keyed is not None:
             _add_keys(table, other.keyed)
 
@@ -179,11 +180,11 @@ class Stores(Evaluation):
                     if value.spread.is_reducible:  # under any of the names that it has
                         thing.entries.update({name: held | value for name, held in thing.entries.items()})
                 if made is not None:
-                    thing.stores.append((scope.source, made))
+                    thing.stores |= stored(scope.source, [made])
             elif isinstance(thing, Items):
                 thing.element = thing.element | value
                 if made is not None:
-                    thing.stores.append((scope.source, made))
+                    thing.stores |= stored(scope.source, [made])
         for thing in base.things:
             if isinstance(thing, Object) and thing.cls is None and not thing.roles and isinstance(key.const, str):
                 called = any(isinstance(t, (Class, Function)) for t in value.things)  # `ChainMap(...)["model"] = Net`
@@ -316,8 +317,7 @@ class Stores(Evaluation):
                     thing.by_layer = name == "append" and self._is_by_layer(thing, expression, scope)
                     by_batch = name == "append" and not is_of_one(expression) and self._goes_by_batch()
                     thing.by_batch = by_batch and (thing.by_batch or not thing.stores)
-                    if (scope.source, expression) not in thing.stores:
-                        thing.stores.append((scope.source, expression))
+                    thing.stores |= stored(scope.source, [expression])
 
     def _goes_by_batch(self) -> bool:
         """Whether the innermost loop takes the batches of a loader one by one."""
