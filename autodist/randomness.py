@@ -12,7 +12,7 @@ from autodist.models import keys, optimized_by, parts, unused, unwrapped
 from autodist.script import Apart, Loader, Model, Site
 from autodist.source import argument, last_name
 from autodist.spread import ROWS
-from autodist.values import NOTHING, Draw, External, Function, Object, Value, is_clock
+from autodist.values import NOTHING, Draw, External, Object, Value, is_clock
 
 DROPPING = ("alexnet", "vgg", "googlenet", "inception", "mobilenet", "efficientnet", "mnasnet", "convnext", "swin")
 """How names begin of those models of torchvision that have dropout or skip layers at random unless told otherwise."""
@@ -249,8 +249,7 @@ def _draws_globally(sampler: Object) -> bool:
 def _iterating(samplers: list[Object]) -> Iterator[ast.AST]:
     """The methods by which samplers of the script's own are walked over."""
     for sampler in samplers:
-        found = sampler.cls.find("__iter__") if sampler.cls is not None else None
-        yield from (t.node for t in found[1].things if isinstance(t, Function)) if found is not None else ()
+        yield from (each.node for each in sampler.functions("__iter__"))
 
 
 def _inside(ordering: list[Event], samplers: list[Object]) -> Iterator[ast.AST]:

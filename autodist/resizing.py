@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from autodist.interpreter import Event, Interpreter
-from autodist.values import Function, Object
+from autodist.values import Object
 
 OF_LIBRARIES = frozenset("indices tensors samples".split())
 """What the length of a data set of torch and torchvision is the length of."""
@@ -32,13 +32,11 @@ def changes_length(loader: Object, passes: Iterable[Event], run: Interpreter) ->
 
 def _length(dataset: Object) -> frozenset[str]:
     """The attributes that the length of a data set is computed from."""
-    found = dataset.cls.find("__len__") if dataset.cls is not None else None
-    if found is None:
+    if dataset.cls is None or not dataset.cls.find("__len__"):
         return OF_LIBRARIES
-    functions = [thing.node for thing in found[1].things if isinstance(thing, Function)]
     return frozenset(
         node.attr
-        for function in functions
+        for function in (each.node for each in dataset.functions("__len__"))
         for node in ast.walk(function)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
         if function.args.args and node.value.id == function.args.args[0].arg

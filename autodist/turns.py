@@ -54,27 +54,23 @@ def _datasets(value: Value, depth: int = DEPTH) -> Iterator[Object]:
                 yield from _datasets(part, depth - 1)
 
 
-def _only_one(dataset: Object, depth: int = DEPTH) -> ast.FunctionDef | None:
+def _only_one(dataset: Object, depth: int = DEPTH) -> ast.AST | None:
     """The `__len__` that says 1, or says what that of the data set in it says: `return len(self.dataset)`."""
-    found = dataset.cls.find("__len__") if dataset.cls is not None and depth else None
-    for thing in found[1].things if found is not None else ():
-        node = getattr(thing, "node", None)
-        returns = [each.value for each in ast.walk(node) if isinstance(each, ast.Return)] if node is not None else []
+    for function in dataset.functions("__len__") if depth else ():
+        returns = [each.value for each in ast.walk(function.node) if isinstance(each, ast.Return)]
         match returns:
             case [ast.Constant(value=1)]:
-                return node
+                return function.node
             case [ast.Call(func=ast.Name(id="len"), args=[ast.Attribute(value=ast.Name(id="self"), attr=name)])]:
                 held = [each for each in dataset.attributes.get(name, NOTHING).things if isinstance(each, Object)]
                 if held and all(_only_one(each, depth - 1) is not None for each in held):
-                    return node
+                    return function.node
     return None
 
 
 def _reading_in_turn(cls: Class) -> ast.FunctionDef | None:
     """The `__getitem__` of a class that does not use its index but reads on from where it is."""
-    found = cls.find("__getitem__")
-    for thing in found[1].things if found is not None else ():
-        node = getattr(thing, "node", None)
+    for node in (each.node for each in cls.functions("__getitem__")):
         if not isinstance(node, ast.FunctionDef) or len(node.args.args) != 2 or node.args.vararg is not None:
             continue
         inside = list(ast.walk(node))

@@ -102,6 +102,11 @@ class Class:
             line = line[line.index(skip) + 1 :] if skip in line else line
         return next(((each, each.scope.names[name]) for each in line if name in each.scope.names), None)
 
+    def functions(self, name: str) -> list[Function]:
+        """The functions that ``name`` stands for in it, as a rule its method of that name."""
+        found = self.find(name)
+        return [t for t in found[1].things if isinstance(t, Function)] if found is not None else []
+
     def line(self) -> Iterator[Class]:
         """The class and those of the project that it derives from."""
         yield self
@@ -142,6 +147,10 @@ class Object:
         if name in self.keywords:
             return self.keywords[name]
         return self.args[position] if position is not None and position < len(self.args) else None
+
+    def functions(self, name: str) -> list[Function]:
+        """The functions that ``name`` stands for in its class, none where that is not of the project."""
+        return self.cls.functions(name) if self.cls is not None else []
 
     def looks_up(self, name: str) -> bool:
         """Whether a class of the project finds what ``name`` stands for when the script runs, by `__getattr__`."""

@@ -58,9 +58,7 @@ def _opaque(value: Value, depth: int = DEPTH) -> str:
 
 def _distribution(module: Object, run: Interpreter, depth: int) -> str:
     """The distribution of torch that a module's forward pass gives back."""
-    forward = module.cls.find("forward") if module.cls is not None else None
-    functions = [t for t in forward[1].things if isinstance(t, Function)] if forward is not None else []
-    return next((name for each in functions if (name := _returned(each, run, depth))), "")
+    return next((name for each in module.functions("forward") if (name := _returned(each, run, depth))), "")
 
 
 def _returned(function: Function, run: Interpreter, depth: int) -> str:

@@ -407,8 +407,7 @@ def _is_called(module: Object, run: Interpreter) -> bool:
         return False
     if module.cls is None:
         return module.name not in UNCALLED
-    found = module.cls.find("forward")
-    runs = found is not None and any(getattr(t, "node", None) in run.executed for t in found[1].things)
+    runs = any(each.node in run.executed for each in module.functions("forward"))
     return runs and not any(
         e.kind == "model_method" and _holds(e.value, module) and not _is_own(e, module) for e in run.of("model_method")
     )

@@ -50,8 +50,7 @@ def _that_take(things: frozenset[Thing], node: ast.Call) -> frozenset[Thing]:
 
 
 def _takes(thing: Thing, node: ast.Call) -> bool:
-    found = thing.find("__init__") if isinstance(thing, Class) else None
-    made = [each for each in found[1].things if isinstance(each, Function)] if found is not None else []
+    made = thing.functions("__init__") if isinstance(thing, Class) else []
     function = thing if isinstance(thing, Function) else made[0] if len(made) == 1 else None
     if function is None:
         return True

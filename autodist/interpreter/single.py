@@ -12,7 +12,7 @@ from autodist.spread import LOCAL, ROWS
 from autodist.tensors.calls import number_of
 from autodist.tensors.facts import ELEMENTWISE, FOLDING, LAYERS, PER_ROW
 from autodist.tensors.picking import FORMS
-from autodist.values import NOTHING, Class, External, Function, Index, Object, Value, Wrapped
+from autodist.values import Class, External, Index, Object, Value, Wrapped
 
 SINGLE = frozenset(f"torch.nn.{name}" for name in LAYERS | FOLDING | {"Sequential"})
 """Modules of torch that give one tensor."""
@@ -49,8 +49,7 @@ class Single(WholeData):
 
     def _returns_tensor(self, cls: Class, depth: int) -> bool:
         """Whether the forward pass of a model returns one tensor, wherever it does."""
-        _, forward = cls.find("forward") or (cls, NOTHING)
-        bodies = [t.node for t in forward.things if isinstance(t, Function)]
+        bodies = [each.node for each in cls.functions("forward")]
         found = [each.value for body in bodies for each in ast.walk(body) if isinstance(each, ast.Return)]
         given = [(each, self._lately(each)) for each in found if each is not None]
         one = all(not value.things and self.gives_tensor(each, value, depth) for each, value in given)

@@ -177,7 +177,6 @@ def _turns(node: ast.expr) -> bool:
 
 def _returned(module: Object) -> ast.expr | None:
     """What a forward pass returns, if it does so in one place."""
-    found = module.cls.find("forward") if module.cls is not None else None
-    bodies = [t.node for t in found[1].things if isinstance(t, Function)] if found is not None else []
+    bodies = [each.node for each in module.functions("forward")]
     returns = [n.value for body in bodies for n in ast.walk(body) if isinstance(n, ast.Return)]
     return returns[0] if len(returns) == 1 else None

@@ -8,7 +8,7 @@ from autodist.interpreter import Interpreter
 from autodist.source import last_name, operands
 from autodist.spread import COUNT, ROWS
 from autodist.tensors.calls import number_of
-from autodist.values import NOTHING, Function, Object, Wrapped
+from autodist.values import NOTHING, Object, Wrapped
 
 RESHAPES = frozenset("view reshape flatten ravel".split())
 
@@ -55,7 +55,6 @@ def _answers(node: ast.expr, run: Interpreter) -> list[ast.expr]:
     """What the forward pass of a model answers that is called: `self.out(h).view(-1, words)`."""
     called = run.values.get(node.func, NOTHING).things if isinstance(node, ast.Call) else ()
     models = [t.module if isinstance(t, Wrapped) else t for t in called]
-    found = [t.cls.find("forward") for t in models if isinstance(t, Object) and t.cls is not None]
-    bodies = [t.node for each in found if each is not None for t in each[1].things if isinstance(t, Function)]
+    bodies = [each.node for t in models if isinstance(t, Object) for each in t.functions("forward")]
     answers = (n.value for body in bodies for n in ast.walk(body) if isinstance(n, ast.Return))
     return [each for each in answers if each is not None]

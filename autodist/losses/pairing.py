@@ -21,7 +21,7 @@ from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM
 from autodist.tensors.calls import is_entered
 from autodist.tensors.mixing import PARTNERS, mixings
 from autodist.tensors.picking import picks, takes_first, tells_places
-from autodist.values import NOTHING, Class, Function, Gathered, Index, Items, Object, Picked, Turn, Value, Wrapped
+from autodist.values import NOTHING, Gathered, Index, Items, Object, Picked, Turn, Value, Wrapped
 
 ROUNDS = 6
 """What meets gathered rows is found once those are gathered."""
@@ -237,14 +237,9 @@ def _gives_tensor(node: ast.expr, run: Interpreter, depth: int = 6) -> bool:
     modules = [each for each in called if isinstance(each, Object) and "module" in each.roles]
     if any(each.cls is None for each in modules) and not run.gives_tensor(node, run.values.get(node, NOTHING)):
         return all(each.name.startswith(TENSOR_FACTORIES) for each in modules)
-    bodies = [t.node for each in modules if each.cls for t in _forward(each.cls).things if isinstance(t, Function)]
+    bodies = [function.node for each in modules for function in each.functions("forward")]
     given = [each.value for body in bodies for each in ast.walk(body) if isinstance(each, ast.Return) and each.value]
     return all(_gives_tensor(each, run, depth - 1) for each in given)
-
-
-def _forward(cls: Class) -> Value:
-    found = cls.find("forward")
-    return found[1] if found is not None else NOTHING
 
 
 def _is_layer(call: ast.Call, run: Interpreter) -> bool:

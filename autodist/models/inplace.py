@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from autodist.interpreter import Interpreter
-from autodist.values import NOTHING, Function, Items, Object, Value
+from autodist.values import NOTHING, Items, Object, Value
 
 POSITIONS = {
     **dict.fromkeys(("ReLU", "ReLU6", "SELU", "SiLU", "Mish", "Hardswish", "Hardsigmoid"), 0),
@@ -27,8 +27,7 @@ def changes_input(module: Object, run: Interpreter, depth: int = 5) -> bool:
             return first is not None and changes_input(first, run, depth - 1)
         value = module.argument("inplace", POSITIONS[name]) if name in POSITIONS else None
         return value is not None and value.const is True
-    found = module.cls.find("forward")
-    nodes = [t.node for t in found[1].things if isinstance(t, Function)] if found is not None else []
+    nodes = [each.node for each in module.functions("forward")]
     return any(isinstance(node, ast.FunctionDef) and _changes(node, module, run, depth) for node in nodes)
 
 

@@ -10,7 +10,6 @@ from autodist.models.history import History, freezes, grows
 from autodist.models.parts import parts, unwrapped
 from autodist.regions import exclusive
 from autodist.values import (
-    Function,
     Object,
 )
 
@@ -80,8 +79,7 @@ def leaves_outputs(module: Object, run: Interpreter) -> bool:
 
 def _goes_into_others(module: Object, left: list[int], count: int) -> bool:
     """Whether outputs that are left out are what the others are computed from: `logits, cross_entropy(logits, y)`."""
-    found = module.cls.find("forward") if module.cls is not None else None
-    node = next((t.node for t in found[1].things if isinstance(t, Function)), None) if found is not None else None
+    node = next((each.node for each in module.functions("forward")), None)
     returns = [each.value for each in ast.walk(node) if isinstance(each, ast.Return)] if node is not None else []
     if len(returns) != 1 or node is None or not isinstance(returns[0], ast.Tuple) or len(returns[0].elts) != count:
         return False

@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 from autodist.interpreter import Interpreter
 from autodist.source import Source, last_name
-from autodist.values import NOTHING, Class, External, Function, Items, Object, Value
+from autodist.values import NOTHING, Class, External, Items, Object, Value
 
 NO_PARAMETERS = ("Dropout", "Identity", "Flatten", "MaxPool", "AvgPool", "Upsample", "ReLU", "LeakyReLU", "Softmax")
 LAYERS = frozenset(["module", "batch_norm"])
@@ -122,8 +122,7 @@ def runs_by_chance(parts: Iterable[Object], run: Interpreter) -> bool:
 def _switched_off(module: Object, run: Interpreter) -> bool:
     """Whether under some settings of a module a part of it has no say in what forward returns:
     `if self.norm: x = self.norm_layer(x)`, or `self.body(out if self.first else x)`."""
-    found = module.cls.find("forward") if module.cls is not None else None
-    node = next((t.node for t in found[1].things if isinstance(t, Function)), None) if found is not None else None
+    node = next((each.node for each in module.functions("forward")), None)
     if module.cls is None or not isinstance(node, ast.FunctionDef):
         return False
     methods = _methods(module.cls)
@@ -476,8 +475,7 @@ def _always_made(name: str, module: Object) -> bool:
     things = [t for t in value.things if isinstance(t, Object) and t.roles & {*LAYERS, "parameter"}]
     if not things or _is_without_parameters(value) or module.cls is None:
         return False
-    made = module.cls.find("__init__")
-    node = next((t.node for t in made[1].things if isinstance(t, Function)), None) if made is not None else None
+    node = next((each.node for each in module.functions("__init__")), None)
     for statement in getattr(node, "body", ()):
         for bound in _given_to(name, statement) if isinstance(statement, ast.Assign) else ():
             given = isinstance(bound, ast.Name) and value.const is not None and not value.optional
@@ -688,9 +686,7 @@ def _sets_values(node: ast.Attribute, source: Source) -> bool:
 
 def _repeats_at_random(module: Object, run: Interpreter) -> bool:
     """`for _ in range(random.randint(0, 3)): x = self.middle(x)`: how often, or whether, is drawn in each step."""
-    found = module.cls.find("forward") if module.cls is not None else None
-    nodes = [getattr(thing, "node", None) for thing in found[1].things] if found is not None else []
-    loops = [n for node in nodes if node is not None for n in ast.walk(node) if isinstance(n, ast.For)]
+    loops = [n for each in module.functions("forward") for n in ast.walk(each.node) if isinstance(n, ast.For)]
     names = _own_parts(module)
     drawn = {event.node for event in run.of("random")}
     for loop in loops:
@@ -708,15 +704,9 @@ def _draws(call: ast.Call, run: Interpreter) -> bool:
 
 def branches(module: Object, run: Interpreter) -> Iterator[ast.If]:
     """Conditions within forward that decide which parts of a module run, and may change from step to step."""
-    found = module.cls.find("forward") if module.cls is not None else None
-    if found is None:
-        return
     names = _own_parts(module)
-    for thing in found[1].things:
-        node = getattr(thing, "node", None)
-        if node is None:
-            continue
-        for branch in ast.walk(node):
+    for function in module.functions("forward"):
+        for branch in ast.walk(function.node):
             if isinstance(branch, ast.If) and not _is_settled(branch.test, module):
                 called = [_called_parts(block, names, run) for block in (branch.body, branch.orelse)]
                 left = any(isinstance(n, (ast.Continue, ast.Return)) for s in branch.body for n in ast.walk(s))
