@@ -64,7 +64,8 @@ class Model:
     ``prefixed`` are where states are taken from a wrapper, whose keys begin with `module.`,
     and ``misnamed`` where it is loaded, or taken on one rank, where that cannot be mended;
     ``moved_later`` are calls that move it after it is wrapped, which a distributed wrapper does not survive;
-    ``built`` says where it is made, if it is made on rank 0 alone."""
+    ``built`` says where it is made, if it is made on rank 0 alone, and ``since`` the event ahead of which it is
+    sharded, if that is not its first use."""
 
     object: Object
     wrapping: Wrapping | None
@@ -85,6 +86,7 @@ class Model:
     misnamed: tuple[Site, ...] = ()
     moved_later: tuple[Site, ...] = ()
     built: Built | None = None
+    since: int | None = None
 
 
 @dataclass(frozen=True)
@@ -391,6 +393,8 @@ class TrainingScript:
     weighed: tuple[Weighed, ...] = ()
     joined: tuple[Reduction, ...] = ()
     """Sums and means over the batch that a loss is computed from, gradients and all."""
+    terms: tuple[Reduction, ...] = ()
+    """Sums over a rank's samples that losses add to means."""
     gathered: tuple[Reduction, ...] = ()
     """Rows, and numbers of rows, that a loss compares with each other: those of all ranks, gradients and all."""
     reductions: tuple[Reduction, ...] = ()

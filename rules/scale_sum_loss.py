@@ -96,9 +96,10 @@ def scale_sum_loss(script: TrainingScript, context: Context) -> Iterator[Finding
     """Keep the gradient of a loss that is a sum over samples.
 
     Gradients are averaged over the ranks. For a mean over the batch that gives the gradient of the whole batch; for a
-    sum it gives one N-th of it, which the factor restores. The loss that is reported stays as it is. Gradients with
-    regard to samples are averaged over nothing: of a mean over a rank's share they are N times those of the batch, and
-    are divided where a loss counts how large they are.
+    sum it gives one N-th of it, which the factor restores. The loss that is reported stays as it is. A sum that is
+    added to a mean is multiplied there: its mean over the ranks is then that of the batch. Gradients with regard to
+    samples are averaged over nothing: of a mean over a rank's share they are N times those of the batch, and are
+    divided where a loss counts how large they are.
     """
     if not script.trains or script.distributed:
         return
@@ -108,6 +109,12 @@ def scale_sum_loss(script: TrainingScript, context: Context) -> Iterator[Finding
         yield Finding(
             site.source, site.node, "the loss is a sum over samples, and gradients are averaged over ranks", fix
         )
+    for term in script.terms:
+        d, imports = dist(context, term.source)
+        ranks = f"({d}.get_world_size() if {term.switch} else 1)" if term.switch else f"{d}.get_world_size()"
+        fix = Fix((*imports, *planned(term.source, WrapExpr(term.node, f"{{}} * {ranks}"))))
+        message = "a sum over samples is added to a mean, and gradients are averaged over ranks"
+        yield Finding(term.source, term.node, message, fix)
     for site in script.amplified:
         d, imports = dist(context, site.source)
         taken_of = argument(site.node, "outputs", 0) if isinstance(site.node, ast.Call) else site.node

@@ -98,6 +98,7 @@ MODELS = """
 """
 
 LOSSES = """
+    terms
     batchwise | pairing
     folding
     weighing | scaling | joining | refilled | wholes | unbatched

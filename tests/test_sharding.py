@@ -251,6 +251,28 @@ def test_a_second_model_that_follows_the_first(tmp_path: Path, held: str, step: 
     assert "fully_shard(average" not in alone
 
 
+@pytest.mark.parametrize(
+    "step",
+    [
+        "for p, a in zip(model.parameters(), average.parameters()):\n            a.data.mul_(0.9).add_(p.data * 0.1)",
+        "for p, a in zip(model.state_dict().values(), average.state_dict().values()):\n            a.lerp_(p, 0.1)",
+        "",
+    ],
+)
+def test_a_follower_that_is_made_once_the_first_is_sharded(tmp_path: Path, step: str) -> None:
+    """It is sharded where it is made, and takes the shards of the first as they are."""
+    made = "average = Net()\naverage.load_state_dict(model.state_dict())\n"
+    script = SCRIPT.replace("for x, y", f"{made}for x, y", 1)
+    step = f"    optimizer.step()\n    with torch.no_grad():\n        {step}\n" if step else "    optimizer.step()\n"
+    text = sharded(tmp_path, script.replace("    optimizer.step()\n", step))[0]
+    lines = text.split("\n")
+    if "with torch.no_grad()" in step:
+        shard = next(at for at, line in enumerate(lines) if line.startswith("fully_shard(average, "))
+        assert lines.index("average = Net()") < shard < lines.index("average.load_state_dict(model.state_dict())")
+    else:
+        assert "fully_shard(average" not in text
+
+
 def test_layers_that_methods_ask_for_once_they_are_synchronised(tmp_path: Path) -> None:
     method = (
         "    def norms(self):\n        for m in self.modules():\n            if isinstance(m, nn.BatchNorm1d):\n"

@@ -28,6 +28,7 @@ from autodist.config import Config, Strategy
 from autodist.fsdp import meta, sharding, shards, weights
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.losses import batchwise, pairing, scaling, weighing, wholes
+from autodist.losses.terms import terms
 from autodist.models import trained_models, wrap_plan
 from autodist.project import Project
 from autodist.rule import Severity
@@ -156,6 +157,10 @@ def _modelled(
     dropped |= {e.node for e in first.events if e.kind == "wrap" and e.detail.const == "fully_sharded"}
     plan = replace(plan, wraps={} if fsdp else wrap_plan(models), dropped=dropped)
     second = again(plan)
+    summed = () if is_distributed(second) else terms(second, again, plan)
+    if summed:
+        plan = replace(plan, terms=_nodes(summed))
+        second = again(plan)
     batch_sizes = batch_size_sites(second, plan)
     shares = (site.node for site in batch_sizes if not is_ahead(site, second))
     plan = replace(plan, divided=frozenset(each for each in shares if isinstance(each, ast.expr)))
@@ -172,7 +177,8 @@ def _modelled(
     plan, third, even, joined = whole_losses(again, plan, even, is_distributed(second))
     run, reductions, leftover = reduced(project, facts, plan, third, before)
     script = assembled(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held)
-    script = replace(script, weighed=tuple(even), joined=joined, gathered=(*pairing.in_training(paired, run), *counted))
+    gathered = (*pairing.in_training(paired, run), *counted)
+    script = replace(script, weighed=tuple(even), joined=joined, gathered=gathered, terms=summed)
     if (twice := pairing.doubled(run)) is not None:
         message = (
             "the loss compares the samples of a batch, and is computed here of all data, too, gradients on: evaluate "

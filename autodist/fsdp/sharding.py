@@ -13,7 +13,7 @@ from autodist.models.inplace import changes_input
 from autodist.models.wrapping import is_instead
 from autodist.regions import within
 from autodist.script import Model, Site, Wrapping
-from autodist.source import Source
+from autodist.source import Source, operands
 from autodist.spread import RANK
 from autodist.values import NOTHING, External, Function, Items, Object, Parameters, Thing, Value, Wrapped
 
@@ -123,8 +123,8 @@ def _like(model: Model, other: Object, run: Interpreter, before: int) -> Model:
 
 
 def _followers(model: Model, run: Interpreter) -> Iterator[Model]:
-    """Modules that are made as a model is, before it is sharded, and whose parameters the script reads: a running
-    average or a momentum encoder computes with those of both."""
+    """Modules that are made as a model is, and whose parameters the script reads: a running average or a momentum
+    encoder computes with those of both. Those that are made once it is sharded are seen to meet it."""
     first = start(model.object, run)
     nodes = sorted(run.apart, key=lambda node: (str(run.sources[node].path), node.lineno, node.col_offset))
     read = [t.module for node in nodes for t in run.values[node].things if isinstance(t, Parameters)]
@@ -132,8 +132,33 @@ def _followers(model: Model, run: Interpreter) -> Iterator[Model]:
     ours = keys(parts(model.object))
     for thing in dict.fromkeys(t for t in map(bare, read) if isinstance(t, Object)):
         made = [e.order for e in run.of("bind") if _holds(e.value, thing)]
-        if thing.key not in ours and _is_like(thing, model.object) and made and min(made) < first:
+        if thing.key in ours or not made or not _is_like(thing, model.object):
+            continue
+        if min(made) < first:
             yield _like(model, thing, run, first)
+        elif any(_meet(node, thing, model.object, run) for node in nodes) or _states_meet(thing, model.object, run):
+            yield _at_once(_like(model, thing, run, first), run)
+
+
+def _at_once(model: Model, run: Interpreter) -> Model:
+    """A model that is sharded where it is made."""
+    made = min((e for e in run.of("bind") if _holds(e.value, model.object)), key=lambda e: e.order)
+    place = replace(at(made, made), statement=made.source.statement(made.node), inside=None)
+    return replace(model, since=made.order + 1, wrapping=place)
+
+
+def _meet(node: ast.expr, module: Object, other: Object, run: Interpreter) -> bool:
+    """Whether parameters of a module stand beside those of another: `zip(ema.parameters(), model.parameters())`."""
+    beside = operands(parent) if isinstance(parent := run.sources[node].parents.get(node), ast.expr) else []
+    held = [keys(map(bare, whose_parameters(run.values.get(each, NOTHING)))) for each in (node, *beside)]
+    return module.key in held[0] and any(other.key in each for each in held[1:])
+
+
+def _states_meet(module: Object, other: Object, run: Interpreter) -> bool:
+    """`zip(ema.state_dict().values(), model.state_dict().values())`"""
+    taken = [(e.source.statement(e.node), e.value) for e in run.of("model_state_dict")]
+    met = {statement for statement, value in taken if _holds(value, other)}
+    return any(statement in met and _holds(value, module) for statement, value in taken)
 
 
 def bare(thing: Thing) -> Thing:
@@ -163,7 +188,11 @@ def start(module: Object, run: Interpreter) -> int:
 
 def starts(run: Interpreter, models: Iterable[Model]) -> dict[Key, int]:
     """When each module is sharded that a model may be, by its key."""
-    return {each.key: start(each, run) for model in models for each in (model.object, *model.alternatives)}
+    found: dict[Key, int] = {}
+    for model in models:
+        found |= {each.key: start(each, run) for each in (model.object, *model.alternatives)}
+        found |= {model.object.key: model.since} if model.since is not None else {}
+    return found
 
 
 def _first(module: Object, run: Interpreter) -> Event | None:

@@ -152,6 +152,8 @@ def _loads(
         loading = [owners[key] for key in keys(unwrapped(event.value)) & ours]
         if all(event.order < begun[m.key] for m in loading) is not early or not event.node.args:
             continue  # a function loads whole models and sharded ones
+        if not early and _is_state_of_shards(event.node.args[0], event, run, begun):
+            continue
         seen.add(event.node)
         assert isinstance(event.node.func, ast.Attribute)
         target = event.node.func.value
@@ -159,6 +161,14 @@ def _loads(
             bare = run.values.get(target.value, NOTHING)
             target = target.value if ours & keys(unwrapped(bare)) else target
         yield Site(event.source, event.node.args[0]), event.source.code(target)
+
+
+def _is_state_of_shards(node: ast.expr, event: Event, run: Interpreter, begun: Mapping[Key, int]) -> bool:
+    """`ema.load_state_dict(model.state_dict())`, where the other model is sharded by then, too."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "state_dict":
+        return False
+    of_models = keys(unwrapped(run.values.get(node.func.value, NOTHING)))
+    return bool(of_models) and all(begun.get(key, event.order) < event.order for key in of_models)
 
 
 def _whole_loads(run: Interpreter, ours: Keys, begun: Mapping[Key, int]) -> Iterator[Site]:

@@ -124,6 +124,8 @@ class Arithmetic(Evaluation):
             return self._text([left, right])
         if isinstance(node.op, ast.Add) and right.const == 1 and self._is_last(left):
             return Value(spread=COUNT, origins=left.origins)  # `i + 1`, after a loop over samples
+        if isinstance(node.op, (ast.Add, ast.Sub)):
+            left, right = self._term(node.left, left, right, scope), self._term(node.right, right, left, scope)
         self._note_scaling(node.left, node.op, node.right, right, scope)
         self._note_scaled(node.op, left, right, node, (node.left, node.right), scope)
         spread = self._binary(node.op, left, right, literal=isinstance(node.left, ast.Constant))
@@ -155,6 +157,18 @@ class Arithmetic(Evaluation):
         kept += [] if spread.is_local or isinstance(node.op, ast.MatMult) else [Parameters]
         things = frozenset(t for t in left.things | right.things if isinstance(t, tuple(kept)))
         return Value(things, spread, left.origins | right.origins | mixed | apart, left.models | right.models)
+
+    def _term(self, node: ast.expr, value: Value, other: Value, scope: Scope) -> Value:
+        """A sum over a rank's samples that is added to something else, see `losses/terms.py`."""
+        if node in self.plan.terms:
+            if value.spread is SUM:
+                return value.but(spread=MEAN)
+            self.event("whole_term", node, scope, value)
+        elif value.spread is SUM and value.models and not value.things and not self._no_grad:
+            if other.spread is MEAN or other.spread is SAME and other.weights and not other.things:
+                if self.uneven(value) is None:
+                    self.event("summed_term", node, scope, value)
+        return value
 
     def _weighs_by_number(self, one: Value, number: Value) -> bool:
         """Whether what a model makes of a sample meets the number that it has in a rank's batch: `i * each` of `for i,

@@ -19,7 +19,7 @@ from autodist.source import Source
 from autodist.spread import Spread
 from autodist.values import NOTHING, Class, Function, LocalModule, Object, Path_, Scope, Thing, Value
 
-MAX_STEPS = 150_000
+MAX_STEPS = 100_000
 
 
 class Interrupted(Exception):

@@ -39,6 +39,8 @@ class Plan:
     """Losses that are weighed by what each rank divides by."""
     joined: frozenset[ast.AST] = frozenset()
     """Sums and means over a batch that losses are computed from, which are taken over all ranks."""
+    terms: frozenset[ast.expr] = frozenset()
+    """Sums that losses add to means, which are taken as often as there are ranks."""
     gathered: frozenset[ast.expr] = frozenset()
     """Rows, and numbers of rows, that are those of all ranks, since losses compare them with each other."""
     bare: bool = False

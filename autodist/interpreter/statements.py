@@ -145,6 +145,8 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
             change = Value(spread=SUM, origins=deciding.origins)
             before = self._counted_in(node.target, before)
             before = self._first_count(node.target) if before.spread is SAME and before.const is UNKNOWN else before
+        if isinstance(node.op, (ast.Add, ast.Sub)):
+            change = self._term(node.value, change, before, scope)
         spread = self._binary(node.op, before, change)
         self._note_scaled(node.op, before, change, node, (node.target, node.value), scope)
         mixed = self._with_statistic(
