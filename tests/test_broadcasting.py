@@ -179,3 +179,23 @@ def test_where_unknown_data_are_told_apart(tmp_path: Path, loss: str) -> None:
     """By the script, or by torch, which refuses to broadcast them."""
     after, said = conftest.converted(tmp_path, TABLE.format(data=PAIRED[-1] + TENSORS, loss=loss))
     assert "RowsOfAllRanks" not in after and "AD602" not in said
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x = x + self.attention(x, x, x, need_weights=False)[0]",
+        "found = self.attention(x, x, x)[0]\n        x = found + x",
+        "x = x + self.rnn(x)[0]",
+        "found = self.rnn(x)\n        x = x + found[0]",
+    ],
+)
+def test_a_layer_that_gives_two(tmp_path: Path, body: str) -> None:
+    """What a layer gives first is no first sample, as `x[0]` is."""
+    script = SCRIPT.format(gives="self.head(x[:, -1])", loss="criterion(model(x), y.unsqueeze(1))", data=PAIR)
+    script = script.replace("out, state = self.rnn(x)", body).replace(
+        "        self.head =",
+        "        self.attention = nn.MultiheadAttention(5, 1, batch_first=True)\n        self.head =",
+    )
+    text, said = conftest.converted(tmp_path, script)
+    assert "AD602" not in said and "AD9" not in said and "RowsOfAllRanks" not in text

@@ -263,3 +263,24 @@ def test_the_wrapper_goes_in_what_is_run_ahead_of_a_statement(tmp_path: Path) ->
     )
     written = 'np.save("p.npy", model.module(torch.ones(5, 4)).detach().numpy())\n'
     assert "output = model(torch.ones(5, 4))\n" in converted(tmp_path, script + written, Strategy.FSDP)[0]
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        (
+            "fisher = {n: torch.zeros_like(p) for n, p in model.named_parameters()}\n"
+            "for n, p in model.named_parameters():\n    fisher[n] += p.grad**2\n"
+            "print(sum(f.sum().item() for f in fisher.values()))\n",
+            "f.full_tensor().sum().item()",
+        ),
+        (
+            "for p in model.parameters():\n    f = torch.zeros_like(p)\n    f += p.grad**2\n"
+            "    print(f.mean().item())\n",
+            "print(f.full_tensor().mean().item())",
+        ),
+    ],
+)
+def test_what_is_made_like_a_parameter(tmp_path: Path, after: str, expected: str) -> None:
+    """It is sharded as the parameter is, and so is what is counted up in it."""
+    assert expected in converted(tmp_path, SCRIPT + after, Strategy.FSDP)[0]

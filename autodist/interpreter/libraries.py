@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from autodist.interpreter.builtin_calls import BuiltinCalls
 from autodist.interpreter.questions import first_text, sums_products
@@ -24,6 +25,9 @@ SCORES = ("sklearn.metrics.", "scipy.stats.", "torchmetrics.functional.")
 MEANS_OF_SAMPLES = frozenset("accuracy_score mean_squared_error mean_absolute_error hamming_loss zero_one_loss".split())
 GIVEN_SAMPLES = frozenset("y_true y_pred".split())
 """Their options may weigh samples, sum them up or take the root of the mean."""
+
+LIKE = frozenset("zeros_like ones_like full_like empty_like rand_like randn_like".split())
+"""What makes a tensor of its own that is sharded as another one is."""
 
 
 class Libraries(BuiltinCalls):
@@ -131,8 +135,9 @@ class Libraries(BuiltinCalls):
         local_keywords = [v for v in keywords.values() if v.spread.is_local]
         mixed = union([*values, *keywords.values()])
         held = not mixed.spread.is_local and any(isinstance(t, Parameters) for t in mixed.things)
-        if held and operations.stays_sharded(name):
-            return Value(frozenset(t for t in mixed.things if isinstance(t, Parameters)))
+        if held and (operations.stays_sharded(name) or name in LIKE):
+            kept = (t for t in mixed.things if isinstance(t, Parameters))
+            return Value(frozenset(replace(t, cut=True) if name in LIKE else t for t in kept))
         if local_keywords and not any(s.is_local for s in spreads):
             return mixed.computed(combine([v.spread for v in local_keywords]))
         if values and values[0].spread is ROWS and values[0].axes == 1 and name in facts.PICKING:

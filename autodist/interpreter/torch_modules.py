@@ -159,10 +159,19 @@ class TorchModules(Subscripts, Stores, Losses):
             result = result.computed(CROSS)
         if self.plan.wholes is not None and short in facts.RECURRENT:
             return self._recurrent(layer, node, values)
-        if result.spread is Spread.COLUMNS and (short in facts.RECURRENT or short == "MultiheadAttention"):
-            whole = result  # a pair of outputs, not the steps of one
-            return of(self._remember(node, lambda: Items(node, [whole, whole], NOTHING), "pair"))
+        if result.spread.is_local and values and (short in facts.RECURRENT or short == "MultiheadAttention"):
+            return self._pair(layer, node, result.but(axes=values[0].axes), result.but(axes=None))
         return result
+
+    def _pair(self, layer: Object, node: ast.Call, output: Value, other: Value) -> Value:
+        """What a recurrent layer gives beside its state, or attention beside its weights: no rows of one tensor."""
+        if layer.name.endswith("LSTM"):
+            state = self._remember(node, lambda: Items(node, [], NOTHING), ("state", layer.key))
+            state.parts = [other, other]
+            other = of(state)
+        pair = self._remember(node, lambda: Items(node, [], NOTHING), ("pair", layer.key))
+        pair.parts = [output, other]
+        return of(pair)
 
     def _goes_along(self, layer: Object, given: Value, node: ast.Call, scope: Scope) -> bool:
         """Whether a layer lets the samples meet: `nn.Softmax(dim=0)`."""
@@ -192,12 +201,8 @@ class TorchModules(Subscripts, Stores, Losses):
             source = self.sources.get(node.func, self.module.source)
             return mixed.but(origins=mixed.origins | {Mixing(node, source, found)})
         state = mixed.but(spread=Spread.COLUMNS, things=frozenset(), array=True)
-        if layer.name.endswith("LSTM"):
-            state = of(self._remember(node, lambda: Items(node, [state, state], NOTHING), "state"))
         output = mixed.but(spread=found, things=frozenset(), array=True, axes=3)
-        items = self._remember(node, lambda: Items(node, [], NOTHING), layer.key)
-        items.parts = [output, state]
-        return of(items)
+        return self._pair(layer, node, output, state)
 
     def _through_sequence(self, sequence: Object, node: ast.Call, given: Value, scope: Scope) -> Value:
         """What the layers of a sequence make of what it is given, one after the other."""

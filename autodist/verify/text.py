@@ -9,20 +9,20 @@ NUMBER = re.compile(r"(?<![A-Za-z_])[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 COMPACT = (
     r"(?<!\d)(?:(?:19|20)\d\d)?(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])[-_T]"
-    r"[0-2]\d[0-5]\d(?:[0-5]\d(?:\.\d{6})?)?(?!\d)"
+    r"[0-2]\d[0-5]\d(?:[0-5]\d(?:[-_.]\d{6})?)?(?!\d)"
 )
-"""A moment as in names of runs: 1122_213535, 20261122-2135."""
+"""A moment as in names of runs: 1122_213535, 20261122-2135, 20261122-213535-004215."""
 MOMENT = re.compile(
-    rf"{COMPACT}|(?<!\d)(?:19|20)\d\d(?:([-_.])[0-3]?\d){{2}}(?:[-_. ][0-6]\d){{2,3}}(?!\d)|"
+    rf"{COMPACT}|(?<!\d)(?:19|20)\d\d(?:([-_.])[0-3]?\d){{2}}(?:[-_. ][0-6]\d){{2,3}}(?:[-_.]\d{{6}})?(?!\d)|"
     r"[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d|"
     r"\d{4}-\d\d-\d\d[T _]\d\d[:\-]\d\d([:\-]\d\d)?([.,]\d+)?|\b\d\d?:\d\d:\d\d([.,]\d+)?\b|\b\d{4}-\d\d-\d\d\b|"
     r"(?<=\b[Tt]ime: )[0-2]?\d:[0-5]?\d\b"
 )
 IDENTIFIER = re.compile(
-    r"(?<![0-9a-zA-Z])(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|"
+    r"(?<![0-9a-zA-Z])(?<!\d\.)(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|"
     r"(?=[0-9]*[a-f])(?=[a-f]*[0-9])(?:[0-9a-f]{14}|[0-9a-f]{32}))(?![0-9a-zA-Z])"
 )
-"""What is made of the clock or at random to be unlike any other: a UUID, a window of visdom."""
+"""What is made of the clock or at random: a UUID, a window of visdom. 7.5749750800951e-05 is none."""
 DURATION = re.compile(
     r"(\d+(?:\.\d+)?)(\s*)(ms|µs|us|it/s|s/it|samples/s(?:ec)?|img/s|secs?|seconds?|mins?|minutes?|hours?|s|sec\.)\b"
 )

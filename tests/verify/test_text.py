@@ -26,6 +26,8 @@ from autodist.verify.text import as_whole, factor_between, first_difference, lin
         ("Net(", "FSDPNet("),
         ("tensor(0.1234, grad_fn=<DivBackward0>)", "tensor(0.1234)"),
         ("tensor([1.5000], requires_grad=True)", "tensor([1.5000])"),
+        ("7.574975080095104e-05", "7.5749750800951e-05"),
+        ("events.3fc93a35268b24", "events.3fc93a361118a2"),
         ("(1): BatchNorm2d(24, eps=1e-05)", "(1): SyncBatchNorm(24, eps=1e-05)"),
     ],
 )
@@ -44,6 +46,7 @@ def test_agreement(first: str, second: str) -> None:
         ("resnet18 0.5", "resnet34 0.5"),
         ("added facade", "added decade"),
         ("window_3fc93a35268b24 0.5", "window_3fc93a361118a2 0.6"),
+        ("7.5749750800951e-05", "7.5749750800952e-06"),
     ],
 )
 def test_difference(first: str, second: str) -> None:
@@ -90,7 +93,16 @@ def test_what_only_looks_like_a_number() -> None:
 
 
 @pytest.mark.parametrize(
-    "moment", ["1122_{:02}3535", "2026_11_22_{:02}_35_35", "20261122-{:02}35", "2026-11-22 {:02}:35:35"]
+    "moment",
+    [
+        "1122_{:02}3535",
+        "2026_11_22_{:02}_35_35",
+        "20261122-{:02}35",
+        "2026-11-22 {:02}:35:35",
+        "20261122-{0:02}3535-0042{0}",
+        "2026-11-22-{0:02}-35-35-0042{0}",
+        "20261122_{0:02}3535_0042{0}",
+    ],
 )
 def test_moments_in_names_of_runs(moment: str) -> None:
     first, second = (f"Saving saved/net/{moment.format(hour)}/epoch1.pth" for hour in (20, 21))
