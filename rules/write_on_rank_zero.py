@@ -3,13 +3,39 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist.edits import Guard, ReplaceExpr, WrapExpr
+from autodist.edits import Edit, Guard, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import Site, TrainingScript
+from autodist.source import last_name
 from autodist.values import NOTHING, External, Object
 
 from ._collectives import AS_ON_RANK_ZERO
-from ._preamble import argument, defined, dist, imported, planned
+from ._preamble import argument, defined, dist, free_name, imported, planned
+
+ROTATED = """\
+import os
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+loader = DataLoader(train_set, batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+kept = []
+for epoch in range(4):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    kept.append(f"epoch{epoch}.pt")
+    torch.save(model.state_dict(), kept[-1])
+    while len(kept) > 2:
+        os.remove(kept.pop(0))
+"""
 
 EXAMPLES = [
     Example(
@@ -102,6 +128,17 @@ EXAMPLES = [
         """,
     ),
     Example(
+        before=ROTATED,
+        after=ROTATED.replace(
+            "import os\n\nimport torch\n", "import os\n\nimport torch\nimport torch.distributed as dist\n"
+        )
+        .replace("    torch.save", "    if dist.get_rank() == 0:\n        torch.save")
+        .replace(
+            "        os.remove(kept.pop(0))",
+            "        taken = kept.pop(0)\n        if dist.get_rank() == 0:\n            os.remove(taken)",
+        ),
+    ),
+    Example(
         before="""\
         import os
 
@@ -143,7 +180,7 @@ def write_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         if site.node in script.before_group:
             os, imports = imported(context, site.source, "os")
             test = f'{os}.environ.get("RANK", "0") == "0"'
-        fix = Fix((*imports, *planned(site.source, Guard(site.node, test))))
+        fix = Fix((*imports, *planned(site.source, *_taken_ahead(site, script), Guard(site.node, test))))
         if (window := _window(site.node, script)) is not None:
             helper = defined(script, site.source, AS_ON_RANK_ZERO.replace("{d}", d))
             shared = WrapExpr(window, f"as_on_rank_zero({{}} if {d}.get_rank() == 0 else None)")
@@ -191,6 +228,53 @@ def write_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         alone = WrapExpr(site.node, f"{{}} if {d}.get_rank() == 0 else None")
         fix = Fix((*imports, *planned(site.source, alone)))
         yield Finding(site.source, site.node, "every rank would write to this folder", fix)
+
+
+TAKING = frozenset("pop popleft popitem heappop next".split())
+"""What takes something out of a list, a queue or an iterator, which then has one less on every rank."""
+FILLING = frozenset("append appendleft insert extend".split())
+
+
+def _taken_ahead(site: Site, script: TrainingScript) -> Iterator[Edit]:
+    """What a guarded statement takes out of a list that all ranks have: `os.remove(kept.pop(0))`. They all take it, and
+    rank 0 goes on with it."""
+    if not isinstance(site.node, (ast.Expr, ast.Assign)):
+        return
+    given: list[str] = []
+    for node in ast.walk(site.node):
+        held = _taken_from(node)
+        if held is None or not isinstance(node, ast.Call) or _is_filled_on_rank_zero(held, site, script):
+            continue
+        taken: ast.expr = node
+        while isinstance(above := site.source.parents.get(taken), ast.Subscript) and above.value is taken:
+            taken = above
+        if taken is getattr(site.node, "value", None):
+            continue  # nothing is done with it
+        given.append(free_name(site.source, "taken", taken=given))
+        yield InsertBefore(site.node, f"{given[-1]} = {site.source.code(taken)}\n")
+        yield ReplaceExpr(taken, given[-1])
+
+
+def _taken_from(node: ast.AST) -> ast.expr | None:
+    """The list that a call takes something out of."""
+    if not isinstance(node, ast.Call) or last_name(node.func) not in TAKING:
+        return None
+    if isinstance(node.func, ast.Attribute) and last_name(node.func) != "heappop":
+        held = node.func.value
+    else:
+        held = node.args[0] if node.args else None
+    return held if isinstance(held, (ast.Name, ast.Attribute)) else None
+
+
+def _is_filled_on_rank_zero(held: ast.expr, site: Site, script: TrainingScript) -> bool:
+    """Whether the other ranks have nothing in a list, since what is put into it is guarded, too."""
+    name = site.source.code(held)
+    return any(
+        isinstance(node, ast.Attribute) and node.attr in FILLING and other.source.code(node.value) == name
+        for other in script.guards
+        if other.source is site.source and other.node is not site.node
+        for node in ast.walk(other.node)
+    )
 
 
 def _window(statement: ast.AST, script: TrainingScript) -> ast.expr | None:
