@@ -259,10 +259,8 @@ def _taken_from(node: ast.AST) -> ast.expr | None:
     """The list that a call takes something out of."""
     if not isinstance(node, ast.Call) or last_name(node.func) not in TAKING:
         return None
-    if isinstance(node.func, ast.Attribute) and last_name(node.func) != "heappop":
-        held = node.func.value
-    else:
-        held = node.args[0] if node.args else None
+    method = isinstance(node.func, ast.Attribute) and node.func.attr != "heappop"
+    held = node.func.value if isinstance(node.func, ast.Attribute) and method else next(iter(node.args), None)
     return held if isinstance(held, (ast.Name, ast.Attribute)) else None
 
 
