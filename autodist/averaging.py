@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from autodist.interpreter import Call_, Event, Interpreter
-from autodist.models import loose_parameters, optimized_by, owned_values, parts
+from autodist.models import loose_parameters, optimized_by, owned_parameters, parts
 from autodist.regions import exclusive
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
@@ -47,7 +47,7 @@ def averaged(run: Interpreter, models: list[Model]) -> tuple[list[tuple[Site, st
 def _optimizers(run: Interpreter, models: list[Model]) -> set[Key]:
     """Those whose gradients DistributedDataParallel would not average."""
     members = {part.key for model in models if model.bypassed for part in parts(model.object)}
-    inside = owned_values(run)
+    inside = owned_parameters(run)
     return {
         thing.key
         for event in run.of("optimizer")

@@ -134,8 +134,8 @@ print(total.item())
 
 
 def test_a_sum_beside_a_penalty_is_that_of_all_ranks(tmp_path: Path) -> None:
-    """The penalty counts once. Converted again, the loss has nothing of a rank's own: its batches are seen still."""
+    """The penalty counts once, and the sum as often as there are ranks, also where it is converted again."""
     code, _ = converted(tmp_path, PENALISED)
-    assert "loss = SumOverRanks.apply(" in code
+    assert "total = loss * dist.get_world_size() + sum(" in code and "SumOverRanks" not in code
     again, said = converted(tmp_path, code)
     assert again == code and "AD902" not in said

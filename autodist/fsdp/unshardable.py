@@ -18,7 +18,7 @@ from autodist.models import (
     loose_parameters,
     members,
     optimized_by,
-    owned_values,
+    owned_parameters,
     parts,
     unwrapped,
 )
@@ -50,7 +50,7 @@ class Sharded:
     owners: Mapping[Key, Object]
     roots: Keys
     starts: Mapping[Key, int]
-    owned: set[int]
+    owned: set[Object]
 
     def held(self, event: Event) -> list[Object]:
         """The sharded modules that an event is about."""
@@ -76,7 +76,7 @@ def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
         members(model for model in models if not model.wrapped),
         frozenset(each.key for m in models if not m.wrapped for each in (m.object, *m.alternatives)),
         starts(run, (model for model in models if not model.wrapped)),
-        owned_values(run),
+        owned_parameters(run),
     )
     seen: set[str] = set()
     for event in run.events:

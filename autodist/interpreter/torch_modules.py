@@ -337,6 +337,8 @@ class TorchModules(Subscripts, Stores, Losses):
             return of(self._state_dict(node, scope))
         if name == "register_buffer":
             self.event("buffer", node, scope, self._mixed(args))
+            if len(args) > 1 and isinstance(args[0].const, str):  # no parameter, whatever it is computed from
+                self._keep_attribute(node, of(inner), args[0].const, args[1].computed(args[1].spread), scope)
         if name == "register_parameter" and len(args) == 2:
             known = args[0].const
             self._keep_attribute(node, of(thing), known if isinstance(known, str) else KEPT, args[1], scope)

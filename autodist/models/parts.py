@@ -68,20 +68,21 @@ def optimized_by(optimizer: Object, depth: int = 4) -> list[Object]:
     return [*whole, *own, *around]
 
 
-def owned_values(run: Interpreter) -> set[int]:
-    """The identities of all values that are attributes of the modules that train."""
-    return {id(v) for module in optimized_modules(run) for part in parts(module) for v in part.attributes.values()}
+def owned_parameters(run: Interpreter) -> set[Object]:
+    """The parameters that are attributes of the modules that train."""
+    held = (v for module in optimized_modules(run) for part in parts(module) for v in part.attributes.values())
+    return {each for value in held for each in value.objects("parameter")}
 
 
-def loose_parameters(optimizer: Object, inside: set[int]) -> bool:
-    """Whether an optimizer is also given tensors that belong to no module, which owns the values ``inside``."""
+def loose_parameters(optimizer: Object, inside: set[Object]) -> bool:
+    """Whether an optimizer is also given tensors that belong to no module, which owns those ``inside``."""
     pending = [*optimizer.args, *optimizer.keywords.values()]
     for _ in range(200):
         if not pending:
             break
         value = pending.pop()
         for thing in value.things:
-            if isinstance(thing, Object) and "parameter" in thing.roles and id(value) not in inside:
+            if isinstance(thing, Object) and "parameter" in thing.roles and thing not in inside:
                 return True
             if isinstance(thing, Items):
                 pending += [*thing.parts, thing.element]
