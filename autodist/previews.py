@@ -114,12 +114,13 @@ def _is_known(method: ast.expr, run: Interpreter) -> bool:
 
 
 def _sets_mode(node: ast.AST, run: Interpreter) -> bool:
-    """`model.train(optimizer is not None)`"""
+    """`model.train(optimizer is not None)`, and no method of the script's own: `gan.train(loader)`"""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "train":
         return False
     told = any(not (isinstance(each, ast.Constant) and each.value is True) for each in node.args[:1])
     things = unwrapped(run.values.get(node.func.value, NOTHING))
-    return told and any(isinstance(t, Object) and "module" in t.roles for t in things)
+    modules = (t for t in things if isinstance(t, Object) and "module" in t.roles)
+    return told and any(each.cls is None or each.cls.find("train") is None for each in modules)
 
 
 def _is_rows_to_rows(event: Event, run: Interpreter) -> bool:

@@ -178,7 +178,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             wanted = args[1].const
             if isinstance(wanted, str):
                 fake = ast.Attribute(node.args[0], wanted, ast.Load())
-                return union(self._attribute(t, fake, first, scope) for t in first.things)
+                held = union(self._attribute(t, fake, first, scope) for t in first.things)
+                return held if held.things or len(args) < 3 else held | _fallen_back_on(args[2])
             listed = among(node, node.args[1], scope.source.ancestors(node))
             if listed:
                 asked = [ast.Attribute(node.args[0], each, ast.Load()) for each in listed]
@@ -562,3 +563,9 @@ def _are_modules(value: Value) -> bool:
 def _is_module_class(thing: Thing) -> bool:
     """`nn.Module`, of which all modules are."""
     return isinstance(thing, External) and thing.name in ("torch.nn.Module", "torch.nn.modules.Module")
+
+
+def _fallen_back_on(default: Value) -> Value:
+    """`getattr(model, "_orig_mod", model)`: the model itself, without the wrapper that is to come around it."""
+    modules = (thing.module if isinstance(thing, Wrapped) else thing for thing in default.things)
+    return Value(frozenset(each for each in modules if isinstance(each, Object) and "module" in each.roles))
