@@ -226,3 +226,37 @@ class Gan(nn.Module):
 """
     after, _ = conftest.converted(tmp_path, f"{HEAD}{gan}{DATA}Gan().train(loader)\n")
     assert "shown = share_rows(self.net, self.fixed)" in after
+
+
+@pytest.mark.parametrize(
+    ("fill", "shape", "random", "warned"),
+    [
+        ("xavier_normal_(h)", "2, x.size(0), 8", True, True),
+        ("kaiming_uniform_(h)", "2, x.size(0), 8", True, True),
+        ("kaiming_uniform_(h)", "x.size(0), 8", True, False),
+        ("normal_(h)", "2, x.size(0), 8", True, False),
+        ("zeros_(h)", "2, x.size(0), 8", False, False),
+        ("xavier_normal_(h)", "2, 1, 8", False, False),
+    ],
+)
+def test_noise_whose_size_goes_by_the_number_of_samples(
+    tmp_path: Path, fill: str, shape: str, random: bool, warned: bool
+) -> None:
+    """FernandoLpz/Text-Classification-LSTMs-PyTorch: states are filled as layers are, by Xavier's rule."""
+    net = f"""\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 1)
+
+    def forward(self, x):
+        h = torch.zeros({shape})
+        nn.init.{fill}
+        return self.fc(h + x.repeat(1, 2)).mean(0)
+
+
+"""
+    model = MODEL.replace("nn.Linear(4, 1)", "Net()")
+    after, said = conftest.converted(tmp_path, f"{HEAD}{net}{DATA}{model}{TRAINING}")
+    assert ("dropout and noise differ by rank" in after) is random
+    assert ("draws noise whose size goes by the shape" in said) is warned
