@@ -172,28 +172,11 @@ def _computed_from(made: ast.AST, home: ast.AST, source: Source) -> set[ast.AST]
             each
             for each in reads
             if each not in found
-            and any(
-                _holds(store, found, source) for store in _last_bound(each, bound.get(ast.unparse(each), []), source)
-            )
+            and any(_holds(store, found, source) for store in source.last_bound(each, bound.get(ast.unparse(each), [])))
         ]
         if not fresh:
             return found
         found.update(fresh)
-
-
-def _last_bound(read: ast.expr, stores: list[ast.stmt], source: Source) -> list[ast.stmt]:
-    """The statements that may have bound a variable where it is read: the last ones before it, else those of an earlier
-    round of a loop."""
-    around = set(source.ancestors(read))
-    earlier = [each for each in stores if each.lineno <= read.lineno and each not in around]
-    if isinstance(source.statement(read), ast.AugAssign) and source.statement(read) in stores:
-        earlier.append(source.statement(read))
-    found: list[ast.stmt] = []
-    for each in sorted(earlier, key=lambda each: -each.lineno):
-        found.append(each)
-        if not around.isdisjoint(source.block(each)) and not isinstance(each, ast.AugAssign):
-            return found
-    return found or stores
 
 
 def _holds(node: ast.AST, found: set[ast.AST], source: Source) -> bool:

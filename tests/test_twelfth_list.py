@@ -260,3 +260,20 @@ class Net(nn.Module):
     after, said = conftest.converted(tmp_path, f"{HEAD}{net}{DATA}{model}{TRAINING}")
     assert ("dropout and noise differ by rank" in after) is random
     assert ("draws noise whose size goes by the shape" in said) is warned
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "named"),
+    [("out = model(fixed)", True), ("out = out + 1", False), ("shown = model(fixed)", False)],
+)
+def test_rows_of_a_rank_or_of_all(tmp_path: Path, meanwhile: str, named: bool) -> None:
+    """ysbsb/dcgan-pytorch-cifar10: pictures of a fixed noise, which all ranks have as a whole, bear the name of those
+    of a training step; gathered, each was there once for each rank."""
+    training = TRAINING.replace("model(x), y)", "out, y)").replace(
+        "        loss =", "        out = model(x)\n        loss ="
+    )
+    training += f"        if x.size(1) > 3:\n            with torch.no_grad():\n                {meanwhile}\n"
+    text = f"{HEAD}{DATA}{MODEL}fixed = torch.randn(8, 4)\n{training}    torch.save(out * 2, 'out.pt')\n"
+    after, said = conftest.converted(tmp_path, text)
+    assert ("gather_rows(out" in after) is not named
+    assert ("computed from this rank's samples alone" in said) is named
