@@ -277,3 +277,19 @@ def test_rows_of_a_rank_or_of_all(tmp_path: Path, meanwhile: str, named: bool) -
     after, said = conftest.converted(tmp_path, text)
     assert ("gather_rows(out" in after) is not named
     assert ("computed from this rank's samples alone" in said) is named
+
+
+@pytest.mark.parametrize(
+    ("labels", "agreed"),
+    [
+        ("sorted(list(names), key=len)", "sorted(as_on_rank_zero(list(names)), key=len)"),
+        ("sorted(names, key=len)", "as_on_rank_zero(sorted(names, key=len))"),
+        ("sorted(names, key=str)", "sorted(names, key=str)"),
+        ("sorted(list(names), reverse=True)", "sorted(list(names), reverse=True)"),
+    ],
+)
+def test_sorting_leaves_ties(tmp_path: Path, labels: str, agreed: str) -> None:
+    """shakibyzn/NER-BiLSTM-PyTorch: labels of one length, `I-PER` and `I-LOC`, had other numbers on each rank."""
+    text = f"{HEAD}names = set(open('labels.txt').read().split())\nlabels = {labels}\n{DATA}{MODEL}{TRAINING}"
+    after, _ = conftest.converted(tmp_path, text)
+    assert f"labels = {agreed}\n" in after

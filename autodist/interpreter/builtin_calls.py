@@ -10,7 +10,15 @@ from functools import partial
 from autodist.interpreter.arithmetic import Arithmetic
 from autodist.interpreter.attributes import Attributes, class_of
 from autodist.interpreter.contents import UNROLLED
-from autodist.interpreter.questions import is_hashable, is_hidden, is_set, makes_set, stable_order, under_samples
+from autodist.interpreter.questions import (
+    is_hashable,
+    is_hidden,
+    is_set,
+    leaves_ties,
+    makes_set,
+    stable_order,
+    under_samples,
+)
 from autodist.interpreter.roles import Roles
 from autodist.interpreter.words import KEPT
 from autodist.project.chosen import among, is_any_name, matching, pattern_of
@@ -396,7 +404,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if kind in ("list", "tuple", "sorted", "set"):
             self.event("listed", node, scope, value)
         if kind == "set" or kind in ("list", "tuple", "sorted") and is_set(value):
-            if kind in ("list", "tuple"):
+            if kind in ("list", "tuple") or kind == "sorted" and leaves_ties(node):
                 self.event("ordered", node, scope, value, constant(True))
             items = self._remember(node, lambda: Items(node, [], NOTHING))
             items.element = items.element | self._element(value, node)
