@@ -230,6 +230,7 @@ def assembled(
         drawn=frozenset(randomness.drawn(run)),
         unordered=tuple(_unordered(run, frozenset(first_on_rank_zero(prepared, run)))),
         named_apart=naming.named_apart(run),
+        asked=tuple(sites("asked")),
         unseeded=tuple(
             randomness.seed_of(e)
             for e in run.of("unseeded")

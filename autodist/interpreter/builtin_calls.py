@@ -178,6 +178,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         ):
             if short == "open":
                 return self.call_open(name, node, args, keywords, scope)
+            if short == "input":
+                self.event("asked", node, scope)
             if short == "type" and len(args) == 1:
                 self.event("asked_class", node, scope, first)
                 return class_of(first)
