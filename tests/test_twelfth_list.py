@@ -293,3 +293,29 @@ def test_sorting_leaves_ties(tmp_path: Path, labels: str, agreed: str) -> None:
     text = f"{HEAD}names = set(open('labels.txt').read().split())\nlabels = {labels}\n{DATA}{MODEL}{TRAINING}"
     after, _ = conftest.converted(tmp_path, text)
     assert f"labels = {agreed}\n" in after
+
+
+@pytest.mark.parametrize(("loss", "waits"), [("(out - y).pow(2).mean()", True), ("self.other(x).mean()", False)])
+def test_outputs_that_the_loss_is_computed_from_are_used(tmp_path: Path, loss: str, waits: bool) -> None:
+    """anthonyli358/pytorch-nanogpt: `return logits, loss`, and `return logits, None` where there are no targets."""
+    net = f"""\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 1)
+        self.other = nn.Linear(4, 1)
+
+    def forward(self, x, y=None):
+        out = self.fc(x)
+        if y is not None:
+            out = out + self.other(x)
+            loss = {loss}
+            return out, loss
+        return out + self.other(x), None
+
+
+"""
+    model = MODEL.replace("nn.Linear(4, 1)", "Net()")
+    training = TRAINING.replace("loss = nn.functional.mse_loss(model(x), y)", "_, loss = model(x, y)")
+    after, _ = conftest.converted(tmp_path, f"{HEAD}{net}{DATA}{model}{training}")
+    assert ("find_unused_parameters" not in after) is waits
