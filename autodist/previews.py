@@ -114,12 +114,13 @@ def _is_known(method: ast.expr, run: Interpreter) -> bool:
 
 
 def _sets_mode(node: ast.AST, run: Interpreter) -> bool:
-    """`model.train(optimizer is not None)`"""
+    """`model.train(optimizer is not None)`, and no method of the script's own: `gan.train(loader)`"""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "train":
         return False
     told = any(not (isinstance(each, ast.Constant) and each.value is True) for each in node.args[:1])
     things = unwrapped(run.values.get(node.func.value, NOTHING))
-    return told and any(isinstance(t, Object) and "module" in t.roles for t in things)
+    modules = (t for t in things if isinstance(t, Object) and "module" in t.roles)
+    return told and any(each.cls is None or each.cls.find("train") is None for each in modules)
 
 
 def _is_rows_to_rows(event: Event, run: Interpreter) -> bool:
@@ -171,28 +172,11 @@ def _computed_from(made: ast.AST, home: ast.AST, source: Source) -> set[ast.AST]
             each
             for each in reads
             if each not in found
-            and any(
-                _holds(store, found, source) for store in _last_bound(each, bound.get(ast.unparse(each), []), source)
-            )
+            and any(_holds(store, found, source) for store in source.last_bound(each, bound.get(ast.unparse(each), [])))
         ]
         if not fresh:
             return found
         found.update(fresh)
-
-
-def _last_bound(read: ast.expr, stores: list[ast.stmt], source: Source) -> list[ast.stmt]:
-    """The statements that may have bound a variable where it is read: the last ones before it, else those of an earlier
-    round of a loop."""
-    around = set(source.ancestors(read))
-    earlier = [each for each in stores if each.lineno <= read.lineno and each not in around]
-    if isinstance(source.statement(read), ast.AugAssign) and source.statement(read) in stores:
-        earlier.append(source.statement(read))
-    found: list[ast.stmt] = []
-    for each in sorted(earlier, key=lambda each: -each.lineno):
-        found.append(each)
-        if not around.isdisjoint(source.block(each)) and not isinstance(each, ast.AugAssign):
-            return found
-    return found or stores
 
 
 def _holds(node: ast.AST, found: set[ast.AST], source: Source) -> bool:

@@ -440,6 +440,8 @@ class TrainingScript:
     unordered: tuple[Unordered, ...] = ()
     named_apart: tuple[Site, ...] = ()
     """What names a place after the clock, where all ranks read."""
+    asked: tuple[Site, ...] = ()
+    """Where a person is asked for a line: `input()`."""
     unseeded: tuple[Site, ...] = ()
     """Calls that take a seed from the clock or the system: each rank would get another one."""
     reseeded: tuple[Site, ...] = ()

@@ -251,9 +251,11 @@ def _takes_module(node: ast.AST, parent: ast.AST | None, run: Interpreter) -> bo
 
 
 def _asks_about(node: ast.AST, call: ast.Call, run: Interpreter) -> bool:
-    """`hasattr(model, "blocks")`, `setattr(model, name, value)`, `isinstance(model, Net)`, `type(model)`."""
+    """`hasattr(model, "blocks")`, `setattr(model, name, value)`, `isinstance(model, Net)`, `type(model)`, and both
+    models of `getattr(model, "_orig_mod", model)`."""
     names = {t.name for t in run.values.get(call.func, NOTHING).things if isinstance(t, External)}
-    if call.args[0] is not node or not names & QUESTIONS:
+    falls_back = "builtins.getattr" in names and len(call.args) == 3 and node is call.args[2]
+    if not names & QUESTIONS or call.args[0] is not node and not falls_back:
         return False
     if "builtins.isinstance" in names:
         return not _is_wrapper_or_any(call.args[1], run)

@@ -322,6 +322,8 @@ def _path(event: Event) -> str | None:
 def _spelled(written: Event, read: Event) -> bool:
     """Whether both spell their path alike, `args.csv`, in one scope."""
     given = read.node.args[:1] if isinstance(read.node, ast.Call) else []
+    if isinstance(read.node, ast.Call) and isinstance(read.node.func, ast.Attribute) and read.node.func.attr == "stat":
+        given = given or [read.node.func.value]  # `path.stat()`
     if not given or not isinstance(written.node, ast.Call) or written.scope is not read.scope:
         return False
     return ast.dump(given[0]) in {ast.dump(each) for each in written.node.args}

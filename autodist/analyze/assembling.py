@@ -54,7 +54,7 @@ from autodist.analyze.modules import (
 )
 from autodist.analyze.reductions import filled_up, reduction_at
 from autodist.fsdp import shards, unshardable
-from autodist.interpreter import Event, Interpreter
+from autodist.interpreter import Event, Interpreter, leaves_ties
 from autodist.launchers import launcher, without
 from autodist.losses import joining, refilled, wholes
 from autodist.project import Project
@@ -230,6 +230,7 @@ def assembled(
         drawn=frozenset(randomness.drawn(run)),
         unordered=tuple(_unordered(run, frozenset(first_on_rank_zero(prepared, run)))),
         named_apart=naming.named_apart(run),
+        asked=tuple(sites("asked")),
         unseeded=tuple(
             randomness.seed_of(e)
             for e in run.of("unseeded")
@@ -337,12 +338,17 @@ def _unordered(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Unord
             continue
         seen.add(event.node)
         parent = event.source.parents.get(event.node)
-        named = parent.func if isinstance(parent, ast.Call) and event.node in parent.args else None
-        if isinstance(named, ast.Name) and named.id in ("sorted", "len", "set", "sum", "max", "min", "any", "all"):
+        if isinstance(parent, ast.Call) and event.node in parent.args and _needs_no_order(parent):
             continue
         waiting = regions.within(event, prepared)
         if not waiting or not regions.is_kept_for_others(event, run):
             yield Unordered(Site(event.source, event.node), event.detail.const is True, waiting)
+
+
+def _needs_no_order(call: ast.Call) -> bool:
+    """Whether a call answers alike whatever the order of what it is given."""
+    name = call.func.id if isinstance(call.func, ast.Name) else ""
+    return name in ("len", "set", "sum", "max", "min", "any", "all") or name == "sorted" and not leaves_ties(call)
 
 
 def _is_loguru(event: Event, run: Interpreter) -> bool:

@@ -368,12 +368,30 @@ def _reaches_losses(call: ast.Call, source: Source, run: Interpreter) -> bool:
             pending += [(outer, outer.statement(each)) for each, outer in run.callers.get(home, {}).items()]
         bound = {ast.unparse(each) for target in _bound_by(statement) for each in _names_in(target, ast.Store)}
         for each in _names_in(home, ast.Load) if bound else ():
-            if ast.unparse(each) in bound:
+            if ast.unparse(each) in bound and not _is_bound_anew(each, statement, where):
                 if _is_cut(each, where):
                     return False
                 reached = reached or each in fed
                 pending.append((where, where.statement(each)))
     return reached
+
+
+def _is_bound_anew(read: ast.expr, binding: ast.stmt, source: Source) -> bool:
+    """Whether a variable that one statement binds is bound again ahead of where it is read: `deltas = sample(n)` in
+    each step, which was the name of a fixed noise before."""
+    name, inner = ast.unparse(read), source.statement(read)
+    while inner is not None and inner is not binding:
+        block = source.block(inner)
+        for earlier in reversed(block[: block.index(inner)]):
+            if any(each is binding for each in ast.walk(earlier)):
+                return False
+            if isinstance(earlier, ast.Assign) and name in map(ast.unparse, earlier.targets):
+                return name not in map(ast.unparse, _names_in(earlier.value, ast.Load))
+        around = next((each for each in source.ancestors(inner) if isinstance(each, ast.stmt)), None)
+        if around is None or any(each is binding for each in ast.walk(around)):
+            return False
+        inner = around
+    return False
 
 
 def _is_cut(node: ast.expr, source: Source) -> bool:

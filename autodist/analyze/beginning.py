@@ -19,7 +19,7 @@ from autodist.values import Object
 NEEDS_GROUP = frozenset(
     (
         "seed loader download mkdir save open writer optimizer forward backward move print "
-        "log file_handler log_config random random_number numpy_draw search set_device progress make ordered"
+        "log file_handler log_config random random_number numpy_draw search set_device progress make ordered asked"
     ).split()
 )
 

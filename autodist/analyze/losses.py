@@ -130,6 +130,12 @@ def loss_concerns(run: Interpreter) -> Iterator[Concern]:
             "from those of one process"
         )
         yield Concern("AD602", source, node, message, Severity.WARNING)
+    for event in run.of("noise_by_shape")[:1]:
+        message = (
+            "draws noise whose size goes by the shape of a tensor with a row for each sample: a rank has fewer rows, "
+            "and its noise is larger than that of one process; give it a size of its own, by normal_ or uniform_"
+        )
+        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
     for source, node in _pairings(run)[:1]:
         message = (
             f"{shortened(source.code(node))} pairs each sample of a batch with another: a rank finds it in "

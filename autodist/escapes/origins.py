@@ -137,6 +137,29 @@ def is_either(node: ast.expr, run: Interpreter) -> bool:
     return SAME in spreads and any(each.is_local for each in spreads)
 
 
+def is_rebound_whole(node: ast.expr, source: Source, run: Interpreter, depth: int = 4) -> bool:
+    """Whether a variable holds what a model made of a rank's rows, unless a condition has bound it meanwhile to what
+    one made of rows that all ranks have: `if i % 100 == 0: fake = generator(fixed_noise)`."""
+    names = {each.id: each for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
+    for name, read in names.items() if depth else ():
+        inside = (each for each in ast.walk(source.home(node)) if isinstance(each, ast.Assign))
+        stores: list[ast.stmt] = [each for each in inside if name in map(ast.unparse, each.targets)]
+        made = [each.value for each in source.last_bound(read, stores) if isinstance(each, ast.Assign)]
+        values = [(each, run.values.get(each, NOTHING)) for each in made]
+        shares = [each.lineno for each, value in values if value.spread.is_local]
+        others = [(each, value) for each, value in values if value.spread is SAME and not value.things]
+        wholes = [each.lineno for each, _ in others if any(isinstance(n, ast.Call) for n in ast.walk(each))]
+        if shares and wholes and min(shares) < max(wholes):
+            return True
+        if any(is_rebound_whole(each, source, run, depth - 1) for each in made if name in _names(each)):
+            return True
+    return False
+
+
+def _names(node: ast.expr) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
 def _is_given(node: ast.Name, source: Source, run: Interpreter, depth: int = 4) -> bool:
     """Whether a loop or a call gives a name its value, or what it is bound to."""
     if _bound_by_loop(node, source) or is_parameter(node, source):

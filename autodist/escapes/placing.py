@@ -6,7 +6,15 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from autodist.escapes.origins import fed_to_losses, is_parameter, is_sometimes_whole, learnt_from, roots, sorted_sites
+from autodist.escapes.origins import (
+    fed_to_losses,
+    is_parameter,
+    is_rebound_whole,
+    is_sometimes_whole,
+    learnt_from,
+    roots,
+    sorted_sites,
+)
 from autodist.escapes.resolving import Escape, resolve
 from autodist.escapes.rows import holds_rows
 from autodist.interpreter import Event, Interpreter, Loop
@@ -113,6 +121,8 @@ def _settled(place: Placed, run: Interpreter) -> Placed:
     ):
         switch = _sampler_test(loop, place.source, run)
         return replace(place, switch=switch, spread=ROWS if switch is not None else LOCAL)
+    if place.spread is ROWS and place.after is None and is_rebound_whole(place.node, place.source, run):
+        return replace(place, spread=LOCAL)
     if place.spread in (SUM, COUNT) and place.after is None:
         # of batches made by hand, it is known of every expression what it has been
         also_whole = isinstance(place.node, ast.Call) and SAME in run.spreads.get(place.node, ())

@@ -23,7 +23,7 @@ from __future__ import annotations
 from autodist.interpreter.events import Call_, Event, Loop
 from autodist.interpreter.methods import TESTING_FILES
 from autodist.interpreter.plan import Plan
-from autodist.interpreter.questions import children_of
+from autodist.interpreter.questions import children_of, leaves_ties
 from autodist.interpreter.run import Interpreter
 from autodist.interpreter.torch_modules import SAFE_ON_WRAPPER
 from autodist.interpreter.words import CUTTING, DRAWING, GROWS, MOVES, SIZES
@@ -42,4 +42,5 @@ __all__ = [
     "Loop",
     "Plan",
     "children_of",
+    "leaves_ties",
 ]

@@ -23,7 +23,11 @@ class Branches(Evaluation):
         self._note_statistics([node.test], scope)
         decided, outcomes = self._decided(node.test, test, scope)
         if decided is not None:
-            return self.block(node.body if decided else node.orelse, scope)
+            taken, other = (node.body, node.orelse) if decided else (node.orelse, node.body)
+            left = self.block(taken, scope)
+            for name in (_flags(taken) | _flags(other)) & scope.names.keys():  # it tells this call from others
+                scope.names[name] = _firmly(scope.names[name])
+            return left
         told = self._told_by(node.test, scope) if self.plan.wholes is not None else ()
         self._row_tests.append((node.test, test))
         left = self._fork([node.body, node.orelse], scope, test.spread is RANK, told, outcomes)
@@ -139,7 +143,7 @@ class Branches(Evaluation):
         self._note_statistics([node.test], scope)
         decided, outcomes = self._decided(node.test, test, scope)
         if decided is not None:
-            return self.eval(node.body if decided else node.orelse, scope)
+            return _firmly(self.eval(node.body if decided else node.orelse, scope))
         known, parts = self._outcomes, list[Value]()
         self._one_rank += test.spread is RANK
         for part, self._outcomes in zip((node.body, node.orelse), outcomes, strict=True):
@@ -150,3 +154,14 @@ class Branches(Evaluation):
         if test.spread is ROWS and not test.things and numbers and not self._forward:
             return test.but(const=UNKNOWN, firm=False)  # each sample has one: `1 if guess == label else 0`
         return result.but(spread=RANK) if test.spread is RANK else result
+
+
+def _flags(block: Sequence[ast.stmt]) -> set[str]:
+    """Names that a block sets to yes or no: `training = False`."""
+    stores = [each for each in block if isinstance(each, ast.Assign) and isinstance(each.value, ast.Constant)]
+    flags = [each for each in stores if isinstance(each.value, ast.Constant) and isinstance(each.value.value, bool)]
+    return {target.id for each in flags for target in each.targets if isinstance(target, ast.Name)}
+
+
+def _firmly(value: Value) -> Value:
+    return value.but(firm=True) if isinstance(value.const, bool) else value

@@ -10,7 +10,15 @@ from functools import partial
 from autodist.interpreter.arithmetic import Arithmetic
 from autodist.interpreter.attributes import Attributes, class_of
 from autodist.interpreter.contents import UNROLLED
-from autodist.interpreter.questions import is_hashable, is_hidden, is_set, makes_set, stable_order, under_samples
+from autodist.interpreter.questions import (
+    is_hashable,
+    is_hidden,
+    is_set,
+    leaves_ties,
+    makes_set,
+    stable_order,
+    under_samples,
+)
 from autodist.interpreter.roles import Roles
 from autodist.interpreter.words import KEPT
 from autodist.project.chosen import among, is_any_name, matching, pattern_of
@@ -170,6 +178,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         ):
             if short == "open":
                 return self.call_open(name, node, args, keywords, scope)
+            if short == "input":
+                self.event("asked", node, scope)
             if short == "type" and len(args) == 1:
                 self.event("asked_class", node, scope, first)
                 return class_of(first)
@@ -178,7 +188,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             wanted = args[1].const
             if isinstance(wanted, str):
                 fake = ast.Attribute(node.args[0], wanted, ast.Load())
-                return union(self._attribute(t, fake, first, scope) for t in first.things)
+                held = union(self._attribute(t, fake, first, scope) for t in first.things)
+                return held if held.things or len(args) < 3 else held | _fallen_back_on(args[2])
             listed = among(node, node.args[1], scope.source.ancestors(node))
             if listed:
                 asked = [ast.Attribute(node.args[0], each, ast.Load()) for each in listed]
@@ -395,7 +406,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if kind in ("list", "tuple", "sorted", "set"):
             self.event("listed", node, scope, value)
         if kind == "set" or kind in ("list", "tuple", "sorted") and is_set(value):
-            if kind in ("list", "tuple"):
+            if kind in ("list", "tuple") or kind == "sorted" and leaves_ties(node):
                 self.event("ordered", node, scope, value, constant(True))
             items = self._remember(node, lambda: Items(node, [], NOTHING))
             items.element = items.element | self._element(value, node)
@@ -562,3 +573,9 @@ def _are_modules(value: Value) -> bool:
 def _is_module_class(thing: Thing) -> bool:
     """`nn.Module`, of which all modules are."""
     return isinstance(thing, External) and thing.name in ("torch.nn.Module", "torch.nn.modules.Module")
+
+
+def _fallen_back_on(default: Value) -> Value:
+    """`getattr(model, "_orig_mod", model)`: the model itself, without the wrapper that is to come around it."""
+    modules = (thing.module if isinstance(thing, Wrapped) else thing for thing in default.things)
+    return Value(frozenset(each for each in modules if isinstance(each, Object) and "module" in each.roles))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from autodist.interpreter.builtin_calls import BuiltinCalls
 from autodist.interpreter.questions import first_text, sums_products
-from autodist.interpreter.words import DRAWING
+from autodist.interpreter.words import DRAWING, NOISE_BY_SHAPE
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, combine
 from autodist.tensors import facts, operations
 from autodist.tensors.patterns import REARRANGING
@@ -43,6 +43,8 @@ class Libraries(BuiltinCalls):
         if held and (name.startswith("torch.nn.init.") or name.rpartition(".")[2] in DRAWING):
             if not name.endswith(("constant_", "zeros_", "ones_", "eye_", "dirac_")):
                 self.event("draw_parameters", node, scope, Value(held))
+        if name.startswith("torch.nn.init.") and args and args[0].spread.is_local:  # an activation, and no parameter
+            self._filled_with_noise(name.rpartition(".")[2], node, args[0], scope)
         if name.startswith(REMAKING) and args and self._modules_in(args[0]):
             self.event("replace_parameter", node, scope, args[0])
         for role in sorted(roles):
@@ -104,6 +106,17 @@ class Libraries(BuiltinCalls):
                 spread = MEAN if plain else LOCAL  # as the F1 score, of which no mean over the ranks is made
             return Value(frozenset([own]), spread, mixed.origins, mixed.models)
         return self._function(name.rpartition(".")[2], node, args, keywords)
+
+    def _filled_with_noise(self, name: str, node: ast.Call, tensor: Value, scope: Scope) -> None:
+        """`nn.init.xavier_normal_(h)` of a state with a row for each sample: the size of such noise goes by both sizes
+        of a matrix, of which one is that of the batch."""
+        columns = name.startswith("kaiming_") and tensor.spread is ROWS  # it goes by the second axis
+        if name.startswith(NOISE_BY_SHAPE) and not columns:
+            self.event("noise_by_shape", node, scope, tensor)
+        elif not columns and not name.startswith(("normal_", "uniform_", "trunc_normal_")):
+            return
+        self.event("random", node, scope)
+        self._note_noise(node, scope)
 
     def _unseen_share(self, name: str, roles: frozenset[str], values: list[Value]) -> Value | None:
         """What code that is not at hand may make of a loader that it is given: of this rank's samples, that is."""

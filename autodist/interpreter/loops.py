@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +35,7 @@ from autodist.values import (
     Table,
     Turn,
     Value,
+    drawn_from,
     of,
     stored,
     union,
@@ -80,7 +81,7 @@ class Loops(Stores):
                 if certain:
                     self._mark_turn(node, scope)
 
-            self._repeat(node.body, scope, bind)
+            self._repeat(node.body, scope, bind, _bound_each_time(node) if any(drawn_from(iterable)) else ())
         self._loops.pop()
         if certain:
             self.counted_loops.add(node.iter)
@@ -209,8 +210,11 @@ class Loops(Stores):
         self.block(node.orelse, scope)
         return False
 
-    def _repeat(self, body: Sequence[ast.stmt], scope: Scope, bind: Callable[[], None]) -> None:
-        """Run a loop body until what it leaves no longer changes, at most twice."""
+    def _repeat(
+        self, body: Sequence[ast.stmt], scope: Scope, bind: Callable[[], None], sure: Collection[str] = ()
+    ) -> None:
+        """Run a loop body until what it leaves no longer changes, at most twice. It runs once at least where some names
+        are ``sure`` to be bound in it: they no longer hold what they held before."""
         around, self._branches = self._branches, (*self._branches, id(body))
         rounds = 1 if self._again else 2
         for again in range(rounds):
@@ -220,9 +224,11 @@ class Loops(Stores):
             self._again += again
             self.block(body, scope)
             self._again -= again
-            scope.names = joined([start, scope.names])
+            left = scope.names
+            scope.names = joined([start, left])
             if scope.names == start:
                 break
+        scope.names |= {name: left[name] for name in sure if name in left}
         self._branches = around
 
     def _unrolled(self, iterable: Value) -> list[Value] | None:
@@ -355,3 +361,23 @@ class Loops(Stores):
 def _has_one_each(value: Value) -> bool:
     """Whether it is a list of as many as a rank has samples: `[(t, loss) for t, loss in zip(times, losses)]`."""
     return bool(value.things) and all(isinstance(each, Items) and each.by_row for each in value.things)
+
+
+def _bound_each_time(loop: ast.For | ast.AsyncFor) -> set[str]:
+    """The names that each round of a loop binds, before anything may end it."""
+    return {each.id for node in (loop.target, *_ahead_of_ends(loop.body)) for each in _stored_names(node)}
+
+
+def _ahead_of_ends(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """The plain statements of a body that come before one that may go on elsewhere."""
+    for statement in body:
+        if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+            yield statement
+        elif isinstance(statement, (ast.With, ast.AsyncWith)):
+            yield from _ahead_of_ends(statement.body)
+        if any(isinstance(each, (ast.Break, ast.Continue, ast.Return, ast.Raise)) for each in ast.walk(statement)):
+            return
+
+
+def _stored_names(node: ast.AST) -> Iterator[ast.Name]:
+    return (each for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store))

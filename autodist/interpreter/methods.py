@@ -136,6 +136,8 @@ class Methods(Libraries, TorchModules):
             return NOTHING
         if name in TESTING_FILES and not local:
             self.event("exists", node, scope)
+        if name == "stat" and not node.args and not local:  # `path.stat().st_size`
+            self.event("read", node, scope, base)
         if name == "open" and not local and not any(isinstance(t, External) for t in base.things):
             self.event("open", node, scope)
             return of(

@@ -25,6 +25,12 @@ def is_set(value: Value) -> bool:
     return False
 
 
+def leaves_ties(call: ast.Call) -> bool:
+    """`sorted(labels, key=len)`, which leaves labels of one length in the order in which they came."""
+    keys = [each.value for each in call.keywords if each.arg == "key"]
+    return not all(isinstance(each, ast.Name) and each.id in ("str", "repr", "int", "float") for each in keys)
+
+
 def makes_set(node: ast.AST) -> bool:
     called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("set", "frozenset")
     return called or isinstance(node, (ast.Set, ast.SetComp))

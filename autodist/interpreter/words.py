@@ -15,5 +15,7 @@ DRAWING = frozenset(
     "normal_ uniform_ bernoulli_ random_ exponential_ cauchy_ geometric_ log_normal_ rand_like randn_like randint_like "
     "bernoulli trunc_normal_".split()
 )
+NOISE_BY_SHAPE = ("xavier_", "kaiming_", "orthogonal_", "sparse_")
+"""How functions of `torch.nn.init` begin that draw noise whose size goes by the shape of what they fill."""
 SIZES = frozenset("numel nelement size dim ndimension stride element_size data_ptr register_hook get_device".split())
 """What is asked of a parameter besides its values."""

@@ -164,12 +164,18 @@ def normalises(module: Object, run: Interpreter) -> bool:
 def _is_unseen(module: Object, run: Interpreter) -> bool:
     """Whether a module, its class's base or a part that its methods call comes from a library that is not known."""
     if module.cls is None:
-        return not run.catalog.knows(module.name)
+        return not run.catalog.knows(module.name) or _holds_unseen(module)
     bases = [base for each in module.cls.line() for base in each.bases if isinstance(base, External)]
     called = {node.func.attr for node in _calls(module.cls) if isinstance(node.func, ast.Attribute)}
     held = _flattened(value for name, value in module.attributes.items() if name in called)
     made = [thing for thing in held if isinstance(thing, Object) and thing.cls is None and not thing.roles]
     return not all(map(run.catalog.knows, [*(each.name for each in bases), *(each.name for each in made)]))
+
+
+def _holds_unseen(module: Object) -> bool:
+    """`nn.Sequential(*layers)` of a list of which no layer is known, as where a file of settings names them."""
+    starred = isinstance(module.node, ast.Call) and any(isinstance(each, ast.Starred) for each in module.node.args)
+    return starred and module.name in CONTAINERS and all(isinstance(t, Items) for t in _flattened(module.args))
 
 
 CONTAINERS = frozenset(f"torch.nn.{name}" for name in ("Sequential", "ModuleList", "ModuleDict"))

@@ -80,10 +80,23 @@ def leaves_outputs(module: Object, run: Interpreter) -> bool:
 def _goes_into_others(module: Object, left: list[int], count: int) -> bool:
     """Whether outputs that are left out are what the others are computed from: `logits, cross_entropy(logits, y)`."""
     node = next((each.node for each in module.functions("forward")), None)
-    returns = [each.value for each in ast.walk(node) if isinstance(each, ast.Return)] if node is not None else []
-    if len(returns) != 1 or node is None or not isinstance(returns[0], ast.Tuple) or len(returns[0].elts) != count:
+    if node is None:
         return False
-    outputs = returns[0].elts
+    given = [each.value for each in ast.walk(node) if isinstance(each, ast.Return)]
+    returns = [each.elts if isinstance(each, ast.Tuple) else [] for each in given]
+    if not returns or any(len(each) != count for each in returns):
+        return False
+    trains = [each for each in returns if not all(map(_is_none, (e for at, e in enumerate(each) if at not in left)))]
+    return bool(trains) and all(_is_in_others(node, outputs, left) for outputs in trains)
+
+
+def _is_none(node: ast.expr) -> bool:
+    """`return logits, None`, where there is nothing to compare with."""
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _is_in_others(node: ast.AST, outputs: list[ast.expr], left: list[int]) -> bool:
+    """Whether the others of some outputs are computed from those that are left out."""
     others = [each for at, each in enumerate(outputs) if at not in left]
     kept = {each.id for each in others if isinstance(each, ast.Name)}
     bound = [n for n in ast.walk(node) if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)]

@@ -29,15 +29,16 @@ def wrapping_of(module: Object, run: Interpreter, history: History) -> Wrapping 
     grown = max((event.order for event in grows(module, history)), default=-1)
     quiet = [e for e in run.of("forward") if not e.grad and not e.loops and module in unwrapped(e.value)]
     tried = [*(event for event in history.forwards.get(module, []) if _is_trial(event)), *quiet]
+    places = history.places.get(module, [])
+    made = sorted((*places[:1], *history.lists.get(module, [])[:1]), key=lambda event: event.order)
+    made_in = {loop.node for event in made[:1] for loop in event.loops}
+    tried += (e for e in _looked_through(module, run) if all(loop.node in made_in for loop in e.loops))
     uses = [event for event in history.forwards.get(module, []) if event not in tried] or run.of("backward")
     use = next((event for event in uses if event.order > grown), None)
     first = use.order if use is not None else len(run.events)
     chosen: Event | None = None
     alias: Event | None = None
     called: Wrapping | None = None
-    places = history.places.get(module, [])
-    made = sorted((*places[:1], *history.lists.get(module, [])[:1]), key=lambda event: event.order)
-    made_in = {loop.node for event in made[:1] for loop in event.loops}
     for event in places:
         if event.order >= first:
             break
@@ -66,11 +67,25 @@ def wrapping_of(module: Object, run: Interpreter, history: History) -> Wrapping 
     later = [e for e in later if placed.order < e.order < first and e.function == placed.function]
     if later and later[-1].source is found.source:  # what is frozen by then, the wrapper leaves alone
         statement = found.source.statement(later[-1].node)
+        around = set(found.source.ancestors(found.statement))
         loops = [a for a in found.source.ancestors(statement) if isinstance(a, (ast.For, ast.While, ast.With))]
+        loops = [each for each in loops if each not in around]
         statement = after_conditions(found.source, loops[-1] if loops else statement, use, found.target)
         if use is None or not within(use, frozenset([statement])):
             return Wrapping(found.source, statement, found.target, None)
     return found
+
+
+def _looked_through(module: Object, run: Interpreter) -> list[Event]:
+    """`summary(model, (3, 32, 32))`, which runs a model in training mode on rows that are the same on all ranks."""
+    return [
+        event
+        for event in run.of("make")
+        for made in event.value.things
+        if isinstance(made, Object)
+        and made.name.endswith(".summary")
+        and any(module in unwrapped(given) for given in made.args[:1])
+    ]
 
 
 def _is_trial(event: Event) -> bool:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 
-from autodist.source import last_name
-from autodist.values import Object
+from autodist.source import Source, last_name
+from autodist.values import Class, Object
 
 Axes = Callable[[ast.expr], int | None]
 Key = int | str | None
@@ -316,15 +317,18 @@ def _is_read(data: Object) -> bool:
     if short in SPLIT and data.args:
         inner = [thing for thing in data.args[0].things if isinstance(thing, Object)]
         return len(inner) == 1 and _is_read(inner[0])
-    if data.cls is not None:
-        parts: list[ast.AST] = [data.cls.node]
-        seen: list[ast.AST] = [data.node]
-    elif short == "TensorDataset":
-        parts, seen = [*data.node.args], []
-    else:
+    if data.cls is None and short != "TensorDataset":
         return False
-    home = data.source.function(data.node) or data.source.tree
-    bound = [each for each in ast.walk(home) if isinstance(each, ast.Assign)]
+    return _comes_out_of_file(data.node, data.source, data.cls)
+
+
+@lru_cache(maxsize=256)
+def _comes_out_of_file(made: ast.AST, source: Source, cls: Class | None) -> bool:
+    """Whether a class of the project reads a file, or what tensors of a `TensorDataset` are computed from."""
+    parts: list[ast.AST] = [cls.node] if cls is not None else [*made.args] if isinstance(made, ast.Call) else []
+    seen: list[ast.AST] = [made] if cls is not None else []
+    home = source.function(made) or source.tree
+    bound = [each for each in ast.walk(home) if isinstance(each, ast.Assign)] if cls is None else []
     while parts:
         part = parts.pop()
         seen.append(part)
@@ -332,7 +336,7 @@ def _is_read(data: Object) -> bool:
         if any(last_name(each.func) in FILES for each in calls):
             return True
         names = {ast.unparse(each) for each in ast.walk(part) if isinstance(each, (ast.Name, ast.Attribute))}
-        for each in bound if data.cls is None else ():
+        for each in bound:
             targets = {ast.unparse(t) for target in each.targets for t in ast.walk(target) if isinstance(t, ast.expr)}
             if names & targets and each.value not in seen:
                 parts.append(each.value)
