@@ -203,3 +203,37 @@ def test_bars_of_notebooks(tmp_path: Path) -> None:
     text = SCRIPT.format(over="tqdm(loader)").replace("from tqdm import", "from tqdm.autonotebook import")
     code, _ = converted(tmp_path, text)
     assert "tqdm(loader, disable=dist.get_rank() != 0)" in code
+
+
+REMADE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
+
+data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+weights = torch.ones(64)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def sampler_for(weights):
+    return WeightedRandomSampler(weights, 32)
+
+
+{begin}
+    for x, y in loader:
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+"""
+EACH_EPOCH = "for epoch in range(3):\n    loader = DataLoader(data, batch_size=8, sampler={})"
+BEFORE = "loader = DataLoader(data, batch_size=8, sampler={})\nfor epoch in range(3):"
+
+
+@pytest.mark.parametrize("made", ["sampler_for(weights)", "WeightedRandomSampler(weights, 32)"])
+def test_samplers_that_each_epoch_makes_anew(tmp_path: Path, made: str) -> None:
+    """With one seed for all of them each epoch would draw the samples of the first."""
+    again, _ = converted(tmp_path, REMADE.format(begin=EACH_EPOCH.format(made)))
+    assert "generator=torch.Generator().manual_seed(next(passes))" in again and "passes = itertools.count()" in again
+    once, _ = converted(tmp_path, REMADE.format(begin=BEFORE.format(made)))
+    assert "generator=torch.Generator().manual_seed(0)" in once and "passes" not in once

@@ -46,6 +46,8 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
         return
     seen.add(node)
     value = run.values.get(node, NOTHING)
+    if event.kind == "set_item" and isinstance(event.node, ast.expr) and _was_before(node, event.node, run):
+        return  # global, once what is added to it is
     if isinstance(node, (ast.Starred, ast.FormattedValue)):
         yield from resolve(node.value, source, event, run, seen)
         return
@@ -137,8 +139,6 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
             yield from inner
         elif isinstance(node, ast.Name) and value.made and all(made in seen for _, made in value.made):
             return  # made of itself, and of what has been looked at
-        elif few and event.kind == "set_item" and _was_before(node, ast.unparse(event.node), run):
-            return
         elif not isinstance(node, ast.Call) or event.kind != "test":
             whole = value.spread is ROWS and not holds_rows(node, run, set())  # a batch of several fields, one picture
             yield Escape(source, node, Spread.LOCAL if whole or few else value.spread, event)
@@ -378,9 +378,9 @@ def _is_bound(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
 
 
-def _was_before(node: ast.expr, target: str, run: Interpreter) -> bool:
+def _was_before(node: ast.expr, target: ast.expr, run: Interpreter) -> bool:
     """Whether all that is local in an expression is what its target was before: `0.9 * centres[c]`."""
-    if ast.unparse(node) == target:
+    if type(node) is type(target) and ast.unparse(node) == ast.unparse(target):
         return True
     local = [part for part in operands_of(node) if run.values.get(part, NOTHING).spread.is_local]
     return bool(local) and all(_was_before(part, target, run) for part in local)
