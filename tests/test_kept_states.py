@@ -173,3 +173,49 @@ def test_means_of_some_samples_that_a_report_counts_up(tmp_path: Path) -> None:
     code, _ = conftest.converted(tmp_path, OUTSIDE.format(kept=counted).replace("- centres[y]", "- 1"))
     assert "hits[k] += mean_over_ranks((out.argmax(1)[chosen] == k).float())" in code, code
     assert "reduce_mean(hits)" not in code
+
+
+FIRST = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.shift, self.layers = nn.Parameter(torch.zeros(5)), nn.ModuleList([nn.Linear(5, 5), nn.Linear(5, 3)])
+
+    def centre(self, x):
+        self.shift.data.copy_(-x.mean(0))
+
+    def forward(self, x):
+        return self.layers[1](self.layers[0](x + self.shift).relu())
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 5), torch.randint(0, 3, (64,))), batch_size=8, shuffle=True)
+model = {model}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+x, _ = next(iter(loader))
+with torch.no_grad():
+    {begun}
+for x, y in loader:
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "begun", "expected"),
+    [
+        ("Net()", "model.centre(x)", "self.shift.data.copy_(reduce_mean(-x.mean(0)))"),
+        ("Net()", "model.layers[0].weight /= model.layers[0](x).std()", "gather_rows(model.module.layers[0](x)).std()"),
+        ("nn.Sequential(nn.Linear(5, 3))", "model[0].bias.data.sub_(model[0](x).mean(0))", "reduce_mean(model.module"),
+    ],
+)
+def test_parameters_that_follow_a_first_batch(tmp_path: Path, model: str, begun: str, expected: str) -> None:
+    """Ranks that set them by their own samples would train different models, which nothing makes equal again."""
+    code, said = conftest.converted(tmp_path, FIRST.format(model=model, begun=begun))
+    assert expected in code, code + said

@@ -31,8 +31,7 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
         self.executed.add(node)
         handler = getattr(self, "do_" + type(node).__name__, None)
         left = bool(handler(node, scope)) if handler is not None else False
-        if self._loops:
-            self._hands_on(node, scope)
+        self._hands_on(node, scope)
         for target in self.plan.wraps.get(node, ()):
             self.assign(target, self._planned(target, self.eval(target, scope)), scope, None)
             self.event("wrapped", target, scope)
