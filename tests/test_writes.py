@@ -141,3 +141,41 @@ def test_a_folder_beside_one_that_rank_zero_makes(tmp_path: Path) -> None:
     folders = "os.mkdir(out)\nos.makedirs(other / 'weights', exist_ok=True)"
     after, _ = conftest.converted(tmp_path, FOLDERS.format(folders=folders))
     assert "\nos.makedirs(other / 'weights', exist_ok=True)" in after
+
+
+DECODED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = nn.Linear(4, 2), nn.Linear(2, 4)
+
+    def decode(self, z):
+        return torch.tanh(self.decoder(z))
+
+    def forward(self, x):
+        return self.decode(self.encoder(x))
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for (x,) in loader:
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(x), x).backward()
+    optimizer.step()
+with torch.no_grad():
+    torch.save({sample}, "sample.pt")
+"""
+
+
+@pytest.mark.parametrize("sample", ["model.decode(torch.randn(2, 2))", "model.decoder(torch.randn(2, 2)).cpu()"])
+def test_what_a_part_of_a_model_gives_is_written(tmp_path: Path, sample: str) -> None:
+    """All ranks run it, by its name in the wrapper, before rank 0 writes."""
+    after, _ = conftest.converted(tmp_path, DECODED.format(sample=sample))
+    part = sample.partition("(")[0].replace("model.", "model.module.")
+    assert f"    output = {part}(torch.randn(2, 2))\n    if dist.get_rank() == 0:\n        torch.save(output" in after
