@@ -161,6 +161,9 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
     if together.is_local and isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
         yield from _counted(node, together, source, event, run, seen)
         return
+    if (learnt := _learnt_together(value, run)) is not None and event.kind != "test":
+        yield Escape(source, node, learnt, event)
+        return
     held = list(_contained(value, source, event, run, seen))
     yield from held
     lists = [t for t in value.things if isinstance(t, Items)]
@@ -323,6 +326,18 @@ def _together(value: Value, run: Interpreter) -> Spread:
     if any(each.const is not UNKNOWN or each.things for each in held):
         return LOCAL  # a text, or a number that is no sum
     return MEAN if spreads <= {MEAN, SAME} else SUM if spreads <= {SUM, COUNT} else LOCAL
+
+
+def _learnt_together(value: Value, run: Interpreter) -> Spread | None:
+    """What the losses in a dict have in common that a step learns from, so that they are no report where they are put
+    into it: `losses` of `sum(losses.values()).backward()` and `meters.update(**losses)`."""
+    tables = [thing for thing in value.things if isinstance(thing, Table)]
+    stored = [expression for each in tables for _, expression in each.stores]
+    fed = fed_to_losses(run)
+    if not tables or len(tables) < len(value.things) or not any(run.values[e].models and e in fed for e in stored):
+        return None
+    spreads = {each.spread for table in tables for each in _items(table)}
+    return MEAN if spreads <= {MEAN, SAME} else SUM if spreads <= {SUM} else LOCAL
 
 
 def _items(thing: Items | Table) -> list[Value]:
