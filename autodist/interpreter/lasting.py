@@ -26,16 +26,16 @@ class Lasting(Machine):
         parameters = self._parameters(target)
         if self._forward and parameters:
             self.event("written_inside", target, scope, Value(parameters))
-        is_kept = self._is_buffer(target) or bool(parameters) and not self._forward
-        if not self._loops and not (is_kept and parameters):
+        outside = bool(parameters) and not self._forward
+        if not self._loops and not outside:
             return
         if isinstance(target, ast.Attribute) and self._lately(target.value).spread.is_local:
             return  # a field of the batch
-        if isinstance(target, ast.Name) and self._loops and self._is_made_anew(target.id, node, scope):
+        if not outside and isinstance(target, ast.Name) and self._is_made_anew(target.id, node, scope):
             return
         changed = [(each, value) for each in given if (value := self._lately(each)).spread.is_local]
         for each, value in changed:
-            self.event("state", each, scope, value, constant((target, is_kept)))
+            self.event("state", each, scope, value, constant((target, outside or self._is_buffer(target))))
 
     def _parameters(self, target: ast.Name | ast.Attribute) -> frozenset[Thing]:
         """The parameters that a name or attribute stands for."""
