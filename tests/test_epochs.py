@@ -237,3 +237,13 @@ def test_samplers_that_each_epoch_makes_anew(tmp_path: Path, made: str) -> None:
     assert "generator=torch.Generator().manual_seed(next(passes))" in again and "passes = itertools.count()" in again
     once, _ = converted(tmp_path, REMADE.format(begin=BEFORE.format(made)))
     assert "generator=torch.Generator().manual_seed(0)" in once and "passes" not in once
+
+
+def test_steps_in_a_comprehension(tmp_path: Path) -> None:
+    steps = REMADE.format(begin=BEFORE.format("None, shuffle=True"))
+    steps = steps.replace("sampler=None, ", "").partition("    for x, y in loader")[0]
+    steps += "    losses = [step(x, y) for x, y in loader]\n    print(sum(losses) / len(losses))\n"
+    step = "def step(x, y):\n    optimizer.zero_grad()\n    loss = nn.functional.mse_loss(model(x), y)\n"
+    step += "    loss.backward()\n    optimizer.step()\n    return loss.item()\n\n\nloader ="
+    after, _ = converted(tmp_path, steps.replace("loader =", step, 1))
+    assert "    loader.sampler.set_epoch(epoch)\n    losses = [" in after, after

@@ -154,7 +154,7 @@ def _passes(run: Interpreter) -> dict[Object, list[Event]]:
     """Where a pass over each loader starts."""
     found: dict[Object, list[Event]] = {}
     for event in sorted([*run.of("iterate"), *run.of("iter"), *run.of("listed")], key=lambda e: e.order):
-        if not isinstance(event.node, ast.comprehension):
+        if not isinstance(event.node, ast.comprehension) or event.node in run.step_loops:
             for loader in dict.fromkeys(drawn_from(event.value)):
                 found.setdefault(loader, []).append(event)
     return found

@@ -186,7 +186,8 @@ def rows_beside(node: ast.expr, source: Source, run: Interpreter) -> list[ast.ex
     around = list(source.ancestors(node))
     comprehensions = [head for each in around if isinstance(each, COMPREHENSIONS) for head in each.generators]
     loops = [each for each in around if isinstance(each, ast.For) and source.home(each) is source.home(node)]
-    heads = [head for head in (*comprehensions, *loops) if _binds(head.target, node.id)]
+    around_it: list[ast.comprehension | ast.For] = [*comprehensions, *loops]
+    heads = [head for head in around_it if _binds(head.target, node.id)]
     over = heads[0].iter if heads else None
     if not isinstance(over, ast.Call) or last_name(over.func) not in ("zip", "enumerate"):
         return []
