@@ -14,7 +14,7 @@ from autodist.interpreter import Event, Interpreter, Loop
 from autodist.source import Source, operands
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread
 from autodist.tensors.mixing import STATISTIC
-from autodist.values import NOTHING, Mixing
+from autodist.values import NOTHING, Mixing, Table
 
 
 def stored_by_sample(event: Event, run: Interpreter) -> list[ast.expr]:
@@ -67,7 +67,7 @@ def handed_on(event: Event, run: Interpreter, by_sample: frozenset[ast.stmt]) ->
         return  # a report
     if isinstance(target, ast.Name) and not is_buffer and not _outlives_step(target, event, run):
         return  # from layer to layer
-    if source.statement(node) in by_sample:
+    if source.statement(node) in by_sample or _is_replaced(event, run):
         return
     if event.value.models:
         yield Escape(source, node, LOCAL, event)
@@ -93,6 +93,17 @@ def handed_on(event: Event, run: Interpreter, by_sample: frozenset[ast.stmt]) ->
             yield _fresh(escape, target, run)
         else:
             yield _given_rows(escape, event, run) or replace(escape, spread=LOCAL)
+
+
+def _is_replaced(event: Event, run: Interpreter) -> bool:
+    """Whether each pass puts something else under the same key of a dict: `features[name] = output` in a hook."""
+    statement, target = event.source.statement(event.node), event.detail.const[0]
+    item = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    if not event.inside_forward or not isinstance(item, ast.Subscript) or run.values[item.slice].spread.is_local:
+        return False
+    names = (ast.unparse(each) for each in ast.walk(statement.value) if isinstance(each, (ast.Name, ast.Attribute)))  # type: ignore[union-attr]
+    tables = [isinstance(thing, Table) for thing in run.values.get(item.value, NOTHING).things]
+    return bool(tables) and all(tables) and ast.unparse(target) not in names
 
 
 def _centred(event: Event, run: Interpreter) -> list[Escape]:
