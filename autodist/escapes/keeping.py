@@ -98,10 +98,12 @@ def handed_on(event: Event, run: Interpreter, by_sample: frozenset[ast.stmt]) ->
 def _is_replaced(event: Event, run: Interpreter) -> bool:
     """Whether each pass puts something else under the same key of a dict: `features[name] = output` in a hook."""
     statement, target = event.source.statement(event.node), event.detail.const[0]
-    item = statement.targets[0] if isinstance(statement, ast.Assign) else None
-    if not event.inside_forward or not isinstance(item, ast.Subscript) or run.values[item.slice].spread.is_local:
+    if not event.inside_forward or not isinstance(statement, ast.Assign):
         return False
-    names = (ast.unparse(each) for each in ast.walk(statement.value) if isinstance(each, (ast.Name, ast.Attribute)))  # type: ignore[union-attr]
+    item = statement.targets[0]
+    if not isinstance(item, ast.Subscript) or run.values.get(item.slice, NOTHING).spread.is_local:
+        return False
+    names = (ast.unparse(each) for each in ast.walk(statement.value) if isinstance(each, (ast.Name, ast.Attribute)))
     tables = [isinstance(thing, Table) for thing in run.values.get(item.value, NOTHING).things]
     return bool(tables) and all(tables) and ast.unparse(target) not in names
 
