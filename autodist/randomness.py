@@ -12,7 +12,7 @@ from autodist.models import keys, optimized_by, parts, unused, unwrapped
 from autodist.script import Apart, Loader, Model, Site
 from autodist.source import argument, last_name
 from autodist.spread import ROWS
-from autodist.values import NOTHING, Draw, External, Object, Value, is_clock
+from autodist.values import NOTHING, Draw, External, Items, Object, Value, is_clock
 
 DROPPING = ("alexnet", "vgg", "googlenet", "inception", "mobilenet", "efficientnet", "mnasnet", "convnext", "swin")
 """How names begin of those models of torchvision that have dropout or skip layers at random unless told otherwise."""
@@ -96,7 +96,7 @@ def diverge(
     ``varied`` are the libraries besides torch that draw nothing else, see `noise`."""
     if draws and not _drawn_beside_torch(draws, run):
         return ()
-    if any(each.iterable for each in loaders):
+    if any(each.iterable for each in loaders) or draws_data(loaders, run):
         return ()
     if any(_is_drawn(e.value) for e in (*run.of("test"), *run.of("schedule")) if not e.inside_forward):
         return ()
@@ -123,9 +123,41 @@ def diverge(
     return tuple(Apart(loop.source, loop.node, loop.node in repeated) for _, loop in found)
 
 
-def drops_alike(run: Interpreter, models: list[Model], apart: tuple[Apart, ...], draws: frozenset[object]) -> bool:
-    """Whether masks of dropout are those of rank 0 on all ranks, which draw their batches from the same generator."""
-    return bool(draws) and not apart and _drops(models, run)
+def drops_alike(
+    run: Interpreter, models: list[Model], apart: tuple[Apart, ...], draws: frozenset[object], loaders: list[Loader]
+) -> bool:
+    """Whether masks of dropout, and noise, are those of rank 0 on all ranks, which draw their data from the same
+    generator."""
+    if apart or not draws and not draws_data(loaders, run):
+        return False
+    return _drops(models, run) or not draws and any(event.inside_forward for event in run.of("random"))
+
+
+def draws_data(loaders: Iterable[Loader], run: Interpreter) -> bool:
+    """Whether a loop that trains draws the data of a loader anew: ranks must have the same ones, to take their shares
+    of them."""
+    training = {loop.node for event in run.of("backward") for loop in event.loops}
+    ranks = {event.node for event in _draws(run) if "torch" in _libraries(event, run)}
+    again = {
+        thing
+        for event in run.of("draw")
+        if event.node in ranks and any(loop.node in training for loop in event.loops)
+        for thing in event.value.things
+    }
+    held = (value for each in loaders for value in _held(each.object.argument("dataset", 0) or NOTHING))
+    return bool(again) and any(not again.isdisjoint(value.origins) for value in held)
+
+
+def _held(value: Value, depth: int = 4) -> Iterator[Value]:
+    """A value, and what the objects in it are made of and keep."""
+    yield value
+    for thing in value.things if depth else ():
+        if isinstance(thing, Object):
+            for each in (*thing.args, *thing.keywords.values(), *thing.attributes.values()):
+                yield from _held(each, depth - 1)
+        elif isinstance(thing, Items):
+            for each in (*thing.parts, thing.element):
+                yield from _held(each, depth - 1)
 
 
 def _may_go_apart(event: Event, run: Interpreter) -> Iterator[tuple[Loop, bool]]:

@@ -38,6 +38,7 @@ def writes(
     """
     guards: dict[ast.AST, Site] = {}
     opens: dict[ast.AST, Site] = {}
+    alone: list[Event] = []
     for event in run.events:
         if event.on_one_rank or within(event, prepared):
             continue
@@ -55,6 +56,7 @@ def writes(
                 or event.kind == "mkdir"
                 and _may_exist(node)
                 and node not in apart
+                and not any(_lies_in(event, each, run) for each in alone)
                 or event.kind == "tracker"
                 and not _needs_guard(event, run)
             ):
@@ -66,14 +68,15 @@ def writes(
             if (noted or isinstance(statement, ast.Expr)) and not is_quiet_file(source, node, run):
                 statement = _check_then_make(source, statement) if event.kind == "mkdir" else statement
                 guards.setdefault(statement, Site(source, statement))
+                alone += [event] if event.kind == "mkdir" else []
     for site in temporary.put_in_place(run):
         if not any(stands_in(site.source, site.node, each) for each in (prepared, frozenset(guards))):
             assert isinstance(site.node, ast.stmt)
             guards.setdefault(site.node, site)
     kept = _outermost(guards.values(), opens)
-    alone = frozenset(site.node for site in kept if isinstance(site.node, ast.Expr))
+    guarded = frozenset(site.node for site in kept if isinstance(site.node, ast.Expr))
     # `pickle.dump(data, open(path, "wb"))` is guarded as a whole
-    return kept, [site for site in opens.values() if not stands_in(site.source, site.node, alone)]
+    return kept, [site for site in opens.values() if not stands_in(site.source, site.node, guarded)]
 
 
 def folders(run: Interpreter) -> Iterator[Site]:
@@ -494,6 +497,36 @@ def _may_exist(node: ast.AST) -> bool:
     """`os.makedirs(path, exist_ok=True)` may run on all ranks."""
     assert isinstance(node, ast.Call)
     return any(k.arg == "exist_ok" and isinstance(k.value, ast.Constant) and bool(k.value.value) for k in node.keywords)
+
+
+def _lies_in(event: Event, other: Event, run: Interpreter) -> bool:
+    """Whether a folder is made inside another one, which rank 0 alone makes: a rank that came there first would make
+    that, too, and rank 0 would find it there. `(out / "weights").mkdir(parents=True, exist_ok=True)`, `out.mkdir()`"""
+    outer = _folder(other, run)
+    inner = _folder(event, run)
+    begins = run.values.get(outer, NOTHING).const
+    path = run.values.get(inner, NOTHING).const
+    if isinstance(begins, str) and isinstance(path, str):
+        return f"{path}/".startswith(f"{begins.rstrip('/')}/")
+    return ast.unparse(outer) in _paths(inner, event.source)
+
+
+def _folder(event: Event, run: Interpreter) -> ast.expr:
+    """The path of the folder that a call makes: `os.makedirs(path)`, `path.mkdir()`."""
+    assert isinstance(event.node, ast.Call)
+    if is_method(event.node, run) and isinstance(event.node.func, ast.Attribute):
+        return event.node.func.value
+    return event.node.args[0] if event.node.args else event.node.func
+
+
+def _paths(node: ast.expr, source: Source, depth: int = 4) -> set[str]:
+    """The expressions that a path is put together from, as they are written."""
+    parts = [each for each in ast.walk(node) if isinstance(each, ast.expr)]
+    found = {ast.unparse(each) for each in parts if not isinstance(each, ast.Constant)}
+    names = {each.id for each in parts if isinstance(each, ast.Name)} if depth else set()
+    bound = (each for each in ast.walk(source.home(node)) if isinstance(each, ast.Assign))
+    made = [e.value for e in bound if any(isinstance(t, ast.Name) and t.id in names for t in e.targets)]
+    return found.union(*(_paths(each, source, depth - 1) for each in made))
 
 
 def _needs_guard(event: Event, run: Interpreter) -> bool:

@@ -139,6 +139,8 @@ class Loader:
     """The calls that make the loaders which the same training steps read, its own if that makes several of them."""
     unseeded_samplers: tuple[Object, ...] = ()
     """Torch's samplers that it has been given and that draw from the global generator, where they are made once."""
+    remade_samplers: frozenset[ast.Call] = frozenset()
+    """Those of them that a training loop makes anew, in each epoch for instance."""
 
 
 @dataclass(frozen=True)

@@ -179,7 +179,7 @@ def _is_named_in_print(parent: ast.AST | None, source: Source) -> bool:
 
 
 def _reaches_in(node: ast.AST, parent: ast.AST | None) -> bool:
-    """`model.fc`, `model.drop = 0.1`, `model[0]`, `for layer in model`, `f"{model}"`."""
+    """`model.fc`, `model.drop = 0.1`, `model[0]`, `for layer in model`, `[*model]`, `f"{model}"`."""
     if isinstance(parent, ast.Attribute):
         return parent.attr not in SAFE_ON_WRAPPER or not isinstance(parent.ctx, ast.Load)
     if isinstance(parent, ast.Subscript):
@@ -187,7 +187,7 @@ def _reaches_in(node: ast.AST, parent: ast.AST | None) -> bool:
     return (
         isinstance(parent, (ast.For, ast.comprehension))
         and parent.iter is node
-        or isinstance(parent, ast.FormattedValue)
+        or isinstance(parent, (ast.FormattedValue, ast.Starred))
     )
 
 
@@ -227,6 +227,12 @@ def _takes_module(node: ast.AST, parent: ast.AST | None, run: Interpreter) -> bo
             & {
                 "builtins.print",
                 "builtins.len",
+                "builtins.enumerate",
+                "builtins.iter",
+                "builtins.list",
+                "builtins.reversed",
+                "builtins.tuple",
+                "builtins.zip",
                 "builtins.str",
                 "builtins.repr",
                 "torch.save",

@@ -84,6 +84,8 @@ def gather_on_all_ranks(script: TrainingScript, context: Context) -> Iterator[Fi
             inside = set(ast.walk(site.node))
             reads = (each.node for each in script.shards.reads if each.node in inside)
             endings = {each: ".full_tensor()" for each in reads if isinstance(each, ast.expr)}
+            reached = [] if context.config.strategy.shards else (each.node for each in script.unwraps)
+            endings |= {each: ".module" for each in reached if isinstance(each, ast.expr) and each in inside}
             code = _unwrapped(site.source, site.node, site.source.extended(site.node, endings), wrappers)
             name = free_name(site.source, "output", taken=set(given))
             given[name] = code

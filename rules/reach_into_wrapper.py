@@ -94,8 +94,11 @@ def reach_into_wrapper(script: TrainingScript, context: Context) -> Iterator[Fin
     """
     if not script.trains:
         return
+    hoisted = {site.node for site, _ in script.shards.hoists}
     for site in script.unwraps:
         assert isinstance(site.node, ast.expr)
+        if not hoisted.isdisjoint(site.source.ancestors(site.node)):
+            continue  # written anew, ahead of what rank 0 does
         template = "{}.module"
         if site.node in script.maybe_wrapped:
             template = f'getattr({{}}, "module", {site.source.code(site.node)})'

@@ -269,6 +269,8 @@ class ResizingSampler({sampler}):
 '''
 UNEVEN = "data that do not divide by the number of ranks are filled up with up to N - 1 samples, seen twice"
 
+ALIKE = "; masks of dropout and noise are the same on all ranks, which draw the data from the same generator"
+
 
 @rule("AD201")
 def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[Finding]:
@@ -356,7 +358,8 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
         edits.append(SetArgument(call, "sampler", made, 3))
         edits += _divided(script, context, loader, d)
         fix = Fix((*imports, *sampler_import, *planned(source, *edits)))
-        yield Finding(source, call, "each rank takes its share of every batch; " + UNEVEN, fix)
+        alike = ALIKE if script.drops_alike else ""
+        yield Finding(source, call, f"each rank takes its share of every batch; {UNEVEN}{alike}", fix)
 
 
 def _without_shuffle(source: Source, call: ast.Call, shuffle: ast.expr, switch: str | None) -> Edit:

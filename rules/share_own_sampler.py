@@ -9,6 +9,7 @@ from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import Loader, TrainingScript
 from autodist.source import Source
 
+from ._passes import counting
 from ._preamble import (
     Planned,
     argument,
@@ -355,7 +356,11 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
             )
             yield Finding(source, call, message, severity=Severity.WARNING)
         for drawn in loader.unseeded_samplers:
-            alike = SetArgument(drawn.node, "generator", f"{torch}.Generator().manual_seed({ordered})")
+            seed = str(ordered)
+            if drawn.node in loader.remade_samplers:
+                passes, needed = counting(script, context, drawn.source)
+                seed, more = f"next({passes})", (*more, *needed)
+            alike = SetArgument(drawn.node, "generator", f"{torch}.Generator().manual_seed({seed})")
             more = (*more, *planned(drawn.source, alike))
         ordered += bool(loader.beside and loader.unseeded_samplers)
         fix = Fix((*more, *defined(script, source, code), *planned(source, *edits)))

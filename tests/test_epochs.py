@@ -203,3 +203,58 @@ def test_bars_of_notebooks(tmp_path: Path) -> None:
     text = SCRIPT.format(over="tqdm(loader)").replace("from tqdm import", "from tqdm.autonotebook import")
     code, _ = converted(tmp_path, text)
     assert "tqdm(loader, disable=dist.get_rank() != 0)" in code
+
+
+REMADE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
+
+data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+weights = torch.ones(64)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def sampler_for(weights):
+    return WeightedRandomSampler(weights, 32)
+
+
+{begin}
+    for x, y in loader:
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+"""
+EACH_EPOCH = "for epoch in range(3):\n    loader = DataLoader(data, batch_size=8, sampler={})"
+BEFORE = "loader = DataLoader(data, batch_size=8, sampler={})\nfor epoch in range(3):"
+
+
+@pytest.mark.parametrize("made", ["sampler_for(weights)", "WeightedRandomSampler(weights, 32)"])
+def test_samplers_that_each_epoch_makes_anew(tmp_path: Path, made: str) -> None:
+    """With one seed for all of them each epoch would draw the samples of the first."""
+    again, _ = converted(tmp_path, REMADE.format(begin=EACH_EPOCH.format(made)))
+    assert "generator=torch.Generator().manual_seed(next(passes))" in again and "passes = itertools.count()" in again
+    once, _ = converted(tmp_path, REMADE.format(begin=BEFORE.format(made)))
+    assert "generator=torch.Generator().manual_seed(0)" in once and "passes" not in once
+
+
+def test_steps_in_a_comprehension(tmp_path: Path) -> None:
+    steps = REMADE.format(begin=BEFORE.format("None, shuffle=True"))
+    steps = steps.replace("sampler=None, ", "").partition("    for x, y in loader")[0]
+    steps += "    losses = [step(x, y) for x, y in loader]\n    print(sum(losses) / len(losses))\n"
+    step = "def step(x, y):\n    optimizer.zero_grad()\n    loss = nn.functional.mse_loss(model(x), y)\n"
+    step += "    loss.backward()\n    optimizer.step()\n    return loss.item()\n\n\nloader ="
+    after, _ = converted(tmp_path, steps.replace("loader =", step, 1))
+    assert "    loader.sampler.set_epoch(epoch)\n    losses = [" in after, after
+
+
+def test_steps_that_map_takes(tmp_path: Path) -> None:
+    step = "def step(batch):\n    x, y = batch\n    optimizer.zero_grad()\n"
+    step += "    loss = nn.functional.mse_loss(model(x), y)\n    loss.backward()\n    optimizer.step()\n    return loss.item()\n\n\nloader ="
+    steps = REMADE.format(begin=BEFORE.format("None, shuffle=True")).replace("sampler=None, ", "")
+    steps = steps.partition("    for x, y in loader")[0].replace("loader =", step, 1)
+    after, _ = converted(
+        tmp_path, steps + "    losses = list(map(step, loader))\n    print(sum(losses) / len(losses))\n"
+    )
+    assert "    loader.sampler.set_epoch(epoch)\n    losses = list(map(step, loader))" in after, after

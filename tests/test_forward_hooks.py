@@ -95,3 +95,77 @@ def test_a_decomposition_of_all_samples(tmp_path: Path) -> None:
     text = SCRIPT.format(hook="def hook(module, given):\n    pass", layer="body", kind="_pre_", more="", last="pass")
     text = text.replace("self.body(x)", "self.body(x) @ torch.linalg.qr(torch.relu(self.body(x)))[1]")
     assert "AD602 computes with a statistic of the batch" in converted(tmp_path, text)[1]
+
+
+GONE_THROUGH = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8, shuffle=True)
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+means = {{}}
+
+
+def watch(name):
+    def keep(module, given, output):
+        means[name] = output.mean().item()
+
+    return keep
+
+
+for number, layer in {layers}:
+    layer.register_forward_hook(watch(number))
+for x, y in loader:
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+print(means)
+"""
+
+
+@pytest.mark.parametrize("layers", ["enumerate(model)", "zip('abc', list(model))", "enumerate([*model])"])
+def test_hooks_of_layers_that_a_loop_goes_through(tmp_path: Path, layers: str) -> None:
+    """The wrapper is no list of layers; their hooks keep means of a rank's own samples."""
+    text, _ = converted(tmp_path, GONE_THROUGH.format(layers=layers))
+    assert f"in {layers.replace('model', 'model.module')}:" in text
+    assert "means[name] = reduce_mean(output.mean().item())" in text
+
+
+FEATURES = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8, shuffle=True)
+teacher = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)).eval()
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+features = {}
+
+
+def grab(name):
+    def keep(module, given, output):
+        features[name] = output
+
+    return keep
+
+
+teacher[1].register_forward_hook(grab("teacher"))
+model[1].register_forward_hook(grab("student"))
+for x, y in loader:
+    out = model(x)
+    with torch.no_grad():
+        teacher(x)
+    loss = nn.functional.mse_loss(out, y) + nn.functional.mse_loss(features["student"], features["teacher"])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_features_that_each_pass_replaces(tmp_path: Path) -> None:
+    """No later step sees them, whatever key they are put under."""
+    text, said = converted(tmp_path, FEATURES)
+    assert "model.module[1].register_forward_hook" in text and "keeps" not in said and "gather" not in text

@@ -533,3 +533,45 @@ def test_chosen_samples_that_are_only_looked_at_are_no_batch(tmp_path: Path) -> 
     trained = CHOSEN.replace("step in range(3)", "batch, _ in loader").replace("batch_of(1, 8)).", "batch).")
     text, said = converted(tmp_path, trained + "    print(batch_of(1, 8).shape)")
     assert "DistributedDataParallel" in text and "until they fill a batch" not in said
+
+
+TIME_FIRST = """\
+import torch
+from torch import nn
+
+x, y = torch.randn(12, 64, 3), torch.randn(64, 1)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.out = nn.LSTM(3, 5), nn.Linear(5, 1)
+
+    def forward(self, x):
+        states, _ = self.rnn(x)
+        return self.out(states[-1])
+
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for i in range(0, 64, 8):
+        chosen = torch.randint(64, (8,))
+        loss = nn.functional.mse_loss(model({inputs}), {targets})
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("inputs", ["x[:, i : i + 8, :]", "x[:, i : i + 8]", "x.narrow(1, i, 8)"])
+def test_inputs_with_time_first_beside_labels(tmp_path: Path, inputs: str) -> None:
+    """Nothing is cut out of the inputs, so that the labels alone would be shared out."""
+    _, said = conftest.converted(tmp_path, TIME_FIRST.format(inputs=inputs, targets="y[i : i + 8]"))
+    assert "AD902" in said and "outputs for the whole batch" in said
+
+
+def test_inputs_with_time_first_by_the_same_indices(tmp_path: Path) -> None:
+    """What is drawn is shared out, and with it both."""
+    after, said = conftest.converted(tmp_path, TIME_FIRST.format(inputs="x[:, chosen]", targets="y[chosen]"))
+    assert "chosen = torch.randint(64, (8,))[dist.get_rank()" in after and "AD902" not in said

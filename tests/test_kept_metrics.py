@@ -745,3 +745,46 @@ for x, y in loader:
 def test_a_decaying_sum_begins_with_nothing(tmp_path: Path, smooth: str) -> None:
     code, said = converted(tmp_path, DECAYING.format(smooth=smooth))
     assert "print(reduce_sum(smooth))" in code and "AD601 reports" not in said
+
+
+LOSSES = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Meters:
+    def __init__(self):
+        self.totals = {{}}
+
+    def update(self, **values):
+        for name, value in values.items():
+            value = value.item() if torch.is_tensor(value) else value
+            self.totals[name] = self.totals.get(name, 0.0) + value
+
+    def __str__(self):
+        return str(self.totals)
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+meters = Meters()
+for x, y in loader:
+    out = model(x)
+    losses = {{"error": nn.functional.mse_loss(out, y), "size": out.pow(2).mean()}}
+    loss = sum(losses.values())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {reported}
+print(meters)
+"""
+
+
+@pytest.mark.parametrize("reported", ["meters.update(**losses)", "print(losses)"])
+def test_losses_in_a_dict_that_a_step_learns_from(tmp_path: Path, reported: str) -> None:
+    """They are made global where they are reported: where they are put into the dict, no gradient would flow on."""
+    text, _ = converted(tmp_path, LOSSES.format(reported=reported))
+    assert '{"error": nn.functional.mse_loss(out, y), "size": out.pow(2).mean()}' in text
+    assert "{key: reduce_mean(value) for key, value in losses.items()}" in text, text

@@ -116,3 +116,106 @@ def test_a_batch_that_a_function_changes(tmp_path: Path) -> None:
     """No later step sees it: nothing is gathered, which would pick other rows than the rank has."""
     after, said = conftest.converted(tmp_path, DECODED)
     assert "gather" not in after and "AD601" not in said
+
+
+OUTSIDE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(64, 5), torch.randint(0, 3, (64,))), batch_size=8, shuffle=True)
+model = nn.Linear(5, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+centres = torch.zeros(3, 3)
+
+
+@torch.no_grad()
+def follow(kept, features, labels):
+    for k in labels.unique():
+        kept[k] += 0.5 * (features[labels == k].mean(dim=0) - kept[k])
+
+
+for x, y in loader:
+    out = model(x)
+    loss = nn.functional.cross_entropy(out, y) + (out - centres[y]).pow(2).sum(1).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+{kept}
+print(centres.norm().item())
+"""
+IN_A_LOOP = """\
+with torch.no_grad():
+    for k in range(3):
+        chosen = y == k
+        if chosen.any():
+            centres[k] += 0.5 * (out[chosen].mean(0) - centres[k])"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "expected"),
+    [
+        (IN_A_LOOP, ["if gather_rows(chosen).any():", "gather_rows(out)[gather_rows(chosen)].mean(0) - centres[k]"]),
+        ("follow(centres, out.detach(), y)", ["follow(centres, gather_rows(out.detach()), gather_rows(y))"]),
+    ],
+)
+def test_centres_that_no_module_keeps(tmp_path: Path, kept: str, expected: list[str]) -> None:
+    """A loop over the classes hands on what the loop over the batches around it keeps, whatever a function calls it."""
+    code, said = conftest.converted(tmp_path, OUTSIDE.format(kept=indent(kept, " " * 4)))
+    assert all(each in code for each in expected), code
+    assert "reduce_mean(centres)" not in code and "keeps" not in said
+
+
+def test_means_of_some_samples_that_a_report_counts_up(tmp_path: Path) -> None:
+    """Ranks have different numbers of them, perhaps none: no mean of the ranks' means."""
+    counted = "    hits = torch.zeros(3)\n    for k in range(3):\n        chosen = y == k\n        if chosen.any():\n"
+    counted += "            hits[k] += (out.argmax(1)[chosen] == k).float().mean()\n    print(hits)"
+    code, _ = conftest.converted(tmp_path, OUTSIDE.format(kept=counted).replace("- centres[y]", "- 1"))
+    assert "hits[k] += mean_over_ranks((out.argmax(1)[chosen] == k).float())" in code, code
+    assert "reduce_mean(hits)" not in code
+
+
+FIRST = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.shift, self.layers = nn.Parameter(torch.zeros(5)), nn.ModuleList([nn.Linear(5, 5), nn.Linear(5, 3)])
+
+    def centre(self, x):
+        self.shift.data.copy_(-x.mean(0))
+
+    def forward(self, x):
+        return self.layers[1](self.layers[0](x + self.shift).relu())
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 5), torch.randint(0, 3, (64,))), batch_size=8, shuffle=True)
+model = {model}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+x, _ = next(iter(loader))
+with torch.no_grad():
+    {begun}
+for x, y in loader:
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "begun", "expected"),
+    [
+        ("Net()", "model.centre(x)", "self.shift.data.copy_(reduce_mean(-x.mean(0)))"),
+        ("Net()", "model.layers[0].weight /= model.layers[0](x).std()", "gather_rows(model.module.layers[0](x)).std()"),
+        ("nn.Sequential(nn.Linear(5, 3))", "model[0].bias.data.sub_(model[0](x).mean(0))", "reduce_mean(model.module"),
+    ],
+)
+def test_parameters_that_follow_a_first_batch(tmp_path: Path, model: str, begun: str, expected: str) -> None:
+    """Ranks that set them by their own samples would train different models, which nothing makes equal again."""
+    code, said = conftest.converted(tmp_path, FIRST.format(model=model, begun=begun))
+    assert expected in code, code + said

@@ -63,3 +63,46 @@ def test_samples_that_a_rank_counts_off_are_no_samples_of_all_ranks(tmp_path: Pa
     assert "RowsOfAllRanks" not in text
     assert "print(reduce_sum(hits))" in text
     assert "AD602 computes with a statistic of the batch" in said
+
+
+BY_INDEX = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(32, 4), torch.randint(3, (32,)), torch.arange(32))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+errors, histories, seen = torch.zeros(32), {{i: [] for i in range(32)}}, {{}}
+for x, y, index in loader:
+    out = model(x)
+    loss = nn.functional.cross_entropy(out, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    right = out.argmax(1) == y
+    {step}
+torch.save([errors, histories, seen], "seen.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (
+            "for i, each in zip(index.tolist(), right.tolist()):\n        histories[i].append(each)",
+            "in zip(gather_rows(index).tolist(), gather_rows(right).tolist()):",
+        ),
+        (
+            "for i, each in zip(index, right):\n        seen[int(i)] = bool(each)",
+            "in zip(gather_rows(index), gather_rows(right)):",
+        ),
+        ("errors[index] += (~right).float()", "errors[index] += (~right).float()\n"),
+    ],
+)
+def test_what_is_kept_by_the_numbers_of_samples(tmp_path: Path, step: str, expected: str) -> None:
+    """Numbers and values go together: all gathered, or what each rank has counted up at its own places is summed."""
+    text, said = converted(tmp_path, BY_INDEX.format(step=step))
+    assert expected in text, text
+    assert ("reduce_sum(errors)" in text) == step.startswith("errors") and "keeps" not in said

@@ -87,3 +87,46 @@ def test_densities_are_of_the_rows(tmp_path: Path) -> None:
     assert "z, logprob = flow(x[rows])" in after, said
     _, said = conftest.converted(tmp_path, FLOW.format(asked="z - z[0]"))
     assert "AD9" in said, said
+
+
+CUT = """\
+import torch
+from torch import nn
+
+data = torch.randint(0, 20, (1000,))
+
+
+def get_batch({default}):
+    starts = torch.randint(len(data) - 9, (n,))
+    x = torch.stack([data[i : i + 8] for i in starts])
+    return x, torch.stack([data[i + 1 : i + 9] for i in starts])
+
+
+model = nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 20))
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+for step in range(30):
+    if step % 10 == 0:
+        with torch.no_grad():
+            x, y = {asked}
+            print(nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten()).item())
+    x, y = get_batch(16)
+    loss = nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("default", "asked"), [("n=1", "get_batch()"), ("n", "get_batch(1)"), ("n=2", "get_batch(n=3)")]
+)
+def test_a_number_of_samples_that_ranks_cannot_share(tmp_path: Path, default: str, asked: str) -> None:
+    """The function is asked for it where a model is evaluated: the step takes its share of what it is given."""
+    after, said = conftest.converted(tmp_path, CUT.format(default=default, asked=asked))
+    assert "x, y = local_rows(get_batch(16))" in after and f"x, y = {asked}" in after, said
+    assert "reduce_mean" not in after
+
+
+def test_numbers_of_samples_that_ranks_can_share(tmp_path: Path) -> None:
+    after, _ = conftest.converted(tmp_path, CUT.format(default="n", asked="get_batch(32)"))
+    assert "(n,))[dist.get_rank() :: dist.get_world_size()]" in after and "reduce_mean" in after

@@ -97,3 +97,85 @@ def test_what_an_answering_write_is_given_is_that_of_all_ranks(tmp_path: Path) -
     several = '[Path(f"{i}").write_text(f"{i} {loss.item()}") for i in range(2)]'
     code, said = conftest.converted(tmp_path, text + f"n = {several}\nprint(n)\n")
     assert "AD301 every rank writes this" in said and "as_on_rank_zero" not in code
+
+
+FOLDERS = """\
+import os
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+out, other = Path("runs"), Path("logs")
+{folders}
+for x, y in loader:
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+torch.save(model.state_dict(), out / "model.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    "folders",
+    [
+        "os.makedirs(out)\n(out / 'weights').mkdir(parents=True, exist_ok=True)",
+        "if not out.exists():\n    out.mkdir()\nweights = out / 'weights'\nweights.mkdir(parents=True, exist_ok=True)",
+        "os.mkdir('runs')\nos.makedirs('runs/weights', exist_ok=True)",
+    ],
+)
+def test_a_folder_in_one_that_rank_zero_makes(tmp_path: Path, folders: str) -> None:
+    """A rank that made it first would make the outer one, too, which rank 0 would find there."""
+    after, _ = conftest.converted(tmp_path, FOLDERS.format(folders=folders))
+    inner = next(line for line in after.splitlines() if "exist_ok=True" in line)
+    assert inner.startswith("    ") and "if dist.get_rank() == 0" in after[: after.index(inner)]
+
+
+def test_a_folder_beside_one_that_rank_zero_makes(tmp_path: Path) -> None:
+    """All ranks may make it."""
+    folders = "os.mkdir(out)\nos.makedirs(other / 'weights', exist_ok=True)"
+    after, _ = conftest.converted(tmp_path, FOLDERS.format(folders=folders))
+    assert "\nos.makedirs(other / 'weights', exist_ok=True)" in after
+
+
+DECODED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = nn.Linear(4, 2), nn.Linear(2, 4)
+
+    def decode(self, z):
+        return torch.tanh(self.decoder(z))
+
+    def forward(self, x):
+        return self.decode(self.encoder(x))
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for (x,) in loader:
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(x), x).backward()
+    optimizer.step()
+with torch.no_grad():
+    torch.save({sample}, "sample.pt")
+"""
+
+
+@pytest.mark.parametrize("sample", ["model.decode(torch.randn(2, 2))", "model.decoder(torch.randn(2, 2)).cpu()"])
+def test_what_a_part_of_a_model_gives_is_written(tmp_path: Path, sample: str) -> None:
+    """All ranks run it, by its name in the wrapper, before rank 0 writes."""
+    after, _ = conftest.converted(tmp_path, DECODED.format(sample=sample))
+    part = sample.partition("(")[0].replace("model.", "model.module.")
+    assert f"    output = {part}(torch.randn(2, 2))\n    if dist.get_rank() == 0:\n        torch.save(output" in after

@@ -22,7 +22,7 @@ from autodist.analyze.launched import is_distributed, seeds_by_rank
 from autodist.analyze.losses import whole_losses, without_sums
 from autodist.analyze.modules import uncovered
 from autodist.analyze.reductions import made_global_after, rank_zero_statements, reduced, summed_up_before
-from autodist.analyze.refusals import in_batch_negatives, refusals_of
+from autodist.analyze.refusals import in_batch_negatives, refusals_of, unshared_output
 from autodist.borrowed import borrowed, imported_names
 from autodist.config import Config, Strategy
 from autodist.fsdp import meta, sharding, shards, weights
@@ -157,6 +157,8 @@ def _modelled(
     dropped |= {e.node for e in first.events if e.kind == "wrap" and e.detail.const == "fully_sharded"}
     plan = replace(plan, wraps={} if fsdp else wrap_plan(models), dropped=dropped)
     second = again(plan)
+    if (concern := unshared_output(second)) is not None:
+        return TrainingScript(project, first.values, concerns=(concern,)), first
     summed = () if is_distributed(second) else terms(second, again, plan)
     if summed:
         plan = replace(plan, terms=_nodes(summed))

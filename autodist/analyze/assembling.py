@@ -239,7 +239,7 @@ def assembled(
         reseeded=tuple(dict.fromkeys(Site(e.source, e.node) for e in run.of("unseeded") if randomness.reseeds(e))),
         searches=tuple(searching.searches(run)),
         diverge=apart,
-        drops_alike=randomness.drops_alike(run, models, apart, draws),
+        drops_alike=randomness.drops_alike(run, models, apart, draws, loaders),
         noise=varied,
         devices=tuple(device_spellings(project)),
         hidden_devices=hidden,

@@ -12,7 +12,7 @@ from autodist.escapes import upstream
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.rule import Severity
 from autodist.script import Concern, Loader
-from autodist.source import Source, counted_of, last_name, shortened
+from autodist.source import Source, argument, counted_of, last_name, shortened
 from autodist.spread import SAME, SUM, Spread
 from autodist.values import NOTHING, Draw, Function, Index, Items, Object, is_clock
 
@@ -41,7 +41,25 @@ def made_elsewhere(run: Interpreter) -> bool:
     calls = (
         (call, source) for maker in makers if maker is not None for call, source in run.callers.get(maker, {}).items()
     )
+    if any(_sized_oddly(draw, run) for draw in draws):
+        return True
     return any(source.home(call) in homes and loops.isdisjoint(source.ancestors(call)) for call, source in calls)
+
+
+def _sized_oddly(draw: Draw, run: Interpreter) -> bool:
+    """Whether a call asks a function for a number of samples that no two ranks can share: `get_batch("val", 1)`."""
+    maker = draw.source.function(draw.node)
+    if not isinstance(maker, ast.FunctionDef) or not isinstance(draw.size, ast.Name):
+        return False
+    spec = maker.args
+    names = [each.arg for each in (*spec.posonlyargs, *spec.args)]
+    default = dict(zip(reversed(names), reversed(spec.defaults), strict=False)).get(draw.size.id)
+    if draw.size.id not in names:
+        return False
+    place = names.index(draw.size.id) - (names[0] == "self")
+    asked = [argument(call, draw.size.id, place) or default for call in run.callers.get(maker, {})]
+    counts = [run.values.get(each, NOTHING).const for each in asked if each is not None]
+    return any(isinstance(each, int) and each % 2 for each in counts)
 
 
 def along_sequence(run: Interpreter) -> Draw | None:

@@ -55,6 +55,7 @@ def sharded_loaders(
                 frozenset(t.key for t, _ in ours),
                 any(resizing.changes_length(t, passes.get(t, ()), run) for t, _ in ours),
                 beside=frozenset(each.node for group in together for each in _others(group, {t.key for t, _ in ours})),
+                remade_samplers=frozenset(node for t, _ in ours for node in _remade_samplers(t, run)),
             )
         )
         if mixed and switch is None:
@@ -87,6 +88,27 @@ def _others(group: set[Object], keys: set[tuple[int, Path_]]) -> Iterator[Object
     """What a group holds beside one of our loaders, and not instead of it."""
     ours = [each for each in group if each.key in keys]
     yield from (each for each in group if any(each is not loader and not _is_instead(each, loader) for loader in ours))
+
+
+def _remade_samplers(loader: Object, run: Interpreter) -> Iterator[ast.Call]:
+    """The samplers of a loader that draw from the global generator, and that a loop around the training steps makes
+    again and again: what they draw is to go on, whatever they are seeded with."""
+    training = (loop for event in run.of("backward") for loop in event.loops)
+    again = {loop.node for loop in training if not _makes_model(loop, run)}
+    for sampler in randomness.unseeded_samplers(loader):
+        if not again.isdisjoint(_loops_around(sampler.node, sampler.source, run)):
+            yield sampler.node
+
+
+def _loops_around(node: ast.AST, source: Source, run: Interpreter, depth: int = 6) -> Iterator[ast.AST]:
+    """The loops in which something is run, those around the calls of its function among them."""
+    for each in source.ancestors(node):
+        if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for call, where in run.callers.get(each, {}).items() if depth else ():
+                yield from _loops_around(call, where, run, depth - 1)
+            return
+        if isinstance(each, (ast.For, ast.While)):
+            yield each
 
 
 def _is_instead(one: Object, other: Object) -> bool:
@@ -132,7 +154,7 @@ def _passes(run: Interpreter) -> dict[Object, list[Event]]:
     """Where a pass over each loader starts."""
     found: dict[Object, list[Event]] = {}
     for event in sorted([*run.of("iterate"), *run.of("iter"), *run.of("listed")], key=lambda e: e.order):
-        if not isinstance(event.node, ast.comprehension):
+        if not isinstance(event.node, ast.comprehension) or event.node in run.step_loops:
             for loader in dict.fromkeys(drawn_from(event.value)):
                 found.setdefault(loader, []).append(event)
     return found

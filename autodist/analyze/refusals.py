@@ -209,6 +209,20 @@ def refusals_of(
         yield refuse("AD902", site.source, site.node, message)
 
 
+def unshared_output(run: Interpreter) -> Concern | None:
+    """A loss that compares what a model gives for a whole batch with a rank's share of the labels: the samples of what
+    the model is given lie along another axis, `model(x[:, i : i + 8])` beside `y[i : i + 8]`."""
+    for event in run.of("unshared_output") if not is_distributed(run) else ():
+        assert isinstance(event.node, ast.expr)
+        message = (
+            f"{shortened(event.source.code(event.node))} compares a rank's share of the labels with outputs for the "
+            "whole batch, of whose inputs it cannot be seen where the samples lie: cut batches out of tensors that "
+            "have the samples first, by the same slice or the same indices"
+        )
+        return Concern("AD902", event.source, event.node, message, Severity.REFUSAL)
+    return None
+
+
 def _sums_over_ranks(run: Interpreter) -> bool:
     """Whether a distributed script trains on the batches of a loader, although its loss is the same on all ranks."""
     loops = [loop.node.iter for event in run.of("backward") for loop in event.loops if isinstance(loop.node, ast.For)]

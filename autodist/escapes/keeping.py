@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
 from autodist.escapes.origins import fed_to_losses, learnt_from
 from autodist.escapes.resolving import Escape, resolve
-from autodist.escapes.together import agreed, gathered_together
+from autodist.escapes.together import agreed, gathered_together, is_of
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.source import Source, operands
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread
 from autodist.tensors.mixing import STATISTIC
-from autodist.values import NOTHING, Mixing
+from autodist.values import NOTHING, Mixing, Table
 
 
 def stored_by_sample(event: Event, run: Interpreter) -> list[ast.expr]:
@@ -55,13 +56,18 @@ def handed_on(event: Event, run: Interpreter, by_sample: frozenset[ast.stmt]) ->
     node, source, (target, is_buffer) = event.node, event.source, event.detail.const
     assert isinstance(node, ast.expr)
     fed = fed_to_losses(run)
-    read = (each for each in fed if _is_same(each, target) and not _is_called(each, run))
-    read = (each for each in read if not _is_another(each, target, source, run))
+    called = list(_names(target, event))
+    read = (
+        each
+        for each in fed
+        if not _is_called(each, run)
+        and any(_is_same(each, name) and not _is_another(each, name, where, run) for where, name, _ in called)
+    )
     if not is_buffer and all(_is_only_handed_down(each, event, fed) for each in read):
         return  # a report
-    if isinstance(target, ast.Name) and not is_buffer and not any(_learns(loop, run) for loop in event.loops[-1:]):
+    if isinstance(target, ast.Name) and not is_buffer and not _outlives_step(target, event, run):
         return  # from layer to layer
-    if source.statement(node) in by_sample:
+    if source.statement(node) in by_sample or _is_replaced(event, run):
         return
     if event.value.models:
         yield Escape(source, node, LOCAL, event)
@@ -69,13 +75,13 @@ def handed_on(event: Event, run: Interpreter, by_sample: frozenset[ast.stmt]) ->
     if placed := _placed_by_sample(node, source, run):
         yield from (Escape(source, each, ROWS, event) for each in placed)
         return
-    found = [e for e in resolve(node, source, event, run, set()) if ast.unparse(e.node) != ast.unparse(target)]
+    found = [e for e in resolve(node, source, event, run, set()) if not is_of(e.node, target)]
     if centred := _centred(event, run):
         yield from centred  # first of all: what is computed from it is another sum then
         return
     rows = [each for each in found if run.values.get(each.node, NOTHING).spread in (ROWS, Spread.COLUMNS)]
     elsewhere = all(_given_rows(each, event, run) is not None for each in rows) if rows else False
-    together = [] if event.grad or elsewhere else gathered_together(found, event, run)
+    together = [] if elsewhere else gathered_together(found, event, run)
     if together or (decided := agreed(event, run) if event.inside_forward else []) is None:
         yield from together or [replace(each, spread=LOCAL) for each in found]
         return
@@ -87,6 +93,19 @@ def handed_on(event: Event, run: Interpreter, by_sample: frozenset[ast.stmt]) ->
             yield _fresh(escape, target, run)
         else:
             yield _given_rows(escape, event, run) or replace(escape, spread=LOCAL)
+
+
+def _is_replaced(event: Event, run: Interpreter) -> bool:
+    """Whether each pass puts something else under the same key of a dict: `features[name] = output` in a hook."""
+    statement, target = event.source.statement(event.node), event.detail.const[0]
+    if not event.inside_forward or not isinstance(statement, ast.Assign):
+        return False
+    item = statement.targets[0]
+    if not isinstance(item, ast.Subscript) or run.values.get(item.slice, NOTHING).spread.is_local:
+        return False
+    names = (ast.unparse(each) for each in ast.walk(statement.value) if isinstance(each, (ast.Name, ast.Attribute)))
+    tables = [isinstance(thing, Table) for thing in run.values.get(item.value, NOTHING).things]
+    return bool(tables) and all(tables) and ast.unparse(target) not in names
 
 
 def _centred(event: Event, run: Interpreter) -> list[Escape]:
@@ -117,6 +136,41 @@ def _fresh(escape: Escape, target: ast.expr, run: Interpreter) -> Escape:
     if added is escape.node:
         return escape
     return replace(escape, node=added, spread=spread if spread in (COUNT, SUM) else LOCAL)
+
+
+def _names(target: ast.expr, event: Event) -> Iterator[tuple[Source, ast.expr, set[ast.AST]]]:
+    """What is written to, by the names that it has in the functions that run, with what stands around it there:
+    `protos` of `def update(protos, features)`, and `bank` of `update(bank, out)`."""
+    source, node, calls = event.source, event.node, list(event.calls)
+    while True:
+        around = itertools.takewhile(lambda each: not isinstance(each, FUNCTIONS), source.ancestors(node))
+        yield source, target, set(around)
+        call = calls.pop() if calls else None
+        if call is None or call.node is None or not isinstance(target, ast.Name):
+            return
+        given = call.given().get(target.id)
+        if given is None or not isinstance(given, ast.Name | ast.Attribute) or _binds(call.function.node, target.id):
+            return
+        source, node, target = call.source, call.node, given
+
+
+def _outlives_step(target: ast.Name, event: Event, run: Interpreter) -> bool:
+    """Whether a variable is handed from one training step to the next: the innermost loop trains, or one around it
+    that makes no other of it, `for k in range(3): centres[k] += ...`."""
+    if any(_learns(loop, run) for loop in event.loops[-1:]):
+        return True
+    training = [loop.node for loop in event.loops if _learns(loop, run)]
+    return any(
+        each in around and not _binds(each, ast.unparse(name))
+        for _, name, around in _names(target, event)
+        for each in training
+    )
+
+
+def _binds(loop: ast.AST, name: str) -> bool:
+    """Whether a loop or a function makes a name mean something else."""
+    names = (each for each in ast.walk(loop) if isinstance(each, ast.Name) and each.id == name)
+    return any(isinstance(each.ctx, ast.Store) for each in names)
 
 
 def _learns(loop: Loop, run: Interpreter) -> bool:
@@ -163,6 +217,7 @@ def _placed_by_sample(node: ast.expr, source: Source, run: Interpreter) -> list[
     return local if rows and len(call.args) > 2 and call.args[1] in (*local, *run.plan.reduced) else []
 
 
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 BY_NUMBER = frozenset("index_copy_ index_add_ index_put_".split())
 
 

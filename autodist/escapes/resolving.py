@@ -46,6 +46,8 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
         return
     seen.add(node)
     value = run.values.get(node, NOTHING)
+    if event.kind == "set_item" and isinstance(event.node, ast.expr) and _was_before(node, event.node, run):
+        return  # global, once what is added to it is
     if isinstance(node, (ast.Starred, ast.FormattedValue)):
         yield from resolve(node.value, source, event, run, seen)
         return
@@ -137,8 +139,6 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
             yield from inner
         elif isinstance(node, ast.Name) and value.made and all(made in seen for _, made in value.made):
             return  # made of itself, and of what has been looked at
-        elif few and event.kind == "set_item" and _was_before(node, ast.unparse(event.node), run):
-            return
         elif not isinstance(node, ast.Call) or event.kind != "test":
             whole = value.spread is ROWS and not holds_rows(node, run, set())  # a batch of several fields, one picture
             yield Escape(source, node, Spread.LOCAL if whole or few else value.spread, event)
@@ -160,6 +160,9 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
     together = _together(value, run) if event.kind != "test" else SAME
     if together.is_local and isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
         yield from _counted(node, together, source, event, run, seen)
+        return
+    if (learnt := _learnt_together(value, run)) is not None and event.kind != "test":
+        yield Escape(source, node, learnt, event)
         return
     held = list(_contained(value, source, event, run, seen))
     yield from held
@@ -325,6 +328,18 @@ def _together(value: Value, run: Interpreter) -> Spread:
     return MEAN if spreads <= {MEAN, SAME} else SUM if spreads <= {SUM, COUNT} else LOCAL
 
 
+def _learnt_together(value: Value, run: Interpreter) -> Spread | None:
+    """What the losses in a dict have in common that a step learns from, so that they are no report where they are put
+    into it: `losses` of `sum(losses.values()).backward()` and `meters.update(**losses)`."""
+    tables = [thing for thing in value.things if isinstance(thing, Table)]
+    stored = [expression for each in tables for _, expression in each.stores]
+    fed = fed_to_losses(run)
+    if not tables or len(tables) < len(value.things) or not any(run.values[e].models and e in fed for e in stored):
+        return None
+    spreads = {each.spread for table in tables for each in _items(table)}
+    return MEAN if spreads <= {MEAN, SAME} else SUM if spreads <= {SUM} else LOCAL
+
+
 def _items(thing: Items | Table) -> list[Value]:
     """What the items of a container are, without the zeros that sums start from."""
     known = thing.parts if isinstance(thing, Items) else list(thing.entries.values())
@@ -378,9 +393,9 @@ def _is_bound(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
 
 
-def _was_before(node: ast.expr, target: str, run: Interpreter) -> bool:
+def _was_before(node: ast.expr, target: ast.expr, run: Interpreter) -> bool:
     """Whether all that is local in an expression is what its target was before: `0.9 * centres[c]`."""
-    if ast.unparse(node) == target:
+    if type(node) is type(target) and ast.unparse(node) == ast.unparse(target):
         return True
     local = [part for part in operands_of(node) if run.values.get(part, NOTHING).spread.is_local]
     return bool(local) and all(_was_before(part, target, run) for part in local)

@@ -179,12 +179,15 @@ def _is_one_row(node: ast.Name, run: Interpreter) -> bool:
 
 
 def rows_beside(node: ast.expr, source: Source, run: Interpreter) -> list[ast.expr]:
-    """The rows that a comprehension goes over side by side, where it binds a name to one of them after the other:
-    `losses` and `labels` of `for loss, label in zip(losses, labels)`."""
+    """The rows that a loop or comprehension goes over side by side, where it binds a name to one of them after the
+    other: `losses` and `labels` of `for loss, label in zip(losses, labels)`."""
     if not isinstance(node, ast.Name):
         return []
-    comprehensions = (each for each in source.ancestors(node) if isinstance(each, COMPREHENSIONS))
-    heads = [head for each in comprehensions for head in each.generators if _binds(head.target, node.id)]
+    around = list(source.ancestors(node))
+    comprehensions = [head for each in around if isinstance(each, COMPREHENSIONS) for head in each.generators]
+    loops = [each for each in around if isinstance(each, ast.For) and source.home(each) is source.home(node)]
+    around_it: list[ast.comprehension | ast.For] = [*comprehensions, *loops]
+    heads = [head for head in around_it if _binds(head.target, node.id)]
     over = heads[0].iter if heads else None
     if not isinstance(over, ast.Call) or last_name(over.func) not in ("zip", "enumerate"):
         return []

@@ -35,7 +35,7 @@ def gathered_together(found: list[Escape], event: Event, run: Interpreter) -> li
         return []
     if any(len(names) > 1 and not names <= given for names in (_names(each.node, bound, run) for each in rows)):
         return []  # `y == k`, `k` being a number of a rank's own
-    if _reads_others(event.source.statement(event.node), gathered, bound, run):
+    if _reads_others(event.source.statement(event.node), gathered, bound, event.detail.const[0], run):
         return []
     return [replace(each, spread=ROWS) for each in rows]
 
@@ -112,13 +112,23 @@ def _names(node: ast.AST, bound: set[str], run: Interpreter) -> set[str]:
     return {each.id for each in names if run.values.get(each, NOTHING).spread.is_local}
 
 
-def _reads_others(node: ast.AST, gathered: set[ast.expr], bound: set[str], run: Interpreter) -> bool:
-    """Whether a statement reads something of a rank's own besides what is gathered: `self.centres[labels[0]] = ...`."""
+def is_of(node: ast.expr, target: ast.expr) -> bool:
+    """Whether an expression is the target of a statement, or an item of it."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return ast.unparse(node) == ast.unparse(target)
+
+
+def _reads_others(node: ast.AST, gathered: set[ast.expr], bound: set[str], kept: ast.expr, run: Interpreter) -> bool:
+    """Whether a statement reads something of a rank's own besides what is gathered, `self.centres[labels[0]] = ...`,
+    and what it has ``kept``, which is that of all ranks once these are."""
     if node in gathered or node in run.plan.reduced or isinstance(node, ast.Name) and node.id in bound:
+        return False
+    if isinstance(node, ast.Name) and ast.unparse(node) == ast.unparse(kept):
         return False
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         return run.values.get(node, NOTHING).spread.is_local
-    return any(_reads_others(each, gathered, bound, run) for each in ast.iter_child_nodes(node))
+    return any(_reads_others(each, gathered, bound, kept, run) for each in ast.iter_child_nodes(node))
 
 
 def _holds_loader(node: ast.expr, run: Interpreter) -> bool:

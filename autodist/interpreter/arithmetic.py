@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.questions import is_new_axis, last_part, literal_int, makes_set, spine, sums_products, truth
-from autodist.source import Source, argument
+from autodist.source import Source, argument, last_name
 from autodist.spread import (
     COUNT,
     CROSS,
@@ -274,7 +274,8 @@ class Arithmetic(Evaluation):
                     self._note_count(self._lately(inner[1]), self._lately(inner[2]), inner[1:], scope)
         if self._compares_with_batch(op, left, right):
             self.event("batch_statistic", node, scope)
-        centred = self.plan.wholes is None and self._is_centred(op, left, right)
+        centred = self._is_centred(op, left, right) or sides is not None and self._is_shifted(op, left, right, *sides)
+        centred = centred and self.plan.wholes is None
         return frozenset([Mixing(node, scope.source, mixing.STATISTIC)]) if centred else frozenset()
 
     def _note_count(self, left: Value, right: Value, sides: tuple[ast.expr, ast.expr], scope: Scope) -> None:
@@ -369,6 +370,23 @@ class Arithmetic(Evaluation):
         )
         return sides and right.spread in (MEAN, SUM, LOCAL) and right.const is UNKNOWN
 
+    def _is_shifted(self, op: ast.operator, left: Value, right: Value, first: ast.expr, second: ast.expr) -> bool:
+        """`x + 0.1 * x.std(0)`: whether what is computed from the whole batch is added to its samples. A mean may be
+        added to losses, one for each sample: the mean of both is that of all."""
+        if not isinstance(op, ast.Add) or self._forward:
+            return False
+        return any(
+            self._is_centred(ast.Sub(), rows, other)
+            and (other.spread is LOCAL and self._is_of_batch(side) or other.spread is MEAN and not rows.models)
+            for rows, other, side in ((left, right, second), (right, left, first))
+        )
+
+    def _is_of_batch(self, node: ast.expr) -> bool:
+        """Whether it is computed from one number of all samples, their standard deviation or the largest of them."""
+        made = [each for _, each in self._lately(node).made] if isinstance(node, ast.Name) else []
+        calls = (each for one in (node, *made) for each in ast.walk(one) if isinstance(each, ast.Call))
+        return any(last_name(each.func) in operations.EXTREMES and self._lately(each).spread is LOCAL for each in calls)
+
     def _samples(self) -> tuple[Spread, ...]:
         """How samples lie. The columns of a recurrent model are of several kinds."""
         return (ROWS,) if self._forward else (ROWS, Spread.COLUMNS)
@@ -380,7 +398,8 @@ class Arithmetic(Evaluation):
 
     def _adds_to_losses(self, op: ast.operator, rows: Value) -> bool:
         """Whether something is added to what may be losses, one for each sample: the mean of both is that of all."""
-        return isinstance(op, ast.Add) and (not self._forward or self._criterion or rows.axes == 1)
+        may_be = self._criterion or rows.axes == 1 if self._forward else bool(rows.models)
+        return isinstance(op, ast.Add) and may_be
 
     def _compares_with_batch(self, op: ast.operator, left: Value, right: Value) -> bool:
         """`x - x.mean(0)`, where gradients flow: what becomes of a sample depends on the others of the batch."""

@@ -119,6 +119,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 )
             )
         if short == "map":
+            for read in (each for each in args[1:] if any(each.objects("loader"))):
+                self.event("listed", node, scope, read)
             converts = {t.name.rpartition(".")[2] for t in first.things if isinstance(t, External)}
             if self.plan.wholes is not None and converts and converts <= facts.CONVERTING:
                 return of(Stream(Value(array=True), NOTHING))  # `map(torch.LongTensor, zip(*samples))`

@@ -96,7 +96,7 @@ class Contents(Loaders):
     def _element(self, value: Value, node: ast.AST | None) -> Value:
         """What iterating over a value gives."""
         found = NOTHING
-        for thing in value.things:
+        for thing in (each.module if isinstance(each, Wrapped) else each for each in value.things):
             if isinstance(thing, Items):
                 held = [*thing.parts, *([] if thing.element is NOTHING else [thing.element])]
                 found = found | (union(held) if _is_shape(thing) else one_of(held))

@@ -23,23 +23,26 @@ class Lasting(Machine):
         if found is None:
             return
         target, given = found
-        if self._forward:
-            self._written_inside(target, scope)
+        parameters = self._parameters(target)
+        if self._forward and parameters:
+            self.event("written_inside", target, scope, Value(parameters))
+        outside = bool(parameters) and not self._forward
+        if not self._loops and not outside:
+            return
         if isinstance(target, ast.Attribute) and self._lately(target.value).spread.is_local:
             return  # a field of the batch
-        if isinstance(target, ast.Name) and self._is_made_anew(target.id, node, scope):
+        if not outside and isinstance(target, ast.Name) and self._is_made_anew(target.id, node, scope):
             return
         changed = [(each, value) for each in given if (value := self._lately(each)).spread.is_local]
         for each, value in changed:
-            self.event("state", each, scope, value, constant((target, self._is_buffer(target))))
+            self.event("state", each, scope, value, constant((target, outside or self._is_buffer(target))))
 
-    def _written_inside(self, target: ast.Name | ast.Attribute, scope: Scope) -> None:
-        """Note parameters that a forward pass changes."""
+    def _parameters(self, target: ast.Name | ast.Attribute) -> frozenset[Thing]:
+        """The parameters that a name or attribute stands for."""
         held: list[Thing] = [t for t in self._lately(target).things if isinstance(t, Parameters)]
         if isinstance(target, ast.Attribute) and target.attr in ("weight", "bias"):
             held += [Parameters(module, one=True) for module in self._lately(target.value).objects("module")]
-        if held:
-            self.event("written_inside", target, scope, Value(frozenset(held)))
+        return frozenset(held)
 
     def _is_made_anew(self, name: str, node: ast.stmt, scope: Scope) -> bool:
         """Whether a variable that a statement changes is bound in every round of the loop, or in every call."""

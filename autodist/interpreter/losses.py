@@ -8,9 +8,9 @@ from typing import Any
 
 from autodist.interpreter.contents import Contents
 from autodist.interpreter.questions import last_part
-from autodist.spread import LOCAL, MEAN, ROWS, SUM, Spread
+from autodist.spread import LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import collation, picking
-from autodist.values import NOTHING, SETTLED, External, Object, Scope, Trimmed, Value, constant
+from autodist.values import NOTHING, SETTLED, External, Object, Scope, Trimmed, Value, constant, union
 
 CONNECTIONIST = frozenset(["CTCLoss", "ctc_loss"])
 """Losses that are told how long samples are, and divide each by how long its own labels are."""
@@ -24,6 +24,11 @@ def _axes_by_label(scores: Value = NOTHING, labels: Value = NOTHING) -> int:
     if scores.axes is not None and scores.axes > 1:
         return scores.axes - 1
     return labels.axes or max(labels.least, scores.least - 1, 1)
+
+
+def _is_output(value: Value) -> bool:
+    """Whether a model has computed it from what is the same on all ranks."""
+    return value.spread is SAME and bool(value.models) and not value.things
 
 
 def name_of_loss(node: ast.Call, module: Value) -> str:
@@ -84,7 +89,12 @@ class Losses(Contents):
         scope: Scope,
         module: Value = NOTHING,
     ) -> Value:
-        """A loss of torch; noted, if it is a mean over as many numbers as a rank happens to have."""
+        """A loss of torch; noted, if it is a mean over as many numbers as a rank happens to have, or compares what a
+        model gives for all samples of a batch with a rank's share of the labels."""
+        sides = [*args[:2], *(keywords[name] for name in ("input", "target") if name in keywords)]
+        shared, whole = [each for each in sides if each.spread is ROWS], [each for each in sides if _is_output(each)]
+        if self.plan.draws and not self._no_grad and shared and whole:
+            self.event("unshared_output", node, scope, union(whole))
         loss = collation.marked(loss, SETTLED)
         given = [v for t in module.things if isinstance(t, Object) for v in t.args[:1]] if module.things else args[2:3]
         options = (*given, *(keywords[name] for name in ("weight", "pos_weight") if name in keywords))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from autodist.interpreter.layout import Layout
 from autodist.interpreter.questions import last_part, literal_int
-from autodist.source import Source, operands
+from autodist.source import Source, argument, last_name, operands
 from autodist.spread import COUNT, ROWS
 from autodist.tensors import picking
 from autodist.tensors.facts import CONVERTING
-from autodist.values import NOTHING, Index, Mixing, Picked, Scope, Turn, Value
+from autodist.values import NOTHING, Index, Mixing, Object, Picked, Scope, Turn, Value
 
+POWER = 64
+"""Stands for sizes of which nothing is known, and so does each square of it."""
 TAKING = frozenset(["narrow", "select", "index_select"])
 """What takes some of an axis, which is told first."""
 
@@ -92,7 +94,11 @@ class Places(Layout):
         held = node.func.value if isinstance(node.func, ast.Attribute) else None
         base = self._lately(held) if held is not None else NOTHING
         sizes = list(node.args[0].elts) if len(node.args) == 1 and isinstance(node.args[0], ast.Tuple) else node.args
-        if held is None or base.spread is not ROWS or len(sizes) < 2 or self._is_reshaped(held):
+        if held is None or base.spread is not ROWS or len(sizes) < 2:
+            return False
+        if self._forward and self._misses_channels(held, sizes):
+            self.event("unfollowed", node, scope, result)  # `conv(x).view(-1, 100)` of 16 channels
+        if self._is_reshaped(held):
             return False
         if [ast.unparse(each) for each in sizes[:-1]] == ["-1"] and (self._told(sizes[1]) or 0) > 1:
             if self._is_of_untold_width(held):
@@ -123,6 +129,34 @@ class Places(Layout):
         if len(rest) > 1 and math.prod(known) > 1 and -1 not in rest and base.axes in (None, 2):
             self.event("unfollowed", node, scope, result)  # `out.view(-1, 2, d)`: two samples, or two halves of one?
         return False
+
+    def _misses_channels(self, held: ast.expr, sizes: Sequence[ast.expr]) -> bool:
+        """Whether rows of so many numbers are hardly all that a convolution gives for one sample, whose channels have
+        as many each: they do not divide by the channels, or what is left is no square where it is written as one, as
+        in `h.view(-1, (size // 8) ** 2 * 4 * width)` of 8 * width channels."""
+        if len(sizes) != 2 or ast.unparse(sizes[0]) != "-1":
+            return False
+        layers = self._convolutions(held)
+        numbers = self._worked_out(sizes[1])
+        told = [each.argument("out_channels", 1) or NOTHING for each in layers]
+        if numbers is not None and all(isinstance(each.const, int) and numbers > each.const > 0 for each in told):
+            if told and all(numbers % each.const for each in told):
+                return True
+        return bool(layers) and all(self._leaves_no_square(sizes[1], each) for each in layers)
+
+    def _leaves_no_square(self, size: ast.expr, layer: Object) -> bool:
+        """Whether a picture would not be as high as it is wide that has so many numbers in as many channels as a layer
+        gives, though a square of them is written. Sizes of pictures and numbers of channels are powers of two."""
+        channels = argument(layer.node, "out_channels", 1)
+        plain = layer.name.endswith("Conv2d")
+        if not plain or channels is None or not any(map(_is_square, ast.walk(size))):
+            return False
+        if not _names(channels) <= _names(size):
+            return False
+        numbers, each = self._worked_out(size, POWER), self._worked_out(channels, POWER)
+        if numbers is None or each is None or numbers <= each:
+            return False
+        return bool(numbers % each) or math.isqrt(numbers // each) ** 2 != numbers // each
 
     def _is_width_of(self, size: ast.expr, held: ast.expr) -> bool:
         """`out.shape[1]`, `out.size(-1)`: how many numbers each sample has, where these lie along one axis."""
@@ -252,3 +286,17 @@ def _is_head(index: ast.expr) -> bool:
     if not isinstance(index, ast.Slice) or index.step is not None or index.lower is not None:
         return False
     return literal_int(index.upper) is not None if index.upper is not None else False
+
+
+def _is_square(node: ast.AST) -> bool:
+    """`size ** 2`, `size * size`"""
+    if not isinstance(node, ast.BinOp):
+        return False
+    named = not isinstance(node.right, ast.Constant)
+    twice = isinstance(node.op, ast.Mult) and named and ast.unparse(node.left) == ast.unparse(node.right)
+    return twice or isinstance(node.op, ast.Pow) and literal_int(node.right) == 2
+
+
+def _names(node: ast.expr) -> set[str]:
+    """What is named in a size, whatever it is an attribute of."""
+    return {last_name(each) for each in ast.walk(node) if isinstance(each, (ast.Name, ast.Attribute))} - {"self"}

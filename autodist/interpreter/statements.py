@@ -31,8 +31,7 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
         self.executed.add(node)
         handler = getattr(self, "do_" + type(node).__name__, None)
         left = bool(handler(node, scope)) if handler is not None else False
-        if self._loops:
-            self._hands_on(node, scope)
+        self._hands_on(node, scope)
         for target in self.plan.wraps.get(node, ()):
             self.assign(target, self._planned(target, self.eval(target, scope)), scope, None)
             self.event("wrapped", target, scope)
@@ -142,7 +141,7 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
             if isinstance(node.target, ast.Subscript) and before.spread in (SAME, ROWS):
                 before = self._first_count(node.target)  # `counts[label]`, which is this rank's by its label only
         elif deciding := self._decided_by_rows(node, change):
-            change = Value(spread=SUM, origins=deciding.origins)
+            change = Value(spread=SUM, origins=deciding.origins | change.origins)
             before = self._counted_in(node.target, before)
             before = self._first_count(node.target) if before.spread is SAME and before.const is UNKNOWN else before
         if isinstance(node.op, (ast.Add, ast.Sub)):
@@ -182,12 +181,14 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
 
     def _decided_by_rows(self, node: ast.AugAssign, change: Value) -> Value | None:
         """The rows that say whether, or where, something is counted: `if guess == label: right += 1`,
-        `matrix[label, guess] += 1`."""
-        if self._forward or change.spread is not SAME or change.things or not isinstance(node.op, (ast.Add, ast.Sub)):
+        `matrix[label, guess] += 1`, `errors[index] += (guess != label).long()`."""
+        if self._forward or change.things or change.models or not isinstance(node.op, (ast.Add, ast.Sub)):
+            return None
+        if change.spread not in (SAME, ROWS):
             return None
         slices = [each.slice for each in ast.walk(node.target) if isinstance(each, ast.Subscript)]
         keys = [part for each in slices for part in (each.elts if isinstance(each, ast.Tuple) else [each])]
-        tests = (test for _, test in self._row_tests)
+        tests = [test for _, test in self._row_tests] if change.spread is SAME else []
         return next((each for each in (*map(self._lately, keys), *tests) if each.spread is ROWS), None)
 
     def _counted_in(self, target: ast.expr, before: Value) -> Value:

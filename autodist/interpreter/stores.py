@@ -214,7 +214,7 @@ class Stores(Evaluation):
                 names[name] = held = held.but(spread=COLUMNS, origins=held.origins | value.origins)
             if value.spread.is_local and not held.things and held.spread is SAME:
                 spread = value.spread if value.spread.is_reducible else LOCAL
-                origins = held.origins | picking.whole(value).origins
+                origins = held.origins | (value if value.spread is MEAN else picking.whole(value)).origins
                 known = frozenset() if self._is_counted_place(key) else value.made
                 names[name] = held.but(spread=spread, made=known, origins=origins, zero=False)
 

@@ -71,7 +71,7 @@ class Subscripts(Places):
             self._note_words(base, node, scope)
             loss = base.computed(MEAN)
             return of(self._remember(node, lambda: Items(node, [loss, *[base] * 7], NOTHING), "outputs"))
-        for thing in base.things:
+        for thing in (each.module if isinstance(each, Wrapped) else each for each in base.things):
             if isinstance(thing, Table):
                 if key.const is not UNKNOWN and is_hashable(key.const) and key.const in thing.entries:
                     found = found | thing.entries[key.const]

@@ -207,7 +207,7 @@ def _cuts(draw: Draw) -> bool:
     node = draw.node
     return (
         isinstance(node, ast.Subscript)
-        or (draw.noise and draw.size is not None)
+        or draw.size is not None
         or isinstance(node, ast.Call)
         and last_part(node) in (*SPLITTING, "BatchSampler")
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+import operator
+from collections.abc import Callable, Iterable
 
 from autodist.interpreter.attributes import Attributes
 from autodist.interpreter.questions import last_part, objects_called
@@ -14,6 +15,19 @@ from autodist.values import Function, Object, Thing, Value, Wrapped
 
 PRODUCTS = frozenset("matmul mm bmm".split())
 MAKING = frozenset("randn rand zeros ones empty Tensor FloatTensor normal uniform".split())
+
+CHANNELWISE = frozenset(
+    "BatchNorm2d BatchNorm3d InstanceNorm2d Dropout2d MaxPool1d MaxPool2d MaxPool3d AvgPool1d AvgPool2d AvgPool3d "
+    "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d".split()
+)
+"""What leaves as many channels as it is given."""
+ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Pow: operator.pow,
+}
 
 
 class Widths(Attributes):
@@ -136,6 +150,17 @@ class Widths(Attributes):
         alike = name in axes.ALIKE or name.endswith("_")
         return self._sizes(receiver, depth - 1) if alike and receiver is not None else []
 
+    def _worked_out(self, node: ast.expr, named: int | None = None) -> int | None:
+        """The number that an expression stands for, `(size // 8) ** 2 * width`, if what is not known of it were
+        ``named``."""
+        if not isinstance(node, ast.BinOp) or type(node.op) not in ARITHMETIC:
+            told = self._told(node)
+            return told if told is not None or not isinstance(node, (ast.Name, ast.Attribute)) else named
+        left, right = self._worked_out(node.left, named), self._worked_out(node.right, named)
+        if left is None or right is None or right <= 0 or isinstance(node.op, ast.Pow) and right > 4:
+            return None
+        return ARITHMETIC[type(node.op)](left, right)
+
     def _told(self, node: ast.expr) -> int | None:
         const = self._lately(node).const if not isinstance(node, ast.Constant) else node.value
         return const if isinstance(const, int) and not isinstance(const, bool) else None
@@ -152,22 +177,26 @@ class Widths(Attributes):
 
     def _channels(self, node: ast.expr, depth: int) -> set[int]:
         """How many channels a convolution gives, also through what keeps them."""
+        told = [each.argument("out_channels", 1) for each in self._convolutions(node, depth)]
+        return {each.const for each in told if each is not None and isinstance(each.const, int)}
+
+    def _convolutions(self, node: ast.expr, depth: int = 10) -> list[Object]:
+        """The layers of whose channels something still has all."""
         if not depth:
-            return set()
+            return []
         if isinstance(node, (ast.Name, ast.Attribute)):
             made = [each for _, each in self._lately(node).made if each is not node]
-            return set[int]().union(*(self._channels(each, depth - 1) for each in made))
+            return [found for each in made for found in self._convolutions(each, depth - 1)]
         if not isinstance(node, ast.Call):
-            return set()
+            return []
         layers = [t for t in self._lately(node.func).things if isinstance(t, Object) and t.cls is None]
-        convolutions = [each for each in layers if each.name.rpartition(".")[2].startswith("Conv")]
-        if convolutions:
-            told = [each.argument("out_channels", 1) for each in convolutions]
-            return {each.const for each in told if each is not None and isinstance(each.const, int)}
+        found = [each for each in layers if each.name.rpartition(".")[2].startswith("Conv")]
+        if found:
+            return found
         short = {each.name.rpartition(".")[2] for each in layers} or {last_part(node.func)}
         tensor = next((each for each in operands(node) if self._lately(each).spread is ROWS), None)
-        keeps = short <= axes.KEEPING - {"Linear"} | axes.ALIKE | {"BatchNorm2d", "BatchNorm3d"}
-        return self._channels(tensor, depth - 1) if tensor is not None and keeps else set()
+        keeps = short <= axes.KEEPING - {"Linear"} | axes.ALIKE | CHANNELWISE
+        return self._convolutions(tensor, depth - 1) if tensor is not None and keeps else []
 
 
 def _turns(node: ast.expr) -> bool:

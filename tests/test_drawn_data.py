@@ -1,0 +1,70 @@
+"""Data that are drawn anew in each epoch, of which all ranks must have the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import conftest
+import pytest
+
+SCRIPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
+
+torch.manual_seed(0)
+inputs, targets = torch.randn(96, 5), torch.randn(96, 1)
+
+
+class Noisy(Dataset):
+    def __init__(self):
+        self.draw()
+
+    def draw(self):
+        self.noise = torch.randn(96, 5)
+
+    def __len__(self):
+        return 96
+
+    def __getitem__(self, i):
+        return inputs[i] + self.noise[i], targets[i]
+
+
+def make_data(n):
+    x = torch.randn(n, 5)
+    return TensorDataset(x, x.sum(1, keepdim=True))
+
+
+noisy = Noisy()
+plain = TensorDataset(inputs, targets)
+model = nn.Sequential(nn.Linear(5, 8), {drops}, nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    {made}
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+MAKE = "loader = DataLoader({}, batch_size=8, shuffle=True)"
+ANEW = [
+    MAKE.format("make_data(64)"),
+    f"noisy.draw()\n    {MAKE.format('noisy')}",
+    MAKE.format("Subset(plain, torch.randperm(96)[:64])"),
+]
+
+
+@pytest.mark.parametrize("made", ANEW)
+def test_ranks_draw_the_same_data(tmp_path: Path, made: str) -> None:
+    """Seeded by rank for their masks of dropout, they would draw other data, and take shares of these."""
+    after, said = conftest.converted(tmp_path, SCRIPT.format(made=made, drops="nn.Dropout(0.1)"))
+    assert "torch.initial_seed() + dist.get_rank()" not in after
+    assert "masks of dropout and noise are the same on all ranks" in said
+    _, quiet = conftest.converted(tmp_path, SCRIPT.format(made=made, drops="nn.ReLU()"))
+    assert "masks of dropout" not in quiet
+
+
+def test_data_that_stay(tmp_path: Path) -> None:
+    after, said = conftest.converted(tmp_path, SCRIPT.format(made=MAKE.format("noisy"), drops="nn.Dropout(0.1)"))
+    assert "torch.initial_seed() + dist.get_rank()" in after and "masks of dropout" not in said
