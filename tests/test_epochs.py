@@ -251,7 +251,8 @@ def test_steps_in_a_comprehension(tmp_path: Path) -> None:
 
 def test_steps_that_map_takes(tmp_path: Path) -> None:
     step = "def step(batch):\n    x, y = batch\n    optimizer.zero_grad()\n"
-    step += "    loss = nn.functional.mse_loss(model(x), y)\n    loss.backward()\n    optimizer.step()\n    return loss.item()\n\n\nloader ="
+    step += "    loss = nn.functional.mse_loss(model(x), y)\n    loss.backward()\n    optimizer.step()\n"
+    step += "    return loss.item()\n\n\nloader ="
     steps = REMADE.format(begin=BEFORE.format("None, shuffle=True")).replace("sampler=None, ", "")
     steps = steps.partition("    for x, y in loader")[0].replace("loader =", step, 1)
     after, _ = converted(
