@@ -88,3 +88,38 @@ def test_a_backward_pass_within_another(tmp_path: Path, backward: str, refused: 
     """As reversible layers have: the wrapper would be told twice of each gradient."""
     _, said = converted(tmp_path, REVERSIBLE.format(backward=backward))
     assert ("runs a backward pass within a backward pass" in said) == refused
+
+
+CENTRED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Centre(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x - x.mean(0)
+
+    @staticmethod
+    def backward(ctx, g):
+        return {answer}
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randint(0, 3, (64,))), batch_size=8, shuffle=True)
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.cross_entropy(Centre.apply(model(x)), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("answer", "whole"), [("g - g.mean(0)", True), ("0.5 * g", False)])
+def test_gradients_of_samples_that_meet_in_a_backward_pass(tmp_path: Path, answer: str, whole: bool) -> None:
+    """Each rank has those of its own samples: all of them meet where each rank has the outputs of all."""
+    text, _ = converted(tmp_path, CENTRED.format(answer=answer))
+    assert ("Centre.apply(RowsOfAllRanks.apply(model(x)))" in text) == whole
+    assert ("x - SumOverRanks.apply(x.mean(0)) / dist.get_world_size()" in text) != whole
