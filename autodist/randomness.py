@@ -96,7 +96,7 @@ def diverge(
     ``varied`` are the libraries besides torch that draw nothing else, see `noise`."""
     if draws and not _drawn_beside_torch(draws, run):
         return ()
-    if any(each.iterable for each in loaders) or draws_data(loaders, run):
+    if any(each.iterable for each in loaders) or draws_data(loaders, run) or decides(run):
         return ()
     if any(_is_drawn(e.value) for e in (*run.of("test"), *run.of("schedule")) if not e.inside_forward):
         return ()
@@ -129,8 +129,47 @@ def drops_alike(
     """Whether masks of dropout, and noise, are those of rank 0 on all ranks, which draw their data from the same
     generator."""
     if apart or not draws and not draws_data(loaders, run):
-        return False
+        return not apart and decides(run)
     return _drops(models, run) or not draws and any(event.inside_forward for event in run.of("random"))
+
+
+def decides(run: Interpreter) -> bool:
+    """Whether a number that torch draws says whether, or how often, a model runs or learns in a step: `if torch.rand(1)
+    < 0.1: continue`. The ranks must agree on it, or some of them wait for what others do not come to."""
+    training = {loop.node for event in run.of("backward") for loop in event.loops}
+    drawn = {
+        event.node
+        for event in _draws(run)
+        if not event.inside_forward and not is_per_sample(event) and "torch" in _libraries(event, run)
+        if any(loop.node in training for loop in event.loops)
+    }
+    met = {event.node for kind in ("forward", "backward", "step") for event in run.of(kind)} if drawn else set()
+    tests = [e.node for e in run.of("test") if not e.inside_forward] if drawn else []
+    tests += [each.iter for node in drawn for each in run.sources[node].ancestors(node) if isinstance(each, ast.For)]
+    return any(
+        _parts_ways(run.sources[each].parents.get(each), met) and not drawn.isdisjoint(_said(each, run))
+        for each in tests
+        if isinstance(each, ast.expr) and each in run.sources
+    )
+
+
+def _parts_ways(statement: ast.AST | None, met: set[ast.AST]) -> bool:
+    """Whether what runs below a condition or loop has to be run by all ranks, or leads around such things."""
+    if not isinstance(statement, (ast.If, ast.While, ast.For)):
+        return False
+    leaving = (ast.Continue, ast.Break, ast.Return, ast.Raise)
+    inside = [node for block in (*statement.body, *statement.orelse) for node in ast.walk(block)]
+    return any(node in met or isinstance(node, leaving) for node in inside)
+
+
+def _said(test: ast.AST, run: Interpreter) -> Iterator[ast.AST]:
+    """The parts of a condition, and of what the names in it are bound to in its function."""
+    yield from ast.walk(test)
+    source = next((run.sources[each] for each in ast.walk(test) if each in run.sources), None)
+    names = {each.id for each in ast.walk(test) if isinstance(each, ast.Name)}
+    for each in ast.walk(source.home(test)) if source is not None and names else ():
+        if isinstance(each, ast.Assign) and any(isinstance(t, ast.Name) and t.id in names for t in each.targets):
+            yield from ast.walk(each.value)
 
 
 def draws_data(loaders: Iterable[Loader], run: Interpreter) -> bool:
