@@ -7,6 +7,7 @@ from pathlib import Path
 import conftest
 import pytest
 
+from autodist.config import Strategy
 from autodist.verify import verify
 from autodist.verify.launch import Zygote
 
@@ -186,3 +187,47 @@ def test_fields_that_are_bound_one_by_one(tmp_path: Path, taken: str) -> None:
     """They are not the first samples."""
     code, said = conftest.converted(tmp_path, FIELDS.format(taken=taken))
     assert "AD602" not in said and "print(len(out) * dist.get_world_size())" in code, said
+
+
+BOUND_TOGETHER = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Trainer:
+    def __init__(self, rate, model, loader):
+        self.rate, self.model, self.loader = rate, model, loader
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+
+    def fit(self):
+        for x, y in self.loader:
+            loss = nn.functional.mse_loss(self.model(x), y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+        torch.save(self.model.state_dict(), "model.pt")
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8, shuffle=True)
+Trainer(0.1, nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 1)), loader).fit()
+"""
+
+
+def test_a_model_that_is_named_together_with_others(tmp_path: Path) -> None:
+    """It is made where the trainer is, without a name, and wrapped where it has one."""
+    text, said = conftest.converted(tmp_path, BOUND_TOGETHER)
+    bound = "        self.rate, self.model, self.loader = rate, model, loader\n"
+    assert f"{bound}        self.model = DDP(self.model)\n" in text and "AD9" not in said
+
+
+@pytest.mark.parametrize(
+    "bound",
+    ["self.rate, self.model, self.loader = rate, model, loader", "self.loader = loader\n        self.model = model"],
+)
+def test_it_is_sharded_where_it_has_a_name(tmp_path: Path, bound: str) -> None:
+    script = BOUND_TOGETHER.replace("self.rate, self.model, self.loader = rate, model, loader", bound)
+    text, said = conftest.converted(tmp_path, script, Strategy.FSDP)
+    assert (
+        text.index("self.model") < text.index("fully_shard(self.model") < text.index("optim.SGD") and "AD9" not in said
+    )

@@ -258,10 +258,16 @@ def _place(module: Object, run: Interpreter, before: int | None = None) -> Wrapp
 def _complete(module: Object, run: Interpreter, first: int, use: Event | None) -> tuple[Event | None, bool]:
     """The last statement that binds a module before its first use, and whether others bind it that run in place of the
     use: `if path: net = load(net)`, `else: fit(net)`."""
-    bound = [e for e in (*run.of("bind"), *run.of("bind_part")) if e.order < first and not e.inside_forward]
-    bound = sorted((e for e in bound if _holds(e.value, module)), key=lambda e: e.order)
+    bound = _bound(module, run, first, ("bind", "bind_part"))
+    bound = bound or _bound(module, run, first, ("alias", "alias_part"))  # it has no name where it is made
     always = [e for e in bound if e is bound[0] or not is_instead(e, use)]
     return (always[-1] if always else None), len(always) < len(bound)
+
+
+def _bound(module: Object, run: Interpreter, first: int, kinds: Iterable[str]) -> list[Event]:
+    """Where a module is given a name before its first use, in this order."""
+    events = (e for kind in kinds for e in run.of(kind) if e.order < first and not e.inside_forward)
+    return sorted((e for e in events if _holds(e.value, module)), key=lambda e: e.order)
 
 
 def _is_read_after(name: str, statement: ast.stmt, source: Source) -> bool:

@@ -38,6 +38,7 @@ def wrapping_of(module: Object, run: Interpreter, history: History) -> Wrapping 
     first = use.order if use is not None else len(run.events)
     chosen: Event | None = None
     alias: Event | None = None
+    part: Event | None = None
     called: Wrapping | None = None
     for event in places:
         if event.order >= first:
@@ -49,7 +50,7 @@ def wrapping_of(module: Object, run: Interpreter, history: History) -> Wrapping 
         if event is not places[0] and (after := _after_holder(event, module, run, uses, use)) is not None:
             called = after
         elif event.kind == "alias_part":
-            continue  # `self.model, self.decay = model, decay`
+            part = part or event  # `self.model, self.decay = model, decay`
         elif event.kind == "alias":
             alias = alias or event
         elif event.kind != "move" or isinstance(event.source.statement(event.node), ast.Expr):
@@ -59,7 +60,7 @@ def wrapping_of(module: Object, run: Interpreter, history: History) -> Wrapping 
                 called = _after_call(event, module, run, use) or called
     if called is not None:
         return called
-    placed = chosen or alias
+    placed = chosen or alias or part
     if placed is None:
         return _in_list(module, history, use, first)
     found = _after_initialisation(at(placed, use), use, run)
@@ -260,7 +261,7 @@ def _names(node: ast.expr) -> set[str]:
 def at(event: Event, use: Event | None) -> Wrapping:
     """The place that an event names."""
     source = event.source
-    if event.kind == "bind_part":
+    if event.kind in ("bind_part", "alias_part"):
         assert isinstance(event.node, ast.expr)
         statement = after_conditions(source, source.statement(event.node), use, event.node)
         return Wrapping(source, statement, event.node, None)
