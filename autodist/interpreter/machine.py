@@ -44,6 +44,7 @@ class Machine(ABC):
         self.plan = plan
         self.values: dict[ast.expr, Value] = {}
         self.events: list[Event] = []
+        self.loader_calls: dict[ast.AST, None] = {}
         self.sources: dict[ast.AST, Source] = {}
         self.latest: dict[ast.expr, Value] = {}
         self.spreads: dict[ast.expr, set[Spread]] = {}
@@ -144,6 +145,8 @@ class Machine(ABC):
     def event(self, kind: str, node: ast.AST, scope: Scope, value: Value = NOTHING, detail: Value = NOTHING) -> None:
         """Note that ``kind`` happens at ``node``."""
         function = self._calls[-1].function if self._calls else None
+        if kind == "loader":
+            self.loader_calls[node] = None
         self.events.append(
             Event(
                 kind,

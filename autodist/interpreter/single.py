@@ -109,8 +109,7 @@ class Single(WholeData):
 
     def is_batch_size(self, node: ast.expr) -> bool:
         """Whether a number is that of the samples of a loader's batch, or several times as much: `2 * batch_size`."""
-        calls = (event.node for event in self.events if event.kind == "loader")
-        given = [argument(each, "batch_size", 1) for each in calls if isinstance(each, ast.Call)]
+        given = [argument(each, "batch_size", 1) for each in self.loader_calls if isinstance(each, ast.Call)]
         names = {last_name(each) for each in given if isinstance(each, (ast.Name, ast.Attribute))}
         numbers = {each.value for each in given if isinstance(each, ast.Constant)}
         parts = [each for each in ast.walk(node) if isinstance(each, ast.expr)]

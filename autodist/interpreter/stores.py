@@ -342,11 +342,12 @@ class Stores(Evaluation):
     def _is_by_layer(self, items: Items, expression: ast.expr, scope: Scope) -> bool:
         """Whether a list is filled in the function where it is made, by loops that go over no samples: over the layers
         of a forward pass, or `for i in range(6): encoding.append(torch.sin(x * 2**i))`."""
-        home = scope.source.home(expression)
-        if not any(node is items.node for node in ast.walk(home)):
+        source = scope.source
+        home = source.home(expression)
+        if home not in source.ancestors(items.node):
             return False
-        around = [a for a in scope.source.ancestors(expression) if isinstance(a, ast.For)]
-        loops = [loop for loop in around if loop in ast.walk(home)]
+        around = [a for a in source.ancestors(expression) if isinstance(a, ast.For)]
+        loops = [loop for loop in around if home in source.ancestors(loop)]
         over = [n for loop in loops for n in ast.walk(loop.iter) if isinstance(n, ast.expr)]
         if any(self._lately(node).spread.is_local or self.holds_local(self._lately(node)) for node in over):
             return False

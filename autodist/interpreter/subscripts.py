@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from functools import lru_cache
 
 from autodist import carried
 from autodist.interpreter.places import Places
@@ -351,6 +352,7 @@ class Subscripts(Places):
         return self._mixed(parts)
 
 
+@lru_cache(maxsize=256)
 def _moving(home: ast.AST) -> set[str]:
     """The names that a function or class counts up, goes through numbers with, or computes from one of those."""
     found: set[str] = set()
