@@ -162,14 +162,16 @@ def _parts_ways(statement: ast.AST | None, met: set[ast.AST]) -> bool:
     return any(node in met or isinstance(node, leaving) for node in inside)
 
 
-def _said(test: ast.AST, run: Interpreter) -> Iterator[ast.AST]:
-    """The parts of a condition, and of what the names in it are bound to in its function."""
-    yield from ast.walk(test)
-    source = next((run.sources[each] for each in ast.walk(test) if each in run.sources), None)
+def _said(test: ast.expr, run: Interpreter) -> Iterator[ast.AST]:
+    """The parts of a condition, and of what the names in it are bound to in its function, that are numbers which all
+    ranks know: no loss."""
+    source = run.sources[test]
     names = {each.id for each in ast.walk(test) if isinstance(each, ast.Name)}
-    for each in ast.walk(source.home(test)) if source is not None and names else ():
-        if isinstance(each, ast.Assign) and any(isinstance(t, ast.Name) and t.id in names for t in each.targets):
-            yield from ast.walk(each.value)
+    bound = (each for each in ast.walk(source.home(test)) if isinstance(each, ast.Assign)) if names else ()
+    made = (e.value for e in bound if any(isinstance(t, ast.Name) and t.id in names for t in e.targets))
+    for each in (test, *made):
+        if not run.values.get(each, NOTHING).spread.is_local:
+            yield from ast.walk(each)
 
 
 def draws_data(loaders: Iterable[Loader], run: Interpreter) -> bool:

@@ -79,9 +79,9 @@ GATHERED = {
 }
 
 TOLD = [
-    ("forward", "self.state = 0.9 * self.state + 0.1 * out.std(0)"),
     ("forward", "self.rows[: len(out)] = out.detach()"),
-    ("step", "state = 0.9 * state + 0.1 * out.detach().std(0)"),
+    ("forward", "self.state = 0.9 * self.state.detach() + 0.1 * out.std(0); out = out * self.state"),
+    ("forward", "self.state = 0.9 * self.state.detach() + 0.1 * out.mean(0); out = out * self.state"),
 ]
 
 SILENT = [
@@ -115,6 +115,19 @@ def test_gathered(tmp_path: Path, place: str, line: str, keep: str, expected: st
     after, told = converted(tmp_path, **{place: line, "keep": keep})
     assert expected in after, after[after.index("class Net") :]
     assert not told
+
+
+@pytest.mark.parametrize(
+    ("place", "line", "expected"),
+    [
+        ("forward", "self.state = 0.9 * self.state + 0.1 * out.detach().std(0)", "gather_rows(out.detach()).std(0)"),
+        ("step", "state = 0.9 * state + 0.1 * out.detach().std(0)", "out = RowsOfAllRanks.apply(model(x))"),
+    ],
+)
+def test_spread_of_all_rows(tmp_path: Path, place: str, line: str, expected: str) -> None:
+    """No sum or mean of the ranks' own says it: it is computed from the rows of all ranks."""
+    text, told = converted(tmp_path, **{place: line})
+    assert expected in text and not told
 
 
 @pytest.mark.parametrize(("place", "line"), TOLD)

@@ -78,6 +78,7 @@ def test_data_that_stay(tmp_path: Path) -> None:
         ("for _ in range(torch.randint(1, 4, (1,)).item()):\n            x = x - 0.1 * model(x)", True),
         ("if torch.rand(1) < 0.5:\n            x = x.flip(1)", False),
         ("x = x + 0.1 * torch.randn_like(x)", False),
+        ("first = model(x + torch.randn_like(x)).mean()\n        if first.item() > 9:\n            continue", False),
         ("if epoch > 1:\n            continue", False),
     ],
 )

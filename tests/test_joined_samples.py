@@ -304,7 +304,10 @@ for epoch in range(2):
             "loss = criterion(model(x), y); loss += model.weight.abs().sum()",
             "SumOverRanks.apply(criterion(model(x), y))",
         ),
-        ("loss = 0; loss += model.bias.abs().sum(); loss += criterion(model(x), y)", "SumOverRanks.apply(criterion("),
+        (
+            "loss = 0; loss += model.bias.abs().sum(); loss += criterion(model(x), y)",
+            "loss += criterion(model(x), y) * dist.get_world_size()",
+        ),
     ],
 )
 def test_sums_that_a_penalty_is_added_to_in_place(tmp_path: Path, loss: str, summed: str) -> None:

@@ -153,11 +153,9 @@ for step in range(8):
 
 
 def test_a_batch_made_by_hand(tmp_path: Path) -> None:
-    """Its samples lie along the first axis of what they are stacked to, one for each number that was drawn."""
+    """The function makes whole batches, which are shown as they are, and a step takes its rows of them."""
     code, said = converted(tmp_path, BIGRAM)
-    assert "print(gather_rows(xb))" in code
-    assert "all_xb = gather_rows(xb)\nall_yb = gather_rows(yb)\nfor b in range(batch_size):" in code
-    assert "print(all_xb[b, : t + 1].tolist(), all_yb[b, t])" in code
+    assert "xb, yb = get_batch()\nprint(xb)\n" in code and "xb, yb = local_rows(get_batch())" in code
     assert "this rank's samples alone" not in said
 
 

@@ -69,7 +69,7 @@ def handed_on(event: Event, run: Interpreter, by_sample: frozenset[ast.stmt]) ->
         return  # from layer to layer
     if source.statement(node) in by_sample or _is_replaced(event, run):
         return
-    if event.value.models:
+    if event.value.models or _is_learnt_from(event, target, run):
         yield Escape(source, node, LOCAL, event)
         return
     if placed := _placed_by_sample(node, source, run):
@@ -93,6 +93,28 @@ def handed_on(event: Event, run: Interpreter, by_sample: frozenset[ast.stmt]) ->
             yield _fresh(escape, target, run)
         else:
             yield _given_rows(escape, event, run) or replace(escape, spread=LOCAL)
+
+
+def _is_learnt_from(event: Event, target: ast.expr, run: Interpreter) -> bool:
+    """Whether a pass goes on with what it keeps, gradients and all, as no reduction hands them on: `self.mean = 0.9 *
+    self.mean.detach() + 0.1 * x.mean(0)` ahead of `x - self.mean`."""
+    if not event.inside_forward or not event.grad:
+        return False
+    source, statement = event.source, event.source.statement(event.node)
+    below = (n for n in ast.walk(source.home(statement)) if isinstance(n, ast.expr) and n.lineno > statement.lineno)
+    if not any(_is_same(each, target) and not _is_cut(each, source) for each in below):
+        return False
+    function = source.function(statement)
+    given = {each.arg for each in function.args.args} if function is not None else set()  # most often data
+    names = (n for n in ast.walk(event.node) if isinstance(n, ast.Name) and n.id not in given)
+    return any(run.values.get(n, NOTHING).spread in (ROWS, MEAN, SUM) and not _is_cut(n, source) for n in names)
+
+
+def _is_cut(node: ast.expr, source: Source) -> bool:
+    """Whether no gradient leaves a statement from there: `x.detach().mean(0)`, `float(loss)`."""
+    around = itertools.takewhile(lambda each: not isinstance(each, ast.stmt), source.ancestors(node))
+    names = (each.attr if isinstance(each, ast.Attribute) else "" for each in around)
+    return any(name in ("detach", "data", "item") for name in names)
 
 
 def _is_replaced(event: Event, run: Interpreter) -> bool:

@@ -7,7 +7,7 @@ from functools import partial
 
 from autodist.interpreter.contents import Contents
 from autodist.interpreter.questions import has_state
-from autodist.spread import COUNT, LOCAL, ROWS, SAME
+from autodist.spread import COUNT, LOCAL, ROWS, SAME, SUM
 from autodist.tensors import operations
 from autodist.values import NOTHING, Draw, Items, Object, Scope, Value, constant, is_clock, of, union
 
@@ -58,7 +58,7 @@ class Draws(Contents):
         for expression, value in zip(
             [*node.args, *(k.value for k in node.keywords)], [*args, *keywords.values()], strict=False
         ):
-            if value.spread in (ROWS, LOCAL) and self._loops:
+            if value.spread in (ROWS, LOCAL, SUM) and self._loops:
                 self.event("local_draw", expression, scope, value, constant(id(node)))
         self._note_noise(node, scope)
         size = operations.drawn(name, node)
