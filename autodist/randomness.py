@@ -128,8 +128,10 @@ def drops_alike(
 ) -> bool:
     """Whether masks of dropout, and noise, are those of rank 0 on all ranks, which draw their data from the same
     generator."""
-    if apart or not draws and not draws_data(loaders, run):
-        return not apart and decides(run)
+    if apart:
+        return False
+    if not draws and not draws_data(loaders, run):
+        return decides(run)
     return _drops(models, run) or not draws and any(event.inside_forward for event in run.of("random"))
 
 

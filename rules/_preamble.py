@@ -6,12 +6,14 @@ import ast
 import itertools
 from collections.abc import Collection
 
-from autodist.edits import AddImport, Edit, InsertBefore, ReplaceExpr
+from autodist.edits import AddImport, Edit, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.imports import below_imports
 from autodist.rule import Context
 from autodist.script import TrainingScript
 from autodist.source import Source
 from autodist.values import NOTHING
+
+from ._collectives import AS_ON_RANK_ZERO
 
 Planned = tuple[tuple[Source, Edit], ...]
 
@@ -171,6 +173,14 @@ def started_alike(d: str, target: str, taken: Collection[str]) -> str:
     """Lines that give all ranks the weights of rank 0."""
     tensor = first_free(taken, "tensor", "weight")
     return f"for {tensor} in {target}.state_dict().values():  # all ranks start alike\n    {d}.broadcast({tensor}, 0)\n"
+
+
+def by_rank_zero(script: TrainingScript, context: Context, source: Source, node: ast.expr) -> Planned:
+    """Have rank 0 alone evaluate an expression, and all ranks go on with its value."""
+    d, imports = dist(context, source)
+    helper = defined(script, source, AS_ON_RANK_ZERO.replace("{d}", d))
+    shared = WrapExpr(node, f"as_on_rank_zero({{}} if {d}.get_rank() == 0 else None)")
+    return (*imports, *helper, *planned(source, shared))
 
 
 def free_name(source: Source, *names: str, taken: Collection[str] = ()) -> str:

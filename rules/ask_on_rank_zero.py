@@ -1,14 +1,13 @@
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-from autodist.edits import WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
-from ._collectives import AS_ON_RANK_ZERO
 from ._examples import PLAIN
-from ._preamble import defined, dist, planned
+from ._preamble import by_rank_zero
 
 EXAMPLES = [
     Example(
@@ -69,8 +68,6 @@ def ask_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Findi
     if not script.trains or script.distributed:
         return
     for site in script.asked:
-        d, imports = dist(context, site.source)
-        helper = defined(script, site.source, AS_ON_RANK_ZERO.replace("{d}", d))
-        ask = WrapExpr(site.node, f"as_on_rank_zero({{}} if {d}.get_rank() == 0 else None)")
-        fix = Fix((*imports, *helper, *planned(site.source, ask)))
+        assert isinstance(site.node, ast.expr)
+        fix = Fix(by_rank_zero(script, context, site.source, site.node))
         yield Finding(site.source, site.node, "every rank would wait for an answer of its own", fix)

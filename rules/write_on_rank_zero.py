@@ -1,16 +1,16 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 
 from autodist.edits import Edit, Guard, InsertBefore, ReplaceExpr, WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, rule
+from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import Site, TrainingScript
 from autodist.source import last_name
 from autodist.values import NOTHING, External, Object
 
-from ._collectives import AS_ON_RANK_ZERO
-from ._preamble import argument, defined, dist, free_name, imported, planned
+from ._preamble import argument, by_rank_zero, dist, free_name, imported, planned
 
 ROTATED = """\
 import os
@@ -180,17 +180,17 @@ def write_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         if site.node in script.before_group:
             os, imports = imported(context, site.source, "os")
             test = f'{os}.environ.get("RANK", "0") == "0"'
-        fix = Fix((*imports, *planned(site.source, *_taken_ahead(site, script), Guard(site.node, test))))
+        ahead = _taken_ahead(site, script)
+        if ahead is None:
+            message = "takes something out on rank 0 alone, which the other ranks keep: do so in a statement of its own"
+            yield Finding(site.source, site.node, message, severity=Severity.WARNING)
+        fix = Fix((*imports, *planned(site.source, *(ahead or ()), Guard(site.node, test))))
         if (window := _window(site.node, script)) is not None:
-            helper = defined(script, site.source, AS_ON_RANK_ZERO.replace("{d}", d))
-            shared = WrapExpr(window, f"as_on_rank_zero({{}} if {d}.get_rank() == 0 else None)")
-            fix = Fix((*imports, *helper, *planned(site.source, shared)))
+            fix = Fix(by_rank_zero(script, context, site.source, window))
         yield Finding(site.source, site.node, "every rank would write this", fix)
     for site in script.answering:
-        d, imports = dist(context, site.source)
-        helper = defined(script, site.source, AS_ON_RANK_ZERO.replace("{d}", d))
-        shared = WrapExpr(site.node, f"as_on_rank_zero({{}} if {d}.get_rank() == 0 else None)")
-        fix = Fix((*imports, *helper, *planned(site.source, shared)))
+        assert isinstance(site.node, ast.expr)
+        fix = Fix(by_rank_zero(script, context, site.source, site.node))
         yield Finding(site.source, site.node, "every rank would write this; all go on with what came of it", fix)
     for concern in script.concerns:
         if concern.code == "AD301":
@@ -235,43 +235,72 @@ TAKING = frozenset("pop popleft popitem heappop next".split())
 FILLING = frozenset("append appendleft insert extend".split())
 
 
-def _taken_ahead(site: Site, script: TrainingScript) -> Iterator[Edit]:
+def _taken_ahead(site: Site, script: TrainingScript) -> list[Edit] | None:
     """What a guarded statement takes out of a list that all ranks have: `os.remove(kept.pop(0))`. They all take it, and
-    rank 0 goes on with it."""
-    if not isinstance(site.node, (ast.Expr, ast.Assign)):
-        return
+    rank 0 goes on with it; nothing where that would be another one, or where it may not be taken at all."""
+    takes = _takes(site.node) if isinstance(site.node, (ast.Expr, ast.Assign)) else []
+    lists = [held for each in takes if (held := _taken_from(each)) is not None]
+    if any(_is_of_rank_zero(held, site, script) for held in lists):
+        return []
+    inside = {part for each in takes for part in ast.walk(each)}
+    beside = {ast.unparse(n) for n in ast.walk(site.node) if isinstance(n, ast.expr) and n not in inside}
+    if not beside.isdisjoint(map(ast.unparse, lists)):
+        return None  # `os.replace(kept.pop(0), kept[-1])`
+    if not all(isinstance(around, PLAIN) for each in takes for around in _within(site, each)):
+        return None  # `kept and os.remove(kept.pop(0))`
+    edits: list[Edit] = []
     given: list[str] = []
-    for node in ast.walk(site.node):
-        held = _taken_from(node)
-        if held is None or not isinstance(node, ast.Call) or _is_filled_on_rank_zero(held, site, script):
-            continue
-        taken: ast.expr = node
+    for each in takes:
+        taken: ast.expr = each
         while isinstance(above := site.source.parents.get(taken), ast.Subscript) and above.value is taken:
             taken = above
-        if taken is getattr(site.node, "value", None):
-            continue  # nothing is done with it
         given.append(free_name(site.source, "taken", taken=given))
-        yield InsertBefore(site.node, f"{given[-1]} = {site.source.code(taken)}\n")
-        yield ReplaceExpr(taken, given[-1])
+        edits += [InsertBefore(site.node, f"{given[-1]} = {site.source.code(taken)}\n"), ReplaceExpr(taken, given[-1])]
+    return edits
 
 
-def _taken_from(node: ast.AST) -> ast.expr | None:
+PLAIN = (ast.Call, ast.keyword, ast.Attribute, ast.Subscript, ast.BinOp, ast.JoinedStr, ast.FormattedValue, ast.Tuple)
+"""What computes all of its parts, once."""
+
+
+def _takes(statement: ast.AST) -> list[ast.Call]:
+    """The calls that take something out, as they are run one after the other, each with those inside of it."""
+    found = [n for n in ast.walk(statement) if isinstance(n, ast.Call) and _taken_from(n) is not None]
+    inner = {part for each in found for part in ast.walk(each) if part is not each}
+    return sorted((each for each in found if each not in inner), key=lambda each: (each.lineno, each.col_offset))
+
+
+def _within(site: Site, node: ast.AST) -> Iterator[ast.AST]:
+    """What stands around an expression in its statement."""
+    return itertools.takewhile(lambda each: each is not site.node, site.source.ancestors(node))
+
+
+def _taken_from(call: ast.Call) -> ast.expr | None:
     """The list that a call takes something out of."""
-    if not isinstance(node, ast.Call) or last_name(node.func) not in TAKING:
+    if last_name(call.func) not in TAKING:
         return None
-    method = isinstance(node.func, ast.Attribute) and node.func.attr != "heappop"
-    held = node.func.value if isinstance(node.func, ast.Attribute) and method else next(iter(node.args), None)
+    method = isinstance(call.func, ast.Attribute) and call.func.attr != "heappop"
+    held = call.func.value if isinstance(call.func, ast.Attribute) and method else next(iter(call.args), None)
     return held if isinstance(held, (ast.Name, ast.Attribute)) else None
 
 
-def _is_filled_on_rank_zero(held: ast.expr, site: Site, script: TrainingScript) -> bool:
-    """Whether the other ranks have nothing in a list, since what is put into it is guarded, too."""
-    name = site.source.code(held)
-    return any(
-        isinstance(node, ast.Attribute) and node.attr in FILLING and other.source.code(node.value) == name
+def _is_of_rank_zero(held: ast.expr, site: Site, script: TrainingScript) -> bool:
+    """Whether the other ranks have nothing in a list, or no such list, since what fills it or makes it is guarded."""
+    name = ast.unparse(held)
+    guarded = (
+        node
         for other in script.guards
         if other.source is site.source and other.node is not site.node
         for node in ast.walk(other.node)
+        if isinstance(node, (ast.Name, ast.Attribute))
+    )
+    return any(
+        ast.unparse(node) == name
+        and isinstance(node.ctx, ast.Store)
+        or isinstance(node, ast.Attribute)
+        and node.attr in FILLING
+        and ast.unparse(node.value) == name
+        for node in guarded
     )
 
 

@@ -61,3 +61,24 @@ def test_what_is_guarded_already(tmp_path: Path) -> None:
         SCRIPT.format(made="[]", put="kept.append(path)", take="old = kept.pop(0)\n        os.remove(old)"),
     )
     assert "        old = kept.pop(0)\n        if dist.get_rank() == 0:\n            os.remove(old)\n" in text
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        "kept and os.remove(kept.pop(0))",
+        "os.remove(kept.pop(0) if kept else path)",
+        "os.replace(kept.pop(0), kept[-1])",
+    ],
+)
+def test_what_cannot_be_taken_ahead(tmp_path: Path, take: str) -> None:
+    """It may take nothing, or what else the statement reads of the list would be another."""
+    text, said = conftest.converted(tmp_path, SCRIPT.format(made="[]", put="kept.append(path)", take=take))
+    assert "taken" not in text and "takes something out on rank 0 alone" in said
+
+
+def test_one_within_another(tmp_path: Path) -> None:
+    put, take = "kept.append(path)", "os.remove(kept.pop(order.pop()))"
+    script = SCRIPT.format(made="[]\norder = [0] * 9", put=put, take=take)
+    text, _ = conftest.converted(tmp_path, script)
+    assert "        taken = kept.pop(order.pop())\n" in text and text.count("order.pop()") == 1

@@ -10,7 +10,7 @@ from dataclasses import replace
 from autodist.escapes.origins import fed_to_losses, learnt_from
 from autodist.escapes.resolving import Escape, resolve
 from autodist.escapes.together import agreed, gathered_together, is_of
-from autodist.interpreter import Event, Interpreter, Loop
+from autodist.interpreter import CUTTING, Event, Interpreter, Loop
 from autodist.source import Source, operands
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread
 from autodist.tensors.mixing import STATISTIC
@@ -111,10 +111,9 @@ def _is_learnt_from(event: Event, target: ast.expr, run: Interpreter) -> bool:
 
 
 def _is_cut(node: ast.expr, source: Source) -> bool:
-    """Whether no gradient leaves a statement from there: `x.detach().mean(0)`, `float(loss)`."""
+    """Whether no gradient leaves a statement from there: `x.detach().mean(0)`, `loss.item()`."""
     around = itertools.takewhile(lambda each: not isinstance(each, ast.stmt), source.ancestors(node))
-    names = (each.attr if isinstance(each, ast.Attribute) else "" for each in around)
-    return any(name in ("detach", "data", "item") for name in names)
+    return any(isinstance(each, ast.Attribute) and each.attr in CUTTING | {"data"} for each in around)
 
 
 def _is_replaced(event: Event, run: Interpreter) -> bool:
