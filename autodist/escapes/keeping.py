@@ -10,8 +10,8 @@ from dataclasses import replace
 from autodist.escapes.origins import fed_to_losses, learnt_from
 from autodist.escapes.resolving import Escape, resolve
 from autodist.escapes.together import agreed, gathered_together, is_of
-from autodist.interpreter import CUTTING, Event, Interpreter, Loop
-from autodist.source import Source, operands
+from autodist.interpreter import COUNTING, CUTTING, SIZES, Event, Interpreter, Loop
+from autodist.source import Source, last_name, operands
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread
 from autodist.tensors.mixing import STATISTIC
 from autodist.values import NOTHING, Mixing, Table
@@ -106,14 +106,34 @@ def _is_learnt_from(event: Event, target: ast.expr, run: Interpreter) -> bool:
         return False
     function = source.function(statement)
     given = {each.arg for each in function.args.args} if function is not None else set()  # most often data
-    names = (n for n in ast.walk(event.node) if isinstance(n, ast.Name) and n.id not in given)
-    return any(run.values.get(n, NOTHING).spread in (ROWS, MEAN, SUM) and not _is_cut(n, source) for n in names)
+    return _flows(event.node, given, source, run, set())
+
+
+def _flows(node: ast.AST, given: set[str], source: Source, run: Interpreter, seen: set[str]) -> bool:
+    """Whether gradients flow to this rank's samples through an expression, names followed: not through `hits` of
+    `hits = F.one_hot(found, 5).float()`, nor through zeros that ones are scattered into."""
+    for name in (n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id not in given | seen):
+        if run.values.get(name, NOTHING).spread not in (ROWS, MEAN, SUM) or _is_cut(name, source):
+            continue
+        seen.add(name.id)
+        stores = [e for e in ast.walk(source.home(node)) if isinstance(e, ast.Assign) and _binds(e, name.id)]
+        if not stores or any(_flows(each.value, set(), source, run, seen) for each in stores):
+            return True
+    return False
 
 
 def _is_cut(node: ast.expr, source: Source) -> bool:
     """Whether no gradient leaves a statement from there: `x.detach().mean(0)`, `loss.item()`."""
-    around = itertools.takewhile(lambda each: not isinstance(each, ast.stmt), source.ancestors(node))
-    return any(isinstance(each, ast.Attribute) and each.attr in CUTTING | {"data"} for each in around)
+    for each in itertools.takewhile(lambda each: not isinstance(each, ast.stmt), source.ancestors(node)):
+        if isinstance(each, ast.Attribute) and each.attr in CUTTING | SIZES | {"data", "shape", "dtype", "device"}:
+            return True
+        if (
+            isinstance(each, ast.Call)
+            and last_name(each.func) in COUNTING | {"Parameter"}
+            or isinstance(each, ast.Compare)
+        ):
+            return True
+    return False
 
 
 def _is_replaced(event: Event, run: Interpreter) -> bool:
@@ -189,7 +209,7 @@ def _outlives_step(target: ast.Name, event: Event, run: Interpreter) -> bool:
 
 
 def _binds(loop: ast.AST, name: str) -> bool:
-    """Whether a loop or a function makes a name mean something else."""
+    """Whether a loop, a function or a statement makes a name mean something else."""
     names = (each for each in ast.walk(loop) if isinstance(each, ast.Name) and each.id == name)
     return any(isinstance(each.ctx, ast.Store) for each in names)
 

@@ -26,9 +26,10 @@ from autodist.interpreter.plan import Plan
 from autodist.interpreter.questions import children_of, leaves_ties
 from autodist.interpreter.run import Interpreter
 from autodist.interpreter.torch_modules import SAFE_ON_WRAPPER
-from autodist.interpreter.words import CUTTING, DRAWING, GROWS, MOVES, SIZES
+from autodist.interpreter.words import COUNTING, CUTTING, DRAWING, GROWS, MOVES, SIZES
 
 __all__ = [
+    "COUNTING",
     "CUTTING",
     "DRAWING",
     "GROWS",

@@ -10,7 +10,7 @@ from autodist import alternatives
 from autodist.interpreter.events import Call_
 from autodist.interpreter.questions import children_of, is_known, last_part, literal_int, objects_called, relates
 from autodist.interpreter.single import Single
-from autodist.interpreter.words import CUTTING, REST, SIZES
+from autodist.interpreter.words import COUNTING, CUTTING, REST, SIZES
 from autodist.source import counted_of, last_name, operands
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import axes, calls, collation, operations, picking, shapes
@@ -628,7 +628,7 @@ def _counts_later_axis(node: ast.expr) -> bool:
 
 def _is_count(node: ast.expr) -> bool:
     """Whether no gradient flows through a call, since it gives numbers of classes."""
-    return isinstance(node, ast.Call) and last_part(node) in ("argmax", "argmin", "one_hot")
+    return isinstance(node, ast.Call) and last_part(node) in COUNTING
 
 
 def _is_number(node: ast.expr) -> bool:

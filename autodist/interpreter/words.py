@@ -11,6 +11,8 @@ KEPT = "[]"
 """What an object holds beside its attributes: in a library, or under a name that is not known, as
 `setattr(self, f"layer{i}", nn.Linear(4, 4))` sets."""
 CUTTING = frozenset("detach detach_ item tolist numpy".split())
+COUNTING = frozenset("argmax argmin one_hot".split())
+"""What gives numbers of classes, through which no gradient flows."""
 DRAWING = frozenset(
     "normal_ uniform_ bernoulli_ random_ exponential_ cauchy_ geometric_ log_normal_ rand_like randn_like randint_like "
     "bernoulli trunc_normal_".split()

@@ -382,7 +382,8 @@ def divided_rows(step: Step, converted: Sequence[Step]) -> int | None:
 def compare_rows(original: RunTrace, ranks: Sequence[RunTrace], result: StepComparison) -> None:
     """Where no loader tells what is read: ranks whose models see the same rows in all steps share no work.
 
-    Random inputs are the same on all ranks under the probes, so that a single step proves nothing.
+    Random inputs are the same on all ranks under the probes, so that a single step proves nothing. Where losses differ,
+    each rank picks its own of what the model makes of all rows, as the nodes of a graph.
     """
     if len(ranks) < 2 or any(step.batches for step in ranks[0].steps) or not ranks[0].steps:
         return
@@ -392,5 +393,13 @@ def compare_rows(original: RunTrace, ranks: Sequence[RunTrace], result: StepComp
             return
         if any(call.digest != calls[0][at].digest for each in calls for at, call in enumerate(each)):
             return
+        if not all(alike(rank.steps[number].losses, ranks[0].steps[number].losses) for rank in ranks):
+            return
     message = "every rank trains on the same rows: the batches that the script makes itself are not divided"
     result.add(0, "rows-replicated", message, ranks[0].steps[0].backward_sites[0] if ranks[0].steps[0].losses else None)
+
+
+def alike(losses: Sequence[float], others: Sequence[float]) -> bool:
+    """Whether two ranks compute the same losses in a step."""
+    pairs = zip(losses, others, strict=False)
+    return len(losses) == len(others) and all(math.isclose(a, b, rel_tol=1e-9) for a, b in pairs)

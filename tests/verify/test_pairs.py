@@ -159,3 +159,12 @@ def test_statistics_that_count_the_same_data_on_all_ranks(zygote: Zygote | None,
     verdict = verify(home / "before" / "train.py", converted, [2], workdir=home / "before", timeout=100, zygote=zygote)
     assert [finding.kind for finding in verdict.findings] == ["saved-statistics"]
     assert verdict.cause is not None and verdict.cause.rule == "AD602"
+
+
+def test_what_a_script_does_before_it_starts_processes_one_of_them_does(tmp_path: Path) -> None:
+    home = ROOT / "fixtures" / "ddp_spawn_folder"
+    before = Path(shutil.copy(home / "before" / "train.py", tmp_path / "train.py"))
+    edit(before, "import argparse\n", "import argparse\nimport time\n")
+    edit(before, "os.makedirs(args.out)", "time.sleep(0.5)\n        os.makedirs(args.out)")
+    verdict = verify(before, home / "ddp" / "train.py", [2], workdir=tmp_path, timeout=100)
+    assert verdict.equal, verdict.findings
