@@ -383,7 +383,8 @@ def compare_rows(original: RunTrace, ranks: Sequence[RunTrace], result: StepComp
     """Where no loader tells what is read: ranks whose models see the same rows in all steps share no work.
 
     Random inputs are the same on all ranks under the probes, so that a single step proves nothing. Where losses differ,
-    each rank picks its own of what the model makes of all rows, as the nodes of a graph.
+    and the original's model sees those rows too, each rank picks its own of what the model makes of them, as the nodes
+    of a graph.
     """
     if len(ranks) < 2 or any(step.batches for step in ranks[0].steps) or not ranks[0].steps:
         return
@@ -393,7 +394,9 @@ def compare_rows(original: RunTrace, ranks: Sequence[RunTrace], result: StepComp
             return
         if any(call.digest != calls[0][at].digest for each in calls for at, call in enumerate(each)):
             return
-        if not all(alike(rank.steps[number].losses, ranks[0].steps[number].losses) for rank in ranks):
+        seen = original.steps[number].forwards if number < len(original.steps) else []
+        whole = [call.digest for call in seen] == [call.digest for call in calls[0]]
+        if whole and not all(alike(rank.steps[number].losses, ranks[0].steps[number].losses) for rank in ranks):
             return
     message = "every rank trains on the same rows: the batches that the script makes itself are not divided"
     result.add(0, "rows-replicated", message, ranks[0].steps[0].backward_sites[0] if ranks[0].steps[0].losses else None)
