@@ -291,3 +291,58 @@ def test_an_input_that_layers_have_replaced(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(LAYERS.format(layer="self.layers[i](x)"))
     said = [d.message for d in convert(Project.load(tmp_path / "train.py"), Config(Strategy.DDP)).diagnostics]
     assert not any("for later steps" in message for message in said), said
+
+
+CENTRED = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Centre(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(8))
+
+    def forward(self, x):
+        if self.training:
+            self.mean = 0.9 * self.mean.detach() + 0.1 * x.mean(0)
+        return x - self.mean
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.centre, self.last = nn.Linear(8, 8), Centre(), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.last({path})
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 8), torch.randint(0, 3, (64,))), batch_size=8, shuffle=True)
+model = {model}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = F.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "model", "data"),
+    [
+        ("self.first(self.centre(x))", "Net()", True),
+        ("self.centre(self.first(x))", "Net()", False),
+        ("x", "nn.Sequential(nn.Linear(8, 8), Centre(), nn.Linear(8, 3))", False),
+    ],
+)
+def test_what_a_layer_keeps_of_samples_and_of_other_layers(tmp_path: Path, path: str, model: str, data: bool) -> None:
+    """No reduction hands gradients on, which flow to the layers before."""
+    (tmp_path / "train.py").write_text(CENTRED.format(path=path, model=model))
+    result = convert(Project.load(tmp_path / "train.py"), Config(Strategy.DDP))
+    told = [each for each in result.diagnostics if "later steps" in each.message]
+    assert ("reduce_mean(0.9 * self.mean" in result.entry.after) is data
+    assert bool(told) is not data

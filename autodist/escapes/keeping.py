@@ -7,14 +7,14 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
-from autodist.escapes.origins import fed_to_losses, learnt_from
+from autodist.escapes.origins import fed_to_losses, in_forward, learnt_from
 from autodist.escapes.resolving import Escape, resolve
 from autodist.escapes.together import agreed, gathered_together, is_of
 from autodist.interpreter import COUNTING, CUTTING, SIZES, Event, Interpreter, Loop
 from autodist.source import Source, last_name, operands
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread
 from autodist.tensors.mixing import STATISTIC
-from autodist.values import NOTHING, Mixing, Table
+from autodist.values import NOTHING, Mixing, Object, Table, Wrapped
 
 
 def stored_by_sample(event: Event, run: Interpreter) -> list[ast.expr]:
@@ -105,8 +105,26 @@ def _is_learnt_from(event: Event, target: ast.expr, run: Interpreter) -> bool:
     if not any(_is_same(each, target) and not _is_cut(each, source) for each in below):
         return False
     function = source.function(statement)
-    given = {each.arg for each in function.args.args} if function is not None else set()  # most often data
-    return _flows(event.node, given, source, run, set())
+    given = {each.arg for each in function.args.args} if function is not None else set()
+    return _flows(event.node, {name for name in given if _is_data(name, event, run)}, source, run, set())
+
+
+def _is_data(name: str, event: Event, run: Interpreter) -> bool:
+    """Whether a parameter is what a step gives the model, handed down as it is, and not what a layer has made."""
+    for call in reversed(event.calls):
+        if call.node is None:
+            return True
+        things = run.values.get(call.node.func, NOTHING).things
+        called = [thing.module if isinstance(thing, Wrapped) else thing for thing in things]
+        if any(isinstance(thing, Object) and thing.cls is None for thing in called):
+            return False  # one layer of several: `nn.Sequential(nn.Linear(8, 8), Centre())`
+        given = call.given().get(name)
+        if given is None or not in_forward(call.source, call.node):
+            return given is None or not run.values.get(given, NOTHING).models
+        if not isinstance(given, ast.Name) or _binds(call.source.home(call.node), given.id):
+            return False
+        name = given.id
+    return True
 
 
 def _flows(node: ast.AST, given: set[str], source: Source, run: Interpreter, seen: set[str]) -> bool:
