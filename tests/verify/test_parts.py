@@ -394,20 +394,17 @@ def test_a_process_without_a_core_is_not_idle() -> None:
     asleep = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
         time.sleep(0.5)
-        samples: dict[int, list[Sample]] = {process.pid: [] for process in (busy[1], asleep)}
-        for _ in range(2):
-            known = ready_seconds(busy[1].pid)
-            for pid, taken in samples.items():
-                taken.append(Sample(time.monotonic(), cpu_seconds(pid) or 0.0, ready_seconds(pid)))
-            latest = time.monotonic() + 20
-            time.sleep(0.7)
-            while ready_seconds(busy[1].pid) == known and time.monotonic() < latest:
-                time.sleep(0.1)  # how long it was ready is counted when it gets a core
-        idle = {pid: after.idle_since(before) for pid, (before, after) in samples.items()}
-        assert idle == {busy[1].pid: False, asleep.pid: True}
-        before, after = samples[busy[1].pid]
+        pids = busy[1].pid, asleep.pid
+        first = {pid: Sample(time.monotonic(), cpu_seconds(pid) or 0.0, ready_seconds(pid)) for pid in pids}
+        latest = time.monotonic() + 20
+        time.sleep(0.7)
+        while ready_seconds(pids[0]) == first[pids[0]].ready and time.monotonic() < latest:
+            time.sleep(0.1)  # how long it was ready is counted when it gets a core
+        second = {pid: Sample(time.monotonic(), cpu_seconds(pid) or 0.0, ready_seconds(pid)) for pid in pids}
+        assert [second[pid].idle_since(first[pid]) for pid in pids] == [False, True]
+        before, after = first[pids[0]], second[pids[0]]
         assert Sample(after.time, before.used, after.ready).idle_since(before) is False, "it had no core"
-        assert [is_runnable(pid) for pid in samples] == [True, False]
+        assert [is_runnable(pid) for pid in pids] == [True, False]
         assert not Sample(after.time, before.used, before.ready, True).idle_since(before), "nor did it ever get one"
     finally:
         for process in (*busy, asleep):
