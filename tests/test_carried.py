@@ -316,6 +316,9 @@ class Net(nn.Module):
         super().__init__()
         self.first, self.centre, self.last = nn.Linear(8, 8), Centre(), nn.Linear(8, 3)
 
+    def begin(self, x):
+        return self.centre(x)
+
     def forward(self, x):
         return self.last({path})
 
@@ -335,6 +338,8 @@ for x, y in loader:
     ("path", "model", "data"),
     [
         ("self.first(self.centre(x))", "Net()", True),
+        ("self.first(self.begin(x))", "Net()", True),
+        ("self.begin(self.first(x))", "Net()", False),
         ("self.centre(self.first(x))", "Net()", False),
         ("x", "nn.Sequential(nn.Linear(8, 8), Centre(), nn.Linear(8, 3))", False),
     ],

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
-from autodist.escapes.origins import fed_to_losses, in_forward, learnt_from
+from autodist.escapes.origins import fed_to_losses, learnt_from
 from autodist.escapes.resolving import Escape, resolve
 from autodist.escapes.together import agreed, gathered_together, is_of
 from autodist.interpreter import COUNTING, CUTTING, SIZES, Event, Interpreter, Loop
@@ -111,7 +111,7 @@ def _is_learnt_from(event: Event, target: ast.expr, run: Interpreter) -> bool:
 
 def _is_data(name: str, event: Event, run: Interpreter) -> bool:
     """Whether a parameter is what a step gives the model, handed down as it is, and not what a layer has made."""
-    for call in reversed(event.calls):
+    for depth, call in reversed([*enumerate(event.calls)]):
         if call.node is None:
             return True
         things = run.values.get(call.node.func, NOTHING).things
@@ -119,7 +119,7 @@ def _is_data(name: str, event: Event, run: Interpreter) -> bool:
         if any(isinstance(thing, Object) and thing.cls is None for thing in called):
             return False  # one layer of several: `nn.Sequential(nn.Linear(8, 8), Centre())`
         given = call.given().get(name)
-        if given is None or not in_forward(call.source, call.node):
+        if not any(getattr(each.function.node, "name", "") == "forward" for each in event.calls[:depth]):
             return given is None or not run.values.get(given, NOTHING).models
         if not isinstance(given, ast.Name) or _binds(call.source.home(call.node), given.id):
             return False
