@@ -14,7 +14,7 @@ from autodist.interpreter import COUNTING, CUTTING, SIZES, Event, Interpreter, L
 from autodist.source import Source, last_name, operands
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread
 from autodist.tensors.mixing import STATISTIC
-from autodist.values import NOTHING, Mixing, Object, Table, Wrapped
+from autodist.values import NOTHING, Items, Mixing, Object, Table, Wrapped
 
 
 def stored_by_sample(event: Event, run: Interpreter) -> list[ast.expr]:
@@ -134,8 +134,31 @@ def _flows(node: ast.AST, given: set[str], source: Source, run: Interpreter, see
         if run.values.get(name, NOTHING).spread not in (ROWS, MEAN, SUM) or _is_cut(name, source):
             continue
         seen.add(name.id)
-        stores = [e for e in ast.walk(source.home(node)) if isinstance(e, ast.Assign) and _binds(e, name.id)]
-        if not stores or any(_flows(each.value, set(), source, run, seen) for each in stores):
+        written = list(_written(name.id, source.home(node)))
+        if not written or any(_holds(each, source, run) or _flows(each, set(), source, run, seen) for each in written):
+            return True
+    return False
+
+
+def _written(name: str, home: ast.AST) -> Iterator[ast.AST]:
+    """What a function puts under a name, or into what it stands for: `hits[i] = h`, `hits += h`, `hits.add_(h)`."""
+    for each in ast.walk(home):
+        targets = each.targets if isinstance(each, ast.Assign) else [getattr(each, "target", None)]
+        inside = [n for target in targets if target is not None for n in ast.walk(target)]
+        if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr.endswith("_"):
+            inside = [*ast.walk(each.func.value)]
+        if any(isinstance(n, ast.Name) and n.id == name for n in inside):
+            yield each
+
+
+def _holds(node: ast.AST, source: Source, run: Interpreter) -> bool:
+    """Whether something of samples comes from a list, a dict or an attribute, whose gradients are not followed."""
+    for each in ast.walk(node):
+        if not isinstance(each, ast.Name | ast.Attribute) or isinstance(each.ctx, ast.Store) or _is_cut(each, source):
+            continue
+        own = isinstance(each, ast.Attribute) and ast.unparse(each.value) == "self"
+        value = run.values.get(each, NOTHING) if own or isinstance(each, ast.Name) else NOTHING
+        if own and value.spread.is_local or any(isinstance(thing, Items | Table) for thing in value.things):
             return True
     return False
 
@@ -227,7 +250,7 @@ def _outlives_step(target: ast.Name, event: Event, run: Interpreter) -> bool:
 
 
 def _binds(loop: ast.AST, name: str) -> bool:
-    """Whether a loop, a function or a statement makes a name mean something else."""
+    """Whether a loop or a function makes a name mean something else."""
     names = (each for each in ast.walk(loop) if isinstance(each, ast.Name) and each.id == name)
     return any(isinstance(each.ctx, ast.Store) for each in names)
 
