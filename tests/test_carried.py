@@ -84,11 +84,13 @@ TOLD = [
     ("forward", "self.state = 0.9 * self.state.detach() + 0.1 * out.mean(0); out = out * self.state"),
     (
         "forward",
-        "total = torch.zeros(3); total += out.mean(0); self.state = 0.9 * self.state.detach() + 0.1 * total; out = out * self.state",
+        "total = torch.zeros(3); total += out.mean(0); "
+        "self.state = 0.9 * self.state.detach() + 0.1 * total; out = out * self.state",
     ),
     (
         "forward",
-        "parts = []; parts.append(out); total = torch.cat(parts).mean(0); self.state = 0.9 * self.state.detach() + 0.1 * total; out = out * self.state",
+        "parts = []; parts.append(out); total = torch.cat(parts).mean(0); "
+        "self.state = 0.9 * self.state.detach() + 0.1 * total; out = out * self.state",
     ),
 ]
 
