@@ -6,6 +6,7 @@ import atexit
 import functools
 import json
 import os
+import secrets
 import select
 import shutil
 import signal
@@ -28,6 +29,7 @@ from autodist.verify.stall import StallWatch
 
 ADDED_PATH = "AUTODIST_ADDED_PATH"
 """As in ``bootstrap.py``, which may not be imported here: it loads torch."""
+PORTS = range(20000, 29000)
 POLL_SECONDS = 0.03
 START_SECONDS = 120.0
 GRACE_SECONDS = 1.5
@@ -112,10 +114,19 @@ def rank_environment(rank: int, world: int, port: int, local: int = 0) -> dict[s
 
 
 def free_port() -> int:
-    """A port nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port nobody listens on.
+
+    It lies below those that the system gives out by itself, or another process could be given it before the ranks
+    take it.
+    """
+    while True:
+        port = secrets.choice(PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
 
 
 @dataclass
