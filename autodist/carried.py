@@ -13,6 +13,8 @@ from operator import ne
 
 KEEPING = frozenset(["requires_grad_", "detach_", "share_memory_", "squeeze_", "t_", "coalesce_"])
 """What changes no number, though its name ends like what does."""
+GROWING = frozenset(["append", "appendleft", "insert"])
+DISPLAYS = ast.Tuple | ast.List
 Written = tuple[ast.Name | ast.Attribute, tuple[ast.expr, ...]]
 
 
@@ -25,7 +27,9 @@ def written(statement: ast.stmt) -> Written | None:
             if isinstance(target.slice, ast.Constant) and isinstance(target.slice.value, str):
                 return None  # a field of a dict
             root = _root(target.value)
-            return (root, (statement.value,)) if root is not None else None
+            value = statement.value
+            parts = value.elts if isinstance(value, DISPLAYS) else [value]
+            return (root, tuple(parts)) if root is not None else None
         if isinstance(target, (ast.Name, ast.Attribute)) and _reads(statement.value, target):
             return _root(target) or target, (statement.value,)
     if isinstance(statement, ast.AugAssign):
@@ -35,6 +39,16 @@ def written(statement: ast.stmt) -> Written | None:
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         return _in_place(statement.value)
     return None
+
+
+def grown(statement: ast.stmt) -> Written | None:
+    """The list that a statement puts something into, and what: `memory.append((x[i], y[i]))`."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr not in GROWING:
+        return None
+    root = _root(call.func.value)
+    parts = [part for each in call.args[-1:] for part in (each.elts if isinstance(each, DISPLAYS) else [each])]
+    return (root, tuple(parts)) if root is not None else None
 
 
 def counted_up(statement: ast.AST) -> tuple[ast.Subscript, tuple[ast.expr, ...]] | None:

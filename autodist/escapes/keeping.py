@@ -91,8 +91,11 @@ def handed_on(event: Event, run: Interpreter, by_sample: frozenset[ast.stmt]) ->
             continue  # a tensor that has as many rows as this rank has samples, kept for as many
         if run.values.get(escape.node, NOTHING).spread not in (ROWS, Spread.COLUMNS):
             yield _fresh(escape, target, run)
+        elif given := _given_rows(escape, event, run):
+            yield given
+            yield from _taken_with(escape, event, run)
         else:
-            yield _given_rows(escape, event, run) or replace(escape, spread=LOCAL)
+            yield replace(escape, spread=LOCAL)
 
 
 def _is_learnt_from(event: Event, target: ast.expr, run: Interpreter) -> bool:
@@ -286,6 +289,19 @@ def _given_rows(escape: Escape, event: Event, run: Interpreter) -> Escape | None
     if found is None or value.spread is not ROWS or bound and value.models:
         return None
     return Escape(call.source if not bound else escape.source, found, ROWS, event)
+
+
+def _taken_with(escape: Escape, event: Event, run: Interpreter) -> Iterator[Escape]:
+    """What a function is given besides rows that it keeps, and goes through by the same numbers: `labels` of
+    `self.examples[place] = examples[i]` beside `self.labels[place] = labels[i]`."""
+    call = event.calls[-1]
+    items = [each for each in ast.walk(call.function.node) if isinstance(each, ast.Subscript)]
+    pairs = [(each.value.id, ast.unparse(each.slice)) for each in items if isinstance(each.value, ast.Name)]
+    numbers = {number for name, number in pairs if ast.unparse(escape.node) == name and number.isidentifier()}
+    names = {name for name, number in pairs if number in numbers}
+    for name, given in call.given().items():
+        if name in names and run.values.get(given, NOTHING).spread is ROWS:
+            yield Escape(call.source, given, ROWS, event)
 
 
 def _placed_by_sample(node: ast.expr, source: Source, run: Interpreter) -> list[ast.expr]:

@@ -11,7 +11,7 @@ from autodist.interpreter import Interpreter
 from autodist.regions import exclusive
 from autodist.source import Source
 from autodist.spread import COUNT, LOCAL, SAME, SUM
-from autodist.values import NOTHING, Function, Items, Object, Stream, Table, Turn, Value
+from autodist.values import NOTHING, Draw, Function, Items, Object, Stream, Table, Turn, Value
 
 
 def is_free(made: ast.expr, run: Interpreter) -> bool:
@@ -40,9 +40,12 @@ def learnt_from(run: Interpreter) -> frozenset[ast.expr]:
 
 @lru_cache(maxsize=2)
 def fed_to_losses(run: Interpreter) -> frozenset[ast.expr]:
-    """The expressions that the losses are computed from, also through lists that these are put into:
-    `batch.append(pool[i])`, `torch.cat(batch)`."""
-    learnt, seen = learnt_from(run), set[ast.AST]()
+    """The expressions that the losses are computed from, also through lists that these are put into, or drawn from:
+    `batch.append(pool[i])`, `torch.cat(batch)`, `random.sample(pool, 8)`."""
+    seen = set[ast.AST]()
+    draws = {each.node for node in learnt_from(run) for each in _origins(node, run) if isinstance(each, Draw)}
+    pools = {each.args[0] for each in draws if isinstance(each, ast.Call) and each.args}
+    learnt = learnt_from(run) | pools
     lists = {thing for node in learnt for thing in run.values.get(node, NOTHING).things if isinstance(thing, Items)}
     stored = [expression for each in lists for _, expression in each.stores]
     made = [found for each in stored for found in (each, *roots(each, run, seen))]

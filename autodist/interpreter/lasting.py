@@ -19,7 +19,7 @@ class Lasting(Machine):
         """Note what a step writes into something that outlives it: part of a module, or a name of the script."""
         if node not in self._carried:
             self._carried[node] = carried.written(node)
-        found = self._carried[node]
+        found = self._carried[node] or self._put_in_one_by_one(node)
         if found is None:
             return
         target, given = found
@@ -36,6 +36,10 @@ class Lasting(Machine):
         changed = [(each, value) for each in given if (value := self._lately(each)).spread.is_local]
         for each, value in changed:
             self.event("state", each, scope, value, constant((target, outside or self._is_buffer(target))))
+
+    def _put_in_one_by_one(self, node: ast.stmt) -> carried.Written | None:
+        """What a step puts into a list, one sample of a rank's own after the other."""
+        return carried.grown(node) if not self._forward and any(loop.by_row for loop in self._loops) else None
 
     def _parameters(self, target: ast.Name | ast.Attribute) -> frozenset[Thing]:
         """The parameters that a name or attribute stands for."""

@@ -1,0 +1,156 @@
+"""Memories of earlier samples that steps train on again: all ranks keep the samples of all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import conftest
+import pytest
+
+SCRIPT = """\
+import random
+from collections import deque
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+random.seed(0)
+np.random.seed(0)
+
+
+{memory}
+
+
+data = TensorDataset(torch.randn(128, 6), torch.randint(0, 3, (128,)))
+loader = DataLoader(data, batch_size=16, shuffle=True)
+model = nn.Linear(6, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{made}
+for epoch in range(2):
+    for x, y in loader:
+        out = model(x)
+        loss = nn.functional.cross_entropy(out, y)
+        if {filled}:
+            bx, by = {drawn}
+            loss = loss + nn.functional.cross_entropy(model(bx), by)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        {kept}
+"""
+RESERVOIR = """\
+def reservoir(seen, size):
+    if seen < size:
+        return seen
+    place = np.random.randint(0, seen + 1)
+    return place if place < size else -1
+
+
+class Memory:
+    def __init__(self, size):
+        self.size = size
+        self.seen = 0
+        self.names = ["examples", "labels"]
+
+    def init_tensors(self, examples, labels):
+        for name in self.names:
+            rows = eval(name)
+            kind = torch.int64 if name == "labels" else torch.float32
+            setattr(self, name, torch.zeros((self.size, *rows.shape[1:]), dtype=kind))
+
+    def push(self, examples, labels):
+        if not hasattr(self, "examples"):
+            self.init_tensors(examples, labels)
+        for i in range(examples.shape[0]):
+            index = reservoir(self.seen, self.size)
+            self.seen += 1
+            if index >= 0:
+                self.examples[index] = examples[i]
+                self.labels[index] = labels[i]
+
+    def sample(self, n):
+        choice = np.random.choice(min(self.seen, self.size), size=n, replace=False)
+        return self.examples[choice], self.labels[choice]
+"""
+PAIRS = """\
+class Memory:
+    def __init__(self, size):
+        self.size = size
+        self.seen = 0
+        self.rows = []
+
+    def push(self, x, y):
+        for i in range(len(y)):
+            self.seen += 1
+            if len(self.rows) < self.size:
+                self.rows.append((x[i], y[i]))
+                continue
+            place = random.randint(0, self.seen - 1)
+            if place < self.size:
+                self.rows[place] = (x[i], y[i])
+
+    def sample(self, n):
+        picked = random.sample(self.rows, n)
+        return torch.stack([each[0] for each in picked]), torch.stack([each[1] for each in picked])
+"""
+LATEST = """\
+class Memory:
+    def __init__(self, size):
+        self.seen = 0
+        self.rows = deque(maxlen=size)
+
+    def push(self, x, y):
+        self.seen += len(y)
+        for one, label in zip(x, y):
+            self.rows.append((one.clone(), label))
+
+    def sample(self, n):
+        picked = random.sample(self.rows, n)
+        return torch.stack([each[0] for each in picked]), torch.stack([each[1] for each in picked])
+"""
+
+
+def script(memory: str, kept: str = "memory.push(x, y)") -> str:
+    return SCRIPT.format(
+        memory=memory,
+        made="memory = Memory(20)",
+        filled="memory.seen > 8",
+        drawn="memory.sample(8)",
+        kept=kept,
+    )
+
+
+@pytest.mark.parametrize("memory", [RESERVOIR, PAIRS, LATEST], ids=["reservoir", "pairs", "latest"])
+def test_memories_hold_the_samples_of_all_ranks(tmp_path: Path, memory: str) -> None:
+    after, messages = conftest.converted(tmp_path, script(memory))
+    assert "memory.push(gather_rows(x), gather_rows(y))" in after
+    assert "keeps" not in messages and "draws for" not in messages
+
+
+def test_what_goes_with_a_kept_sample_is_gathered_too(tmp_path: Path) -> None:
+    """No loss is made of these labels, and yet they are taken by the numbers of all ranks' samples."""
+    text = script(RESERVOIR).replace("nn.functional.cross_entropy(model(bx), by)", "model(bx).pow(2).mean()")
+    after, _ = conftest.converted(tmp_path, text)
+    assert "memory.push(gather_rows(x), gather_rows(y))" in after
+
+
+def test_samples_kept_in_the_loop_itself_are_warned_of(tmp_path: Path) -> None:
+    text = script(LATEST, "for one, label in zip(x, y):\n            memory.rows.append((one, label))")
+    _, messages = conftest.converted(tmp_path, text)
+    assert messages.count("keeps") == 2
+
+
+@pytest.mark.parametrize("kept", ["memory.append((x, y))", "hardest.append(loss.item())"])
+def test_whole_batches_and_numbers_are_left_alone(tmp_path: Path, kept: str) -> None:
+    """Each rank trains again on its share of an earlier batch: that is what one process does with all of it."""
+    text = SCRIPT.format(
+        memory="hardest = []",
+        made="memory = deque(maxlen=3)",
+        filled="len(memory) > 1",
+        drawn="random.choice(memory)",
+        kept=kept,
+    )
+    after, messages = conftest.converted(tmp_path, text)
+    assert "gather_rows" not in after and "keeps" not in messages
