@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
+from autodist.escapes.bringing import brought_in
 from autodist.escapes.exposure import exposed
 from autodist.escapes.keeping import handed_on, stored_by_sample
 from autodist.escapes.origins import is_parameter, learnt_from, roots
@@ -69,6 +70,9 @@ def escapes(run: Interpreter, guards: list[Site]) -> list[Escape]:
                 if escape.spread is ROWS and (turned or event.kind == "test" and _is_tested(one, event)):
                     escape = replace(escape, spread=LOCAL)  # one row after the other: only of one is it true or false
                 found.setdefault(escape.node, escape)
+    for event, node in brought_in(run):
+        for escape in resolve(node, event.source, event, run, set()):
+            found.setdefault(escape.node, escape)
     others = [e for n, e in found.items() if stored.keys().isdisjoint((n, *e.source.ancestors(n)))]
     others = list(_counted_elsewhere(others, run))
     return [*others, *(Escape(event.source, node, ROWS, event) for node, event in stored.items())]

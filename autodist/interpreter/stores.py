@@ -183,6 +183,8 @@ class Stores(Evaluation):
                     thing.stores |= stored(scope.source, [made])
             elif isinstance(thing, Items):
                 thing.element = thing.element | value
+                if isinstance(key.const, int) and -len(thing.parts) <= key.const < len(thing.parts):
+                    thing.parts[key.const] = thing.parts[key.const] | value
                 if made is not None:
                     thing.stores |= stored(scope.source, [made])
         for thing in base.things:

@@ -60,7 +60,8 @@ def losses(run: Interpreter) -> Iterator[Loss]:
     """What takes a mean over this rank's samples."""
     for event in run.of("mean_loss"):
         if not isinstance(event.node, ast.Call):
-            if isinstance(event.node, ast.expr) and not event.source.is_reported(event.node):
+            learns = isinstance(event.node, ast.BinOp) and run.values.get(event.node.left, NOTHING).models
+            if learns and not event.source.is_reported(event.node):
                 yield Loss(event, "/", {})
             continue
         modules = list(event.detail.objects("loss"))
