@@ -149,7 +149,8 @@ class Reduction:
     it has to be computed before; ``after`` the loop after which an accumulator is reduced instead, if
     ``switch`` holds where the code also runs on data that every rank sees in full. ``of`` is what a mean is taken of,
     if ranks have different numbers of them; ``padded`` if rows may be longer on one rank than on another; ``together``
-    if several rows of each sample stand beside each other, which those of other samples must not part."""
+    if several rows of each sample stand beside each other, which those of other samples must not part; ``array`` if it
+    is one of NumPy."""
 
     source: Source
     node: ast.expr
@@ -160,6 +161,7 @@ class Reduction:
     of: ast.expr | None = None
     padded: bool = False
     together: bool = False
+    array: bool = False
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,8 @@ def join_batch_statistic(script: TrainingScript, context: Context) -> Iterator[F
             helper = (*helper, *defined(script, each.source, more))
         mean = f" / {d}.get_world_size()" if each.spread is Spread.MEAN else ""
         given = "{}" if counted_of(each.node) is None else f"{torch}.tensor({{}})"
+        if each.array:
+            given, mean = f"{torch}.from_numpy({{}})", f".numpy(){mean}"
         wrap = WrapExpr(each.node, f"{name}({given}){mean}")
         message = f"the loss is computed from this {each.spread.name.lower()} over a rank's samples"
         yield Finding(

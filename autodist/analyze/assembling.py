@@ -39,7 +39,7 @@ from autodist.analyze.devices import asked_devices, device_spellings, hidden_dev
 from autodist.analyze.handmade import draw_sites, drawn_alike
 from autodist.analyze.launched import is_distributed, never_joined, sometimes_joined
 from autodist.analyze.loaders import evaluation_loaders, evaluation_samplers, sampler_concerns, sharded_loaders
-from autodist.analyze.losses import amplified, amplified_in_part, loss_concerns, sums
+from autodist.analyze.losses import amplified, amplified_in_part, gradients_alone, loss_concerns, sums
 from autodist.analyze.modules import (
     compiled_statistics,
     derived_norms,
@@ -140,7 +140,7 @@ def assembled(
     concerns += unreached_norms(run, models)
     concerns += derived_norms(run, models)
     concerns += [*differentiated_norms(run, models), *kept_statistics(models)]
-    concerns += amplified_in_part(run)
+    concerns += [*amplified_in_part(run), *gradients_alone(run)]
     awaited = any(not model.bypassed for model in models)  # gradients that are averaged by hand are not
     concerns += penalties_alone(run) if awaited and not run.plan.bare else ()
     concerns += [*hooks.reentrant(run), *hooks.bent(run)] if not is_distributed(run) else ()
@@ -290,11 +290,16 @@ def _leftover_concerns(leftover: list[escapes.Placed], run: Interpreter) -> Iter
                 "with other states than one process; gather it over the ranks before it is kept"
             )
         elif place.event.kind == "test":
-            if not _decides(place):
+            if not _decides(place) and not _decides_loss(place, run):
                 continue
             message = (
                 f"decides on {shortened(code)}, which differs between ranks: they would part ways here; "
                 "decide on a value that is reduced over the ranks"
+            )
+        elif place.event.kind == "statistic":
+            message = (
+                f"the loss is computed from {shortened(code)}, and that from this rank's samples alone: gather it over "
+                "the ranks, or compute it from all samples before they are shared out"
             )
         else:
             message = (
@@ -310,6 +315,18 @@ def _decides(place: escapes.Placed) -> bool:
     inner = [n for n in ast.walk(branch) if isinstance(n, (ast.Break, ast.Continue, ast.Return, ast.Raise))]
     calls = {n.func.attr for n in ast.walk(branch) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)}
     return bool(inner) or bool(calls & {"backward", "step", "save"})
+
+
+def _decides_loss(place: escapes.Placed, run: Interpreter) -> bool:
+    """Whether a step goes on with another loss where the value is another one: `loss = a if cos > 0 else a + b`."""
+    branch = next(
+        (each for each in place.source.ancestors(place.node) if isinstance(each, (ast.If, ast.IfExp, ast.stmt))), None
+    )
+    if not place.event.grad or not isinstance(branch, (ast.If, ast.IfExp)):
+        return False
+    blocks = [*branch.body, *branch.orelse] if isinstance(branch, ast.If) else [branch.body, branch.orelse]
+    learnt = escapes.learnt_from(run)
+    return any(inner in learnt for each in blocks for inner in ast.walk(each))
 
 
 def _accepts_disable(site: Site, run: Interpreter) -> bool:

@@ -289,6 +289,22 @@ def _taken_of_whole_data(run: Interpreter) -> set[ast.AST]:
     return calls | {event.node for event in run.of("gradient") if not event.value.things}
 
 
+def gradients_alone(run: Interpreter) -> Iterator[Concern]:
+    """Gradients that a script sets itself, and that are computed from this rank's samples alone: `weights.grad =
+    torch.autograd.grad(balance, weights)[0]`. Of those it has read from parameters, all ranks have the same."""
+    for node in run.executed:
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        if not isinstance(node, ast.Assign) or not isinstance(target, ast.Attribute) or target.attr != "grad":
+            continue
+        if run.values.get(node.value, NOTHING).spread.is_local and node.value not in run.plan.reduced:
+            code = shortened(ast.unparse(target))
+            message = (
+                f"{code} is computed from this rank's samples alone, so that ranks would take steps of their own: "
+                "average it over the ranks first, and the gradients that it is computed from"
+            )
+            yield Concern("AD602", run.sources[target], node, message, Severity.WARNING)
+
+
 def amplified_in_part(run: Interpreter) -> Iterator[Concern]:
     """Gradients that are taken of samples that are shared out, and of others that are not."""
     whole = _taken_of_whole_data(run)

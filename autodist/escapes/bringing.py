@@ -15,7 +15,8 @@ from autodist.values import NOTHING
 
 def brought_in(run: Interpreter) -> Iterator[tuple[Event, ast.expr]]:
     """The names by which a training step uses what earlier loops made of a rank's samples, and no gradient flows
-    through: `centroids` of `torch.cdist(h, centroids)` after `centroids = sums / counts`. All ranks need that of all."""
+    through: `centroids` of `torch.cdist(h, centroids)` after `centroids = sums / counts`. All ranks need that of all.
+    """
     steps = {event.loops[-1].node: event for event in run.of("backward") if event.loops}
     for node in learnt_from(run):
         if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load) or node in run.plan.reduced:

@@ -499,12 +499,25 @@ class Arithmetic(Evaluation):
             return mixed.computed(CROSS)  # `labels[:, None] == labels[None]`
         if self.pairs_turn(values):
             return mixed.computed(CROSS)
+        if len(values) == 2 and self._stands_across(node.left, node.comparators[0]):
+            return mixed.but(models=frozenset()).computed(Spread.COLUMNS)
         if isinstance(node.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) and self._has_threshold(values):
             mixed = mixed.but(origins=mixed.origins | {Mixing(node, scope.source, mixing.STATISTIC)})
         contained = isinstance(node.ops[0], (ast.In, ast.NotIn)) and mixed.spread in (ROWS, Spread.COLUMNS)
         if contained:
             return mixed.computed(LOCAL)  # one answer, whatever it is of
         return mixed.but(models=frozenset())  # it has no gradient
+
+    def _stands_across(self, *sides: ast.expr) -> bool:
+        """Whether labels are compared with a column of classes: `labels == torch.arange(3).unsqueeze(1)` has a column
+        for each sample."""
+        for labels, classes in (sides, sides[::-1]):
+            value, other = self._lately(labels), self._lately(classes)
+            flat = value.spread is ROWS and value.axes in (1, None) and not value.things
+            made = [classes, *(each for _, each in other.made)]
+            if flat and other.spread is SAME and any(map(_is_column_of_numbers, made)):
+                return True
+        return False
 
     def _has_threshold(self, values: Sequence[Value]) -> bool:
         """Whether samples are told apart by what is computed of the whole batch: `losses < losses.median()`."""
@@ -521,6 +534,14 @@ class Arithmetic(Evaluation):
         if mixed.spread.is_local:
             return mixed.computed(LOCAL)
         return Value(origins=frozenset(each for each in mixed.origins if is_clock(each)))
+
+    def _note_filled(self, given: Sequence[ast.expr], scope: Scope) -> None:
+        """Note a number computed from this rank's samples that stands for theirs from here on, no gradient flowing
+        through it: `torch.where(mask, beta, 1 - beta)`, `mask[mask == 1] = negative / (positive + negative)`."""
+        for each in given if not (self._no_grad or self._forward) else ():
+            value = self._lately(each)
+            if value.spread in (MEAN, SUM, LOCAL) and not value.models and not value.things:
+                self.event("statistic", each, scope, value)
 
     def _named_statistic(
         self, node: ast.Call, callee: Value, base: Value | None, args: list[Value], scope: Scope
@@ -549,6 +570,8 @@ class Arithmetic(Evaluation):
             if spread in (ROWS, Spread.COLUMNS) and is_unread(name, spelled, position):
                 if library or base is None or not base.things:
                     self.event("unfollowed", node, scope, operands[0])
+        if name in FILLING:
+            self._note_filled(node.args, scope)
         if op is None or len(operands) < 2:
             return frozenset()
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
@@ -565,6 +588,10 @@ class Arithmetic(Evaluation):
                 held = home.names[receiver.id]
                 home.names[receiver.id] = held.but(origins=held.origins | mixed)
         return mixed
+
+
+FILLING = frozenset(["where", "masked_fill", "masked_fill_"])
+"""What puts one number in the place of many."""
 
 
 def _operation(node: ast.AST) -> tuple[type[ast.operator], ast.expr, ast.expr] | None:
@@ -613,6 +640,26 @@ def _puts_axis_first(node: ast.AST) -> bool:
         return is_new_axis(node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice)
     named = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unsqueeze"
     return named and isinstance(node, ast.Call) and bool(node.args) and literal_int(node.args[0]) == 0
+
+
+def _is_column_of_numbers(node: ast.expr) -> bool:
+    """`torch.arange(3).unsqueeze(1)`, `np.arange(3)[:, None]`, `torch.arange(3).view(-1, 1).to(device)`"""
+    adds = False
+    while isinstance(node, (ast.Subscript, ast.Call)):
+        if isinstance(node, ast.Subscript):
+            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else []
+            adds = adds or len(parts) == 2 and is_new_axis(parts[1])
+            node = node.value
+        elif last_part(node.func) == "arange":
+            return adds
+        elif isinstance(node.func, ast.Attribute):
+            numbers = [literal_int(each) for each in node.args]
+            adds = adds or node.func.attr == "unsqueeze" and numbers in ([1], [-1])
+            adds = adds or node.func.attr in ("view", "reshape") and numbers[-1:] == [1]
+            node = node.func.value
+        else:
+            return False
+    return False
 
 
 def is_counted_in(value: Value) -> bool:

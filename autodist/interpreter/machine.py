@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -185,6 +185,9 @@ class Machine(ABC):
 
     @abstractmethod
     def _note_row_by_row(self, target: ast.expr, scope: Scope) -> None: ...
+
+    @abstractmethod
+    def _note_filled(self, given: Sequence[ast.expr], scope: Scope) -> None: ...
 
     @abstractmethod
     def _widths(self, node: ast.expr, depth: int = 10) -> set[int]: ...

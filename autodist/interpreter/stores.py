@@ -164,6 +164,8 @@ class Stores(Evaluation):
         base = self.eval(target.value, scope)
         key = self.eval(target.slice, scope)
         self.event("set_item", target, scope, value, base)
+        if made is not None and base.spread is ROWS and not base.things:
+            self._note_filled([made], scope)
         for writer in base.objects("writer"):
             self.event("tracker", target, scope, value, of(writer))
         written = frozenset(t for t in base.things if isinstance(t, Parameters) and t.one)

@@ -101,7 +101,7 @@ def _joinable(run: Interpreter, guarded: frozenset[ast.AST]) -> dict[ast.expr, R
             made = _made(node, event.source, run)
             if not any(_reduces(each, run) for each in ast.walk(made)):
                 continue
-            found.setdefault(made, Reduction(event.source, made, event.value.spread))
+            found.setdefault(made, Reduction(event.source, made, event.value.spread, array=_is_array(made, run)))
 
     def is_first(node: ast.expr) -> bool:
         made = {*ast.walk(node), *(part for each in roots(node, run, set()) for part in ast.walk(each))}
@@ -113,6 +113,12 @@ def _joinable(run: Interpreter, guarded: frozenset[ast.AST]) -> dict[ast.expr, R
         node for node in found if _within(node, found[node].source, run).isdisjoint(found.keys() - {node})
     ]
     return {node: found[node] for node in first}
+
+
+def _is_array(node: ast.expr, run: Interpreter) -> bool:
+    """Whether NumPy makes it: `np.bincount(labels.numpy())`."""
+    called = run.values.get(node.func, NOTHING).things if isinstance(node, ast.Call) else ()
+    return any(isinstance(thing, External) and thing.name.startswith("numpy.") for thing in called)
 
 
 def _within(node: ast.expr, source: Source, run: Interpreter) -> set[ast.AST]:

@@ -60,9 +60,9 @@ def losses(run: Interpreter) -> Iterator[Loss]:
     """What takes a mean over this rank's samples."""
     for event in run.of("mean_loss"):
         if not isinstance(event.node, ast.Call):
-            learns = isinstance(event.node, ast.BinOp) and run.values.get(event.node.left, NOTHING).models
-            if learns and not event.source.is_reported(event.node):
-                yield Loss(event, "/", {})
+            if isinstance(event.node, ast.BinOp) and not event.source.is_reported(event.node):
+                if run.values.get(event.node.left, NOTHING).models:
+                    yield Loss(event, "/", {})
             continue
         modules = list(event.detail.objects("loss"))
         if len(modules) > 1:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from autodist.interpreter import Event, Interpreter
 from autodist.models import unused
 from autodist.models.history import History, freezes, grows
 from autodist.models.parts import parts, unwrapped
 from autodist.regions import exclusive
+from autodist.source import Source
 from autodist.values import (
     Object,
 )
@@ -17,17 +19,27 @@ from autodist.values import (
 def pattern_of(module: Object, history: History) -> str | None:
     """Orders of forward and backward passes that DistributedDataParallel does not synchronise."""
     last: Event | None = None
+    forward: Event | None = None
     passes = [*history.forwards.get(module, []), *history.backwards.get(module, [])]
     for event in sorted(passes, key=lambda e: e.order):
         if event.kind == "forward":
-            last = None
-        elif last is not None and event.node is not last.node and not exclusive(event.source, event.node, last.node):
+            last, forward = None, event
+            continue
+        another = last is not None and event.node is not last.node
+        twice = another and last is not None and not exclusive(event.source, event.node, last.node)
+        if twice or forward is not None and _repeats(event, forward):
             return (
                 "it goes through backward twice after one forward, which DistributedDataParallel leaves unsynchronised"
             )
-        else:
-            last = event
+        last = event
     return None
+
+
+def _repeats(backward: Event, forward: Event) -> bool:
+    """Whether a loop of its own is around a backward pass: `for loss in losses: loss.backward(retain_graph=True)`."""
+    around = {loop.node for loop in forward.loops}
+    kept = isinstance(backward.node, ast.Call) and any(k.arg == "retain_graph" for k in backward.node.keywords)
+    return kept and any(loop.node not in around for loop in backward.loops)
 
 
 def parts_by_turns(module: Object, run: Interpreter, history: History) -> str | None:
@@ -118,8 +130,23 @@ def _reads(node: ast.expr, name: ast.expr) -> bool:
 
 
 def _is_read(name: str, event: Event) -> bool:
-    """Whether the function in which a model is called reads what it binds there to a name."""
+    """Whether the function in which a model is called reads what it binds there to a name, come what may: not in one of
+    the branches of an `if` alone, below the call."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    homes = (each for each in event.source.ancestors(event.node) if isinstance(each, kinds))
-    home = next(homes, event.source.tree)
-    return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(home))
+    above = set(event.source.ancestors(event.node))
+    home = next((each for each in event.source.ancestors(event.node) if isinstance(each, kinds)), event.source.tree)
+    reads = [n for n in ast.walk(home) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
+    branches = [list(_branches(each, event.source, above)) for each in reads]
+    if any(not each for each in branches):
+        return True
+    taken = {(id(branch), part) for each in branches for branch, part in each[-1:]}
+    return any((branch, not part) in taken for branch, part in taken)
+
+
+def _branches(node: ast.AST, source: Source, above: set[ast.AST]) -> Iterator[tuple[ast.If, bool]]:
+    """The `if`s around a node that are not around a call of a model, and whether it stands in their first block."""
+    inner = node
+    for each in source.ancestors(node):
+        if isinstance(each, ast.If) and each not in above and inner is not each.test:
+            yield each, inner in each.body
+        inner = each
