@@ -105,3 +105,33 @@ class Average:
     code = f"import copy\n{HEAD}{average}{DATA}{MODEL}average = Average(model)\n{TRAINING}{update}"
     after, _ = conftest.converted(tmp_path, code)
     assert ("state = model.module.state_dict()" in after) is inside
+
+
+@pytest.mark.parametrize(
+    ("forward", "waits"),
+    [
+        ("self.fc.weight.data = torch.mul(self.fc.weight, self.mask.weight)", False),
+        ("self.fc.weight.data.mul_(self.mask.weight)", False),
+        ("x = x * self.mask.weight.sum()", True),
+    ],
+)
+def test_masks_that_change_data_take_no_gradients(tmp_path: Path, forward: str, waits: bool) -> None:
+    """jinlovespho/SimplePruning-PyTorch: the ranks waited for the gradients of masks, and crashed."""
+    net = f"""\
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 3)
+        self.mask = nn.Linear(4, 3, bias=False)
+        self.mask.weight.data = torch.ones(self.mask.weight.size())
+
+    def forward(self, x):
+        {forward}
+        return self.fc(x)
+
+
+"""
+    model = MODEL.replace("nn.Linear(4, 3)", "Masked()")
+    after, _ = conftest.converted(tmp_path, f"{HEAD}{net}{DATA}{model}{TRAINING}")
+    assert ("DDP(Masked())" in after) is waits
+    assert ("DDP(Masked(), find_unused_parameters=True)" in after) is not waits
