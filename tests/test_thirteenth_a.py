@@ -135,3 +135,17 @@ class Masked(nn.Module):
     after, _ = conftest.converted(tmp_path, f"{HEAD}{net}{DATA}{model}{TRAINING}")
     assert ("DDP(Masked())" in after) is waits
     assert ("DDP(Masked(), find_unused_parameters=True)" in after) is not waits
+
+
+@pytest.mark.parametrize(
+    ("sink", "quiet"),
+    [('os.path.join("logs", "{time}.log")', True), ("sys.stderr", False), ("lambda line: print(line)", False)],
+)
+def test_loguru_writes_to_a_file_on_rank_0(tmp_path: Path, sink: str, quiet: bool) -> None:
+    """CJL196/FixMatch: each rank began a log file of its own."""
+    code = (
+        f"import sys\nfrom loguru import logger\n{HEAD}logger.add({sink})\n{DATA}{MODEL}{TRAINING}logger.info('end')\n"
+    )
+    after, _ = conftest.converted(tmp_path, code)
+    assert (f"logger.add({sink} if dist.get_rank() == 0 else os.devnull)" in after) is quiet
+    assert (f"logger.add({sink})" in after) is not quiet
