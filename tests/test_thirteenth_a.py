@@ -149,3 +149,21 @@ def test_loguru_writes_to_a_file_on_rank_0(tmp_path: Path, sink: str, quiet: boo
     after, _ = conftest.converted(tmp_path, code)
     assert (f"logger.add({sink} if dist.get_rank() == 0 else os.devnull)" in after) is quiet
     assert (f"logger.add({sink})" in after) is not quiet
+
+
+def test_what_a_parameter_is_read_for_before_it_is_picked_is_this_ranks_own(tmp_path: Path) -> None:
+    """XavierSpycy/Robust-Trainers-for-Noisy-Labels: labels were gathered where a function was given them, and met the
+    outputs of one rank in it."""
+    helper = """\
+def chosen(model, x, y):
+    out = model(x)
+    picked = nn.functional.cross_entropy(out, y, reduction="none").topk(int(0.7 * len(y)), largest=False)[1]
+    return nn.functional.cross_entropy(out[picked], y[picked])
+
+
+"""
+    training = TRAINING.replace("nn.functional.cross_entropy(model(x), y)", "chosen(model, x, y)")
+    after, _ = conftest.converted(tmp_path, f"{HEAD}{helper}{DATA}{MODEL}{training}")
+    assert "loss = chosen(model, x, y)" in after
+    assert "RowsOfAllRanks.apply(out)[picked]" in after
+    assert "int(0.7 * (len(y) * dist.get_world_size()))" in after

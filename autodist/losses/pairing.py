@@ -481,13 +481,21 @@ def _rows(node: ast.expr, event: Event, run: Interpreter) -> Iterator[tuple[Sour
             target = statement.targets[0]
             alone = statement.value is made and isinstance(target, ast.Name) and target.id == node.id
             reads = _reads(node, made, home or source.tree, run)
-            if alone and all(_is_compared(read, source, run) for read in reads):
+            within = _is_read_within(node, source, run)
+            if alone and not within and all(_is_compared(read, source, run) for read in reads):
                 yield source, _before_fold(made, run) or made
                 return
-        elif node.id in given and source.function(made) is not home:
+        elif node.id in given and source.function(made) is not home and not _is_read_within(node, event.source, run):
             yield event.calls[-1].source, given[node.id]
             return
     yield event.source, node
+
+
+def _is_read_within(node: ast.Name, source: Source, run: Interpreter) -> bool:
+    """Whether a parameter is also read in what is gathered itself: `y` of `criterion(out, y)`, beside `y[picked]`."""
+    reads = (n for n in ast.walk(source.home(node)) if isinstance(n, ast.Name) and n.id == node.id and n is not node)
+    around = (each for read in reads for each in source.ancestors(read) if isinstance(each, ast.Call))
+    return any(run.is_gathered(run.values.get(each, NOTHING)) for each in around)
 
 
 def _listed(node: ast.expr, run: Interpreter) -> Iterator[ast.expr]:
