@@ -508,7 +508,19 @@ def _lies_in(event: Event, other: Event, run: Interpreter) -> bool:
     path = run.values.get(inner, NOTHING).const
     if isinstance(begins, str) and isinstance(path, str):
         return f"{path}/".startswith(f"{begins.rstrip('/')}/")
-    return ast.unparse(outer) in _paths(inner, event.source)
+    paths = _paths(inner, event.source)
+    for call in reversed(event.calls):
+        if call.node is not None:
+            given = _given(call.node, call.function.node)
+            paths |= {path for name in given.keys() & paths for path in _paths(given[name], call.source)}
+    return ast.unparse(outer) in paths
+
+
+def _given(call: ast.Call, function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> dict[str, ast.expr]:
+    """What a call gives a function's parameters, as far as they are named or stand in their places."""
+    names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+    bound = names[1:] if names[:1] == ["self"] else names
+    return dict(zip(bound, call.args, strict=False)) | {k.arg: k.value for k in call.keywords if k.arg is not None}
 
 
 def _folder(event: Event, run: Interpreter) -> ast.expr:
@@ -523,9 +535,9 @@ def _paths(node: ast.expr, source: Source, depth: int = 4) -> set[str]:
     """The expressions that a path is put together from, as they are written."""
     parts = [each for each in ast.walk(node) if isinstance(each, ast.expr)]
     found = {ast.unparse(each) for each in parts if not isinstance(each, ast.Constant)}
-    names = {each.id for each in parts if isinstance(each, ast.Name)} if depth else set()
+    read = {ast.unparse(each) for each in parts if isinstance(each, (ast.Name, ast.Attribute))} if depth else set()
     bound = (each for each in ast.walk(source.home(node)) if isinstance(each, ast.Assign))
-    made = [e.value for e in bound if any(isinstance(t, ast.Name) and t.id in names for t in e.targets)]
+    made = [each.value for each in bound if not read.isdisjoint(map(ast.unparse, each.targets))]
     return found.union(*(_paths(each, source, depth - 1) for each in made))
 
 

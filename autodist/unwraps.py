@@ -12,6 +12,7 @@ from autodist.source import Source
 from autodist.values import NOTHING, Class, External, Object, Table, Value, Wrapped
 
 TAKING_PART = frozenset("optimizer scheduler scaler module".split())
+KEYED = frozenset("state_dict load_state_dict named_parameters named_buffers named_modules".split())
 QUESTIONS = frozenset(
     f"builtins.{name}" for name in ("delattr", "dir", "getattr", "hasattr", "isinstance", "setattr", "type", "vars")
 )
@@ -31,6 +32,7 @@ def found(run: Interpreter) -> tuple[list[Site], frozenset[ast.AST]]:
         parent = source.parents.get(node)
         meant = (
             _reaches_in(node, parent)
+            and not _names_wrapped_keys(node, parent, source)
             or _is_named_in_print(parent, source)
             or _takes_module(node, parent, run)
             or _is_shown(node, run)
@@ -188,6 +190,23 @@ def _reaches_in(node: ast.AST, parent: ast.AST | None) -> bool:
         isinstance(parent, (ast.For, ast.comprehension))
         and parent.iter is node
         or isinstance(parent, (ast.FormattedValue, ast.Starred))
+    )
+
+
+def _names_wrapped_keys(node: ast.expr, parent: ast.AST | None, source: Source) -> bool:
+    """`model.state_dict()` in a function that asks `hasattr(model, "module")`, and puts "module." before the keys or
+    takes it off: it knows the keys of a wrapper, and would not find those of the model inside."""
+    if not isinstance(parent, ast.Attribute) or parent.attr not in KEYED:
+        return False
+    name, inside = ast.unparse(node), list(ast.walk(source.home(node)))
+    if any(
+        isinstance(each, ast.Attribute) and each.attr == "module" and ast.unparse(each.value) == name for each in inside
+    ):
+        return False
+    asked = f"hasattr({name}, 'module')"
+    return any(isinstance(each, ast.Call) and ast.unparse(each) == asked for each in inside) and any(
+        isinstance(each, ast.Constant) and isinstance(each.value, str) and each.value.startswith("module.")
+        for each in inside
     )
 
 

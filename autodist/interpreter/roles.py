@@ -270,7 +270,9 @@ class Roles(Stores):
     def call_file_handler(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value | None:
-        self.event("file_handler", node, scope)
+        sinks = args[0].things if args and name == "loguru.logger.add" else ()
+        if not any(isinstance(each, Function) or getattr(each, "name", "").startswith("sys.") for each in sinks):
+            self.event("file_handler", node, scope)
         return None
 
     def call_log_config(

@@ -29,6 +29,7 @@ FILLED = frozenset("zeros ones full empty eye arange".split())
 TENSOR_FACTORIES = ("torchvision.models.resnet", "torchvision.models.vgg", "torchvision.models.mobilenet", "timm.")
 """Where models of libraries come from that give one tensor."""
 COUNTING = frozenset("arange range linspace".split())
+ROUNDING = frozenset("int round floor ceil trunc min max".split())
 COMPUTED = (ast.Call, ast.Compare, ast.BinOp)
 JOINING = frozenset("cat concat concatenate stack vstack hstack".split())
 Found = dict[ast.expr, Reduction]
@@ -338,7 +339,33 @@ def _arguments(call: ast.Call, source: Source, run: Interpreter) -> Found:
     local = [part for part in parts if run.values.get(part, NOTHING).spread in (ROWS, COUNT)]
     if not any(run.values[part].models for part in local):
         return {}
-    return {part: Reduction(source, part, run.values[part].spread) for part in local}
+    return {
+        each: Reduction(run.sources[each], each, run.values[part].spread)
+        for part in local
+        for each in (_counting(part, run) if run.values[part].spread is COUNT else [part])
+    }
+
+
+def _counting(node: ast.expr, run: Interpreter, depth: int = 4) -> list[ast.expr]:
+    """Where a number of rows is to be that of all ranks: `n` of `keep = int(0.7 * n)`, which is rounded once, as for
+    the whole batch; `node` itself where nothing is rounded."""
+    if isinstance(node, ast.Name):
+        made = [each for _, each in run.values.get(node, NOTHING).made if isinstance(each, ast.expr)] if depth else []
+        inner = [_counting(each, run, depth - 1) for each in made]
+        apart = [found for each, found in zip(made, inner, strict=True) if found != [each]]
+        return [each for found in inner for each in found] if apart else [node]
+    parts = [each for each in ast.walk(node) if isinstance(each, ast.expr)]
+    counts = [each for each in parts if run.values.get(each, NOTHING).spread is COUNT]
+    least = [each for each in counts if sum(inner in counts for inner in ast.walk(each)) == 1]
+    found = [each for leaf in least for each in (_counting(leaf, run, depth - 1) if leaf is not node else [leaf])]
+    return found if found != least or any(_rounds(each) for each in parts) else [node]
+
+
+def _rounds(node: ast.expr) -> bool:
+    """`int(0.7 * n)`, `n // 2`"""
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, (ast.FloorDiv, ast.Mod))
+    return isinstance(node, ast.Call) and last_name(node.func) in ROUNDING
 
 
 def _common(event: Event, loss: Event) -> int:
@@ -454,13 +481,21 @@ def _rows(node: ast.expr, event: Event, run: Interpreter) -> Iterator[tuple[Sour
             target = statement.targets[0]
             alone = statement.value is made and isinstance(target, ast.Name) and target.id == node.id
             reads = _reads(node, made, home or source.tree, run)
-            if alone and all(_is_compared(read, source, run) for read in reads):
+            within = _is_read_within(node, source, run)
+            if alone and not within and all(_is_compared(read, source, run) for read in reads):
                 yield source, _before_fold(made, run) or made
                 return
-        elif node.id in given and source.function(made) is not home:
+        elif node.id in given and source.function(made) is not home and not _is_read_within(node, event.source, run):
             yield event.calls[-1].source, given[node.id]
             return
     yield event.source, node
+
+
+def _is_read_within(node: ast.Name, source: Source, run: Interpreter) -> bool:
+    """Whether a parameter is also read in what is gathered itself: `y` of `criterion(out, y)`, beside `y[picked]`."""
+    reads = (n for n in ast.walk(source.home(node)) if isinstance(n, ast.Name) and n.id == node.id and n is not node)
+    around = (each for read in reads for each in source.ancestors(read) if isinstance(each, ast.Call))
+    return any(run.is_gathered(run.values.get(each, NOTHING)) for each in around)
 
 
 def _listed(node: ast.expr, run: Interpreter) -> Iterator[ast.expr]:

@@ -47,7 +47,8 @@ def is_sometimes(parts: Iterable[Object], run: Interpreter) -> bool:
 
 
 def _runs_without_gradients(module: Object, run: Interpreter) -> bool:
-    """Whether a forward pass runs a part only below `with torch.no_grad():`, whose parameters nobody has frozen."""
+    """Whether a forward pass runs a part only below `with torch.no_grad():`, or reads it only for what takes no
+    gradients (`self.fc.weight.data = self.fc.weight * self.mask.weight`), and nobody has frozen its parameters."""
     methods = _methods(module.cls) if module.cls is not None else {}
     if "forward" not in methods or module.cls is None:
         return False
@@ -58,11 +59,24 @@ def _runs_without_gradients(module: Object, run: Interpreter) -> bool:
         for node in (each for method in called for each in ast.walk(method) if _is_own(each)):
             blocks = [each for each in cls.source.ancestors(node) if isinstance(each, ast.With)]
             below = any(_forbids_gradients(item.context_expr) for block in blocks for item in block.items)
-            (quiet if below else learning).add(node.attr)
+            (quiet if below or _takes_data(node, cls.source) else learning).add(node.attr)
     frozen = {thing for event in run.of("freeze") for thing in event.value.things}
     held = {name: module.attributes[name].things for name in (quiet - learning) & module.attributes.keys()}
     layers = {name: {t for t in things if isinstance(t, Object) and t.roles & LAYERS} for name, things in held.items()}
     return any(each and not each & frozen for each in layers.values())
+
+
+def _takes_data(node: ast.Attribute, source: Source) -> bool:
+    """Whether something is read for `.data` alone: on the right of `weight.data = …`, or in `weight.data.mul_(…)`."""
+    statement = source.statement(node)
+    if isinstance(statement, ast.Assign):
+        return all(_is_data(each) for each in statement.targets) and node in ast.walk(statement.value)
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and _is_data(call.func.value)
+
+
+def _is_data(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "data"
 
 
 def _gives_next_turn_alone(module: Object) -> bool:
