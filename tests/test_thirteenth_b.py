@@ -212,3 +212,31 @@ class Pictures(torch.utils.data.Dataset):
     save = f"        result = {joined}\n        save_image(result, 'result.png')\n"
     after, _ = conftest.converted(tmp_path, HEAD + data + pictures + steps + save)
     assert ("gather_rows(result)" in after) is gathered
+
+
+def test_pictures_that_are_enlarged(tmp_path: Path) -> None:
+    """ioanalazar42/progan: of noise that a generator makes larger, each picture is still of one row."""
+    grow = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(6, 16)
+        self.last = nn.Conv2d(4, 1, 3, padding=1)
+
+    def forward(self, z):
+        x = self.first(z).view(-1, 4, 2, 2)
+        return self.last(F.interpolate(x, scale_factor=2, mode="nearest", recompute_scale_factor=False))
+
+
+net = Net()
+data = torch.randn(64, 1, 4, 4)
+optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+for step in range(8):
+    real = data[torch.randint(0, 64, (8,))]
+    loss = F.mse_loss(net(torch.randn(8, 6)), real)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    after, _ = conftest.converted(tmp_path, HEAD + grow)
+    assert "net(torch.randn(8, 6)[dist.get_rank() :: dist.get_world_size()])" in after
