@@ -142,6 +142,12 @@ class Object:
         """What tells it from other objects in every run of the analysis."""
         return id(self.node), self.path
 
+    @property
+    def kind(self) -> str:
+        """What kind of layer of torch it is, `Linear`; a table made of one that is given is one, too."""
+        made = self.name.removesuffix(".from_pretrained") if self.name.startswith("torch.nn.") else self.name
+        return made.rpartition(".")[2]
+
     def argument(self, name: str, position: int | None = None) -> Value | None:
         """The value of an argument, by name or position."""
         if name in self.keywords:

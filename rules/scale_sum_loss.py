@@ -120,5 +120,5 @@ def scale_sum_loss(script: TrainingScript, context: Context) -> Iterator[Finding
         taken_of = argument(site.node, "outputs", 0) if isinstance(site.node, ast.Call) else site.node
         if taken_of is not None:
             fix = Fix((*imports, *planned(site.source, WrapExpr(taken_of, f"{{}} / {d}.get_world_size()"))))
-            message = "of a mean over a rank's samples, each of them has as many times its gradient as there are ranks"
+            message = "of a rank's loss, each of its samples has as many times its gradient as there are ranks"
             yield Finding(site.source, site.node, message, fix)

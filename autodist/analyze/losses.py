@@ -275,7 +275,8 @@ def sums(run: Interpreter) -> Iterator[Site]:
 
 
 def amplified(run: Interpreter) -> tuple[Site, ...]:
-    """Where gradients of samples are taken of means over a rank's, and a loss or report counts how large they are."""
+    """Where gradients of samples are taken of means over a rank's, or of sums multiplied for the average, and a loss or
+    report counts how large they are."""
     ends = (each for each in run.events if each.kind in {"backward", *escapes.SINKS})
     found = [origin for event in ends for origin in event.value.origins if isinstance(origin, Amplified)]
     places = {each.node: each.source for each in found}

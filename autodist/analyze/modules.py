@@ -223,7 +223,7 @@ def sample_after_sample(run: Interpreter) -> Iterator[Concern]:
     for event in run.of("along_rows"):
         layer = next((t for t in event.detail.things if isinstance(t, Object)), None)
         loaders = [t for t in event.value.origins if isinstance(t, Object) and "loader" in t.roles]
-        if layer is None or not loaders or torch_layers.takes_one(layer.name.rpartition(".")[2], event.value):
+        if layer is None or not loaders or torch_layers.takes_one(layer.kind, event.value):
             continue
         if any(loader.argument("collate_fn") for loader in loaders):
             continue  # what a batch looks like is up to that function

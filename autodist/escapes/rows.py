@@ -18,6 +18,7 @@ PICKING = frozenset("max min sort topk kthvalue median mode".split())
 """What gives values and their places: `scores.max(dim=1)[1]`."""
 SAME_ROWS = frozenset("torch.autograd.Variable torch.as_tensor torch.tensor numpy.asarray numpy.array".split())
 STACKING = frozenset("torch.stack numpy.stack numpy.array torch.tensor".split())
+SIDE_BY_SIDE = frozenset("torch.cat torch.concat torch.stack".split())
 FILLING = frozenset("normal_ uniform_ fill_ zero_ bernoulli_ random_".split())
 SIZED = frozenset("zeros ones empty rand randn FloatTensor Tensor".split())
 
@@ -118,10 +119,22 @@ def holds_rows(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
             return bool(node.args) and _is_number_of_rows(node.args[0], run)
         if any(name in STACKING for name in names) and operations.axis(node, 1) in (None, 0):
             return bool(node.args) and isinstance(node.args[0], ast.ListComp) and holds_rows(node.args[0], run, seen)
+        if any(name in SIDE_BY_SIDE for name in names) and _joins_another_axis(node, run):
+            beside = node.args[0].elts if isinstance(node.args[0], (ast.Tuple, ast.List)) else []
+            whole = bool(beside) and all(run.values.get(each, NOTHING).spread is ROWS for each in beside)
+            return whole and all(holds_rows(each, run, seen) for each in beside)
         if "input" in given and any(_keeps_rows(name, given) for name in names):
             return holds_rows(given["input"], run, seen)
         return any(isinstance(t, (Object, Wrapped)) for t in called)
     return isinstance(node, (ast.List, ast.Tuple))
+
+
+def _joins_another_axis(call: ast.Call, run: Interpreter) -> bool:
+    """Whether tensors are put side by side along another axis than that of the samples: `torch.cat((low, high), 3)`."""
+    at, axes = operations.axis(call, 1), run.values.get(call, NOTHING).axes
+    if not call.args or at is None or isinstance(at, bool):
+        return False
+    return at > 0 or at < 0 and axes is not None and at + axes > 0
 
 
 def _goes_over_drawn(node: ast.GeneratorExp | ast.ListComp, run: Interpreter) -> bool:

@@ -107,7 +107,7 @@ class Attributes(Evaluation, Names):
             return base
         if name in ("data", "grad"):
             losses = [event for event in self.events[-MANY:] if event.kind == "backward"] if name == "grad" else []
-            if losses and losses[-1].value.spread in (MEAN, SAME) and not _is_cleared(node, scope.source):
+            if losses and losses[-1].value.spread in (MEAN, SAME, SUM) and not _is_cleared(node, scope.source):
                 base = base.but(origins=base.origins | {Amplified(node, scope.source)})
             return base.but(models=frozenset())
         if name in ("T", "mT", "H"):

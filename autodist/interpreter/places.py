@@ -34,7 +34,8 @@ class Places(Layout):
         computed = bool(base.models) and self.plan.wholes is None
         some = _is_head(axis) and not _takes_fields(axis, scope.source)
         some = some or _is_part(axis) and (computed or self._is_tensor(holder, base))
-        some = some or computed and (self._stays_fixed(axis) or self._is_one(axis) and self._is_held(holder, base))
+        tensor = self._is_held(holder, base) or _is_among_indices(axis, scope.source)
+        some = some or computed and (self._stays_fixed(axis) or self._is_one(axis) and tensor)
         some = some or computed and _are_numbers(axis, self._lately)
         some = some or self.plan.wholes is None and self._stays_fixed(axis) and _splits(axis, holder, scope.source)
         return frozenset([Picked(axis, scope.source, place=True)]) if some else frozenset()
@@ -269,6 +270,12 @@ def _is_part(index: ast.expr) -> bool:
     bounds = [each for each in (index.lower, index.upper, index.step) if each is not None]
     plain = (each.operand if isinstance(each, ast.UnaryOp) else each for each in bounds)
     return any(literal_int(each) != 0 for each in bounds) and all(literal_int(each) is not None for each in plain)
+
+
+def _is_among_indices(axis: ast.expr, source: Source) -> bool:
+    """`gradients[0, 1]`, `out[0, :]`: only a tensor has more than one index at a time."""
+    indices = source.parents.get(axis)
+    return isinstance(indices, ast.Tuple) and isinstance(source.parents.get(indices), ast.Subscript)
 
 
 def _takes_fields(axis: ast.expr, source: Source) -> bool:

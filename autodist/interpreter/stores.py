@@ -115,6 +115,9 @@ class Stores(Evaluation):
             self.event("replace_data", target, scope, base)
         if target.attr == "grad" and any(isinstance(t, Parameters) for t in base.things) and value.const is not None:
             self.event("replace_grad", target, scope, base)
+        if target.attr == "data" and not base.things and base.spread is ROWS and value.spread is ROWS:
+            for names, name in self._holders(target.value, scope):  # `noise.data = noise.data + 0.1 * noise.grad`
+                names[name] = names[name].but(origins=names[name].origins | value.origins)
         self._note_refill(target, scope)
         if target.attr == "requires_grad":
             self.event(

@@ -148,7 +148,7 @@ class TorchModules(Subscripts, Stores, Losses):
             self._enter_children(layer, node, args, scope)
         if values and self._no_grad == 0 and torch_layers.runs_along_rows(layer, values[0]):
             self.event("along_rows", node, scope, values[0], of(layer))
-        short = layer.name.rpartition(".")[2]
+        short = layer.kind
         if short in facts.RECURRENT and self._reads_padding(layer, values):
             self.event("reads_padding", node, scope, values[0])
         if values and values[0].spread in (ROWS, Spread.COLUMNS) and self.plan.wholes is None:
@@ -175,7 +175,7 @@ class TorchModules(Subscripts, Stores, Losses):
 
     def _goes_along(self, layer: Object, given: Value, node: ast.Call, scope: Scope) -> bool:
         """Whether a layer lets the samples meet: `nn.Softmax(dim=0)`."""
-        name = ALONG.get(layer.name.rpartition(".")[2])
+        name = ALONG.get(layer.kind)
         if name is None:
             return False
         told = layer.argument("dim", 0)

@@ -190,10 +190,10 @@ class Widths(Attributes):
         if not isinstance(node, ast.Call):
             return []
         layers = [t for t in self._lately(node.func).things if isinstance(t, Object) and t.cls is None]
-        found = [each for each in layers if each.name.rpartition(".")[2].startswith("Conv")]
+        found = [each for each in layers if each.kind.startswith("Conv")]
         if found:
             return found
-        short = {each.name.rpartition(".")[2] for each in layers} or {last_part(node.func)}
+        short = {each.kind for each in layers} or {last_part(node.func)}
         tensor = next((each for each in operands(node) if self._lately(each).spread is ROWS), None)
         keeps = short <= axes.KEEPING - {"Linear"} | axes.ALIKE | CHANNELWISE
         return self._convolutions(tensor, depth - 1) if tensor is not None and keeps else []

@@ -48,7 +48,7 @@ def _graph(backward: Event, run: Interpreter) -> Iterator[Reason]:
     layers = [t for event in run.of("make") for t in event.value.things if isinstance(t, Object)]
     for layer in layers:
         if layer.name.startswith(GRAPHS):
-            kind = layer.name.rpartition(".")[2]
+            kind = layer.kind
             message = (
                 f"every step trains on a whole graph, whose nodes depend on each other ({kind}): "
                 "draw parts of it with a loader, such as torch_geometric.loader.NeighborLoader"

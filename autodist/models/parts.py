@@ -157,14 +157,14 @@ def normalises(module: Object, run: Interpreter) -> bool:
 
     What comes from a library of which nothing is known may: to synchronise layers that are not there changes nothing.
     """
-    members = _and_what_gave_parts(module)
+    members = _and_what_gave_parts(module, run)
     return any(_has_batch_norm(each, run) for each in members) or any(_is_unseen(each, run) for each in members)
 
 
 def _is_unseen(module: Object, run: Interpreter) -> bool:
     """Whether a module, its class's base or a part that its methods call comes from a library that is not known."""
     if module.cls is None:
-        return not run.catalog.knows(module.name) or _holds_unseen(module)
+        return not run.catalog.knows(module.name) or _holds_unseen(module) and not any(_spoken_of(module, run))
     bases = [base for each in module.cls.line() for base in each.bases if isinstance(base, External)]
     called = {node.func.attr for node in _calls(module.cls) if isinstance(node.func, ast.Attribute)}
     held = _flattened(value for name, value in module.attributes.items() if name in called)
@@ -178,10 +178,18 @@ def _holds_unseen(module: Object) -> bool:
     return starred and module.name in CONTAINERS and all(isinstance(t, Items) for t in _flattened(module.args))
 
 
+def _spoken_of(container: Object, run: Interpreter) -> Iterator[Object]:
+    """The models of libraries that a container's layers come out of: `nn.Sequential(*list(vgg.features)[:35])`."""
+    starred = [each for each in container.node.args if isinstance(each, ast.Starred)]
+    spoken = (node for each in starred for node in ast.walk(each) if isinstance(node, ast.expr))
+    things = (thing for node in spoken for thing in run.values.get(node, NOTHING).things)
+    return (t for t in things if isinstance(t, Object) and t.cls is None and "module" in t.roles)
+
+
 CONTAINERS = frozenset(f"torch.nn.{name}" for name in ("Sequential", "ModuleList", "ModuleDict"))
 
 
-def _and_what_gave_parts(module: Object) -> list[Object]:
+def _and_what_gave_parts(module: Object, run: Interpreter) -> list[Object]:
     """A module, all that it holds, and what it has layers of: `nn.Sequential(*list(resnet.children())[:-1])`."""
     found: dict[Object, None] = {}
     pending = [module]
@@ -190,6 +198,7 @@ def _and_what_gave_parts(module: Object) -> list[Object]:
             if each not in found:
                 found[each] = None
                 pending += [t for t in _taken_from(each) if t not in found]
+                pending += _spoken_of(each, run) if each.name in CONTAINERS else ()
     return list(found)
 
 

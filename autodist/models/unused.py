@@ -11,7 +11,11 @@ from autodist.interpreter import Interpreter
 from autodist.source import Source, last_name
 from autodist.values import NOTHING, Class, External, Items, Object, Value
 
-NO_PARAMETERS = ("Dropout", "Identity", "Flatten", "MaxPool", "AvgPool", "Upsample", "ReLU", "LeakyReLU", "Softmax")
+NO_PARAMETERS = (
+    *("Dropout", "Identity", "Flatten", "Unflatten", "MaxPool", "AvgPool", "AdaptiveAvgPool", "AdaptiveMaxPool"),
+    *("Upsample", "PixelShuffle", "ZeroPad", "ReflectionPad", "ReplicationPad", "ConstantPad", "ReLU", "LeakyReLU"),
+    *("Softmax", "LogSoftmax", "Sigmoid", "Tanh", "GELU", "SiLU", "ELU"),
+)
 LAYERS = frozenset(["module", "batch_norm"])
 MOST_SETTINGS = 6
 """Of more settings within one forward pass, not all combinations are looked at."""
@@ -660,8 +664,8 @@ def _join(flow: Flow, other: Flow) -> None:
 
 
 def _is_without_parameters(value: Value) -> bool:
-    names = [t.name.rpartition(".")[2] for t in value.things if isinstance(t, Object)]
-    return all(name.startswith(NO_PARAMETERS) for name in names)
+    layers = [thing for thing in value.things if isinstance(thing, Object)]
+    return all(each.cls is None and each.kind.startswith(NO_PARAMETERS) for each in layers)
 
 
 def _own_parameters(module: Object) -> set[str]:
@@ -729,11 +733,12 @@ def branches(module: Object, run: Interpreter) -> Iterator[ast.If]:
 
 
 def _own_parts(module: Object) -> set[str]:
-    """The attributes that hold modules."""
+    """The attributes that hold modules with parameters."""
     return {
         name
         for name, value in module.attributes.items()
         if name.isidentifier()
+        and not _is_without_parameters(value)
         and any(isinstance(t, Object) and t.roles & LAYERS and "loss" not in t.roles for t in value.things)
     }
 

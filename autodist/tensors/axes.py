@@ -108,7 +108,7 @@ def compared(node: ast.expr, names: Callable[[ast.Call], set[str]]) -> list[ast.
 
 def through(layer: Object, given: int | None, inside: Mapping[object, int | None]) -> int | None:
     """How many axes the output of a layer of torch has, with what those of the project ``inside`` of it give."""
-    short = layer.name.rpartition(".")[2]
+    short = layer.kind
     if short == "Sequential":
         for part in (t for value in layer.args for t in value.things if isinstance(t, Object)):
             given = through(part, given, inside) if part.cls is None else inside.get(part.key)
@@ -122,7 +122,7 @@ def through(layer: Object, given: int | None, inside: Mapping[object, int | None
 
 def widths(layer: Object, given: set[int]) -> set[int]:
     """How many numbers the output of a layer may have along its last axis, with those that it is ``given``."""
-    short = layer.name.rpartition(".")[2]
+    short = layer.kind
     if short == "Sequential":
         for part in (t for value in layer.args for t in value.things if isinstance(t, Object)):
             given = widths(part, given) if part.cls is None else set()
@@ -135,7 +135,7 @@ def widths(layer: Object, given: set[int]) -> set[int]:
 
 def gives_pair(layer: Object) -> bool:
     """Whether a layer gives its output and its state, each of which has three axes for a batch."""
-    return layer.cls is None and layer.name.startswith("torch.nn.") and layer.name.rpartition(".")[2] in RECURRENT
+    return layer.cls is None and layer.name.startswith("torch.nn.") and layer.kind in RECURRENT
 
 
 def _most(found: Sequence[int | None]) -> int | None:

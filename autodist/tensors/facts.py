@@ -20,7 +20,7 @@ ELEMENTWISE = frozenset(
 PER_ROW = frozenset(
     "linear bilinear embedding one_hot conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d "
     "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d "
-    "adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d layer_norm group_norm pixel_shuffle bmm "
+    "adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d layer_norm group_norm pixel_shuffle interpolate bmm "
     "baddbmm".split()
 )
 """Each row of the result comes from one row of the first operand."""

@@ -108,7 +108,7 @@ def _least(node: ast.expr, latest: Latest) -> int:
         return 0
     layers = layers_of(node, latest)
     if layers:
-        if node.args and all(layer.name.endswith(".Embedding") for layer in layers):
+        if node.args and all(layer.kind == "Embedding" for layer in layers):
             return max(surely(latest(node.args[0])), 1) + 1
         keep = all(layer.cls is None and layer_axes(layer, 0) == 0 for layer in layers)
         return surely(latest(node.args[0])) if keep and node.args else 0
@@ -287,7 +287,7 @@ def _product_axes(left: int | None, right: int | None) -> int | None:
 
 def layer_axes(layer: Object, axes: int | None) -> int | None:
     """How many axes the output of a layer has."""
-    short = layer.name.rpartition(".")[2]
+    short = layer.kind
     if short == "Sequential":
         for part in parts_inside(layer):
             axes = layer_axes(part, axes) if part.cls is None else None

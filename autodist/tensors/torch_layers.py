@@ -13,7 +13,7 @@ from autodist.values import NOTHING, UNKNOWN, Draw, Object, Value
 
 def runs_along_rows(layer: Object, given: Value) -> bool:
     """Whether a layer of torch takes the axis of a rank's samples for time, or for the features of one sample."""
-    short = layer.name.rpartition(".")[2]
+    short = layer.kind
     if given.spread not in (ROWS, COLUMNS):
         return False
     if given.spread is ROWS and takes_one(short, given):
@@ -21,7 +21,7 @@ def runs_along_rows(layer: Object, given: Value) -> bool:
     if not layer.name.startswith("torch.nn.") or short not in RECURRENT and not short.startswith(ATTENDING):
         return False
     parts = [layer, *(t for value in layer.args[:1] for t in value.things if isinstance(t, Object))]
-    named = [part.argument("batch_first", BATCH_FIRST.get(part.name.rpartition(".")[2])) for part in parts]
+    named = [part.argument("batch_first", BATCH_FIRST.get(part.kind)) for part in parts]
     told = [each.const for each in named if each is not None]
     if any("**" in part.keywords for part in parts):
         return False  # it may be among those
@@ -47,7 +47,7 @@ def through_layer(
     layer: Object, given: list[Value], value: Value, contents: Callable[[Value], list[Value]]
 ) -> Spread | str:
     """Where the rows lie in the output of a module of a library."""
-    short = layer.name.rpartition(".")[2]
+    short = layer.kind
     if short in LOSSES:
         return of_loss(short, given, value)
     first = given[0] if given else value
