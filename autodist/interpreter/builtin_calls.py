@@ -138,7 +138,10 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short == "len" and node.args and self.is_one_sample(node.args[0]):
             return NOTHING
         if short == "len":
-            return NOTHING if self._is_sequence(node.args[:1], first) else self._length(first)
+            given = node.args[:1]
+            if self._is_sequence(given, first) or self._is_of_text(given, first) or self._is_sample(given, first):
+                return NOTHING
+            return self._length(first)
         if short == "isinstance" and len(args) == 2:
             if _are_modules(first) and args[1].things and all(map(_is_module_class, args[1].things)):
                 return constant(True, firm=True)
@@ -199,6 +202,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             named = [each for thing in first.things for each in self._named_alike(thing, node.args[1])]
             return union(named or (self._any_of(thing) for thing in first.things))
         if short == "setattr" and len(args) == 3 and (args[2].things or isinstance(args[1].const, str)):
+            return union(named or (self._any_of(thing, scope.source.parents.get(node)) for thing in first.things))
+        if short == "setattr" and len(args) == 3 and args[2].things:
             known = args[1].const
             self._keep_attribute(node, first, known if isinstance(known, str) else KEPT, args[2], scope)
             return NOTHING
@@ -371,14 +376,18 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         alike = (key for key in thing.attributes if re.fullmatch("".join(parts), key))
         return [held for held in (*map(thing.attributes.__getitem__, alike), kept) if self._modules_in(held)]
 
-    def _any_of(self, thing: Thing) -> Value:
+    def _any_of(self, thing: Thing, parent: ast.AST | None = None) -> Value:
         """`getattr(module, name)` with a name that is not known: any of its classes and functions, or of the numbers
-        that an object keeps of a rank's samples."""
+        that an object keeps of a rank's samples; or any of the modules in it that have what its ``parent`` asks for."""
         if isinstance(thing, External):
             return of(External(f"{thing.name}.?"))
         if isinstance(thing, LocalModule):
             found = [t for v in thing.scope.names.values() for t in v.things if isinstance(t, (Class, Function))]
             own = [each for each in found if each.source is thing.source]
+            if isinstance(parent, ast.Attribute):  # `getattr(models, args.model).Model(size)`
+                inner = [t for v in thing.scope.names.values() for t in v.things if isinstance(t, LocalModule)]
+                modules = [each for each in inner if parent.attr in each.scope.names]
+                return Value(frozenset(modules or own or found))
             return Value(frozenset(own or found))
         if isinstance(thing, Object):  # `for name in names: print(getattr(self, "loss_" + name).item())`
             held = [value for name, value in thing.attributes.items() if not is_hidden(thing, name)]
@@ -489,6 +498,32 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             if isinstance(each, ast.Subscript) and isinstance(each.value, ast.Name) and each.value.id == name:
                 fields |= {each.slice.value} if isinstance(each.slice, ast.Constant) else set()
         return len(fields) > 1
+
+    def _is_of_text(self, nodes: list[ast.expr], value: Value) -> bool:
+        """Whether these are the words of one text, `len(line.split())`, `words = line.split()`, and no samples."""
+        made = [each for _, each in value.made] if nodes and not isinstance(nodes[0], ast.Call) else nodes
+        return bool(made) and all(self._splits_text(each) for each in made)
+
+    def _is_sample(self, nodes: list[ast.expr], value: Value) -> bool:
+        """Whether a loop has come to it, one sample after the other, `for text in texts: longest = max(longest,
+        len(text))`, or it was put into a list by such a loop: as long as it is, whatever a batch has."""
+        if value.spread is not ROWS or value.things or value.models or not nodes or not isinstance(nodes[0], ast.Name):
+            return False
+        targets = [loop.node.target for loop in self._loops if loop.by_row and not isinstance(loop.node, ast.While)]
+        named = {each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)}
+        turns = [each for each in value.origins if isinstance(each, Turn)]
+        plain = all(isinstance(each, ast.Name) for _, each in value.made)
+        return nodes[0].id in named or plain and bool(turns) and not any(each.batch for each in turns)
+
+    def _splits_text(self, node: ast.expr) -> bool:
+        """A text is split by another one, or at its spaces; a tensor by numbers. Some of the words are words, too."""
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+            made = [each for _, each in self._lately(node.value).made if each is not node]
+            return bool(made) and all(isinstance(each, ast.Call) and self._splits_text(each) for each in made)
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "split":
+            return False
+        by = [each.value for each in node.keywords] + node.args
+        return not by or isinstance(self._lately(by[0]).const, str)
 
     def _length(self, value: Value) -> Value:
         if value.spread is Spread.COLUMNS:

@@ -59,6 +59,10 @@ BILINEAR = frozenset("mul multiply dot vdot inner outer matmul mm mv bmm einsum 
 OPERATIONS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.Subscript)
 
 
+ANY = 20
+"""So many axes stand for an unknown number of them, to see how many an operation adds."""
+
+
 class Evaluation(Single):
     """Expressions, of whatever kind."""
 
@@ -150,6 +154,8 @@ class Evaluation(Single):
             return value.computed(CROSS)
         if known == {1} and len(given) == 2 and any(map(self._is_wide_column, given)):
             return value.computed(CROSS)
+        if len(given) == 2 and self._differ_by_an_axis(*given):
+            return value.computed(CROSS)
         if known <= {2} and len(given) == 2 and not self._no_grad and self._may_lack_axis(*given):
             self.event("unfollowed", node, scope, value)
         if value.things or value.spread not in (ROWS, Spread.COLUMNS) or value.axes is not None:
@@ -170,6 +176,47 @@ class Evaluation(Single):
         else:
             found = None
         return value if found is None else value.but(axes=found)
+
+    def _differ_by_an_axis(self, left: ast.expr, right: ast.expr) -> bool:
+        """Whether a number for each of a batch meets a column of embeddings of the same, however many axes these have:
+        `(a(i) * b(j)).sum(1) + bias(i)`."""
+        sides = [self._lately(each) for each in (left, right)]
+        if any(each.spread is not ROWS or each.things or each.axes is not None for each in sides):
+            return False
+        if not any(self._widths(each) == {1} for each in (left, right)):
+            return False
+        one, other = (self._steps_from(each) for each in (left, right))
+        return any(steps != other[field] for field, steps in one.items() if field in other)
+
+    def _steps_from(self, node: ast.expr, depth: int = 10) -> dict[str, int]:
+        """How many axes more or fewer than fields of a batch something has that is computed from them."""
+        value = self._lately(node)
+        made = [each for _, each in value.made if each is not node]
+        if not depth or value.spread is not ROWS or value.things:
+            return {}
+        if isinstance(node, ast.BinOp) and not isinstance(node.op, ast.MatMult):
+            sides = [self._steps_from(each, depth - 1) for each in (node.left, node.right)]
+            return {field: max(s[field] for s in sides if field in s) for field in sides[0] | sides[1]}
+        if isinstance(node, ast.Call):
+            layers = objects_called(self._lately(node.func))
+            if layers and all(each.cls is None for each in layers) and len(node.args) == 1:
+                given = node.args[0]
+                outputs = {axes.through(each, ANY, self.given_axes) for each in layers}
+                found = outputs.pop() if len(outputs) == 1 else None
+            elif not layers and isinstance(node.func, ast.Attribute) and operands(node):
+                of_library = last_name(node.func.value) in axes.MODULES
+                given = node.args[0] if of_library and node.args else operands(node)[0]
+                found = axes.computed(node, lambda each: ANY if each is given else None)
+            else:
+                return self._steps_from(made[0], depth - 1) if len(made) == 1 else {}
+            inner = self._steps_from(given, depth - 1)
+            near = (
+                found is not None and abs(found - ANY) < ANY // 2
+            )  # another number is that of a view or a convolution
+            return {field: steps + found - ANY for field, steps in inner.items()} if near and found else {}
+        if isinstance(node, ast.Name) and len(made) == 1:
+            return self._steps_from(made[0], depth - 1)
+        return {node.id: 0} if isinstance(node, ast.Name) and not made and not value.models else {}
 
     def _may_lack_axis(self, left: ast.expr, right: ast.expr) -> bool:
         """Whether a column that a model gives, (n, 1), meets numbers of a batch that may lie along one axis, (n)."""

@@ -128,6 +128,9 @@ def widths(layer: Object, given: set[int]) -> set[int]:
             given = widths(part, given) if part.cls is None else set()
         return given
     told = layer.argument("hidden_size" if short in RECURRENT else "out_features", 1)
+    if short == "Embedding":
+        told = layer.argument("embedding_dim", 1)
+        return {told.const} if told is not None and isinstance(told.const, int) else set()
     if short == "Linear" or short in RECURRENT and not {"bidirectional", "proj_size"} & layer.keywords.keys():
         return {told.const} if told is not None and isinstance(told.const, int) else set()
     return given if short in KEEPING else set()
