@@ -200,10 +200,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 asked = [ast.Attribute(node.args[0], each, ast.Load()) for each in listed]
                 return union(self._attribute(thing, each, first, scope) for each in asked for thing in first.things)
             named = [each for thing in first.things for each in self._named_alike(thing, node.args[1])]
-            return union(named or (self._any_of(thing) for thing in first.things))
-        if short == "setattr" and len(args) == 3 and (args[2].things or isinstance(args[1].const, str)):
             return union(named or (self._any_of(thing, scope.source.parents.get(node)) for thing in first.things))
-        if short == "setattr" and len(args) == 3 and args[2].things:
+        if short == "setattr" and len(args) == 3 and (args[2].things or isinstance(args[1].const, str)):
             known = args[1].const
             self._keep_attribute(node, first, known if isinstance(known, str) else KEPT, args[2], scope)
             return NOTHING
