@@ -76,7 +76,7 @@ ESCAPES = """
     together
     placing
     resolving
-    exposure | rows
+    bringing | exposure | rows
     origins
 """
 

@@ -165,3 +165,46 @@ for epoch in range(2):
 """
     after, said = conftest.converted(tmp_path, f"{HEAD}{training}{STEP}")
     assert "model = DDP(getattr(zoo, args.model).Model(4))" in after and "AD901" not in said
+
+
+def test_a_batch_that_a_function_goes_through_keeps_its_fields(tmp_path: Path) -> None:
+    """caow13/BRITS: a function that moves whatever it is given, lists by `map`, made of a field's `view` something that
+    all ranks share, and a mask was summed up over one rank's samples alone."""
+    script = f"""\
+{HEAD}
+
+class Records(Dataset):
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, number):
+        return {{"values": [number % 5, number % 3], "kept": number % 2}}
+
+
+def collate(records):
+    batch = {{"values": torch.FloatTensor([each["values"] for each in records])}}
+    batch["kept"] = torch.FloatTensor([each["kept"] for each in records])
+    return batch
+
+
+def moved(thing):
+    if torch.is_tensor(thing):
+        return thing.to("cpu")
+    if isinstance(thing, dict):
+        for key in thing:
+            thing[key] = moved(thing[key])
+        return thing
+    if isinstance(thing, list):
+        return map(lambda each: moved(each), thing)
+
+
+model = nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for batch in DataLoader(Records(), batch_size=8, shuffle=True, collate_fn=collate):
+        batch = moved(batch)
+        kept = batch["kept"].view(-1, 1)
+        loss = torch.sum(model(batch["values"]).abs() * kept) / (torch.sum(kept) + 1e-5)
+{STEP}"""
+    after, _ = conftest.converted(tmp_path, script)
+    assert "SumOverRanks.apply(torch.sum(kept))" in after or "mean_count(torch.sum(kept)" in after

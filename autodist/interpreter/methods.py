@@ -77,6 +77,8 @@ SUBPARSERS = frozenset("add_subparsers add_parser add_argument_group add_mutuall
 ROWS_OF_A_TABLE = frozenset("n frac".split())
 """What pandas is told of how many rows to draw: `table.sample(frac=1)`."""
 
+OF_ITERATORS = frozenset("send close throw __next__ next".split())
+
 SPELLING = frozenset("lower upper strip title".split())
 """Methods of a text that is known, which give another one."""
 
@@ -89,6 +91,8 @@ class Methods(Libraries, TorchModules):
     ) -> Value | None:
         """A method of something that is not an object of the project with that method."""
         values = [*args, *keywords.values()]
+        if base.spread.is_local and name not in OF_ITERATORS and all(isinstance(t, Stream) for t in base.things):
+            base = base.but(things=frozenset())  # what has such a method is a tensor
         if name in GRADIENT_HOOKS:
             self.event("gradient_hook", node, scope, base, union(values))
         results: list[Value] = []
