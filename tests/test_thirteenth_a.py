@@ -167,3 +167,33 @@ def chosen(model, x, y):
     assert "loss = chosen(model, x, y)" in after
     assert "RowsOfAllRanks.apply(out)[picked]" in after
     assert "int(0.7 * (len(y) * dist.get_world_size()))" in after
+
+
+def test_a_base_class_in_another_module_is_looked_through(tmp_path: Path) -> None:
+    """saparina/neural-ode: what such a class reads ended the conversion with an error of ours."""
+    (tmp_path / "base.py").write_text("""\
+from torch import nn
+
+
+class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(4, 3)
+
+    def finish(self, h):
+        return self.head(h)
+""")
+    model = """\
+from base import Base
+
+
+class Net(Base):
+    def forward(self, x):
+        return self.finish(x)
+
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+    after, _ = conftest.converted(tmp_path, f"{HEAD}{DATA}{model}{TRAINING}")
+    assert "DDP(Net())" in after and "find_unused" not in after

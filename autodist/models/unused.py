@@ -60,7 +60,8 @@ def _runs_without_gradients(module: Object, run: Interpreter) -> bool:
     quiet: set[str] = set()
     learning: set[str] = set()
     for cls in module.cls.line():
-        for node in (each for method in called for each in ast.walk(method) if _is_own(each)):
+        own = [each for method in called for each in ast.walk(method) if _is_own(each) and each in cls.source.parents]
+        for node in own:  # what a base class of another module has is looked at with that one
             blocks = [each for each in cls.source.ancestors(node) if isinstance(each, ast.With)]
             below = any(_forbids_gradients(item.context_expr) for block in blocks for item in block.items)
             (quiet if below or _takes_data(node, cls.source) else learning).add(node.attr)
