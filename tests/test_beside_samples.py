@@ -220,3 +220,14 @@ def test_groups_that_stand_across_the_samples_are_no_rows(tmp_path: Path) -> Non
     after, messages = conftest.converted(tmp_path, HEAD + TRAINING.format(loss=loss))
     assert "RowsOfAllRanks.apply((groups @ each)" not in after
     assert "AD906" in messages
+
+
+@pytest.mark.parametrize(
+    ("share", "told"), [("int(0.1 * len(y))", True), ("len(y) // 2", False), ("int(0.1 * len(data))", False)]
+)
+def test_shares_that_each_rank_rounds_are_warned_of(tmp_path: Path, share: str, told: bool) -> None:
+    """A tenth of 16 samples is one, of two ranks' 8 it is none."""
+    loss = f"wrong = torch.randperm(len(y))[:{share}]; y = y.clone(); y[wrong] = 0; loss = F.cross_entropy(kind, y)"
+    loss += " + F.mse_loss(size, t)"
+    _, messages = conftest.converted(tmp_path, HEAD + TRAINING.format(loss=loss))
+    assert ("is rounded for each rank's share" in messages) is told

@@ -149,6 +149,12 @@ def loss_concerns(run: Interpreter) -> Iterator[Concern]:
             "rank has: results differ from those of one process"
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+    for node in [each for each in run.values if each in escapes.learnt_from(run) and _rounds_share(each, run)][:1]:
+        message = (
+            f"{shortened(ast.unparse(node))} is rounded for each rank's share of a batch: together they come to "
+            "another number of samples than one process; take a batch whose shares need no rounding"
+        )
+        yield Concern("AD602", run.sources[node], node, message, Severity.WARNING)
     for event in [each for each in run.of("adaptive") if each.value.spread.is_local][:1]:
         message = (
             "chooses its steps by the errors of a whole batch, a rank by those of its own samples: results differ from "
@@ -288,6 +294,19 @@ def _taken_of_whole_data(run: Interpreter) -> set[ast.AST]:
     """Where gradients are taken with regard to samples that every rank has in full, as attacks on a test set do."""
     calls = {event.node for event in run.of("autograd_grad") if not event.value.spread.is_local}
     return calls | {event.node for event in run.of("gradient") if not event.value.things}
+
+
+def _rounds_share(node: ast.expr, run: Interpreter) -> bool:
+    """`int(0.1 * len(y))`, a number of a rank's samples, and not of the batch's."""
+    if not isinstance(node, ast.Call) or last_name(node.func) not in ("int", "round", "floor", "ceil") or not node.args:
+        return False
+    share = node.args[0]
+    return (
+        isinstance(share, ast.BinOp)
+        and isinstance(share.op, (ast.Mult, ast.Div))
+        and run.values.get(share, NOTHING).spread is COUNT
+        and node not in run.plan.reduced
+    )
 
 
 def gradients_alone(run: Interpreter) -> Iterator[Concern]:
