@@ -116,9 +116,13 @@ def _joinable(run: Interpreter, guarded: frozenset[ast.AST]) -> dict[ast.expr, R
 
 
 def _is_array(node: ast.expr, run: Interpreter) -> bool:
-    """Whether NumPy makes it: `np.bincount(labels.numpy())`."""
-    called = run.values.get(node.func, NOTHING).things if isinstance(node, ast.Call) else ()
-    return any(isinstance(thing, External) and thing.name.startswith("numpy.") for thing in called)
+    """Whether NumPy makes it: `np.bincount(labels.numpy())`, `np.tile(sums, 3).transpose()`."""
+    while isinstance(node, ast.Call):
+        called = run.values.get(node.func, NOTHING).things
+        if any(isinstance(thing, External) and thing.name.startswith("numpy.") for thing in called):
+            return True
+        node = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+    return False
 
 
 def _within(node: ast.expr, source: Source, run: Interpreter) -> set[ast.AST]:
