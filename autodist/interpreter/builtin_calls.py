@@ -201,7 +201,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 return union(self._attribute(thing, each, first, scope) for each in asked for thing in first.things)
             named = [each for thing in first.things for each in self._named_alike(thing, node.args[1])]
             return union(named or (self._any_of(thing, scope.source.parents.get(node)) for thing in first.things))
-        if short == "setattr" and len(args) == 3 and (args[2].things or isinstance(args[1].const, str)):
+        if short == "setattr" and len(args) == 3 and (args[2].things or _names_own_attribute(first, args[1])):
             known = args[1].const
             self._keep_attribute(node, first, known if isinstance(known, str) else KEPT, args[2], scope)
             return NOTHING
@@ -614,3 +614,8 @@ def _fallen_back_on(default: Value) -> Value:
     """`getattr(model, "_orig_mod", model)`: the model itself, without the wrapper that is to come around it."""
     modules = (thing.module if isinstance(thing, Wrapped) else thing for thing in default.things)
     return Value(frozenset(each for each in modules if isinstance(each, Object) and "module" in each.roles))
+
+
+def _names_own_attribute(owner: Value, name: Value) -> bool:
+    """`setattr(self, name, rows)` of a class of the project, with a name that is known."""
+    return isinstance(name.const, str) and any(isinstance(t, Object) and t.cls is not None for t in owner.things)
