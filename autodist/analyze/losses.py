@@ -312,9 +312,9 @@ def _rounds_share(node: ast.expr, run: Interpreter) -> bool:
 def gradients_alone(run: Interpreter) -> Iterator[Concern]:
     """Gradients that a script sets itself, and that are computed from this rank's samples alone: `weights.grad =
     torch.autograd.grad(balance, weights)[0]`. Of those it has read from parameters, all ranks have the same."""
-    for node in run.executed:
-        target = node.targets[0] if isinstance(node, ast.Assign) else None
-        if not isinstance(node, ast.Assign) or not isinstance(target, ast.Attribute) or target.attr != "grad":
+    for node in sorted((n for n in run.executed if isinstance(n, ast.Assign)), key=lambda n: (n.lineno, n.col_offset)):
+        target = node.targets[0]
+        if not isinstance(target, ast.Attribute) or target.attr != "grad":
             continue
         if run.values.get(node.value, NOTHING).spread.is_local and node.value not in run.plan.reduced:
             code = shortened(ast.unparse(target))

@@ -18,7 +18,8 @@ def brought_in(run: Interpreter) -> Iterator[tuple[Event, ast.expr]]:
     through: `centroids` of `torch.cdist(h, centroids)` after `centroids = sums / counts`. All ranks need that of all.
     """
     steps = {event.loops[-1].node: event for event in run.of("backward") if event.loops}
-    for node in learnt_from(run):
+    learnt = learnt_from(run)
+    for node in (each for each in run.values if each in learnt):
         if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load) or node in run.plan.reduced:
             continue
         value = run.values.get(node, NOTHING)
