@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,10 +22,12 @@ def output(seed: int, entries: list[Path]) -> bytes:
     return done.stdout
 
 
+@pytest.mark.timeout(900)  # it converts all fixtures three times
 @pytest.mark.skipif(not CASES, reason="no fixtures")
 def test_hash_seed() -> None:
     """Several processes, because what hangs on the addresses of objects differs between them too."""
     entries = [case / "before" / settings(case)["entry"] for case in CASES]
-    first, *others = (json.loads(output(seed, entries))["scripts"] for seed in (0, 1, 4711))
+    with ThreadPoolExecutor() as pool:
+        first, *others = (json.loads(said)["scripts"] for said in pool.map(output, (0, 1, 4711), [entries] * 3))
     for other in others:
         assert [run["entry"] for run, twin in zip(first, other, strict=True) if run != twin] == []
