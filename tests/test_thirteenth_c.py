@@ -208,3 +208,33 @@ for epoch in range(2):
 {STEP}"""
     after, _ = conftest.converted(tmp_path, script)
     assert "SumOverRanks.apply(torch.sum(kept))" in after or "mean_count(torch.sum(kept)" in after
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        "zip(x.chunk(2), y.chunk(2))",
+        "zip(torch.split(x, len(x) // 2), torch.split(y, len(y) // 2))",
+        "zip(x.view(2, -1, 4), y.view(2, -1))",
+        "zip(xs, ys)",
+    ],
+)
+def test_parts_of_a_batch_have_samples_of_their_own(tmp_path: Path, parts: str) -> None:
+    """The length of a part was taken for that of one sample, so that a loss was divided by a rank's samples as if these
+    were summed up: it was half of what it should be, in silence."""
+    script = f"""\
+{HEAD}
+data = TensorDataset(torch.randn(64, 4), torch.randint(0, 3, (64,)))
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in DataLoader(data, batch_size=16, shuffle=True):
+        optimizer.zero_grad()
+        xs, ys = x.chunk(2), y.chunk(2)
+        for part, labels in {parts}:
+            loss = nn.functional.cross_entropy(model(part), labels) * len(part) / len(x)
+            loss.backward()
+        optimizer.step()
+"""
+    after, _ = conftest.converted(tmp_path, script)
+    assert "* len(part) / len(x)\n" in after

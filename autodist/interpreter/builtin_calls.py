@@ -14,6 +14,7 @@ from autodist.interpreter.questions import (
     is_hashable,
     is_hidden,
     is_set,
+    last_part,
     leaves_ties,
     makes_set,
     stable_order,
@@ -507,11 +508,22 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         len(text))`, or it was put into a list by such a loop: as long as it is, whatever a batch has."""
         if value.spread is not ROWS or value.things or value.models or not nodes or not isinstance(nodes[0], ast.Name):
             return False
-        targets = [loop.node.target for loop in self._loops if loop.by_row and not isinstance(loop.node, ast.While)]
+        loops = [loop.node for loop in self._loops if loop.by_row and not isinstance(loop.node, ast.While)]
+        targets = [each.target for each in loops if self._goes_over_samples(each.iter)]
         named = {each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)}
         turns = [each for each in value.origins if isinstance(each, Turn)]
         plain = all(isinstance(each, ast.Name) for _, each in value.made)
+        if not all(self._goes_over_samples(getattr(each.loop, "iter", nodes[0])) for each in turns):
+            return False
         return nodes[0].id in named or plain and bool(turns) and not any(each.batch for each in turns)
+
+    def _goes_over_samples(self, over: ast.expr) -> bool:
+        """Whether a loop goes over what a batch holds, as it is: not over parts of it, `x.chunk(4)`, `x.view(4, -1)`,
+        which have samples of their own."""
+        if isinstance(over, ast.Call) and last_part(over.func) in ("zip", "enumerate", "tqdm"):
+            return all(map(self._goes_over_samples, over.args))
+        made = [each for _, each in self._lately(over).made]
+        return not any(isinstance(each, ast.Call) for part in (over, *made) for each in ast.walk(part))
 
     def _splits_text(self, node: ast.expr) -> bool:
         """A text is split by another one, or at its spaces; a tensor by numbers. Some of the words are words, too."""
