@@ -510,17 +510,9 @@ def _lies_in(event: Event, other: Event, run: Interpreter) -> bool:
         return f"{path}/".startswith(f"{begins.rstrip('/')}/")
     paths = _paths(inner, event.source)
     for call in reversed(event.calls):
-        if call.node is not None:
-            given = _given(call.node, call.function.node)
-            paths |= {path for name in given.keys() & paths for path in _paths(given[name], call.source)}
+        given = call.given()
+        paths |= {path for name in given.keys() & paths for path in _paths(given[name], call.source)}
     return ast.unparse(outer) in paths
-
-
-def _given(call: ast.Call, function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> dict[str, ast.expr]:
-    """What a call gives a function's parameters, as far as they are named or stand in their places."""
-    names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
-    bound = names[1:] if names[:1] == ["self"] else names
-    return dict(zip(bound, call.args, strict=False)) | {k.arg: k.value for k in call.keywords if k.arg is not None}
 
 
 def _folder(event: Event, run: Interpreter) -> ast.expr:

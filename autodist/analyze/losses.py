@@ -10,7 +10,7 @@ from autodist import escapes
 from autodist.analyze.reductions import rank_zero_statements
 from autodist.borrowed import departed
 from autodist.interpreter import Event, Interpreter, Plan
-from autodist.losses import batchwise, scaling, weighing
+from autodist.losses import batchwise, pairing, scaling, weighing
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site, TrainingScript, Weighed
 from autodist.source import Source, argument, last_name, shortened
@@ -149,7 +149,8 @@ def loss_concerns(run: Interpreter) -> Iterator[Concern]:
             "rank has: results differ from those of one process"
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
-    for node in [each for each in run.values if each in escapes.learnt_from(run) and _rounds_share(each, run)][:1]:
+    learnt = escapes.learnt_from(run)
+    for node in [each for each in run.values if each in learnt and _rounds_share(each, run)][:1]:
         message = (
             f"{shortened(ast.unparse(node))} is rounded for each rank's share of a batch: together they come to "
             "another number of samples than one process; take a batch whose shares need no rounding"
@@ -298,7 +299,7 @@ def _taken_of_whole_data(run: Interpreter) -> set[ast.AST]:
 
 def _rounds_share(node: ast.expr, run: Interpreter) -> bool:
     """`int(0.1 * len(y))`, a number of a rank's samples, and not of the batch's."""
-    if not isinstance(node, ast.Call) or last_name(node.func) not in ("int", "round", "floor", "ceil") or not node.args:
+    if not isinstance(node, ast.Call) or last_name(node.func) not in pairing.ROUNDING or not node.args:
         return False
     share = node.args[0]
     return (

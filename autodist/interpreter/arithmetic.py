@@ -150,7 +150,7 @@ class Arithmetic(Evaluation):
         else:
             mixed = self._with_statistic(node.op, left, right, node, scope, (node.left, node.right))
         if isinstance(node.op, ast.Div) and left.spread is right.spread and left.spread in (MEAN, SUM):
-            self.event("mean_loss", node, scope, right)  # `(each * mask).sum() / mask.sum()`
+            self.event("mean_loss", node, scope, right, left)  # `(each * mask).sum() / mask.sum()`
             if node in self.plan.weighed:
                 return self._evened(Value(spread=MEAN, origins=left.origins, models=left.models), node)
         kept: list[type] = [Index] if isinstance(node.op, (ast.Add, ast.Sub, ast.Mult)) else []
@@ -570,7 +570,7 @@ class Arithmetic(Evaluation):
             if spread in (ROWS, Spread.COLUMNS) and is_unread(name, spelled, position):
                 if library or base is None or not base.things:
                     self.event("unfollowed", node, scope, operands[0])
-        if name in FILLING:
+        if name in SUBSTITUTING:
             self._note_filled(node.args, scope)
         if op is None or len(operands) < 2:
             return frozenset()
@@ -590,7 +590,7 @@ class Arithmetic(Evaluation):
         return mixed
 
 
-FILLING = frozenset(["where", "masked_fill", "masked_fill_"])
+SUBSTITUTING = frozenset(["where", "masked_fill", "masked_fill_"])
 """What puts one number in the place of many."""
 
 

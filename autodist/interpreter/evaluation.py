@@ -210,9 +210,8 @@ class Evaluation(Single):
             else:
                 return self._steps_from(made[0], depth - 1) if len(made) == 1 else {}
             inner = self._steps_from(given, depth - 1)
-            near = (
-                found is not None and abs(found - ANY) < ANY // 2
-            )  # another number is that of a view or a convolution
+            # a number far from it is that of a view or a convolution
+            near = found is not None and abs(found - ANY) < ANY // 2
             return {field: steps + found - ANY for field, steps in inner.items()} if near and found else {}
         if isinstance(node, ast.Name) and len(made) == 1:
             return self._steps_from(made[0], depth - 1)

@@ -29,7 +29,7 @@ FILLED = frozenset("zeros ones full empty eye arange".split())
 TENSOR_FACTORIES = ("torchvision.models.resnet", "torchvision.models.vgg", "torchvision.models.mobilenet", "timm.")
 """Where models of libraries come from that give one tensor."""
 COUNTING = frozenset("arange range linspace".split())
-ROUNDING = frozenset("int round floor ceil trunc min max".split())
+ROUNDING = frozenset("int round floor ceil trunc".split())
 COMPUTED = (ast.Call, ast.Compare, ast.BinOp)
 JOINING = frozenset("cat concat concatenate stack vstack hstack".split())
 Found = dict[ast.expr, Reduction]
@@ -365,7 +365,7 @@ def _rounds(node: ast.expr) -> bool:
     """`int(0.7 * n)`, `n // 2`"""
     if isinstance(node, ast.BinOp):
         return isinstance(node.op, (ast.FloorDiv, ast.Mod))
-    return isinstance(node, ast.Call) and last_name(node.func) in ROUNDING
+    return isinstance(node, ast.Call) and last_name(node.func) in ROUNDING | {"min", "max"}
 
 
 def _common(event: Event, loss: Event) -> int:

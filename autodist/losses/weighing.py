@@ -60,9 +60,8 @@ def losses(run: Interpreter) -> Iterator[Loss]:
     """What takes a mean over this rank's samples."""
     for event in run.of("mean_loss"):
         if not isinstance(event.node, ast.Call):
-            if isinstance(event.node, ast.BinOp) and not event.source.is_reported(event.node):
-                if run.values.get(event.node.left, NOTHING).models:
-                    yield Loss(event, "/", {})
+            if isinstance(event.node, ast.BinOp) and event.detail.models and not event.source.is_reported(event.node):
+                yield Loss(event, "/", {})  # a loss, and no number of an earlier loop
             continue
         modules = list(event.detail.objects("loss"))
         if len(modules) > 1:

@@ -25,8 +25,8 @@ def pattern_of(module: Object, history: History) -> str | None:
         if event.kind == "forward":
             last, forward = None, event
             continue
-        another = last is not None and event.node is not last.node
-        twice = another and last is not None and not exclusive(event.source, event.node, last.node)
+        other = last if last is not None and last.node is not event.node else None
+        twice = other is not None and not exclusive(event.source, event.node, other.node)
         if twice or forward is not None and _repeats(event, forward):
             return (
                 "it goes through backward twice after one forward, which DistributedDataParallel leaves unsynchronised"
@@ -132,14 +132,13 @@ def _reads(node: ast.expr, name: ast.expr) -> bool:
 def _is_read(name: str, event: Event) -> bool:
     """Whether the function in which a model is called reads what it binds there to a name, come what may: not in one of
     the branches of an `if` alone, below the call."""
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     above = set(event.source.ancestors(event.node))
-    home = next((each for each in event.source.ancestors(event.node) if isinstance(each, kinds)), event.source.tree)
+    home = event.source.home(event.node)
     reads = [n for n in ast.walk(home) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
     branches = [list(_branches(each, event.source, above)) for each in reads]
     if any(not each for each in branches):
         return True
-    taken = {(id(branch), part) for each in branches for branch, part in each[-1:]}
+    taken = {outermost for each in branches for outermost in each[-1:]}
     return any((branch, not part) in taken for branch, part in taken)
 
 

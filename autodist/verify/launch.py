@@ -119,14 +119,14 @@ def free_port() -> int:
     It lies below those that the system gives out by itself, or another process could be given it before the ranks
     take it.
     """
-    while True:
-        port = secrets.choice(PORTS)
+    for port in secrets.SystemRandom().sample(PORTS, len(PORTS)):
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
         return port
+    raise AutodistError(f"no port between {PORTS.start} and {PORTS.stop} of 127.0.0.1 is free for the ranks to meet at")
 
 
 @dataclass

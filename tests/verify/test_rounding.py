@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from autodist.errors import AutodistError
 from autodist.verify import Outcome, proof, verify
 from autodist.verify.launch import PORTS, Zygote, free_port
 from autodist.verify.progress import NoProgress
@@ -107,6 +108,15 @@ def test_a_fault_is_none_of_rounding(folder: Path, zygote: Zygote | None) -> Non
     (world,) = verify(*pair, [2], dtype="float32", workdir=folder, timeout=100, zygote=zygote).worlds
     assert world.outcome is Outcome.EQUAL_UNTIL
     assert world.step == 1
+
+
+def test_ranks_that_can_meet_nowhere_are_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr("socket.socket.bind", refuse)
+    with pytest.raises(AutodistError, match="no port"):
+        free_port()
 
 
 def test_ports_are_not_those_that_the_system_gives_out() -> None:
