@@ -455,6 +455,8 @@ class TrainingScript:
     drops_alike: bool = False
     """Whether masks of dropout are the same on all ranks, beside batches that all of them draw."""
     noise: frozenset[str] = frozenset()
+    names_device: bool = True
+    """Whether any file speaks of one: others train on the CPU, whatever there is."""
     devices: tuple[Site, ...] = ()
     hidden_devices: tuple[Site, ...] = ()
     asked_devices: tuple[tuple[Site, ast.expr], ...] = ()

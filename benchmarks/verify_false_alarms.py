@@ -1,10 +1,12 @@
 """Right conversions that ``autodist verify`` must call equal: how often it does.
 
     python -m benchmarks.verify_false_alarms [--nproc 2,4] [--dtype float64] [--runs 10] [--jobs 2] [--results FILE]
+                                             [--device cuda]
 
 Takes the pairs of ``fixtures/faults/pairs``, and every golden of ``fixtures`` that expects to be equal. All of it takes
 hours, so the results file counts each comparison as it ends, and what it has already, of the same verifier and scripts,
-is not run again: call it again after an interruption, and it goes on. ``alarms.csv`` beside this file is its record.
+is not run again: call it again after an interruption, and it goes on. ``alarms.csv`` beside this file is its record,
+that of a GPU ``alarms_gpu.csv``.
 """
 
 from __future__ import annotations
@@ -28,8 +30,10 @@ from threading import Lock
 from typing import Any
 
 import autodist
+from autodist.errors import AutodistError
 from autodist.verify import Outcome, verify
 from autodist.verify.launch import Zygote
+from autodist.verify.placement import Wanted
 from autodist.verify.plan import Dtype
 from benchmarks.verify_faults import FAULTS, shared_zygote
 
@@ -48,6 +52,8 @@ PRESENTATION = ("__main__.py", "charts.py", "command.py", "explain.py", "page.py
 """Modules of the verifier that have no part in a verdict."""
 INDIVISIBLE = "the batch must divide by the number of ranks"
 """What a conversion says when it cannot run at a number of ranks; that is no verdict of ours."""
+SHARED = "would have to share"
+"""What verify says where this torch cannot train with two ranks on one GPU."""
 STARTS_ITS_OWN = re.compile(r"the original starts \d+ processes: compare on as many")
 """What verify says of an original that is distributed already, over a number of processes of its own."""
 
@@ -63,6 +69,11 @@ class Case:
     nodes: int = 1
     unequal: frozenset[int] = frozenset()
     """Numbers of ranks at which the conversion is known to differ, rightly."""
+
+    @property
+    def names_gpu(self) -> bool:
+        """Whether the original asks for a GPU; others compute on the CPU, whatever there is."""
+        return any("cuda" in path.read_text(encoding="utf-8") for path in self.before.parent.rglob("*.py"))
 
     @property
     def fingerprint(self) -> str:
@@ -86,7 +97,9 @@ class Comparison:
     @property
     def left_out(self) -> bool:
         """Whether this number of ranks is none that the two can be compared on."""
-        return INDIVISIBLE in self.reason or STARTS_ITS_OWN.search(self.reason) is not None
+        return (
+            any(each in self.reason for each in (INDIVISIBLE, SHARED)) or STARTS_ITS_OWN.search(self.reason) is not None
+        )
 
 
 @dataclass(frozen=True)
@@ -107,11 +120,12 @@ class Tally:
     """Largest relative deviation of a gradient where they were equal."""
     reason: str = ""
     """What the last alarm said."""
+    device: str = "cpu"
 
     @property
-    def key(self) -> tuple[str, int, str]:
-        """What is compared."""
-        return self.case, self.nproc, self.dtype
+    def key(self) -> tuple[str, int, str, str]:
+        """What is compared, and on what."""
+        return self.case, self.nproc, self.dtype, self.device
 
     @property
     def runs(self) -> int:
@@ -132,12 +146,13 @@ class Record:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._tallies: dict[tuple[str, int, str], Tally] = {}
+        self._tallies: dict[tuple[str, int, str, str], Tally] = {}
         self._lock = Lock()
         if path is not None and path.exists():
             with path.open(encoding="utf-8", newline="") as file:
                 for row in csv.DictReader(file):
-                    tally = Tally(**{each.name: KINDS[str(each.type)](row[each.name]) for each in fields(Tally)})
+                    known = [each for each in fields(Tally) if each.name in row]
+                    tally = Tally(**{each.name: KINDS[str(each.type)](row[each.name]) for each in known})
                     self._tallies[tally.key] = tally
 
     def tally(self, fresh: Tally) -> Tally:
@@ -186,20 +201,24 @@ def cases() -> Iterator[Case]:
                 yield Case(name, before, after, args, int(fixture.get("nnodes", 1)), unequal)
 
 
-def compared(case: Case, nproc: int, dtype: Dtype, zygote: Zygote | None) -> Comparison:
+def compared(case: Case, nproc: int, dtype: Dtype, zygote: Zygote | None, device: Wanted = "cpu") -> Comparison:
     """Verify one pair once."""
     home = case.before.parent
-    verdict = verify(
-        case.before,
-        case.after,
-        [nproc],
-        case.args,
-        dtype=dtype,
-        workdir=home,
-        timeout=300,
-        nnodes=case.nodes,
-        zygote=zygote,
-    )
+    try:
+        verdict = verify(
+            case.before,
+            case.after,
+            [nproc],
+            case.args,
+            dtype=dtype,
+            device=device,
+            workdir=home,
+            timeout=300,
+            nnodes=case.nodes,
+            zygote=zygote,
+        )
+    except AutodistError as error:
+        return Comparison("refused", str(error))
     (world,) = verdict.worlds
     reason = "" if world.equal else " | ".join(map(str, (world.reason, *world.findings)))[:500]
     return Comparison(world.outcome.value, reason, world.largest("gradient"))
@@ -219,13 +238,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dtype", default=",".join(DTYPES))
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=1, help="how many to compare at a time")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--results", type=Path, help="go on where this file ends")
     options = parser.parse_args(arguments)
     chosen = [case for case in cases() if not options.names or any(name in case.name for name in options.names)]
+    chosen = [case for case in chosen if options.device == "cpu" or case.names_gpu]
     code, record = fingerprint(), Record(options.results)
     os.environ["PYTHONPATH"] = os.pathsep.join([str(STAND_INS), os.environ.get("PYTHONPATH", "")])
     wanted = [
-        (case, Tally(case.name, int(nproc), dtype, code, case.fingerprint))
+        (case, Tally(case.name, int(nproc), dtype, code, case.fingerprint, device=options.device))
         for nproc in options.nproc.split(",")
         for dtype in options.dtype.split(",")
         for case in chosen
@@ -244,7 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 zygote = zygotes.get()
                 begun = time.monotonic()
                 try:
-                    result = compared(case, fresh.nproc, fresh.dtype, zygote)  # type: ignore[arg-type]
+                    result = compared(case, fresh.nproc, fresh.dtype, zygote, options.device)  # type: ignore[arg-type]
                 finally:
                     zygotes.put(zygote)
             record.add(record.tally(fresh).with_(result))

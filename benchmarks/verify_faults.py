@@ -1,6 +1,6 @@
 """Wrong conversions that ``autodist verify`` must reject: how many it does, and how often it names the mistake.
 
-    python -m benchmarks.verify_faults [--nproc 2] [--dtype float64] [NAME...]
+    python -m benchmarks.verify_faults [--nproc 2] [--dtype float64] [--device cuda] [--jobs 2] [NAME...]
 
 Each fault of ``fixtures/faults/faults.toml`` is a right conversion with one mistake, made by replacing text.
 """
@@ -13,13 +13,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from autodist.verify import Outcome, Verdict, verify
 from autodist.verify.launch import Zygote
+from autodist.verify.placement import Wanted
 from autodist.verify.plan import Dtype
 
 if sys.version_info >= (3, 11):
@@ -84,10 +87,13 @@ def shared_zygote() -> Iterator[Zygote | None]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def check(fault: Fault, zygote: Zygote | None, nproc: int = 2, dtype: Dtype = "float64") -> Verdict:
+def check(
+    fault: Fault, zygote: Zygote | None, nproc: int = 2, dtype: Dtype = "float64", device: Wanted = "cpu"
+) -> Verdict:
     """Verify one wrong conversion."""
     with fault.scripts() as (before, after):
-        return verify(before, after, [nproc], dtype=dtype, workdir=before.parent, timeout=60, zygote=zygote)
+        home = before.parent
+        return verify(before, after, [nproc], dtype=dtype, device=device, workdir=home, timeout=60, zygote=zygote)
 
 
 def detected(verdict: Verdict) -> bool:
@@ -101,20 +107,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help="faults whose name contains one of these")
     parser.add_argument("--nproc", type=int, default=2)
     parser.add_argument("--dtype", choices=("float64", "float32"), default="float64")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--jobs", type=int, default=1, help="how many to verify at a time")
     options = parser.parse_args(arguments)
     faults = [f for f in read_faults() if not options.names or any(name in f.name for name in options.names)]
     found = named = 0
     started = time.monotonic()
-    with shared_zygote() as zygote:
-        for fault in faults:
+    with ExitStack() as stack:
+        zygotes: SimpleQueue[Zygote | None] = SimpleQueue()
+        for _ in range(options.jobs):
+            zygotes.put(stack.enter_context(shared_zygote()))
+
+        def once(fault: Fault) -> tuple[Verdict, float]:
+            zygote = zygotes.get()
             begun = time.monotonic()
-            verdict = check(fault, zygote, options.nproc, options.dtype)
+            try:
+                verdict = check(fault, zygote, options.nproc, options.dtype, options.device)
+            finally:
+                zygotes.put(zygote)
+            return verdict, time.monotonic() - begun
+
+        pool = stack.enter_context(ThreadPoolExecutor(options.jobs))
+        stack.callback(pool.shutdown, cancel_futures=True)  # whoever ends it waits for no more than is under way
+        for fault, (verdict, seconds) in zip(faults, pool.map(once, faults), strict=True):
             cause = verdict.cause.name if verdict.cause is not None else "-"
             found += detected(verdict)
             named += detected(verdict) and cause == fault.cause
             mark = "ok   " if detected(verdict) and cause == fault.cause else "cause" if detected(verdict) else "MISS "
             wanted = "" if cause == fault.cause else f" (wanted {fault.cause})"
-            seconds = time.monotonic() - begun
             print(f"{mark} {seconds:5.1f} s  {fault.name:48} {verdict.outcome.value:20} {cause}{wanted}", flush=True)
             if options.names:
                 print("\n".join(f"        {finding}" for finding in (*verdict.findings, *verdict.notes)))

@@ -157,13 +157,18 @@ def negated(condition: str | None) -> str:
     return condition.removeprefix("not ") if condition.startswith("not ") else f"not {condition}"
 
 
-def synchronised(context: Context, source: Source, target: str, each: bool = False) -> tuple[str, Planned]:
+def synchronised(
+    script: TrainingScript, context: Context, source: Source, target: str, each: bool = False
+) -> tuple[str, Planned]:
     """Lines that give a model, or each of a list of models, batch statistics over all ranks."""
     nn, nn_import = imported(context, source, "torch.nn", "nn")
     torch, torch_import = imported(context, source, "torch")
     convert = f"{nn}.SyncBatchNorm.convert_sync_batchnorm"
+    asked = f"{torch}.cuda.is_available()"
+    if not script.names_device:  # the model stays on the CPU until somebody moves it
+        asked, torch_import = f"next({target}{'[0]' if each else ''}.parameters()).is_cuda", ()
     code = (
-        f"if {torch}.cuda.is_available():  # batch statistics over all ranks; there is no CPU version\n"
+        f"if {asked}:  # batch statistics over all ranks; there is no CPU version\n"
         f"    {target} = {f'[{convert}(model) for model in {target}]' if each else f'{convert}({target})'}\n"
     )
     return code, (*nn_import, *torch_import)

@@ -170,7 +170,7 @@ def _sharded(
         edits = (*edits, *dist_import)
         code = started_alike(d, target, names)
     if model.batch_norm:
-        lines, needed = synchronised(context, source, target)
+        lines, needed = synchronised(script, context, source, target)
         code, edits = lines + code, (*edits, *needed)
     options, lines, needed = _options(context, source, first_free(names, "options", "sharding"))
     code, edits, mesh = code + lines, (*edits, *needed), ""

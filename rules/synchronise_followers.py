@@ -53,7 +53,7 @@ def synchronise_followers(script: TrainingScript, context: Context) -> Iterator[
         return
     for place in script.followers:
         target = place.source.code(place.target)
-        lines, imports = synchronised(context, place.source, target, place.each)
+        lines, imports = synchronised(script, context, place.source, target, place.each)
         fix = Fix((*imports, *planned(place.source, InsertAfter(place.statement, lines))))
         message = f"{target} does not train, and would keep statistics of this rank's samples"
         yield Finding(place.source, place.statement, message, fix)

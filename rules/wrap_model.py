@@ -153,6 +153,10 @@ EXAMPLES = [
 ]
 
 
+ON_CPU = (
+    "the script trains on the CPU, where batch normalisation sees the samples of one rank: nn.SyncBatchNorm, which "
+    "sees those of all, needs GPUs"
+)
 SEVERAL = (
     "count",
     "gpus",
@@ -205,8 +209,8 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
         ):
             options = ", broadcast_buffers=False" if own_statistics else ""
             options += ", find_unused_parameters=True" if model.sometimes_unused else ""
-            yield from _replaced(model, context, options)
-            yield from _whole_instead(model, context, options)
+            yield from _replaced(model, script, context, options)
+            yield from _whole_instead(model, script, context, options)
             continue
         wrapping = model.wrapping
         if wrapping is None:
@@ -230,8 +234,10 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
             if wrapping.each:
                 code = f"{target} = [{ddp}(model{options}) for model in {target}]\n"
             if model.batch_norm:
-                lines, needed = synchronised(context, source, target, wrapping.each)
+                lines, needed = synchronised(script, context, source, target, wrapping.each)
                 imports, code = (*imports, *needed), lines + code
+                if not script.names_device:
+                    yield Finding(source, wrapping.statement, ON_CPU, severity=Severity.WARNING)
             replaced = only_drops(model, wrapping.statement)
             edit = ReplaceStatement(wrapping.statement, code) if replaced else InsertAfter(wrapping.statement, code)
             fix = Fix((*imports, *planned(source, edit)))
@@ -280,7 +286,7 @@ def _pinned(model: Model, context: Context) -> Iterator[Finding]:
         yield Finding(source, call, "DataParallel uses the devices of one process; its keys stay", fix)
 
 
-def _whole_instead(model: Model, context: Context, options: str) -> Iterator[Finding]:
+def _whole_instead(model: Model, script: TrainingScript, context: Context, options: str) -> Iterator[Finding]:
     """DistributedDataParallel around a model of which the script wraps a part, where another branch wraps all of it."""
     for site in model.partial:
         source, call, statement = site.source, site.node, site.statement
@@ -295,7 +301,7 @@ def _whole_instead(model: Model, context: Context, options: str) -> Iterator[Fin
         target = source.code(part.value)
         lines = f"{target} = {ddp}({target}{options})\n"
         if model.batch_norm:
-            code, needed = synchronised(context, source, target)
+            code, needed = synchronised(script, context, source, target)
             lines, imports = code + lines, (*imports, *needed)
         block = source.block(statement)
         below = block[block.index(statement) + 1 :]
@@ -352,7 +358,7 @@ def _keeps_buffers_apart(script: TrainingScript, model: Model) -> bool:
     return bool(model.fully_sharded) or any(use.name == "horovod.DistributedOptimizer" for use in script.borrowed)
 
 
-def _replaced(model: Model, context: Context, options: str) -> Iterator[Finding]:
+def _replaced(model: Model, script: TrainingScript, context: Context, options: str) -> Iterator[Finding]:
     """DistributedDataParallel in the place of another wrapper; the state dict keeps the keys that it had."""
     for site in (*model.data_parallel, *model.fully_sharded):
         source, call = site.source, site.node
@@ -389,7 +395,7 @@ def _replaced(model: Model, context: Context, options: str) -> Iterator[Finding]
             target = source.code(statement.targets[0])
             lines = f"{target} = {ddp}({target}{options})\n"
             if model.batch_norm:
-                code, more = synchronised(context, source, target)
+                code, more = synchronised(script, context, source, target)
                 lines, imports = code + lines, (*imports, *more)
             same = template == "{0}" and source.code(inner) == target
             edits: list[Edit]

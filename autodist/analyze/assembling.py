@@ -35,7 +35,7 @@ from autodist.analyze.beginning import (
     while_imported,
 )
 from autodist.analyze.checkpoints import checkpoint, lost_prefixes, prefixed_keys
-from autodist.analyze.devices import asked_devices, device_spellings, hidden_devices, loads_of
+from autodist.analyze.devices import asked_devices, device_spellings, hidden_devices, loads_of, names_device
 from autodist.analyze.handmade import draw_sites, drawn_alike
 from autodist.analyze.launched import is_distributed, never_joined, sometimes_joined
 from autodist.analyze.loaders import evaluation_loaders, evaluation_samplers, sampler_concerns, sharded_loaders
@@ -241,6 +241,7 @@ def assembled(
         diverge=apart,
         drops_alike=randomness.drops_alike(run, models, apart, draws, loaders),
         noise=varied,
+        names_device=names_device(project),
         devices=tuple(device_spellings(project)),
         hidden_devices=hidden,
         asked_devices=tuple(asked_devices(hidden)),

@@ -43,6 +43,11 @@ def _device_name(event: Event, made: set[Object]) -> str | None:
     return None
 
 
+def names_device(project: Project) -> bool:
+    """Whether any file speaks of a device."""
+    return any(word in source.text for source in project.sources for word in ("cuda", "device", "gpu", "accelerator"))
+
+
 def device_spellings(project: Project) -> Iterator[Site]:
     """Spelled-out device numbers: `"cuda:0"`, `.cuda(0)`, `.to(gpu_ids[0])`."""
     for source in project.sources:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import signal
 import subprocess
 import sys
 import tempfile
@@ -62,6 +64,7 @@ def placed(wanted: Wanted, ranks: int, gpus: int, sharing: Callable[[], Refusal 
     return Placement("cpu", note=f"run on the CPU: {reason}")
 
 
+@functools.cache
 def gpu_count(python: str = sys.executable) -> int:
     """GPUs that torch can use, 0 where there are none."""
     if not list(Path("/dev").glob("nvidia[0-9]*")) and not Path("/dev/kfd").exists() and sys.platform == "linux":
@@ -71,6 +74,7 @@ def gpu_count(python: str = sys.executable) -> int:
     return int(answer.stdout.split()[-1]) if answer.returncode == 0 and answer.stdout.split() else 0
 
 
+@functools.cache
 def sharing_refusal(
     device: Device = "cuda", sharded: bool = False, python: str = sys.executable, seconds: float = CHECK_SECONDS
 ) -> Refusal | None:
@@ -96,12 +100,14 @@ def sharing_refusal(
                 if any(process.poll() for process in processes):
                     break
                 time.sleep(0.05)
+            codes = [process.poll() for process in processes]  # before those that wait for a dead one are ended
         finally:
             OwnGroups(processes).kill()
             for process in processes:
                 process.wait()
-        failed = [log for process, log in zip(processes, logs, strict=True) if process.returncode]
-        if not failed:
-            return None
-        said = failed[0].read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return f"this torch cannot do that ({said[-1] if said else 'a rank dies'})"
+        for code, log in zip(codes, logs, strict=True):
+            if code:
+                said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+                died = f"a rank ends with code {code}" if code > 0 else f"a rank dies of {signal.Signals(-code).name}"
+                return f"this torch cannot do that ({said[-1] if said else died})"
+        return None

@@ -74,10 +74,7 @@ def verify(
     gpus = 0 if device == "cpu" else gpu_count(python)
     sharded = any("fully_shard" in text for text in sources(after, *([] if base is None else [base])))
 
-    @functools.cache
-    def sharing() -> str | None:
-        return sharing_refusal("cuda", sharded, python)
-
+    sharing = functools.partial(sharing_refusal, "cuda", sharded, python)
     placements = {count: placed(device, count, gpus, sharing) for count in nproc}
     records = Path(tempfile.mkdtemp(prefix="autodist-verify-")) if keep is None else keep.resolve()
     records.mkdir(parents=True, exist_ok=True)

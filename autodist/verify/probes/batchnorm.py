@@ -10,6 +10,7 @@ import ast
 import functools
 import linecache
 import sys
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -112,18 +113,23 @@ class BatchNormProbe:
         setattr(nn.SyncBatchNorm, "convert_sync_batchnorm", staticmethod(convert))  # noqa: B010
 
     def _patch_question(self) -> None:
-        """Answer yes to ``if torch.cuda.is_available():`` where only SyncBatchNorm hangs on it."""
-        plain = torch.cuda.is_available
+        """Answer yes to ``if torch.cuda.is_available():``, or whether a parameter ``is_cuda``, where only SyncBatchNorm
+        hangs on it."""
+        plain, placed = torch.cuda.is_available, vars(torch._C.TensorBase)["is_cuda"]
+
+        def asked(frame: FrameType) -> bool:
+            name = frame.f_code.co_filename
+            return name.startswith(self._context.plan.root) and self._guards_conversion(name, frame.f_lineno)
 
         @functools.wraps(plain)
         def is_available() -> bool:
-            frame = sys._getframe(1)
-            name = frame.f_code.co_filename
-            if name.startswith(self._context.plan.root) and self._guards_conversion(name, frame.f_lineno):
-                return True
-            return plain()
+            return asked(sys._getframe(1)) or plain()
+
+        def is_cuda(parameter: nn.Parameter) -> bool:
+            return asked(sys._getframe(1)) or bool(placed.__get__(parameter))
 
         torch.cuda.is_available = is_available
+        setattr(nn.Parameter, "is_cuda", property(is_cuda))  # noqa: B010
 
     def _guards_conversion(self, path: str, line: int) -> bool:
         key = (path, line)
