@@ -15,12 +15,13 @@ from torch.utils.data import DataLoader, TensorDataset
 
 train_set = TensorDataset(torch.randn(64, 4))
 loader = DataLoader(train_set, batch_size=8, shuffle=True)
-model = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8))
-target = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8))
+model = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8)).cuda()
+target = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8)).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
 for epoch in range(2):
     for (x,) in loader:
+        x = x.cuda()
         with torch.no_grad():
             wanted = target(x)
         loss = nn.functional.mse_loss(model(x), wanted)

@@ -59,12 +59,12 @@ EXAMPLES = [
 
         train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
         loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1))
+        model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1)).cuda()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
         for epoch in range(2):
             for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
+                loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
@@ -77,7 +77,7 @@ EXAMPLES = [
 
         train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
         loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1))
+        model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1)).cuda()
         if torch.cuda.is_available():  # batch statistics over all ranks; there is no CPU version
             model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
         model = DDP(model)
@@ -85,7 +85,7 @@ EXAMPLES = [
 
         for epoch in range(2):
             for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
+                loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()

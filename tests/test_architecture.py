@@ -93,6 +93,7 @@ MODELS = """
     trained
     passes | wrapping
     history
+    moves
     parts
     unused | inplace | scalars
 """

@@ -29,7 +29,7 @@ from autodist.fsdp import meta, sharding, shards, weights
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.losses import batchwise, pairing, scaling, weighing, wholes
 from autodist.losses.terms import terms
-from autodist.models import trained_models, wrap_plan
+from autodist.models import moved_too_late, trained_models, wrap_plan
 from autodist.project import Project
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, TrainingScript
@@ -157,6 +157,9 @@ def _modelled(
     dropped |= {e.node for e in first.events if e.kind == "wrap" and e.detail.const == "fully_sharded"}
     plan = replace(plan, wraps={} if fsdp else wrap_plan(models), dropped=dropped)
     second = again(plan)
+    late = () if fsdp else tuple(moved_too_late((model.object for model in models), second))
+    if late:
+        return TrainingScript(project, first.values, concerns=late), first
     if (concern := unshared_output(second)) is not None:
         return TrainingScript(project, first.values, concerns=(concern,)), first
     summed = () if is_distributed(second) else terms(second, again, plan)

@@ -1,13 +1,14 @@
 """The modules of a script: which of them train, and where each becomes a distributed one.
 
-`trained.py` finds them and `wrapping.py` the place. `parts.py` knows what modules consist of, `history.py` what the
-script does to them, and `passes.py` patterns of forward passes that a wrapper does not follow. What else stands in the
-way is asked of their forward passes: parts that some steps leave out (`unused.py`), tensors that are changed in place
-(`inplace.py`) and those of no axes (`scalars.py`).
+`trained.py` finds them and `wrapping.py` the place; `moves.py` knows when they come to their device. `parts.py` knows
+what modules consist of, `history.py` what the script does to them, and `passes.py` patterns of forward passes that a
+wrapper does not follow. What else stands in the way is asked of their forward passes: parts that some steps leave out
+(`unused.py`), tensors that are changed in place (`inplace.py`) and those of no axes (`scalars.py`).
 """
 
 from __future__ import annotations
 
+from autodist.models.moves import moved_too_late
 from autodist.models.parts import (
     Key,
     Keys,
@@ -33,6 +34,7 @@ __all__ = [
     "keys",
     "loose_parameters",
     "members",
+    "moved_too_late",
     "normalises",
     "optimized_by",
     "owned_parameters",

@@ -10,6 +10,7 @@ from dataclasses import replace
 from autodist.interpreter import Event, Interpreter
 from autodist.models import unused
 from autodist.models.history import History, history_of, place_of
+from autodist.models.moves import moved_before_use
 from autodist.models.parts import normalises, optimized_modules, parts, parts_of, unwrapped
 from autodist.models.passes import changes, leaves_outputs, parts_by_turns, pattern_of
 from autodist.models.wrapping import after_conditions, is_forgotten, is_main_guard, wrapping_of
@@ -227,6 +228,11 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
     parallel = tuple(site for site in parallel if site not in of_parts)
     partial = tuple(site for site in of_parts if any(_alternatives(site, other) for other in parallel))
     wrapping = None if wrapped else _in_place(foreign) or _after_dropped(ours) or wrapping_of(module, run, history)
+    if wrapping is not None and ours and not _in_place(foreign):
+        since = max(e.order for e in wraps if e.node in {site.node for site in ours})
+        first = min((each.order for each in uses), default=len(run.events))
+        if any(moved_before_use(module, since, first, run)):  # it is wrapped where it has come to its device
+            wrapping = wrapping_of(module, run, history)
     if bypass is None and not parallel and not dropped and wrapping is not None and _is_saved_within(wrapping, run):
         bypass = "it is a part of a module whose checkpoints would have other keys"
     return Model(

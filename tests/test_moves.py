@@ -1,0 +1,125 @@
+"""A model comes to its device before DistributedDataParallel takes hold of its parameters: moved after that, it goes on
+without averaging gradients, and says nothing. It was seen on a GPU; on the CPU nothing moves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import converted
+
+HEAD = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8, shuffle=True)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.fc(x)
+
+
+"""
+TAIL = """
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+"""
+SEVERAL = "if torch.cuda.device_count() > 1:\n    model = nn.DataParallel(model)\n"
+FACTORY = """\
+def build():
+    model = Net()
+    if torch.cuda.device_count() > 1:
+        model = nn.DataParallel(model)
+    return model
+
+
+"""
+PREPARED = """\
+def prepare(model):
+    if torch.cuda.device_count() > 1:
+        model = nn.DataParallel(model)
+    model = model.to(device)
+    return model
+
+
+model = prepare(Net())
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "wrapped"),
+    [
+        (f"model = Net()\n{SEVERAL}model.to(device)\n", "model.to(device)\nmodel = DDP(model)\n"),
+        (f"model = Net()\n{SEVERAL}model = model.to(device)\n", "model = DDP(model.to(device))\n"),
+        (
+            f"model = Net()\n{SEVERAL}if torch.cuda.is_available():\n    model = model.cuda()\n",
+            "    model = model.cuda()\nmodel = DDP(model)\n",
+        ),
+        (
+            f"model = Net()\n{SEVERAL}model.load_state_dict(dict(model.state_dict()))\nmodel.to(device)\n",
+            "model.to(device)\nmodel = DDP(model)\n",
+        ),
+        (f"{FACTORY}model = build().to(device)\n", "\nmodel = DDP(build().to(device))\n"),
+        (f"{FACTORY}model = build()\nmodel = model.to(device)\n", "\nmodel = DDP(model.to(device))\n"),
+        (PREPARED, "\nmodel = DDP(prepare(Net()))\n"),
+        (f"model = Net().to(device)\n{SEVERAL}", "model = Net().to(device)\nmodel = DDP(model)\n"),
+        (f"model = Net()\nmodel.to(device)\n{SEVERAL}", "model.to(device)\nmodel = DDP(model)\n"),
+    ],
+)
+def test_a_model_is_wrapped_where_it_has_come_to_its_device(tmp_path: Path, made: str, wrapped: str) -> None:
+    after, said = converted(tmp_path, HEAD + made + TAIL)
+    assert wrapped in after and after.count("DDP(") == 1 and "DataParallel(model)" not in after.replace("DDP(", "")
+    assert "AD9" not in said
+
+
+IN_ROUNDS = """\
+def train(model, optimizer):
+    model.to(device)
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    train(model, optimizer)
+"""
+
+
+def test_one_that_is_moved_in_each_round_is_refused(tmp_path: Path) -> None:
+    """There is no place between its move and its first use that is run once."""
+    _, said = converted(tmp_path, HEAD + IN_ROUNDS)
+    assert "AD904 is moved to its device after DistributedDataParallel has taken hold of its parameters" in said
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "model = Net().to(device)",
+        "model = Net()\nmodel.fc = model.fc.to(device)",
+    ],
+)
+def test_a_move_that_changes_nothing_does_no_harm(tmp_path: Path, made: str) -> None:
+    after, said = converted(tmp_path, HEAD + IN_ROUNDS.replace("model = Net()", made))
+    assert "DDP(" in after and "AD904" not in said
+
+
+def test_types_and_the_cpu_are_no_devices_to_move_to(tmp_path: Path) -> None:
+    end = 'torch.save(model.to("cpu").state_dict(), "m.pt")\n'
+    after, said = converted(tmp_path, HEAD + "model = Net()\nmodel = model.to(torch.float32)\n" + TAIL + end)
+    assert "DDP(" in after and "AD904" not in said
