@@ -23,7 +23,7 @@ test: $(INSTALLED)
 	@echo "== mypy"
 	@$(BIN)/mypy
 	@echo "== pytest"
-	@$(BIN)/python -m pytest -m "not slow" --session-timeout=3600
+	@$(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal --session-timeout=3300
 
 $(INSTALLED): pyproject.toml requirements-dev.txt
 	@echo "== making $(VENV) (torch first: a few minutes)"
@@ -46,7 +46,7 @@ docs: $(INSTALLED)
 	@echo "docs/rules.md and README.md are up to date"
 
 goldens: $(INSTALLED)
-	@$(BIN)/python -m pytest tests/test_goldens.py --update
+	@$(BIN)/python -m pytest -n auto tests/test_goldens.py --update
 
 fixtures: $(INSTALLED)
 	@$(BIN)/python -m pytest tests/test_fixtures_run.py -m "slow or not slow"

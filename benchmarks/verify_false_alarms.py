@@ -73,7 +73,8 @@ class Case:
     @property
     def names_gpu(self) -> bool:
         """Whether the original asks for a GPU; others compute on the CPU, whatever there is."""
-        return any("cuda" in path.read_text(encoding="utf-8") for path in self.before.parent.rglob("*.py"))
+        scripts = (path for path in self.before.parent.rglob("*.py") if path != self.after)
+        return any("cuda" in path.read_text(encoding="utf-8") for path in scripts)
 
     @property
     def fingerprint(self) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from test_goldens import CASES, converted, settings, strategies
 
 from autodist.config import Strategy
+from autodist.verify import Outcome, verify
+from autodist.verify.command import as_text
+from autodist.verify.launch import Zygote
 
 SHARDED = {"ema_deepcopy_teacher", "encode_decode_methods", "resume_checkpoint", "transformer_lm_tied_warmup"}
 """The fixtures that `make test` also runs under strategies other than DDP; `make fixtures` runs all."""
@@ -37,7 +38,9 @@ def runs() -> list[object]:
 
 
 @pytest.mark.parametrize(("case", "strategy", "nproc"), runs())
-def test_conversion_trains_the_same_model(case: Path, strategy: Strategy, nproc: int, tmp_path: Path) -> None:
+def test_conversion_trains_the_same_model(
+    case: Path, strategy: Strategy, nproc: int, tmp_path: Path, zygote: Zygote | None
+) -> None:
     pytest.importorskip("torch")
     fixture = settings(case, strategy)
     for library in fixture.get("needs", []):
@@ -47,16 +50,16 @@ def test_conversion_trains_the_same_model(case: Path, strategy: Strategy, nproc:
         target = tmp_path / file.source.path.relative_to(before)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(file.source.encode(file.after))
-    command = [
-        sys.executable,
-        "-m",
-        "autodist.verify",
-        str(before / fixture["entry"]),
-        str(tmp_path / fixture["entry"]),
-    ]
-    options = ["--nproc", str(nproc), "--workdir", str(before), "--timeout", "120"]
-    options += ["--nnodes", str(fixture.get("nnodes", 1))]
-    options += ["--dtype", fixture.get("dtype", "float64"), "--", *map(str, fixture.get("args", []))]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(STAND_INS), os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=400, check=False, env=env)
-    assert done.returncode == 0, done.stdout + done.stderr
+    verdict = verify(
+        before / fixture["entry"],
+        tmp_path / fixture["entry"],
+        [nproc],
+        [str(each) for each in fixture.get("args", [])],
+        dtype=fixture.get("dtype", "float64"),
+        timeout=200,
+        env={"PYTHONPATH": os.pathsep.join([str(STAND_INS), os.environ.get("PYTHONPATH", "")])},
+        workdir=before,
+        nnodes=fixture.get("nnodes", 1),
+        zygote=zygote,
+    )
+    assert verdict.outcome is Outcome.EQUAL, as_text(verdict)

@@ -227,12 +227,7 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
     of_parts = tuple(site for site in parallel if _is_around_part(site, module, wraps))
     parallel = tuple(site for site in parallel if site not in of_parts)
     partial = tuple(site for site in of_parts if any(_alternatives(site, other) for other in parallel))
-    wrapping = None if wrapped else _in_place(foreign) or _after_dropped(ours) or wrapping_of(module, run, history)
-    if wrapping is not None and ours and not _in_place(foreign):
-        since = max(e.order for e in wraps if e.node in {site.node for site in ours})
-        first = min((each.order for each in uses), default=len(run.events))
-        if any(moved_before_use(module, since, first, run)):  # it is wrapped where it has come to its device
-            wrapping = wrapping_of(module, run, history)
+    wrapping = None if wrapped else _place_of(module, ours, foreign, run, history)
     if bypass is None and not parallel and not dropped and wrapping is not None and _is_saved_within(wrapping, run):
         bypass = "it is a part of a module whose checkpoints would have other keys"
     return Model(
@@ -323,6 +318,25 @@ def _alternatives(site: Site, other: Site) -> bool:
     """Whether two wrappers stand in the two branches of one condition."""
     parents = (site.source.parents.get(site.statement), other.source.parents.get(other.statement))
     return parents[0] is parents[1] and site.source.block(site.statement) is not other.source.block(other.statement)
+
+
+def _place_of(
+    module: Object, dropped: tuple[Site, ...], foreign: tuple[Site, ...], run: Interpreter, history: History
+) -> Wrapping | None:
+    """In the place of another wrapper, unless the model comes to its device after that."""
+    found = _in_place(foreign)
+    if found is not None:
+        return found
+    found = _after_dropped(dropped)
+    if found is None:
+        return wrapping_of(module, run, history)
+    since = max(event.order for event in history.wraps if event.node in {site.node for site in dropped})
+    first = min((event.order for event in history.forwards.get(module, [])), default=len(run.events))
+    there = {site.statement for site in dropped}  # `model = nn.DataParallel(model).cuda()`
+    moves = moved_before_use(module, since, first, run)
+    if any(event.source.statement(event.node) not in there for event in moves):
+        return wrapping_of(module, run, history)
+    return found
 
 
 def _after_dropped(dropped: tuple[Site, ...]) -> Wrapping | None:

@@ -41,6 +41,7 @@ from autodist.verify.probes.files import FilesProbe
 from autodist.verify.probes.group import GroupProbe
 from autodist.verify.probes.launcher import LauncherProbe
 from autodist.verify.probes.logs import LogProbe
+from autodist.verify.probes.moves import MoveProbe
 from autodist.verify.probes.numpy_random import NumpyRandomProbe
 from autodist.verify.probes.precision import PrecisionProbe
 from autodist.verify.probes.python_random import PythonRandomProbe
@@ -143,6 +144,7 @@ class Bootstrap:
         DataProbe(context).install()
         TrainingProbe(context, digester, self._stop_after_steps).install()
         BatchNormProbe(context).install()
+        MoveProbe(context).install()
         GroupProbe(context).install()
         LauncherProbe(context).install()
         self._files = FilesProbe(context, digester, self._outside)

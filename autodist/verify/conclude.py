@@ -29,6 +29,8 @@ IN_THE_WAKE = frozenset(
 """Findings that follow when a run does not come to its end."""
 FOR_EXPLANATIONS = frozenset({"destroyed", "batchnorm-per-rank", "shared-draw", "unaligned", "wrapped-load"})
 """Notes of the probes that are no news to a reader."""
+FAULTS = frozenset({"moved-after-wrapping"})
+"""Notes of the probes on what a run on the CPU does not show, and which is wrong all the same."""
 
 
 def conclude(setting: Setting, world: int, conversion: Run, original: Run) -> WorldVerdict:
@@ -58,6 +60,7 @@ def conclude(setting: Setting, world: int, conversion: Run, original: Run) -> Wo
     else:
         seen, output_notes = output_findings(setting, conversion, original, steps)
         findings = [*sample_findings, *steps.findings, *seen, *left_processes(conversion, original)]
+        findings += unseen_faults(ranks)
         notes += output_notes
     notes += noise_note(ranks) + probe_notes(source, ranks) + extent_notes(source, steps)
     notes += [Finding("device", placement.note)] if placement.note else []
@@ -250,9 +253,20 @@ def probe_notes(source: RunTrace, ranks: Sequence[RunTrace]) -> list[Finding]:
     seen: dict[tuple[str, str], Finding] = {}
     for run in (source, *ranks):
         for note in run.notes:
-            if note["topic"] not in FOR_EXPLANATIONS:
+            if note["topic"] not in FOR_EXPLANATIONS | FAULTS:
                 seen.setdefault((note["topic"], note["site"]), Finding(note["topic"], note["message"], note["site"]))
     return list(seen.values())
+
+
+def unseen_faults(ranks: Sequence[RunTrace]) -> list[Finding]:
+    """What would be wrong on GPUs alone."""
+    found = {
+        note["topic"]: Finding(note["topic"], note["message"], note["site"])
+        for run in ranks
+        for note in run.notes
+        if note["topic"] in FAULTS
+    }
+    return list(found.values())
 
 
 def details(source: RunTrace, ranks: Sequence[RunTrace]) -> dict[str, object]:

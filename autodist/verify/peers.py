@@ -55,6 +55,7 @@ def run_peers(setting: Setting, world: int, folder: Path, conversion: Run) -> Ru
     plans = []
     for rank in range(world):
         replay = folder / f"replay{rank}.json"
+        env = setting.environment(rank, world, port)
         replace(build_replay([conversion.traces[rank]]), draws={}).write(replay)
         plans.append(
             ProcessPlan(
@@ -62,7 +63,7 @@ def run_peers(setting: Setting, world: int, folder: Path, conversion: Run) -> Ru
                 rank=rank,
                 world=world,
                 script=str(script),
-                args=(*([f"{option}={rank}"] if option else []), *scratch_args(setting, root)),
+                args=(*([f"{option}={env['LOCAL_RANK']}"] if option else []), *scratch_args(setting, root)),
                 root=str(root),
                 outer=str(outer),
                 cwd=str(root / setting.start.relative_to(setting.workdir)),
@@ -72,7 +73,7 @@ def run_peers(setting: Setting, world: int, folder: Path, conversion: Run) -> Ru
                 shared_gpu=placement.shared,
                 steps=original_steps(setting, conversion),
                 replay=str(replay),
-                env=setting.environment(rank, world, port),
+                env=env,
                 **elsewhere(scratch),
             )
         )

@@ -123,7 +123,7 @@ class Scratch:
                 else:
                     self._bytes += size
                     shutil.copy2(path, goal)
-        except PermissionError:
+        except (PermissionError, FileNotFoundError):  # a folder for temporary files changes while it is read
             return
 
     def _link(self, path: Path, goal: Path) -> None:
