@@ -403,6 +403,10 @@ class TrainingScript:
     """Rows, and numbers of rows, that a loss compares with each other: those of all ranks, gradients and all."""
     reductions: tuple[Reduction, ...] = ()
     unwraps: tuple[Site, ...] = ()
+    shuttled: tuple[Site, ...] = ()
+    """Moves of wrapped models to the CPU between steps."""
+    states_on_cpu: tuple[Site, ...] = ()
+    """What is read of them there."""
     saved_wrappers: tuple[Site, ...] = ()
     """Models that are saved as a whole in `nn.DataParallel`."""
     wrapper_tests: tuple[Site, ...] = ()

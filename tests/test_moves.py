@@ -123,3 +123,49 @@ def test_types_and_the_cpu_are_no_devices_to_move_to(tmp_path: Path) -> None:
     end = 'torch.save(model.to("cpu").state_dict(), "m.pt")\n'
     after, said = converted(tmp_path, HEAD + "model = Net()\nmodel = model.to(torch.float32)\n" + TAIL + end)
     assert "DDP(" in after and "AD904" not in said
+
+
+BETWEEN = """\
+model = Net().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+"""
+SAVED = "{name: tensor.cpu() for name, tensor in model.module.state_dict().items()}"
+
+
+@pytest.mark.parametrize(
+    ("saves", "kept"),
+    [
+        (
+            '    model.eval().cpu()\n    torch.save(model.state_dict(), "m.pt")\n    model.to(device).train()\n',
+            f'    model.eval()\n    if dist.get_rank() == 0:\n        torch.save({SAVED}, "m.pt")\n',
+        ),
+        (
+            '    torch.save(model.cpu().state_dict(), "m.pt")\n    model.to(device)\n',
+            f'    if dist.get_rank() == 0:\n        torch.save({SAVED}, "m.pt")\n    model.to(device)\n',
+        ),
+        (
+            '    model = model.to("cpu")\n    torch.save(model.state_dict(), "m.pt")\n    model = model.to(device)\n',
+            f'        optimizer.step()\n    if dist.get_rank() == 0:\n        torch.save({SAVED}, "m.pt")\n',
+        ),
+    ],
+)
+def test_a_model_stays_on_its_device_between_steps(tmp_path: Path, saves: str, kept: str) -> None:
+    after, said = converted(tmp_path, HEAD + BETWEEN + saves)
+    assert kept in after and "AD411" in said
+    assert not any(each in after for each in ("model.cpu()", 'model.to("cpu")', ".module.cpu()"))
+
+
+def test_one_that_runs_on_the_cpu_between_steps_is_refused(tmp_path: Path) -> None:
+    runs = "    print(model.cpu()(torch.ones(1, 4)))\n    model.to(device)\n"
+    assert "AD904 runs on the CPU between training steps" in converted(tmp_path, HEAD + BETWEEN + runs)[1]
+
+
+def test_after_training_a_model_may_go_to_the_cpu(tmp_path: Path) -> None:
+    after, said = converted(tmp_path, HEAD + BETWEEN + 'torch.save(model.cpu().state_dict(), "m.pt")\n')
+    assert "model.cpu().module.state_dict()" in after and "AD411" not in said

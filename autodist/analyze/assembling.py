@@ -57,6 +57,7 @@ from autodist.fsdp import shards, unshardable
 from autodist.interpreter import Event, Interpreter, leaves_ties
 from autodist.launchers import launcher, without
 from autodist.losses import joining, refilled, wholes
+from autodist.models import Shuttles, shuttles
 from autodist.project import Project
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Shards, Site, TrainingScript, Unordered
@@ -159,6 +160,8 @@ def assembled(
         return tuple(sorted(unique.values(), key=lambda s: order_of(run, s)))
 
     hidden = tuple(hidden_devices(project))
+    shuttling = Shuttles() if run.plan.bare else shuttles((model.object for model in models), run)
+    concerns += shuttling.concerns
     meant, maybe = unwraps.found(run)
     seeded = frozenset(randomness.seeded(run))
     lone = frozenset(site.node for site in sites("writer") if regions.is_lone_writer(site, run))
@@ -189,6 +192,8 @@ def assembled(
         followers=tuple(followers),
         reductions=tuple(reductions),
         unwraps=tuple(meant),
+        shuttled=shuttling.calls,
+        states_on_cpu=shuttling.states,
         saved_wrappers=unwraps.saved_wrappers(run),
         wrapper_tests=unwraps.wrapper_tests(run),
         layer_tests=tuple(layer_tests(run, models)),

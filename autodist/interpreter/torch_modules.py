@@ -38,7 +38,7 @@ from autodist.values import (
 # what can be asked of DistributedDataParallel as of the model in it
 SAFE_ON_WRAPPER = frozenset(
     (
-        "train eval parameters zero_grad requires_grad_ no_sync module forward training apply " "modules join to cuda"
+        "train eval parameters zero_grad requires_grad_ no_sync module forward training apply modules join to cuda cpu"
     ).split()
 )
 POOLING = frozenset("max amax mean sum logsumexp lstm gru rnn".split())

@@ -8,7 +8,7 @@ wrapper does not follow. What else stands in the way is asked of their forward p
 
 from __future__ import annotations
 
-from autodist.models.moves import moved_too_late
+from autodist.models.moves import Shuttles, moved_too_late, shuttles
 from autodist.models.parts import (
     Key,
     Keys,
@@ -29,6 +29,7 @@ __all__ = [
     "UNSEEN",
     "Key",
     "Keys",
+    "Shuttles",
     "at",
     "is_main_guard",
     "keys",
@@ -40,6 +41,7 @@ __all__ = [
     "owned_parameters",
     "parts",
     "settled_at",
+    "shuttles",
     "trained_models",
     "unseen_model",
     "unwrapped",

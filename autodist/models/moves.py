@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from autodist.interpreter import Event, Interpreter
 from autodist.models.parts import parts, unwrapped
 from autodist.rule import Severity
-from autodist.script import Concern
+from autodist.script import Concern, Site
+from autodist.source import last_name
 from autodist.values import External, Object, Wrapped
 
 TO_DEVICE = ("cuda", "to", "xpu", "mps", "npu")
+TO_TYPE = ("half", "double", "bfloat16")
 
 
 def is_to_device(event: Event, run: Interpreter) -> bool:
@@ -27,10 +30,12 @@ def is_to_device(event: Event, run: Interpreter) -> bool:
 
 
 def moved_before_use(module: Object, since: int, first: int, run: Interpreter) -> Iterator[Event]:
-    """Where a module, or a wrapper around it, goes to a device, after event ``since`` and before ``first``."""
+    """Where a module, or a wrapper around it, goes to a device or becomes another type, after event ``since`` and
+    before ``first``."""
     for event in run.of("move"):
-        if since < event.order < first and module in unwrapped(event.value) and is_to_device(event, run):
-            yield event
+        if since < event.order < first and module in unwrapped(event.value):
+            if is_to_device(event, run) or last_name(getattr(event.node, "func", event.node)) in TO_TYPE:
+                yield event
 
 
 def moved_too_late(models: Iterable[Object], run: Interpreter) -> Iterator[Concern]:
@@ -72,3 +77,57 @@ def _is_cpu(node: ast.expr, run: Interpreter) -> bool:
     if known is not None and known.const == "cpu":
         return True
     return isinstance(node, ast.Call) and [ast.unparse(each) for each in node.args] == ["'cpu'"]
+
+
+@dataclass(frozen=True)
+class Shuttles:
+    """Moves of wrapped models to the CPU and back between steps: ``calls`` that bring them there, and the ``states``
+    that are read there."""
+
+    calls: tuple[Site, ...] = ()
+    states: tuple[Site, ...] = ()
+    concerns: tuple[Concern, ...] = ()
+
+
+def shuttles(models: Iterable[Object], run: Interpreter) -> Shuttles:
+    """`model.cpu()`, to save it, and `model.to(device)`, to go on, which end averaging as a late move does."""
+    keys = {module.key for module in models}
+    calls: dict[ast.AST, Site] = {}
+    states: dict[ast.AST, Site] = {}
+    concerns: dict[ast.AST, Concern] = {}
+    moves = [event for event in run.of("move") if not event.inside_forward]
+    for event in moves:
+        if not is_to_cpu(event, run):
+            continue
+        for module in (each for each in unwrapped(event.value) if isinstance(each, Object) and each.key in keys):
+            rounds = {loop.node for e in run.of("forward") if e.grad and _is_of(e, module) for loop in e.loops}
+            if rounds.isdisjoint(loop.node for loop in event.loops):
+                continue  # it has been trained
+            back = [e for e in moves if e is not event and _is_of(e, module) and is_to_device(e, run)]
+            back = [e for e in back if not rounds.isdisjoint(loop.node for loop in e.loops)]
+            if not back:
+                continue
+            until = min((e.order for e in back if e.order > event.order), default=len(run.events))
+            between = [e for e in run.events if event.order < e.order < until and _is_of(e, module)]
+            calls[event.node] = Site(event.source, event.node)
+            states |= {e.node: Site(e.source, e.node) for e in between if e.kind == "model_state_dict"}
+            if any(e.kind == "forward" for e in between):
+                message = (
+                    "runs on the CPU between training steps, and after that DistributedDataParallel no longer averages "
+                    "its gradients: leave it on its device, and move the data there"
+                )
+                concerns[event.node] = Concern("AD904", event.source, event.node, message, Severity.REFUSAL)
+    return Shuttles(tuple(calls.values()), tuple(states.values()), tuple(concerns.values()))
+
+
+def is_to_cpu(event: Event, run: Interpreter) -> bool:
+    """`model.cpu()` or `model.to("cpu")`"""
+    call = event.node
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return False
+    given = [*call.args[:1], *(each.value for each in call.keywords if each.arg == "device")]
+    return call.func.attr == "cpu" or call.func.attr == "to" and any(_is_cpu(each, run) for each in given)
+
+
+def _is_of(event: Event, module: Object) -> bool:
+    return any(isinstance(each, Object) and each.key == module.key for each in unwrapped(event.value))

@@ -36,7 +36,7 @@ CAUSES: dict[str, tuple[str, str]] = {
     "save-unwrapped": ("AD3", "save the state of the unwrapped model"),
     "load-unwrapped": ("AD305", "load checkpoints into the unwrapped model"),
     "wrap-model": ("AD401", "wrap every model that trains"),
-    "move-first": ("AD401", "move a model to its device before it is wrapped"),
+    "move-first": ("AD401", "move a model to its device before it is wrapped, and leave it there"),
     "call-wrapper": ("AD402", "compute the training loss through the wrapper, not through its module"),
     "unwrap-attribute": ("AD402", "reach attributes and methods of the model through its module"),
     "unused-parameters": ("AD4", "find_unused_parameters=True, since some parameters take no part in the loss"),

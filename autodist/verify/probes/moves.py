@@ -17,6 +17,10 @@ LATE = (
     "the model is moved to its device after it is wrapped: on a GPU, where that gives it other parameters than those "
     "that DistributedDataParallel holds, its gradients are not averaged"
 )
+BETWEEN = (
+    "the model was brought to the CPU after it had been wrapped, and trains on: on a GPU it comes back with other "
+    "parameters than those that DistributedDataParallel holds, and its gradients are not averaged"
+)
 
 
 class MoveProbe:
@@ -27,6 +31,9 @@ class MoveProbe:
         self._placed: WeakSet[nn.Module] = WeakSet()
         self._waiting: WeakSet[nn.Module] = WeakSet()
         """Wrappers around models that were never moved, until they are used."""
+        self._wrappers: WeakSet[nn.Module] = WeakSet()
+        self._left: WeakSet[nn.Module] = WeakSet()
+        """Those around models that were brought to the CPU."""
 
     def install(self) -> None:
         """Watch moves, wrappers and first uses."""
@@ -34,18 +41,23 @@ class MoveProbe:
             return
         module: Any = nn.Module
         module.to, module.cuda = self._watched(module.to), self._watched(module.cuda, always=True)
+        module.cpu = self._leaving(module.cpu)
         wrapper: Any = nn.parallel.DistributedDataParallel
         plain, plain_forward = wrapper.__init__, wrapper.forward
 
         @functools.wraps(plain)
         def construct(this: Any, inner: nn.Module, *args: Any, **kwargs: Any) -> None:
             plain(this, inner, *args, **kwargs)
+            self._wrappers.add(this)
             if self._placed.isdisjoint(inner.modules()):
                 self._waiting.add(this)
 
         @functools.wraps(plain_forward)
         def forward(this: Any, *args: Any, **kwargs: Any) -> Any:
             self._waiting.discard(this)
+            if this in self._left and this.training and torch.is_grad_enabled():
+                self._left.discard(this)
+                self._say(BETWEEN)
             return plain_forward(this, *args, **kwargs)
 
         wrapper.__init__, wrapper.forward = construct, forward
@@ -55,15 +67,27 @@ class MoveProbe:
         def move(this: nn.Module, *args: Any, **kwargs: Any) -> Any:
             if always or _names_device(*args, **kwargs):
                 within = set(this.modules())
-                held = {each for each in self._waiting if each in within or not within.isdisjoint(each.modules())}
+                held = {each for each in self._waiting if not within.isdisjoint(each.modules())}
                 if held:
                     self._waiting -= held
-                    site = self._context.trace.site()
-                    self._context.trace.emit("note", topic="moved-after-wrapping", message=LATE, site=site)
+                    self._say(LATE)
                 self._placed |= within
             return plain(this, *args, **kwargs)
 
         return move
+
+    def _leaving(self, plain: Any) -> Any:
+        @functools.wraps(plain)
+        def leave(this: nn.Module) -> Any:
+            within = set(this.modules())
+            self._left |= {each for each in self._wrappers if not within.isdisjoint(each.modules())}
+            return plain(this)
+
+        return leave
+
+    def _say(self, message: str) -> None:
+        site = self._context.trace.site()
+        self._context.trace.emit("note", topic="moved-after-wrapping", message=message, site=site)
 
 
 def _names_device(*args: Any, **kwargs: Any) -> bool:
