@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import Edit, Recompose, RemoveStatement, WrapExpr
-from autodist.rule import REPLICATED, Context, Example, Finding, Fix, rule
+from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
 from ._preamble import planned
@@ -45,13 +45,13 @@ EXAMPLES = [
 ]
 
 
-@rule("AD411", *REPLICATED)
+@rule("AD411")
 def keep_model_on_device(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Leave models on their device between steps.
 
     A script may bring its model to the CPU to save it, and back to go on. That gives it other parameters than those
-    that DistributedDataParallel has taken hold of, which from then on averages no gradients, and says nothing. The
-    checkpoint still holds tensors on the CPU.
+    that DistributedDataParallel has taken hold of, which from then on averages no gradients, and says nothing. Shards
+    have to stay, too. The checkpoint still holds tensors on the CPU.
     """
     if not script.trains:
         return
@@ -64,9 +64,9 @@ def keep_model_on_device(script: TrainingScript, context: Context) -> Iterator[F
         edit: Edit = Recompose(call, "{0}", (base,))
         if alone and isinstance(base, (ast.Name, ast.Attribute)) and names in ([], [ast.unparse(base)]):
             edit = RemoveStatement(statement)
-        message = "DistributedDataParallel would lose hold of its parameters, and average no gradients after that"
+        message = "the wrapper would lose hold of its parameters, and average no gradients after that"
         yield Finding(site.source, call, message, Fix(planned(site.source, edit)))
-    for site in script.states_on_cpu:
+    for site in () if context.config.strategy.shards else script.states_on_cpu:
         assert isinstance(site.node, ast.expr)
         edit = WrapExpr(site.node, "{name: tensor.cpu() for name, tensor in {}.items()}")
         fix = Fix(planned(site.source, edit))

@@ -56,6 +56,14 @@ def prepare(model):
 
 model = prepare(Net())
 """
+HELPER = """\
+def bring(*nets):
+    for net in nets:
+        if torch.cuda.is_available():
+            net.cuda()
+
+
+"""
 
 
 @pytest.mark.parametrize(
@@ -74,6 +82,12 @@ model = prepare(Net())
         (f"{FACTORY}model = build().to(device)\n", "\nmodel = DDP(build().to(device))\n"),
         (f"{FACTORY}model = build()\nmodel = model.to(device)\n", "\nmodel = DDP(model.to(device))\n"),
         (PREPARED, "\nmodel = DDP(prepare(Net()))\n"),
+        (
+            "model, other = Net(), Net()\nfor net in (model, other):\n    net.to(device)\n",
+            "    net.to(device)\nmodel = DDP(model)\n",
+        ),
+        (f"{HELPER}model = Net()\nbring(model)\n", "bring(model)\nmodel = DDP(model)\n"),
+        ("net = Net()\nmodel = nn.Sequential(net)\nnet.to(device)\n", "net.to(device)\nmodel = DDP(model)\n"),
         (f"model = Net().to(device)\n{SEVERAL}", "model = Net().to(device)\nmodel = DDP(model)\n"),
         (f"model = Net()\nmodel.to(device)\n{SEVERAL}", "model.to(device)\nmodel = DDP(model)\n"),
     ],

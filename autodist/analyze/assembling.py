@@ -57,7 +57,7 @@ from autodist.fsdp import shards, unshardable
 from autodist.interpreter import Event, Interpreter, leaves_ties
 from autodist.launchers import launcher, without
 from autodist.losses import joining, refilled, wholes
-from autodist.models import Shuttles, shuttles
+from autodist.models import shuttles
 from autodist.project import Project
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Shards, Site, TrainingScript, Unordered
@@ -160,7 +160,7 @@ def assembled(
         return tuple(sorted(unique.values(), key=lambda s: order_of(run, s)))
 
     hidden = tuple(hidden_devices(project))
-    shuttling = Shuttles() if run.plan.bare else shuttles((model.object for model in models), run)
+    shuttling = shuttles((model.object for model in models), run)
     concerns += shuttling.concerns
     meant, maybe = unwraps.found(run)
     seeded = frozenset(randomness.seeded(run))

@@ -33,8 +33,9 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
         left = bool(handler(node, scope)) if handler is not None else False
         self._hands_on(node, scope)
         for target in self.plan.wraps.get(node, ()):
-            self.assign(target, self._planned(target, self.eval(target, scope)), scope, None)
-            self.event("wrapped", target, scope)
+            planned = self._planned(target, self.eval(target, scope))
+            self.assign(target, planned, scope, None)
+            self.event("wrapped", target, scope, planned)
         for accumulator in self.plan.settled.get(node, ()):
             self.assign(accumulator, NOTHING, scope, None)
         return left

@@ -12,7 +12,7 @@ from autodist.models.parts import parts, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Site
 from autodist.source import last_name
-from autodist.values import External, Object, Wrapped
+from autodist.values import External, Object
 
 TO_DEVICE = ("cuda", "to", "xpu", "mps", "npu")
 TO_TYPE = ("half", "double", "bfloat16")
@@ -39,29 +39,26 @@ def moved_before_use(module: Object, since: int, first: int, run: Interpreter) -
 
 
 def moved_too_late(models: Iterable[Object], run: Interpreter) -> Iterator[Concern]:
-    """Where a run that has wrapped them moves models for the first time after that."""
+    """Where a run that has wrapped them moves models, or parts of them, for the first time after that."""
     keys = {module.key for module in models}
     placed: set[object] = set()
-    used = {each.key for e in run.of("forward") if e.grad for each in unwrapped(e.value) if isinstance(each, Object)}
-    seen: set[object] = set()
+    waiting: dict[object, set[object]] = {}
+    """What models consist of that are wrapped and were not used yet."""
     for event in run.events:
-        if event.kind == "forward" and event.grad:
-            seen |= {each.key for each in unwrapped(event.value) if isinstance(each, Object)} & used
-        if event.kind != "move" or not is_to_device(event, run):
-            continue
-        for thing in event.value.things:
-            around = isinstance(thing, Wrapped) and thing.kind == "planned"
-            module = thing.module if isinstance(thing, Wrapped) else thing
-            if not isinstance(module, Object):
-                continue
-            own = {part.key for part in parts(module)}
-            if around and module.key in keys and module.key not in seen and placed.isdisjoint(own):
+        things = [each for each in unwrapped(event.value) if isinstance(each, Object)]
+        if event.kind == "wrapped":
+            waiting |= {each.key: {part.key for part in parts(each)} for each in things if each.key in keys}
+        elif event.kind == "forward" and event.grad:
+            waiting = {key: own for key, own in waiting.items() if key not in {each.key for each in things}}
+        elif event.kind == "move" and is_to_device(event, run):
+            moved = {part.key for each in things for part in parts(each)}
+            if placed.isdisjoint(moved) and any(not moved.isdisjoint(own) for own in waiting.values()):
                 message = (
                     "is moved to its device after DistributedDataParallel has taken hold of its parameters, and its "
                     "gradients would no longer be averaged: move it where it is made, or before it is first used"
                 )
                 yield Concern("AD904", event.source, event.node, message, Severity.REFUSAL)
-            placed |= own
+            placed |= moved
 
 
 def _is_type(node: ast.expr, run: Interpreter) -> bool:

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from autodist.interpreter import Event, Interpreter
 from autodist.models.history import History, freezes, grows, history_of
-from autodist.models.parts import unwrapped
+from autodist.models.moves import is_to_device
+from autodist.models.parts import parts, unwrapped
 from autodist.regions import stands_in, within
 from autodist.script import Model, Wrapping
 from autodist.source import Source, last_name
@@ -44,6 +45,8 @@ def wrapping_of(module: Object, run: Interpreter, history: History) -> Wrapping 
         if event.order >= first:
             break
         if any(loop.node not in made_in for loop in event.loops if not isinstance(loop.node, ast.comprehension)):
+            if event.kind == "move" and is_to_device(event, run):
+                called = _after_rounds(event, places[0], module, run, use) or called
             continue  # a model is wrapped once, not in each round of a loop
         if event is not places[0] and (_sets_mode(event.node) or is_instead(event, use)):
             continue
@@ -64,7 +67,8 @@ def wrapping_of(module: Object, run: Interpreter, history: History) -> Wrapping 
     if placed is None:
         return _in_list(module, history, use, first)
     found = _after_initialisation(at(placed, use), use, run)
-    later = sorted((*freezes(module, history), *grows(module, history), *tried), key=lambda event: event.order)
+    settling = (*freezes(module, history), *grows(module, history), *tried, *_moves_of_parts(module, run))
+    later = sorted(settling, key=lambda event: event.order)
     later = [e for e in later if placed.order < e.order < first and e.function == placed.function]
     if later and later[-1].source is found.source:  # what is frozen by then, the wrapper leaves alone
         statement = found.source.statement(later[-1].node)
@@ -86,6 +90,17 @@ def _looked_through(module: Object, run: Interpreter) -> list[Event]:
         if isinstance(made, Object)
         and made.name.endswith(".summary")
         and any(module in unwrapped(given) for given in made.args[:1])
+    ]
+
+
+def _moves_of_parts(module: Object, run: Interpreter) -> list[Event]:
+    """`net.to(device)`, where the model is `Trained(net)`."""
+    inside = {part.key for part in parts(module) if part is not module}
+    return [
+        event
+        for event in run.of("move")
+        if is_to_device(event, run)
+        and any(isinstance(each, Object) and each.key in inside for each in unwrapped(event.value))
     ]
 
 
@@ -228,6 +243,23 @@ def _after_call(event: Event, module: Object, run: Interpreter, use: Event | Non
         if use is None or around in _running(use):
             return Wrapping(call.source, after_conditions(call.source, statement, use, target), target, None)
     return None
+
+
+def _after_rounds(event: Event, made: Event, module: Object, run: Interpreter, use: Event | None) -> Wrapping | None:
+    """After `for net in (G, D): net.to(device)`, by the name that the model has, or after the call that does it."""
+    if event.function is made.function and event.source is made.source:
+        around, target = set(made.source.ancestors(made.node)), at(made, use).target
+        rounds = [a for a in event.source.ancestors(event.node) if isinstance(a, (ast.For, ast.While))]
+        found = Wrapping(event.source, rounds[-1], target, None) if rounds and around.isdisjoint(rounds) else None
+    else:
+        found = _after_call(event, module, run, use)
+    if found is None or use is not None and within(use, frozenset([found.statement])):
+        return None
+    begun = {loop.node for loop in made.loops}
+    repeated = (a for a in found.source.ancestors(found.statement) if isinstance(a, (ast.For, ast.While)))
+    if any(each not in begun for each in repeated):
+        return None
+    return replace(found, statement=after_conditions(found.source, found.statement, use, found.target))
 
 
 def _after_holder(
