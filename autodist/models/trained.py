@@ -330,7 +330,7 @@ def _place_of(
     found = _after_dropped(dropped)
     if found is None:
         return wrapping_of(module, run, history)
-    since = max(event.order for event in history.wraps if event.node in {site.node for site in dropped})
+    since = max(min(e.order for e in history.wraps if e.node is site.node) for site in dropped)
     first = min((event.order for event in history.forwards.get(module, [])), default=len(run.events))
     there = {site.statement for site in dropped}  # `model = nn.DataParallel(model).cuda()`
     moves = moved_before_use(module, since, first, run)
