@@ -31,6 +31,9 @@ class ProbeContext:
     """Passes that have come to their end while the script keeps their batches."""
     forward_rows: list[int] = field(default_factory=list)
     """How many samples a training model was given last, where no loader made the batch; all numbers that may be it."""
+    indexed_rows: list[int] = field(default_factory=list)
+    """How many samples numbers were drawn for, before any model was given some: of a rank, its share."""
+    optimizers: int = 0
     steps: int = 0
     collectives: int = 0
     """How often the script itself has talked to the other ranks."""
@@ -55,6 +58,14 @@ class ProbeContext:
         self.batch_rows[loader] = count
         self.pieces[loader] = pieces or []
 
+    def indexed(self, count: int) -> None:
+        """A batch is drawn by hand, as numbers of its samples, which the ranks deal out; data and labels are drawn
+        ahead of the first optimizer."""
+        if not self.optimizers:
+            return
+        world = self.plan.world if self.distributed else 1
+        self.indexed_rows = [count // world] if count % world == 0 else []
+
     def left(self, loader: int) -> None:
         """A loader has given its last batch."""
         self.batch_rows.pop(loader, None)
@@ -65,7 +76,7 @@ class ProbeContext:
         if self.batch_rows:
             return list(reversed(self.batch_rows.values()))
         held = [size for batches in self.held.values() if batches.alive for size in batches.sizes]
-        return list(dict.fromkeys(held)) or self.forward_rows
+        return list(dict.fromkeys(held)) or self.forward_rows or self.indexed_rows
 
     def given(self, values: Any) -> list[PassKey]:
         """Passes that have come to their end and have a batch among ``values``, each of them the first time."""

@@ -184,6 +184,8 @@ class Draws:
         """Note a draw of a rank for ``rows``, and give it numbers of its own where it draws for its part of the
         batch."""
         context = self._context
+        if self.varying is None and name in INTEGERS and len(shape) == 1 and shape[0] > 1:
+            context.indexed(shape[0])
         if not context.distributed or self.varying is not None:
             return seed
         site = context.trace.site()

@@ -44,6 +44,7 @@ class TrainingProbe:
 
     def install(self) -> None:
         """Register torch's global hooks and patch the entry points that have none."""
+        self._count_optimizers()
         torch_optimizer.register_optimizer_step_pre_hook(self._before_step)
         torch_optimizer.register_optimizer_step_post_hook(self._after_step)
         self._patch_backward()
@@ -175,6 +176,16 @@ class TrainingProbe:
             )
 
     # optimizer steps
+
+    def _count_optimizers(self) -> None:
+        plain: Any = torch_optimizer.Optimizer.__init__
+
+        @functools.wraps(plain)
+        def construct(this: Any, *args: Any, **kwargs: Any) -> None:
+            self._context.optimizers += 1
+            plain(this, *args, **kwargs)
+
+        setattr(torch_optimizer.Optimizer, "__init__", construct)  # noqa: B010
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._step_depth += 1
