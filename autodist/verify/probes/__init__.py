@@ -32,7 +32,7 @@ class ProbeContext:
     forward_rows: list[int] = field(default_factory=list)
     """How many samples a training model was given last, where no loader made the batch; all numbers that may be it."""
     indexed_rows: list[int] = field(default_factory=list)
-    """How many samples numbers were drawn for, before any model was given some: of a rank, its share."""
+    """How many samples numbers were drawn for since the last step: of a rank, its share."""
     optimizers: int = 0
     steps: int = 0
     collectives: int = 0
@@ -59,9 +59,9 @@ class ProbeContext:
         self.pieces[loader] = pieces or []
 
     def indexed(self, count: int) -> None:
-        """A batch is drawn by hand, as numbers of its samples, which the ranks deal out; data and labels are drawn
-        ahead of the first optimizer."""
-        if not self.optimizers:
+        """A batch is drawn by hand, as numbers of its samples, which the ranks deal out: the first ones of a step. Data
+        and labels are drawn ahead of the first optimizer."""
+        if not self.optimizers or self.indexed_rows:
             return
         world = self.plan.world if self.distributed else 1
         self.indexed_rows = [count // world] if count % world == 0 else []
@@ -76,7 +76,7 @@ class ProbeContext:
         if self.batch_rows:
             return list(reversed(self.batch_rows.values()))
         held = [size for batches in self.held.values() if batches.alive for size in batches.sizes]
-        return list(dict.fromkeys(held)) or self.forward_rows or self.indexed_rows
+        return list(dict.fromkeys(held)) or list(dict.fromkeys((*self.indexed_rows, *self.forward_rows)))
 
     def given(self, values: Any) -> list[PassKey]:
         """Passes that have come to their end and have a batch among ``values``, each of them the first time."""

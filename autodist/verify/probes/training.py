@@ -267,6 +267,7 @@ class TrainingProbe:
         self._context.trace.emit("step", **self._pending)
         self._context.trace.flush()
         self._context.steps += 1
+        self._context.indexed_rows = []
         if self._context.plan.steps is not None and self._context.steps >= self._context.plan.steps:
             self._stop()
 
