@@ -204,3 +204,10 @@ def test_a_wrapper_on_one_gpu_names_its_keys(tmp_path: Path, test: str, named: b
     make = f"device = 'cpu'\nmodel = nn.Linear(4, 1)\nif {test}:\n    model = nn.DataParallel(model)"
     _, said = converted(tmp_path, SCRIPT.format(make=make) + "torch.save(model.state_dict(), 'last.pt')\n")
     assert ("AD401 on a GPU the checkpoints" in said) == named
+
+
+def test_a_condition_that_always_holds_is_none(tmp_path: Path) -> None:
+    """The checkpoints have the keys of the wrapper, on whatever machine."""
+    make = "model = nn.Linear(4, 1)\nif True:\n    model = nn.DataParallel(model)\n    print('on several')"
+    after, _ = converted(tmp_path, SCRIPT.format(make=make) + 'torch.save(model.state_dict(), "m.pt")\n')
+    assert "    model = DDP(model)\n" in after and "torch.save(model.state_dict()" in after

@@ -304,9 +304,9 @@ def _is_around_part(site: Site, module: Object, wraps: list[Event]) -> bool:
 
 
 def _is_conditional(site: Site) -> bool:
-    """`if torch.cuda.device_count() > 1: model = nn.DataParallel(model)`"""
+    """`if torch.cuda.device_count() > 1: model = nn.DataParallel(model)`, not `if True:`"""
     parent = site.source.parents.get(site.statement)
-    return isinstance(parent, ast.If) and not is_main_guard(parent)
+    return isinstance(parent, ast.If) and not is_main_guard(parent) and not isinstance(parent.test, ast.Constant)
 
 
 def _is_bound(site: Site) -> bool:
