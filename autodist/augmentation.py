@@ -64,7 +64,24 @@ def _drawn_by(dataset: Value | None, run: Interpreter) -> list[Drawn]:
         if function.node not in seen:
             seen[function.node] = function
             functions += _called(function)
-    return [drawn for function in seen.values() for drawn in mentioned(function, run)]
+    own = [drawn for function in seen.values() for drawn in mentioned(function, run)]
+    return [*own, *(Drawn("torch", each.source, each.node) for each in _transforms(dataset or NOTHING))]
+
+
+def _transforms(value: Value, depth: int = 5) -> Iterator[Object]:
+    """The transforms of torchvision that draw, which a data set or what it holds is given: `RandomCrop(32)`."""
+    for thing in value.things if depth else ():
+        parts: list[Value] = []
+        if isinstance(thing, Items):
+            parts = [*thing.parts, thing.element]
+        elif isinstance(thing, Table):
+            parts = [*thing.entries.values(), thing.element]
+        elif isinstance(thing, Object):
+            parts = [*thing.args, *thing.keywords.values()]
+            if "random_transform" in thing.roles:
+                yield thing
+        for part in parts:
+            yield from _transforms(part, depth - 1)
 
 
 def _datasets(value: Value) -> Iterator[Object]:
