@@ -22,6 +22,8 @@ OWN = frozenset(
 READING = ("__getitem__", "__getitems__")
 MOST = 60
 """So many functions of a data set are looked through."""
+MOST_HELD = 400
+"""So many things that it holds."""
 
 
 @dataclass(frozen=True)
@@ -68,20 +70,27 @@ def _drawn_by(dataset: Value | None, run: Interpreter) -> list[Drawn]:
     return [*own, *(Drawn("torch", each.source, each.node) for each in _transforms(dataset or NOTHING))]
 
 
-def _transforms(value: Value, depth: int = 5) -> Iterator[Object]:
-    """The transforms of torchvision that draw, which a data set or what it holds is given: `RandomCrop(32)`."""
-    for thing in value.things if depth else ():
-        parts: list[Value] = []
-        if isinstance(thing, Items):
-            parts = [*thing.parts, thing.element]
-        elif isinstance(thing, Table):
-            parts = [*thing.entries.values(), thing.element]
-        elif isinstance(thing, Object):
-            parts = [*thing.args, *thing.keywords.values()]
-            if "random_transform" in thing.roles:
-                yield thing
-        for part in parts:
-            yield from _transforms(part, depth - 1)
+def _transforms(dataset: Value) -> Iterator[Object]:
+    """The transforms of torchvision that draw, which a data set is given or makes for itself: `RandomCrop(32)`."""
+    pending, seen = [*dataset.things], set[Thing]()
+    while pending and len(seen) < MOST_HELD:
+        thing = pending.pop()
+        if thing in seen:
+            continue
+        seen.add(thing)
+        if isinstance(thing, Object) and "random_transform" in thing.roles:
+            yield thing
+        kept = thing.attributes.values() if isinstance(thing, Object) and thing.cls is not None else ()
+        pending += [each for part in (*_held(thing), *kept) for each in part.things]
+
+
+def _held(thing: Thing) -> tuple[Value, ...]:
+    """What is in a list or a table, or was given to what made an object."""
+    if isinstance(thing, Items):
+        return (*thing.parts, thing.element)
+    if isinstance(thing, Table):
+        return (*thing.entries.values(), thing.element)
+    return (*thing.args, *thing.keywords.values()) if isinstance(thing, Object) else ()
 
 
 def _datasets(value: Value) -> Iterator[Object]:
@@ -123,18 +132,12 @@ def _callable(value: Value, depth: int = 4) -> Iterator[Function]:
     for thing in value.things if depth else ():
         if isinstance(thing, Function):
             yield thing
-        elif isinstance(thing, Items):
-            for part in (*thing.parts, thing.element):
-                yield from _callable(part, depth - 1)
-        elif isinstance(thing, Table):
-            for part in (*thing.entries.values(), thing.element):
-                yield from _callable(part, depth - 1)
         elif isinstance(thing, Object) and thing.cls is not None:
             for name in ("__call__", "forward", "get_params"):
                 yield from (_bound(each, thing) for each in _methods(thing.cls, name))
-        elif isinstance(thing, Object):
-            for given in (*thing.args, *thing.keywords.values()):
-                yield from _callable(given, depth - 1)
+        else:
+            for part in _held(thing):
+                yield from _callable(part, depth - 1)
 
 
 def _called(function: Function) -> Iterator[Function]:

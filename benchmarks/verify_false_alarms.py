@@ -20,12 +20,10 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import astuple, dataclass, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
-from queue import SimpleQueue
 from threading import Lock
 from typing import Any
 
@@ -35,7 +33,7 @@ from autodist.verify import Outcome, verify
 from autodist.verify.launch import Zygote
 from autodist.verify.placement import Wanted
 from autodist.verify.plan import Dtype
-from benchmarks.verify_faults import FAULTS, shared_zygote
+from benchmarks.verify_faults import FAULTS, Workers
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -256,26 +254,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     started = time.monotonic()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # as Ctrl-C does: nothing is left behind
     with ExitStack() as stack:
-        zygotes: SimpleQueue[Zygote | None] = SimpleQueue()
+        workers = stack.enter_context(Workers(options.jobs))
         alone = {case.before.parent: Lock() for case in chosen}  # originals that are distributed name a port
-        for _ in range(options.jobs):
-            zygotes.put(stack.enter_context(shared_zygote()))
 
         def once(case: Case, fresh: Tally) -> None:
             with alone[case.before.parent]:
-                zygote = zygotes.get()
                 begun = time.monotonic()
-                try:
+                with workers.zygote() as zygote:
                     result = compared(case, fresh.nproc, fresh.dtype, zygote, options.device)  # type: ignore[arg-type]
-                finally:
-                    zygotes.put(zygote)
             record.add(record.tally(fresh).with_(result))
             print(f"{time.monotonic() - begun:5.1f} s  {line(fresh, result)}", flush=True)
 
         for run in range(options.runs):
             missing = [(case, fresh) for case, fresh in wanted if record.tally(fresh).runs <= run]
-            pool = stack.enter_context(ThreadPoolExecutor(options.jobs))
-            stack.callback(pool.shutdown, cancel_futures=True)  # whoever ends it waits for no more than is under way
+            pool = stack.enter_context(workers.pool())
             for future in [pool.submit(once, case, fresh) for case, fresh in missing]:
                 future.result()
     return summary([record.tally(fresh) for _, fresh in wanted], time.monotonic() - started)

@@ -87,6 +87,41 @@ def shared_zygote() -> Iterator[Zygote | None]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+class Workers:
+    """So many verifications at a time, each with a process of its own to fork from."""
+
+    def __init__(self, jobs: int) -> None:
+        self._jobs = jobs
+        self._stack = ExitStack()
+        self._idle: SimpleQueue[Zygote | None] = SimpleQueue()
+
+    def __enter__(self) -> Workers:
+        for _ in range(self._jobs):
+            self._idle.put(self._stack.enter_context(shared_zygote()))
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._stack.close()
+
+    @contextmanager
+    def zygote(self) -> Iterator[Zygote | None]:
+        """One that is idle, as long as it is used."""
+        zygote = self._idle.get()
+        try:
+            yield zygote
+        finally:
+            self._idle.put(zygote)
+
+    @contextmanager
+    def pool(self) -> Iterator[ThreadPoolExecutor]:
+        """Threads; whoever ends it waits for no more than is under way."""
+        with ThreadPoolExecutor(self._jobs) as threads:
+            try:
+                yield threads
+            finally:
+                threads.shutdown(cancel_futures=True)
+
+
 def check(
     fault: Fault, zygote: Zygote | None, nproc: int = 2, dtype: Dtype = "float64", device: Wanted = "cpu"
 ) -> Verdict:
@@ -114,21 +149,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = named = 0
     started = time.monotonic()
     with ExitStack() as stack:
-        zygotes: SimpleQueue[Zygote | None] = SimpleQueue()
-        for _ in range(options.jobs):
-            zygotes.put(stack.enter_context(shared_zygote()))
+        workers = stack.enter_context(Workers(options.jobs))
 
         def once(fault: Fault) -> tuple[Verdict, float]:
-            zygote = zygotes.get()
-            begun = time.monotonic()
-            try:
+            with workers.zygote() as zygote:
+                begun = time.monotonic()
                 verdict = check(fault, zygote, options.nproc, options.dtype, options.device)
-            finally:
-                zygotes.put(zygote)
-            return verdict, time.monotonic() - begun
+                return verdict, time.monotonic() - begun
 
-        pool = stack.enter_context(ThreadPoolExecutor(options.jobs))
-        stack.callback(pool.shutdown, cancel_futures=True)  # whoever ends it waits for no more than is under way
+        pool = stack.enter_context(workers.pool())
         for fault, (verdict, seconds) in zip(faults, pool.map(once, faults), strict=True):
             cause = verdict.cause.name if verdict.cause is not None else "-"
             found += detected(verdict)

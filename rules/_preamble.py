@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from autodist.edits import AddImport, Edit, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.imports import below_imports
-from autodist.rule import Context
+from autodist.rule import Context, Finding, Severity
 from autodist.script import TrainingScript
 from autodist.source import Source
 from autodist.values import NOTHING
@@ -172,6 +172,16 @@ def synchronised(
         f"    {target} = {f'[{convert}(model) for model in {target}]' if each else f'{convert}({target})'}\n"
     )
     return code, (*nn_import, *torch_import)
+
+
+def normalised_alone(script: TrainingScript, source: Source, node: ast.stmt) -> Iterator[Finding]:
+    """A warning where a model that normalises over batches never leaves the CPU."""
+    if not script.names_device:
+        message = (
+            "the script trains on the CPU, where batch normalisation sees the samples of one rank: nn.SyncBatchNorm, "
+            "which sees those of all, needs GPUs"
+        )
+        yield Finding(source, node, message, severity=Severity.WARNING)
 
 
 def started_alike(d: str, target: str, taken: Collection[str]) -> str:

@@ -9,7 +9,7 @@ from autodist.script import TrainingScript
 
 from ._departed import only_drops
 from ._names import names_at
-from ._preamble import defined, dist, planned, started_alike, synchronised
+from ._preamble import defined, dist, normalised_alone, planned, started_alike, synchronised
 
 EXAMPLES = [
     Example(
@@ -155,6 +155,7 @@ def average_gradients(script: TrainingScript, context: Context) -> Iterator[Find
         if model.batch_norm and not script.distributed:
             lines, needed = synchronised(script, context, wrapping.source, target, wrapping.each)
             imports, code = (*imports, *needed), lines + code
+            yield from normalised_alone(script, wrapping.source, wrapping.statement)
         replaced = only_drops(model, wrapping.statement)
         edit = (ReplaceStatement if replaced else InsertAfter)(wrapping.statement, code)
         fix = Fix((*imports, *planned(wrapping.source, edit)))

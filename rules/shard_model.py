@@ -22,6 +22,7 @@ from ._preamble import (
     imported,
     is_move,
     member,
+    normalised_alone,
     planned,
     started_alike,
     synchronised,
@@ -150,6 +151,8 @@ def shard_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
                 severity = Severity.WARNING
                 message += ": small gradients vanish in fp16 unless a GradScaler scales the loss"
         yield Finding(source, wrapping.statement, message, Fix((*edits, *planned(source, edit))), severity)
+        if model.batch_norm:
+            yield from normalised_alone(script, source, wrapping.statement)
 
 
 def _sharded(

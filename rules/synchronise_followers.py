@@ -6,7 +6,7 @@ from autodist.edits import InsertAfter
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
-from ._preamble import planned, synchronised
+from ._preamble import normalised_alone, planned, synchronised
 
 FOLLOWED = """\
 import torch
@@ -58,3 +58,4 @@ def synchronise_followers(script: TrainingScript, context: Context) -> Iterator[
         fix = Fix((*imports, *planned(place.source, InsertAfter(place.statement, lines))))
         message = f"{target} does not train, and would keep statistics of this rank's samples"
         yield Finding(place.source, place.statement, message, fix)
+        yield from normalised_alone(script, place.source, place.statement)

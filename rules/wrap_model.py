@@ -11,7 +11,7 @@ from autodist.source import Source
 from autodist.values import NOTHING, External
 
 from ._departed import only_drops
-from ._preamble import argument, imported, is_move, member, planned, synchronised
+from ._preamble import argument, imported, is_move, member, normalised_alone, planned, synchronised
 
 EXAMPLES = [
     Example(
@@ -153,10 +153,6 @@ EXAMPLES = [
 ]
 
 
-ON_CPU = (
-    "the script trains on the CPU, where batch normalisation sees the samples of one rank: nn.SyncBatchNorm, which "
-    "sees those of all, needs GPUs"
-)
 SEVERAL = (
     "count",
     "gpus",
@@ -236,8 +232,7 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
             if model.batch_norm:
                 lines, needed = synchronised(script, context, source, target, wrapping.each)
                 imports, code = (*imports, *needed), lines + code
-                if not script.names_device:
-                    yield Finding(source, wrapping.statement, ON_CPU, severity=Severity.WARNING)
+                yield from normalised_alone(script, source, wrapping.statement)
             replaced = only_drops(model, wrapping.statement)
             edit = ReplaceStatement(wrapping.statement, code) if replaced else InsertAfter(wrapping.statement, code)
             fix = Fix((*imports, *planned(source, edit)))

@@ -27,6 +27,12 @@ class Pictures(Dataset):
         return self.transform(picture), label
 
 
+class Augmented(Pictures):
+    def __init__(self, pictures):
+        super().__init__(pictures)
+        self.transform = transforms.Compose([transforms.RandomHorizontalFlip(), transforms.ToTensor()])
+
+
 plain = transforms.Compose([transforms.Resize(32), transforms.ToTensor()])
 drawn = transforms.Compose([transforms.RandomCrop(32, padding=4), transforms.ToTensor()])
 train_set = TRAIN
@@ -51,6 +57,7 @@ OF_LIBRARY = 'torchvision.datasets.CIFAR10("data", transform={})'
         (OF_LIBRARY.format("drawn"), True),
         (OF_LIBRARY.format("transforms.v2.ColorJitter(0.1)"), True),
         ('Pictures(torchvision.datasets.CIFAR10("data"), transform=drawn)', True),
+        ('Augmented(torchvision.datasets.CIFAR10("data"))', True),
         (f"torch.utils.data.Subset({OF_LIBRARY.format('drawn')}, range(64))", True),
         (OF_LIBRARY.format("plain"), False),
     ],

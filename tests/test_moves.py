@@ -167,6 +167,11 @@ SAVED = "{name: tensor.cpu() for name, tensor in model.module.state_dict().items
             '    model = model.to("cpu")\n    torch.save(model.state_dict(), "m.pt")\n    model = model.to(device)\n',
             f'        optimizer.step()\n    if dist.get_rank() == 0:\n        torch.save({SAVED}, "m.pt")\n',
         ),
+        (
+            '    cpu = torch.device("cpu")\n    model.to(cpu)\n    torch.save(model.state_dict(), "m.pt")\n'
+            "    model.to(device)\n",
+            f'    cpu = torch.device("cpu")\n    if dist.get_rank() == 0:\n        torch.save({SAVED}, "m.pt")\n',
+        ),
     ],
 )
 def test_a_model_stays_on_its_device_between_steps(tmp_path: Path, saves: str, kept: str) -> None:

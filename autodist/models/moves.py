@@ -12,7 +12,7 @@ from autodist.models.parts import parts, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Site
 from autodist.source import last_name
-from autodist.values import External, Object
+from autodist.values import NOTHING, External, Object
 
 TO_DEVICE = ("cuda", "to", "xpu", "mps", "npu")
 TO_TYPE = ("half", "double", "bfloat16")
@@ -23,10 +23,7 @@ def is_to_device(event: Event, run: Interpreter) -> bool:
     call = event.node
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr not in TO_DEVICE:
         return False
-    if call.func.attr != "to":
-        return True
-    given = [*call.args[:1], *(each.value for each in call.keywords if each.arg == "device")]
-    return any(not _is_type(each, run) and not _is_cpu(each, run) for each in given)
+    return call.func.attr != "to" or any(not _is_type(each, run) and not _is_cpu(each, run) for each in _asked(call))
 
 
 def moved_before_use(module: Object, since: int, first: int, run: Interpreter) -> Iterator[Event]:
@@ -44,7 +41,7 @@ def moved_too_late(models: Iterable[Object], run: Interpreter) -> Iterator[Conce
     placed: set[object] = set()
     waiting: dict[object, set[object]] = {}
     """What models consist of that are wrapped and were not used yet."""
-    for event in run.events:
+    for event in (each for each in run.events if each.kind in ("wrapped", "forward", "move")):
         things = [each for each in unwrapped(event.value) if isinstance(each, Object)]
         if event.kind == "wrapped":
             waiting |= {each.key: {part.key for part in parts(each)} for each in things if each.key in keys}
@@ -63,17 +60,19 @@ def moved_too_late(models: Iterable[Object], run: Interpreter) -> Iterator[Conce
 
 def _is_type(node: ast.expr, run: Interpreter) -> bool:
     """`torch.float16`"""
-    known = run.values.get(node)
-    things = known.things if known is not None else ()
-    names = [each.name for each in things if isinstance(each, External)]
+    names = [each.name for each in run.values.get(node, NOTHING).things if isinstance(each, External)]
     return any(name.startswith("torch.") and name != "torch.device" for name in names)
 
 
 def _is_cpu(node: ast.expr, run: Interpreter) -> bool:
-    known = run.values.get(node)
-    if known is not None and known.const == "cpu":
-        return True
-    return isinstance(node, ast.Call) and [ast.unparse(each) for each in node.args] == ["'cpu'"]
+    known = run.values.get(node, NOTHING)
+    made = (each.args for each in known.objects("device"))  # `cpu = torch.device("cpu")`
+    return known.const == "cpu" or any(given and given[0].const == "cpu" for given in made)
+
+
+def _asked(call: ast.Call) -> list[ast.expr]:
+    """What `to()` is told to move to."""
+    return [*call.args[:1], *(each.value for each in call.keywords if each.arg == "device")]
 
 
 @dataclass(frozen=True)
@@ -122,8 +121,7 @@ def is_to_cpu(event: Event, run: Interpreter) -> bool:
     call = event.node
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return False
-    given = [*call.args[:1], *(each.value for each in call.keywords if each.arg == "device")]
-    return call.func.attr == "cpu" or call.func.attr == "to" and any(_is_cpu(each, run) for each in given)
+    return call.func.attr == "cpu" or call.func.attr == "to" and any(_is_cpu(each, run) for each in _asked(call))
 
 
 def _is_of(event: Event, module: Object) -> bool:

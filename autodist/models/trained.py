@@ -10,7 +10,7 @@ from dataclasses import replace
 from autodist.interpreter import Event, Interpreter
 from autodist.models import unused
 from autodist.models.history import History, history_of, place_of
-from autodist.models.moves import moved_before_use
+from autodist.models.moves import TO_DEVICE, moved_before_use
 from autodist.models.parts import normalises, optimized_modules, parts, parts_of, unwrapped
 from autodist.models.passes import changes, leaves_outputs, parts_by_turns, pattern_of
 from autodist.models.wrapping import after_conditions, is_forgotten, is_main_guard, wrapping_of
@@ -257,7 +257,7 @@ def _moved_later(module: Object, wraps: list[Event], run: Interpreter) -> Iterat
         if isinstance(function, ast.Attribute) and any(function.value is wrap.node for wrap in wraps):
             continue  # `nn.DataParallel(model).cuda()`
         around = any(isinstance(t, Wrapped) and t.module is module for t in event.value.things)
-        if around and isinstance(function, ast.Attribute) and function.attr in ("cuda", "to", "xpu", "mps"):
+        if around and isinstance(function, ast.Attribute) and function.attr in TO_DEVICE:
             yield Site(event.source, event.node)
 
 
