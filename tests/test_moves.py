@@ -188,3 +188,9 @@ def test_one_that_runs_on_the_cpu_between_steps_is_refused(tmp_path: Path) -> No
 def test_after_training_a_model_may_go_to_the_cpu(tmp_path: Path) -> None:
     after, said = converted(tmp_path, HEAD + BETWEEN + 'torch.save(model.cpu().state_dict(), "m.pt")\n')
     assert "model.cpu().module.state_dict()" in after and "AD411" not in said
+
+
+def test_a_device_that_is_the_cpu_in_one_branch_alone_is_none(tmp_path: Path) -> None:
+    chosen = 'if torch.cuda.is_available():\n    place = torch.device("cuda")\nelse:\n    place = torch.device("cpu")\n'
+    after, _ = converted(tmp_path, HEAD + f"{chosen}model = Net()\n{SEVERAL}model.to(place)\n" + TAIL)
+    assert "model.to(place)\nmodel = DDP(model)\n" in after

@@ -65,9 +65,10 @@ def _is_type(node: ast.expr, run: Interpreter) -> bool:
 
 
 def _is_cpu(node: ast.expr, run: Interpreter) -> bool:
+    """`"cpu"`, or a device that is the CPU whatever branch made it."""
     known = run.values.get(node, NOTHING)
-    made = (each.args for each in known.objects("device"))  # `cpu = torch.device("cpu")`
-    return known.const == "cpu" or any(given and given[0].const == "cpu" for given in made)
+    made = [each.argument("type", 0) for each in known.objects("device")]
+    return known.const == "cpu" or bool(made) and all(given is not None and given.const == "cpu" for given in made)
 
 
 def _asked(call: ast.Call) -> list[ast.expr]:
