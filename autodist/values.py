@@ -259,6 +259,8 @@ class Draw:
     """How many samples it takes."""
     noise: bool = False
     """Whether it is the samples themselves that are drawn."""
+    permutes: bool = False
+    """Whether it is an order of all the samples, which is then cut into batches."""
     evaluates: bool = False
     """Whether it is noise in an evaluation, outside of what trains."""
     whole: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Iterable, Iterator
 
 from autodist import randomness
@@ -158,12 +159,15 @@ def batch_draws(run: Interpreter) -> list[Draw]:
     found = []
     for event in run.of("draw"):
         cut = event.loops and event.loops[-1].node not in around and _steps_along(event.node, event.loops[-1].node, run)
-        if not event.inside_forward and not cut and any(loop.node in loops for loop in event.loops[-2:]):
+        if event.inside_forward or cut or _precedes_batches(event):
+            continue
+        if any(loop.node in loops for loop in event.loops[-2:]):
             found += [t for t in event.value.things if isinstance(t, Draw) and t in origins]
     found = [draw for draw in dict.fromkeys(found) if draw not in run.feature_draws]
-    # a permutation that is then cut into batches is not itself a batch
+    # an order of all samples, which is then cut into batches, is not itself a batch
+    orders = _cut_into_batches(run)
     slices = [draw for draw in found if isinstance(draw.node, ast.Subscript)]
-    chosen = slices or [draw for draw in found if not draw.noise and not _is_permutation(draw)]
+    chosen = slices or [draw for draw in found if not (draw.noise or draw.permutes or _bound(draw) & orders)]
     noise = [draw for draw in found if draw.noise and draw not in chosen]
     if any(_counts_what_all_have(draw, run) for draw in chosen):
         return []
@@ -175,6 +179,49 @@ def batch_draws(run: Interpreter) -> list[Draw]:
     ):
         return []
     return [*chosen, *(draw for draw in noise if draw.size is not None and _size_of(draw, run) in sizes)]
+
+
+def _precedes_batches(event: Event) -> bool:
+    """Whether a generator does something ahead of the loop that yields its batches, for all of them: it draws an order
+    of the samples, or augments them."""
+    inner = [*((call.node, call.source) for call in event.calls[1:]), (event.node, event.source)]
+    for call, (node, source) in zip(event.calls, inner, strict=False):
+        loops = _yielding(call.function.node)
+        if loops and None not in loops and node is not None and loops.isdisjoint(source.ancestors(node)):
+            return True
+    return False
+
+
+@functools.lru_cache(maxsize=256)
+def _yielding(function: ast.AST) -> frozenset[ast.AST | None]:
+    """The loops in which a function yields, each the innermost one; None for none."""
+    found: set[ast.AST | None] = set()
+    pending: list[tuple[ast.AST, ast.AST | None]] = [(each, None) for each in ast.iter_child_nodes(function)]
+    while pending:
+        node, loop = pending.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            continue
+        if isinstance(node, (ast.Yield, ast.YieldFrom)):
+            found.add(loop)
+        inner = node if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) else loop
+        pending += [(each, inner) for each in ast.iter_child_nodes(node)]
+    return frozenset(found)
+
+
+def _cut_into_batches(run: Interpreter) -> set[str]:
+    """The names of what a loop takes a slice of in each round: `indices[i * batch_size : (i + 1) * batch_size]`."""
+    nodes = (event.node for event in run.of("draw"))
+    return {ast.unparse(node.value) for node in nodes if isinstance(node, ast.Subscript)}
+
+
+def _bound(draw: Draw) -> set[str]:
+    """The names that indices get as they are drawn, `order = torch.from_numpy(np.random.choice(n, n, False))`."""
+    for parent in draw.source.ancestors(draw.node):
+        if isinstance(parent, ast.Assign):
+            return set(map(ast.unparse, parent.targets))
+        if not isinstance(parent, ast.Call):
+            break
+    return set()
 
 
 def _steps_along(node: ast.AST, loop: ast.AST, run: Interpreter) -> bool:
@@ -203,14 +250,6 @@ def _counts_what_all_have(draw: Draw, run: Interpreter) -> bool:
 
 def _names(size: ast.expr | None) -> list[ast.Name]:
     return [each for each in ast.walk(size) if isinstance(each, ast.Name)] if size is not None else []
-
-
-def _is_permutation(draw: Draw) -> bool:
-    """Whether all of the data is put in order: a share of that says nothing about the size of a batch."""
-    return isinstance(draw.node, ast.Call) and getattr(draw.node.func, "attr", getattr(draw.node.func, "id", "")) in (
-        "randperm",
-        "permutation",
-    )
 
 
 def _takes_sequences_first(run: Interpreter) -> bool:

@@ -71,7 +71,8 @@ class Draws(Contents):
         counted = any(v.spread is COUNT for v in told)
         if name.endswith(COUNTING) and counted:  # a number for each of this rank's samples: `randint(0, n, (len(x),))`
             return Value(spread=ROWS, origins=frozenset().union(*(v.origins for v in args)))
-        return self._draw(Draw(node, scope.source, self._path, size), scope)
+        permutes = name.rpartition(".")[2] in ("randperm", "permutation")
+        return self._draw(Draw(node, scope.source, self._path, size, permutes=permutes), scope)
 
     def _draw(self, draw: Draw, scope: Scope) -> Value:
         self.event("draw", draw.node, scope, of(draw))

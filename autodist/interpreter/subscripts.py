@@ -224,7 +224,7 @@ class Subscripts(Places):
                 self.event("picks", node, scope, of(drawn), constant(by_row or not others))
             elif not by_row:
                 continue  # the order of something else, as in `images[:, :, order]`
-            elif base.spread is ROWS and not base.things and not key.spread.is_local and _is_permuting(drawn.node):
+            elif base.spread is ROWS and not base.things and not key.spread.is_local and drawn.permutes:
                 if drawn.size is not None and self.values.get(drawn.size, NOTHING).spread is not COUNT:
                     self.event("beyond", node, scope, of(drawn))
         shared = [at for at, axis in enumerate(axes) if axis.spread is ROWS]
@@ -379,10 +379,6 @@ def _as_given(node: ast.expr) -> ast.expr:
     """`outputs` of `outputs.to_tuple()`"""
     called = node.func if isinstance(node, ast.Call) else None
     return called.value if isinstance(called, ast.Attribute) and called.attr == "to_tuple" else node
-
-
-def _is_permuting(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and last_part(node) in ("randperm", "permutation")
 
 
 def _is_size(node: ast.expr) -> bool:

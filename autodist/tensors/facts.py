@@ -81,9 +81,18 @@ CREATING = frozenset(
     "tensor as_tensor from_numpy Tensor FloatTensor DoubleTensor LongTensor IntTensor HalfTensor BoolTensor ByteTensor "
     "array asarray loadtxt genfromtxt linspace arange logspace zeros ones full eye rand randn randint normal uniform "
     "random random_sample standard_normal empty zeros_like ones_like rand_like randn_like randperm permutation vstack "
-    "hstack concatenate stack cat column_stack".split()
+    "hstack concatenate stack cat column_stack choice".split()
 )
-RANDOM_SIZES = {"normal": 2, "uniform": 2, "random": 0, "random_sample": 0, "standard_normal": 0, "randn": 0, "rand": 0}
+RANDOM_SIZES = {
+    "normal": 2,
+    "uniform": 2,
+    "random": 0,
+    "random_sample": 0,
+    "standard_normal": 0,
+    "randn": 0,
+    "rand": 0,
+    "choice": 1,
+}
 APPLYING = ("torch.utils.checkpoint.checkpoint",)
 """Functions of libraries that do nothing to the rows but hand them to their first argument."""
 OF_WORDS = re.compile(r"^transformers\.\w*(LM|LMHeadModel|TokenClassification|ConditionalGeneration|PreTraining)(\.|$)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 
+from autodist.source import counted_of
 from autodist.spread import COUNT
 from autodist.tensors.calls import (
     Latest,
@@ -227,9 +228,15 @@ def _created_axes(short: str, node: ast.Call, given: Sequence[Value], latest: La
         if len(shape) == 1 and sized is not None:
             return latest(sized).axes if latest(sized).array else None
         if len(shape) == 1:
-            return 1 if first is not None and isinstance(latest(first).const, int) else None
+            counts = first is not None and (counted_of(first) or isinstance(latest(first).const, int))
+            return 1 if counts else None
         plain = all(isinstance(arg, (ast.Constant, ast.Name, ast.Attribute, ast.BinOp)) for arg in shape)
         return len(shape) if shape and plain else None
+    if short == "choice":
+        size = next((k.value for k in node.keywords if k.arg == "size"), node.args[1] if len(node.args) > 1 else None)
+        if isinstance(size, (ast.Tuple, ast.List)):
+            return len(size.elts)
+        return 1 if size is not None and (counted_of(size) or isinstance(latest(size).const, int)) else None
     if short in ("full", "randint", "random", "uniform", "standard_normal", "random_sample"):
         size = next((k.value for k in node.keywords if k.arg == "size"), None)
         sized = next((found for arg in node.args if (found := size_asked(arg)) is not None), None)
@@ -305,7 +312,8 @@ def layer_axes(layer: Object, axes: int | None) -> int | None:
 def _indexed(node: ast.Subscript, latest: Latest) -> tuple[bool, int | None]:
     base = latest(node.value)
     if not base.array:
-        return False, None
+        key = latest(node.slice)
+        return key.array and (key.axes or 0) > 0 and not base.things, None  # which only tensors and arrays take
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     axes = base.axes
     if isinstance(node.value, ast.Call) and called_name(node.value) in PICKING:
