@@ -224,3 +224,12 @@ def test_a_device_that_is_the_cpu_in_one_branch_alone_is_none(tmp_path: Path) ->
     chosen = 'if torch.cuda.is_available():\n    place = torch.device("cuda")\nelse:\n    place = torch.device("cpu")\n'
     after, _ = converted(tmp_path, HEAD + f"{chosen}model = Net()\n{SEVERAL}model.to(place)\n" + TAIL)
     assert "model.to(place)\nmodel = DDP(model)\n" in after
+
+
+def test_a_model_in_data_parallel_that_was_saved_on_the_cpu_is_wrapped_where_it_was(tmp_path: Path) -> None:
+    """Its move back is none that it is wrapped after (the SQuAD baselines of CS224n)."""
+    script = BETWEEN.replace("model = Net().to(device)", "model = nn.DataParallel(Net())\nmodel = model.to(device)")
+    saves = '    torch.save(model.cpu().state_dict(), "m.pt")\n    model.to(device)\n'
+    after, said = converted(tmp_path, HEAD + script + saves)
+    assert "model = model.to(device)\nmodel = DDP(model)\n" in after
+    assert "tensor.cpu() for name, tensor in model.state_dict().items()" in after and "AD904" not in said

@@ -331,9 +331,9 @@ class Reading:
             self.run(node.body)
         elif isinstance(node, ast.Expr):
             self._effect(node.value, Rows.EACH)
-            sorted_, target = node.value, getattr(getattr(node.value, "func", None), "value", None)
-            if isinstance(target, ast.Name) and isinstance(sorted_, ast.Call) and last_name(sorted_.func) == "sort":
-                self._order(target, self._descends(sorted_))
+            if isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
+                if node.value.func.attr == "sort":
+                    self._order(node.value.func.value, self._descends(node.value))
 
     def _order(self, target: ast.expr, descending: bool) -> None:
         """Remember whether what a target holds goes from the longest to the shortest."""
