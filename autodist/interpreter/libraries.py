@@ -11,7 +11,7 @@ from autodist.interpreter.words import DRAWING, NOISE_BY_SHAPE
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, combine
 from autodist.tensors import facts, operations
 from autodist.tensors.patterns import REARRANGING
-from autodist.values import NOTHING, Items, Object, Parameters, Scope, Stream, Value, of, union
+from autodist.values import NOTHING, Items, Object, Parameters, Scope, Value, of, union
 
 REMAKING = tuple(
     f"torch.nn.utils.{name}"
