@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from autodist.edits import Edit, Recompose, RemoveStatement, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
+from autodist.source import Source
 
-from ._preamble import planned
+from ._preamble import Planned, imported, planned
 
 BETWEEN_STEPS = """\
 import torch
@@ -62,12 +63,22 @@ def keep_model_on_device(script: TrainingScript, context: Context) -> Iterator[F
         alone = isinstance(statement, (ast.Expr, ast.Assign)) and statement.value is call
         names = [ast.unparse(each) for each in statement.targets] if isinstance(statement, ast.Assign) else []
         edit: Edit = Recompose(call, "{0}", (base,))
-        if alone and isinstance(base, (ast.Name, ast.Attribute)) and names in ([], [ast.unparse(base)]):
+        extra: Planned = ()
+        if _is_handed_over(call, site.source):  # pickled whole: a copy of it is on the CPU
+            copy, extra = imported(context, site.source, "copy")
+            edit = Recompose(call, f"{copy}.deepcopy({{0}}).cpu()", (base,))
+        elif alone and isinstance(base, (ast.Name, ast.Attribute)) and names in ([], [ast.unparse(base)]):
             edit = RemoveStatement(statement)
         message = "the wrapper would lose hold of its parameters, and average no gradients after that"
-        yield Finding(site.source, call, message, Fix(planned(site.source, edit)))
+        yield Finding(site.source, call, message, Fix((*extra, *planned(site.source, edit))))
     for site in () if context.config.strategy.shards else script.states_on_cpu:
         assert isinstance(site.node, ast.expr)
         edit = WrapExpr(site.node, "{name: tensor.cpu() for name, tensor in {}.items()}")
         fix = Fix(planned(site.source, edit))
         yield Finding(site.source, site.node, "the model is on its device; what is saved is not", fix)
+
+
+def _is_handed_over(call: ast.Call, source: Source) -> bool:
+    """`torch.save(model.cpu(), path)`, also inside of a dict that is saved."""
+    parent = source.parents.get(call)
+    return isinstance(parent, ast.Call) and call in parent.args or isinstance(parent, ast.Dict)

@@ -95,14 +95,18 @@ def reach_into_wrapper(script: TrainingScript, context: Context) -> Iterator[Fin
     if not script.trains:
         return
     hoisted = {site.node for site, _ in script.shards.hoists}
+    shuttled = {site.node for site in script.shuttled}
     for site in script.unwraps:
-        assert isinstance(site.node, ast.expr)
-        if not hoisted.isdisjoint(site.source.ancestors(site.node)):
+        node = site.node
+        assert isinstance(node, ast.expr)
+        if not hoisted.isdisjoint(site.source.ancestors(node)):
             continue  # written anew, ahead of what rank 0 does
         template = "{}.module"
-        if site.node in script.maybe_wrapped:
-            template = f'getattr({{}}, "module", {site.source.code(site.node)})'
-        fix = Fix(planned(site.source, WrapExpr(site.node, template)))
+        if node in script.maybe_wrapped:
+            template = f'getattr({{}}, "module", {site.source.code(node)})'
+        elif node in shuttled and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            node = node.func.value  # a copy of the model inside goes to the CPU
+        fix = Fix(planned(site.source, WrapExpr(node, template)))
         yield Finding(site.source, site.node, "means the model inside the wrapper", fix)
     for site in script.saved_wrappers:
         nn, imports = imported(context, site.source, "torch.nn", "nn")

@@ -150,6 +150,79 @@ UNEVEN = {
             tags, _ = merge(labels)
             return words, tags, lengths
         """,
+        """
+        class Collate:
+            def __call__(self, batch):
+                lengths, order = torch.sort(torch.LongTensor([len(item[0]) for item in batch]), descending=True)
+                words = torch.LongTensor(len(batch), lengths[0])
+                tags = torch.FloatTensor(len(batch), max([item[1].size(0) for item in batch]))
+                for row, at in enumerate(order):
+                    words[row, : lengths[row]] = batch[at][0]
+                    tags[row, : batch[at][1].size(0)] = batch[at][1]
+                return words, tags, lengths
+
+
+        collate = Collate()
+        """,
+        """
+        def collate(batch):
+            batch.sort(key=lambda item: len(item[0]), reverse=True)
+            words, tags = zip(*batch)
+            lengths = [len(each) for each in words]
+            return torch.zeros(len(words), lengths[0]), torch.zeros(len(words), len(tags[0])), lengths
+        """,
+        """
+        def collate(batch):
+            lengths = np.array([len(item[0]) for item in batch])
+            order = np.argsort(-lengths)
+            lengths = lengths[order]
+            return torch.zeros(len(batch), lengths[0]), torch.full(size=(len(batch), lengths[0]), fill_value=0), None
+        """,
+        """
+        def filled(rows, value):
+            rows = list(itertools.zip_longest(*rows, fillvalue=value))
+            return torch.LongTensor(rows).t()
+
+
+        def collate(batch):
+            return filled([item[0] for item in batch], 0), filled([item[1] for item in batch], -1), None
+        """,
+        """
+        def pad_list(rows, value):
+            longest = max(row.size(0) for row in rows)
+            padded = rows[0].new(len(rows), longest, *rows[0].size()[1:]).fill_(value)
+            for at, row in enumerate(rows):
+                padded[at, : row.size(0)] = row
+            return padded
+
+
+        def collate(batch):
+            words = pad_list([item[0] for item in batch], 0), pad_list([item[1] for item in batch], -1)
+            return (*words, None)
+        """,
+        """
+        def collate(batch):
+            longest = 0
+            for words, tags in batch:
+                longest = max(longest, len(words))
+            rows, marks = [], []
+            for words, tags in batch:
+                rows.append(words + [0] * (longest - len(words)))
+                marks.append(tags + [0] * (longest - len(tags)))
+            return torch.tensor(rows), torch.tensor(marks), None
+        """,
+        """
+        def collate(batch):
+            longest = 0
+            for words, tags in batch:
+                if len(words) > longest:
+                    longest = len(words)
+            rows, marks = np.zeros((len(batch), longest)), np.zeros((len(batch), longest))
+            for at, (words, tags) in enumerate(batch):
+                rows[at, : len(words)] = words
+                marks[at, : len(tags)] = tags
+            return torch.tensor(rows), torch.tensor(marks), None
+        """,
     ],
     "leaves": [
         """

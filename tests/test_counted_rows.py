@@ -516,3 +516,39 @@ def test_a_confusion_matrix_that_is_filled_row_by_row(tmp_path: Path, count: str
     assert f"        {count}\n" in text
     assert "print(reduce_sum(table))" in text
     assert "computed from this rank's samples alone" not in said
+
+
+EXPERTS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Switch(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.route, self.aux = nn.Linear(4, 3), None
+
+    def forward(self, x):
+        routed = torch.softmax(self.route(x), dim=-1)
+        chosen = [torch.eq(routed.argmax(-1), i).nonzero(as_tuple=True)[0] for i in range(3)]
+        counts = x.new_tensor([len(chosen[i]) for i in range(3)])
+        self.aux = (counts / counts.sum() * routed.mean(0)).sum()
+        return routed
+
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randint(3, (32,))), batch_size=8, shuffle=True)
+model = Switch()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.nll_loss(model(x).log(), y) + 0.01 * model.aux
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_numbers_of_a_batch_that_a_new_tensor_is_made_of(tmp_path: Path) -> None:
+    """How many words each expert is given (labml's switch transformer) is a rank's own, and meets a mean."""
+    _, said = converted(tmp_path, EXPERTS)
+    assert "AD602 cannot tell that this loss is a mean over the samples" in said

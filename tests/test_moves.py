@@ -180,6 +180,36 @@ def test_a_model_stays_on_its_device_between_steps(tmp_path: Path, saves: str, k
     assert not any(each in after for each in ("model.cpu()", 'model.to("cpu")', ".module.cpu()"))
 
 
+def test_a_copy_of_what_is_saved_whole_goes_to_the_cpu(tmp_path: Path) -> None:
+    saves = '    torch.save({"epoch": epoch, "model": model.cpu()}, "m.pt")\n    model.to(device)\n'
+    after, said = converted(tmp_path, HEAD + BETWEEN + saves)
+    assert '"model": copy.deepcopy(model.module).cpu()}' in after and "import copy" in after and "AD411" in said
+
+
+PART = """\
+body = Net()
+model = nn.Sequential(body, nn.Linear(1, 1)).to(device)
+"""
+
+
+@pytest.mark.parametrize(
+    ("saves", "kept"),
+    [
+        ('torch.save(body.cpu(), "m.pt")', 'torch.save(copy.deepcopy(body).cpu(), "m.pt")'),
+        (
+            'body.cpu()\n    torch.save(body.state_dict(), "m.pt")',
+            'torch.save({name: tensor.cpu() for name, tensor in body.state_dict().items()}, "m.pt")',
+        ),
+    ],
+)
+@pytest.mark.parametrize("moved", ["body", "model"])
+def test_so_does_a_part_of_a_model(tmp_path: Path, saves: str, kept: str, moved: str) -> None:
+    """BERT-pytorch saves the encoder inside of the model that it trains: it lost its gradients, in silence."""
+    script = BETWEEN.replace("model = Net().to(device)\n", PART) + f"    {saves}\n    {moved}.to(device)\n"
+    after, said = converted(tmp_path, HEAD + script)
+    assert kept in after and "AD411" in said and "    body.cpu()" not in after
+
+
 def test_one_that_runs_on_the_cpu_between_steps_is_refused(tmp_path: Path) -> None:
     runs = "    print(model.cpu()(torch.ones(1, 4)))\n    model.to(device)\n"
     assert "AD904 runs on the CPU between training steps" in converted(tmp_path, HEAD + BETWEEN + runs)[1]
@@ -194,3 +224,12 @@ def test_a_device_that_is_the_cpu_in_one_branch_alone_is_none(tmp_path: Path) ->
     chosen = 'if torch.cuda.is_available():\n    place = torch.device("cuda")\nelse:\n    place = torch.device("cpu")\n'
     after, _ = converted(tmp_path, HEAD + f"{chosen}model = Net()\n{SEVERAL}model.to(place)\n" + TAIL)
     assert "model.to(place)\nmodel = DDP(model)\n" in after
+
+
+def test_a_model_in_data_parallel_that_was_saved_on_the_cpu_is_wrapped_where_it_was(tmp_path: Path) -> None:
+    """Its move back is none that it is wrapped after (the SQuAD baselines of CS224n)."""
+    script = BETWEEN.replace("model = Net().to(device)", "model = nn.DataParallel(Net())\nmodel = model.to(device)")
+    saves = '    torch.save(model.cpu().state_dict(), "m.pt")\n    model.to(device)\n'
+    after, said = converted(tmp_path, HEAD + script + saves)
+    assert "model = model.to(device)\nmodel = DDP(model)\n" in after
+    assert "tensor.cpu() for name, tensor in model.state_dict().items()" in after and "AD904" not in said

@@ -187,6 +187,11 @@ class Contents(Loaders):
         held = [each for each in self._contents(value) if each is not NOTHING]
         return one_of([each | self._one_inside(each, depth - 1) if depth and each.things else each for each in held])
 
+    def _with_contents(self, value: Value) -> Value:
+        """What a tensor is that is made of a number or of a list of numbers."""
+        listed = any(isinstance(thing, (Items, Stream)) for thing in value.things)
+        return value | self._one_inside(value) if listed else value
+
     def _contents(self, value: Value) -> list[Value]:
         found: list[Value] = []
         for thing in value.things:

@@ -11,7 +11,7 @@ from autodist.interpreter.words import DRAWING, NOISE_BY_SHAPE
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, combine
 from autodist.tensors import facts, operations
 from autodist.tensors.patterns import REARRANGING
-from autodist.values import NOTHING, Items, Object, Parameters, Scope, Stream, Value, of, union
+from autodist.values import NOTHING, Items, Object, Parameters, Scope, Value, of, union
 
 REMAKING = tuple(
     f"torch.nn.utils.{name}"
@@ -130,11 +130,7 @@ class Libraries(BuiltinCalls):
         """A function over tensors or numbers."""
         if name in ("is_tensor", "is_floating_point", "is_complex", "isscalar"):
             return NOTHING
-        values: list[Value] = []
-        for value in args:
-            listed = any(isinstance(t, (Items, Stream)) for t in value.things)
-            inner = value | self._one_inside(value) if listed else value
-            values.append(inner)
+        values = [self._with_contents(value) for value in args]
         if name in facts.CONVERTING and args and self.plan.wholes is None:
             counted = self._row_numbers(args[0])
             listed = any(isinstance(t, Items) for t in args[0].things) or isinstance(node.args[0], ast.Call)

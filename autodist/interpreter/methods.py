@@ -166,6 +166,8 @@ class Methods(Libraries, TorchModules):
             self.event("random", node, scope)
             self._note_noise(node, scope)
         operands = [] if name in TYPED_LIKE else values
+        if name == "new_tensor":  # `x.new_tensor([len(rows) for rows in groups])`
+            operands = [self._with_contents(value) for value in values]
         if name in TYPED_LIKE and not base.things and not base.spread.is_local:
             return base
         listed = bool(args) and bool(args[0].things) or any(isinstance(each, ast.Starred) for each in node.args)

@@ -87,8 +87,9 @@ class Shuttles:
 
 
 def shuttles(models: Iterable[Object], run: Interpreter) -> Shuttles:
-    """`model.cpu()`, to save it, and `model.to(device)`, to go on, which end averaging as a late move does."""
-    keys = {module.key for module in models}
+    """`model.cpu()`, to save it, and `model.to(device)`, to go on, which end averaging as a late move does. So does
+    what moves a part of a model, or the module that it is a part of."""
+    trained = list({module.key: module for module in models}.values())
     calls: dict[ast.AST, Site] = {}
     states: dict[ast.AST, Site] = {}
     concerns: dict[ast.AST, Concern] = {}
@@ -96,16 +97,17 @@ def shuttles(models: Iterable[Object], run: Interpreter) -> Shuttles:
     for event in moves:
         if not is_to_cpu(event, run):
             continue
-        for module in (each for each in unwrapped(event.value) if isinstance(each, Object) and each.key in keys):
+        moved = _held(event)
+        for module in (each for each in trained if not moved.isdisjoint(part.key for part in parts(each))):
             rounds = {loop.node for e in run.of("forward") if e.grad and _is_of(e, module) for loop in e.loops}
             if rounds.isdisjoint(loop.node for loop in event.loops):
                 continue  # it has been trained
-            back = [e for e in moves if e is not event and _is_of(e, module) and is_to_device(e, run)]
+            back = [e for e in moves if e is not event and not moved.isdisjoint(_held(e)) and is_to_device(e, run)]
             back = [e for e in back if not rounds.isdisjoint(loop.node for loop in e.loops)]
             if not back:
                 continue
             until = min((e.order for e in back if e.order > event.order), default=len(run.events))
-            between = [e for e in run.events if event.order < e.order < until and _is_of(e, module)]
+            between = [e for e in run.events if event.order < e.order < until and not moved.isdisjoint(_named(e))]
             calls[event.node] = Site(event.source, event.node)
             states |= {e.node: Site(e.source, e.node) for e in between if e.kind == "model_state_dict"}
             if any(e.kind == "forward" for e in between):
@@ -115,6 +117,16 @@ def shuttles(models: Iterable[Object], run: Interpreter) -> Shuttles:
                 )
                 concerns[event.node] = Concern("AD904", event.source, event.node, message, Severity.REFUSAL)
     return Shuttles(tuple(calls.values()), tuple(states.values()), tuple(concerns.values()))
+
+
+def _named(event: Event) -> set[object]:
+    """The modules that an event is about, without what they consist of."""
+    return {each.key for each in unwrapped(event.value) if isinstance(each, Object)}
+
+
+def _held(event: Event) -> set[object]:
+    """The modules that an event is about, and what they consist of."""
+    return {part.key for each in unwrapped(event.value) if isinstance(each, Object) for part in parts(each)}
 
 
 def is_to_cpu(event: Event, run: Interpreter) -> bool:

@@ -248,10 +248,12 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
 
 
 def _moved_later(module: Object, wraps: list[Event], run: Interpreter) -> Iterator[Site]:
-    """`model = nn.DataParallel(model)`, and then `model.cuda()`."""
+    """`model = nn.DataParallel(model)`, and then `model.cuda()`. Where it has learned, it was on its device: it was on
+    the CPU meanwhile, to be saved."""
     first = next((e.order for e in wraps if module in unwrapped(e.value)), None)
+    used = next((e.order for e in run.of("forward") if e.grad and module in unwrapped(e.value)), len(run.events))
     for event in run.of("move"):
-        if first is None or event.order < first or not isinstance(event.node, ast.Call):
+        if first is None or not first <= event.order < used or not isinstance(event.node, ast.Call):
             continue
         function = event.node.func
         if isinstance(function, ast.Attribute) and any(function.value is wrap.node for wrap in wraps):

@@ -40,7 +40,9 @@ class Longest:
 
 @dataclass(frozen=True)
 class Single:
-    """One sample, or a part of one."""
+    """One sample, or a part of one; ``longest`` if no other is longer."""
+
+    longest: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,12 @@ STACKING = frozenset(
 )
 JOINING = frozenset("cat concat concatenate hstack chain from_iterable".split())
 PADDING = frozenset("pad_sequence pad_packed_sequence".split())
-FILLED = frozenset("zeros ones full empty new_zeros new_ones new_full new_empty fill_ new_tensor arange".split())
+FILLED = frozenset("zeros ones full empty new_zeros new_ones new_full new_empty new_tensor arange".split())
 BEGINNING = "__init__"
+SIZED = frozenset("new Tensor FloatTensor LongTensor IntTensor BoolTensor ByteTensor DoubleTensor".split())
+"""What makes a tensor of sizes where it is given several: `torch.FloatTensor(len(batch), longest)`."""
+SORTING = frozenset("sort sorted argsort".split())
+MEASURING = frozenset("len size".split())
 ADDING_AN_AXIS = frozenset("unsqueeze expand_dims view reshape".split())
 
 
@@ -134,7 +140,7 @@ def named(loader: Object) -> str:
 
 def _name(function: Function) -> str:
     cls = function.defined_in
-    return cls.node.name if cls is not None and function.name == BEGINNING else function.name
+    return cls.node.name if cls is not None and function.name in (BEGINNING, "__call__") else function.name
 
 
 OF_NODES = frozenset("x pos edge_index edge_attr edge_weight batch".split())
@@ -214,6 +220,8 @@ class Reading:
         self._depth = depth
         self._choosing = 0
         self._one_row: set[str] = set()
+        self._descending: set[str] = set()
+        """What holds the samples, or something of each, from the longest to the shortest."""
         self._local: dict[str, Callable_] = {}
         """Functions that are defined within the function, and other names of those of libraries."""
 
@@ -293,9 +301,12 @@ class Reading:
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             self._local[node.name] = node
         elif isinstance(node, ast.Assign):
-            kind = self.kind(node.value)
+            kind, descending = self.kind(node.value), self._descends(node.value)
             for target in node.targets:
                 self._bind(target, kind)
+                self._order(target, descending)
+                if self._choosing and isinstance(target, ast.Name) and _outgrows(target.id, node.value):
+                    self.names[target.id] = Longest()
                 for each in ast.walk(target):
                     if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
                         self.constants[each.id] = UNKNOWN
@@ -320,6 +331,39 @@ class Reading:
             self.run(node.body)
         elif isinstance(node, ast.Expr):
             self._effect(node.value, Rows.EACH)
+            if isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
+                if node.value.func.attr == "sort":
+                    self._order(node.value.func.value, self._descends(node.value))
+
+    def _order(self, target: ast.expr, descending: bool) -> None:
+        """Remember whether what a target holds goes from the longest to the shortest."""
+        for each in ast.walk(target):
+            if isinstance(each, ast.Name):
+                (self._descending.add if descending else self._descending.discard)(each.id)
+
+    def _descends(self, node: ast.expr) -> bool:
+        """Whether something is made from the longest sample to the shortest: `sorted(batch, key=len, reverse=True)`,
+        `torch.sort(lengths, descending=True)`, and what is taken of each in that order."""
+        if isinstance(node, ast.Name):
+            return node.id in self._descending
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+            return self._descends(node.generators[0].iter)
+        if isinstance(node, ast.Starred):
+            return self._descends(node.value)
+        if isinstance(node, ast.Subscript):  # `lengths[order]`, `np.argsort(lengths)[::-1]`
+            turned = isinstance(node.slice, ast.Slice) and ast.unparse(node.slice) == "::-1"
+            return turned and _sorts(node.value) or self._descends(node.slice) or self._descends(node.value)
+        if not isinstance(node, ast.Call):
+            return False
+        if _sorts(node):
+            if node.args and isinstance(node.args[0], ast.UnaryOp):  # `np.argsort(-lengths)`
+                return isinstance(node.args[0].op, ast.USub)
+            told = {each.arg: each.value for each in node.keywords}
+            if any(self.constant(told[name]) is True for name in ("reverse", "descending") if name in told):
+                return True
+            body = getattr(told.get("key"), "body", None)  # `key=lambda sample: -len(sample)`
+            return isinstance(body, ast.UnaryOp) and isinstance(body.op, ast.USub)
+        return bool(node.args) and self._descends(node.args[0])
 
     def _looped(self, node: ast.For | ast.AsyncFor, over: Kind) -> None:
         """Lists that a loop over the samples fills."""
@@ -339,6 +383,7 @@ class Reading:
                         self._effect(inner.value, Rows.FEWER)
                     else:
                         self._statement(inner)
+                        self.names |= dict.fromkeys(_outgrown(statement.test, inner), Longest())
             else:
                 self._statement(statement)
 
@@ -392,9 +437,13 @@ class Reading:
         if isinstance(node, ast.Name):
             return self.names.get(node.id)
         if isinstance(node, (ast.Tuple, ast.List)):
-            if any(isinstance(each, ast.Starred) for each in node.elts):
-                return None
-            return Fields({index: self.kind(each) for index, each in enumerate(node.elts)})
+            kinds: list[Kind] = []
+            for each in node.elts:
+                held = self.kind(each.value) if isinstance(each, ast.Starred) else None
+                if isinstance(each, ast.Starred) and not isinstance(held, Fields):
+                    return None
+                kinds += held.parts.values() if isinstance(held, Fields) else [self.kind(each)]
+            return Fields(dict(enumerate(kinds)))
         if isinstance(node, ast.Dict):
             keyed = [(_key(k), v) for k, v in zip(node.keys, node.values, strict=True)]
             return Fields({key: self.kind(v) for key, v in keyed if key is not None})
@@ -462,7 +511,7 @@ class Reading:
             key = _key(node.slice)
             return inner.parts.get(key) if key is not None else None
         if isinstance(inner, Rows) and isinstance(node.slice, ast.Constant):
-            return Single()
+            return Single(longest=node.slice.value == 0 and self._descends(node.value))
         return inner
 
     def _call(self, node: ast.Call) -> Kind:
@@ -476,6 +525,8 @@ class Reading:
         if name == "zip":
             rows = _worst(given)
             return rows if isinstance(rows, Rows) else None
+        if name == "zip_longest":  # one list for each place, of what all samples have there
+            return Rows.PADDED if isinstance(first, Rows) else None
         if name == "filter":
             return Rows.FEWER if isinstance(given[-1], Rows) else None
         if name == "map":
@@ -486,12 +537,18 @@ class Reading:
             return Longest() if of_samples and several else None
         if name in ("min", "int", "len", "item") and any(isinstance(k, Longest) for k in (*given, method)):
             return Longest()
+        measured = first if name == "len" else method
+        if name in MEASURING and isinstance(measured, Single) and measured.longest:
+            return Longest()
         if name == "len":
             return None
+        if name == "sort" and method is None:
+            return Fields({0: first, 1: first})  # `lengths, order = torch.sort(lengths)`
         if name in PADDING:
             return Rows.PADDED if not isinstance(first, Rows) or first is Rows.EACH else first
-        if name in FILLED:
-            return Rows.PADDED if any(self._is_longest(each) for each in node.args) else None
+        if name in FILLED or name in SIZED and len(node.args) > 1:
+            sizes = [*node.args, *(k.value for k in node.keywords if k.arg in ("size", "shape"))]
+            return Rows.PADDED if any(self._is_longest(each) for each in sizes) else None
         if name in JOINING and given:
             return self._joined(node, first)
         if name in COLLECTING or name in STACKING:
@@ -568,7 +625,8 @@ class Reading:
     def _is_longest(self, node: ast.expr) -> bool:
         if isinstance(node, (ast.Tuple, ast.List)):
             return any(self._is_longest(each) for each in node.elts)
-        return isinstance(node, (ast.Name, ast.BinOp, ast.Call)) and isinstance(self.kind(node), Longest)
+        kind = self.kind(node) if isinstance(node, (ast.Name, ast.BinOp, ast.Call, ast.Subscript)) else None
+        return isinstance(kind, Longest) or isinstance(kind, Single) and kind.longest
 
 
 Reading_ = TypeVar("Reading_", bound=Reading)
@@ -607,6 +665,31 @@ def declared(thing: object) -> tuple[list[str], bool]:
         return [], False
     annotated = (each.target for each in thing.node.body if isinstance(each, ast.AnnAssign))
     return [each.id for each in annotated if isinstance(each, ast.Name)], is_tuple
+
+
+def _sorts(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and last_name(node.func) in SORTING
+
+
+def _outgrows(name: str, value: ast.expr) -> bool:
+    """`longest = max(longest, len(text))`"""
+    called = last_name(value.func) if isinstance(value, ast.Call) else ""
+    given = value.args if isinstance(value, ast.Call) and called in ("max", "maximum") else []
+    return any(isinstance(each, ast.Name) and each.id == name for each in given)
+
+
+def _outgrown(test: ast.expr, statement: ast.stmt) -> list[str]:
+    """The name that becomes the longest yet, `if len(text) > longest: longest = len(text)`."""
+    if not isinstance(test, ast.Compare) or len(test.ops) > 1 or not isinstance(statement, ast.Assign):
+        return []
+    larger, smaller = test.left, test.comparators[0]
+    if isinstance(test.ops[0], (ast.Lt, ast.LtE)):
+        larger, smaller = smaller, larger
+    elif not isinstance(test.ops[0], (ast.Gt, ast.GtE)):
+        return []
+    alike = ast.unparse(statement.value) == ast.unparse(larger)
+    targets = [each.id for each in statement.targets if isinstance(each, ast.Name)]
+    return [each for each in targets if alike and each == ast.unparse(smaller)]
 
 
 def _element(kind: Kind) -> Kind:
