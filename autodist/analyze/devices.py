@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from autodist.interpreter import Event, Interpreter
 from autodist.project import Project
 from autodist.script import Site
-from autodist.source import argument, last_name
+from autodist.source import Source, argument, last_name
 from autodist.values import Object, Scope
 
 
@@ -29,7 +29,65 @@ def loads_of(run: Interpreter) -> Iterator[tuple[Site, str]]:
             not k.arg for k in event.node.keywords
         )
         if argument(event.node, "map_location", 1) is None and not unpacks:
-            yield Site(event.source, event.node), _device_name(event, devices) or '"cpu"'
+            named = names_device(run.project)
+            place = _device_name(event, devices) or '"cpu"' if not named or _is_of_states(event) else WHERE_IT_WAS
+            yield Site(event.source, event.node), place
+
+
+WHERE_IT_WAS = '{"cuda:0": "cuda"}'
+"""What was saved on the CPU stays there (data, the state of a generator), and the rest comes to the rank's own GPU."""
+OF_MODULES = frozenset("eval train parameters named_parameters state_dict modules children zero_grad".split())
+QUESTIONS = frozenset("print len int float bool isinstance hasattr sorted list max min str".split())
+
+
+def _is_of_states(event: Event) -> bool:
+    """Whether what is loaded are states of modules and optimizers, which go to the device of these, and numbers."""
+    source, call = event.source, event.node
+    statement = source.statement(call)
+    if not isinstance(statement, ast.Assign) or statement.value is not call:
+        return _is_state(call, source)
+    target = statement.targets[0]
+    if len(statement.targets) > 1 or not isinstance(target, ast.Name):
+        return False
+    nodes = [each for each in ast.walk(source.home(statement)) if isinstance(each, ast.Name) and each.id == target.id]
+    uses = [each for each in nodes if isinstance(each.ctx, ast.Load)]
+    return all(_is_state(each, source) for each in uses) or any(_is_of_module(each, source) for each in uses)
+
+
+def _is_of_module(name: ast.Name, source: Source) -> bool:
+    """`model.eval()`, `model(x)`"""
+    above = source.parents.get(name)
+    if isinstance(above, ast.Call):
+        return above.func is name
+    return isinstance(above, ast.Attribute) and above.attr in OF_MODULES
+
+
+def _is_state(node: ast.AST, source: Source) -> bool:
+    """Whether a checkpoint, or an entry of it, is given to `load_state_dict`, or an entry is kept or asked for that is
+    no state of a generator, which is on the CPU wherever a model is."""
+    inside = False
+    while True:
+        above = source.parents.get(node)
+        if isinstance(above, ast.Subscript) and above.value is node:
+            node, key = above, above.slice
+        elif isinstance(above, ast.Attribute) and above.attr in ("get", "pop", "items", "keys", "values"):
+            call = source.parents.get(above)
+            if not isinstance(call, ast.Call):
+                return False
+            node, key = call, next(iter(call.args), ast.Constant(""))
+        else:
+            break
+        if not isinstance(key, ast.Constant) or not isinstance(key.value, str) or _names_generator(key.value):
+            return False
+        inside = True
+    if isinstance(above, ast.Call) and node is not above.func:
+        name = last_name(above.func) or ""
+        return name == "load_state_dict" or name in QUESTIONS
+    return inside or isinstance(above, (ast.Compare, ast.Delete))
+
+
+def _names_generator(key: str) -> bool:
+    return any(word in key.lower() for word in ("rng", "rand", "generator"))
 
 
 def _device_name(event: Event, made: set[Object]) -> str | None:
@@ -60,6 +118,7 @@ def device_spellings(project: Project) -> Iterator[Site]:
                     and isinstance(node.value, str)
                     and node.value.startswith("cuda:")
                     and node.value[5:].isdigit()
+                    and not _is_key(node, source)
                 )
                 or isinstance(node, ast.expr)
                 and _spells_device(node)
@@ -83,6 +142,12 @@ def device_spellings(project: Project) -> Iterator[Site]:
             elif isinstance(node, ast.Call) and last_name(node.func) == "to" and node.args:
                 if _is_of_list(node.args[0]):
                     yield Site(source, node.args[0])
+
+
+def _is_key(node: ast.expr, source: Source) -> bool:
+    """`map_location={"cuda:1": "cuda:0"}` says where tensors were saved, and where they go."""
+    above = source.parents.get(node)
+    return isinstance(above, ast.Dict) and node in above.keys
 
 
 def _is_of_list(node: ast.expr | None) -> bool:
