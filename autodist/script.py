@@ -460,6 +460,8 @@ class TrainingScript:
     """Whether masks of dropout are the same on all ranks, beside batches that all of them draw."""
     noise: frozenset[str] = frozenset()
     names_device: bool = True
+    default_device: bool = False
+    """Tensors are made on a GPU unless something else is said."""
     """Whether any file speaks of one: others train on the CPU, whatever there is."""
     devices: tuple[Site, ...] = ()
     hidden_devices: tuple[Site, ...] = ()

@@ -267,6 +267,16 @@ class ResizingSampler({sampler}):
 
 
 '''
+ON_CPU = '''\
+class SamplerOnCPU({sampler}):
+    """Draws its order on the CPU, wherever tensors are made by default."""
+
+    def __iter__(self):
+        with {torch}.device("cpu"):
+            return super().__iter__()
+
+
+'''
 UNEVEN = "data that do not divide by the number of ranks are filled up with up to N - 1 samples, seen twice"
 
 ALIKE = "; masks of dropout and noise are the same on all ranks, which draw the data from the same generator"
@@ -280,7 +290,8 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
     size is divided by the number of ranks: together they see the batches that one process would see, so learning
     rate and schedule stay as they are. Where the data set does not divide by the number of ranks, the sampler
     repeats up to N - 1 samples per epoch, and where the length of the data set changes between epochs, it is asked for
-    anew. Loaders that the same steps read have a seed each: by one, they would go through their data in one order.
+    anew. Where tensors are made on a GPU by default, the order is drawn on the CPU. Loaders that the same steps read
+    have a seed each: by one, they would go through their data in one order.
     Loaders that only evaluate are left alone: every rank evaluates in full.
     """
     if not script.trains:
@@ -331,6 +342,11 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
         if loader.resized:
             sampler_import = (*sampler_import, *defined(script, source, RESIZING.replace("{sampler}", sampler)))
             sampler = "ResizingSampler"
+        elif script.default_device and "shuffle=False" not in options:
+            torch, torch_import = imported(context, source, "torch")
+            made_there = defined(script, source, ON_CPU.format(sampler=sampler, torch=torch))
+            sampler_import = (*sampler_import, *torch_import, *made_there)
+            sampler = "SamplerOnCPU"
         inline = bool(loader.epochs) and all(is_made_for(epoch, loader) for epoch in loader.epochs)
         if inline and "shuffle=False" not in options:
             passes, count = counting(script, context, source)

@@ -247,6 +247,7 @@ def assembled(
         drops_alike=randomness.drops_alike(run, models, apart, draws, loaders),
         noise=varied,
         names_device=names_device(project),
+        default_device=bool(run.of("default_device")),
         devices=tuple(device_spellings(project)),
         hidden_devices=hidden,
         asked_devices=tuple(asked_devices(hidden)),
