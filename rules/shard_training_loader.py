@@ -431,7 +431,7 @@ def _divided(script: TrainingScript, context: Context, loader: Loader, d: str) -
         return divided_options(source, statement, unpacked, d)
     code = source.code(size)
     edits: list[Edit] = []
-    if simple(size):
+    if simple(size) or _is_computed(size):
         inside = any(
             isinstance(a, (ast.comprehension, ast.DictComp, ast.ListComp, ast.Lambda)) for a in source.ancestors(call)
         )
@@ -441,14 +441,27 @@ def _divided(script: TrainingScript, context: Context, loader: Loader, d: str) -
             or isinstance(size, (ast.Constant, ast.Name, ast.Attribute))
             and not _reads(code, inner)
         ):
-            varies = _varies(source, call, size, loader) and not _reads(loader.switch or "", inner)
-            check = divisible(code, d, unless=negated(loader.switch) if varies else None)
+            varies = (
+                _varies(source, call, size, loader) or loader.switch is not None and not simple(size)
+            ) and not _reads(loader.switch or "", inner)
+            whole = code if simple(size) or isinstance(size, ast.Call) else f"({code})"
+            check = divisible(whole, d, unless=negated(loader.switch) if varies else None)
             edits.append(InsertBefore(statement, check))
     template = f"{{}} // {d}.get_world_size()"
     if loader.switch is not None:
         template = f"{{}} // {d}.get_world_size() if {loader.switch} else {code}"
     edits.append(WrapExpr(size, template))
     return edits
+
+
+def _is_computed(size: ast.expr) -> bool:
+    """`args.batch_size * len(gpus)`, which may be computed twice."""
+    if isinstance(size, ast.BinOp):
+        return all(simple(each) or _is_computed(each) for each in (size.left, size.right))
+    named = (
+        isinstance(size, ast.Call) and isinstance(size.func, ast.Name) and size.func.id in ("int", "len", "max", "min")
+    )
+    return named and isinstance(size, ast.Call) and not size.keywords and all(map(simple, size.args))
 
 
 def _bound_inside(source: Source, call: ast.Call) -> set[str]:

@@ -135,3 +135,32 @@ def test_noise_from_a_generator_that_all_ranks_seed_alike(
     after, said = converted(tmp_path, HEAD + made + NOISY.format(size=size, generator=generator))
     assert ("what is drawn repeats from rank to rank" in said) == told
     assert ("torch.initial_seed() + dist.get_rank()" in after) == (generator == "None")
+
+
+RECORDED = """\
+if torch.cuda.is_available():
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        model(x)
+"""
+
+
+def test_a_step_that_cuda_records(tmp_path: Path) -> None:
+    """It needs more steps ahead of it in a wrapper than without one."""
+    _, said = converted(tmp_path, HEAD + BODY + RECORDED)
+    assert "AD402 records what a model in DistributedDataParallel does" in said
+
+
+@pytest.mark.parametrize(
+    ("size", "check"),
+    [
+        ("bs * len(gpus)", "(bs * len(gpus)) % dist"),
+        ("int(bs)", "int(bs) % dist"),
+        ("bs", "bs % dist"),
+    ],
+)
+def test_a_batch_size_that_is_computed_where_it_is_told(tmp_path: Path, size: str, check: str) -> None:
+    """Batches of several devices, for instance: what does not divide by the ranks stops the script."""
+    body = BODY.replace("batch_size=8", f"batch_size={size}")
+    after, _ = converted(tmp_path, HEAD + "bs, gpus = 8, [0]\n" + body)
+    assert f"assert {check}.get_world_size() == 0, " in after and f"batch_size={size} // dist" in after

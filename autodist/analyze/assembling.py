@@ -44,6 +44,7 @@ from autodist.analyze.modules import (
     compiled_statistics,
     derived_norms,
     differentiated_norms,
+    graphed,
     kept_statistics,
     layer_tests,
     penalties_alone,
@@ -137,6 +138,7 @@ def assembled(
     averaged, unaveraged = averaging.averaged(run, models)
     concerns += unaveraged if not run.plan.bare else ()
     concerns += compiled_statistics(run, models)
+    concerns += graphed(run, models) if not run.plan.bare else ()
     concerns += unwrapped_uses(run, models)
     concerns += unreached_norms(run, models)
     concerns += derived_norms(run, models)
