@@ -164,3 +164,54 @@ def test_a_batch_size_that_is_computed_where_it_is_told(tmp_path: Path, size: st
     body = BODY.replace("batch_size=8", f"batch_size={size}")
     after, _ = converted(tmp_path, HEAD + "bs, gpus = 8, [0]\n" + body)
     assert f"assert {check}.get_world_size() == 0, " in after and f"batch_size={size} // dist" in after
+
+
+@pytest.mark.parametrize(
+    ("named", "own"),
+    [
+        ('device = torch.device("cuda", 0)', 'device = torch.device("cuda")'),
+        ('device = torch.device("cuda", index=args.gpu)', 'device = torch.device("cuda")'),
+        ("device = torch.device(args.gpu)", 'device = torch.device("cuda")'),
+        (
+            'device = 0 if torch.cuda.is_available() else "cpu"',
+            'device = "cuda" if torch.cuda.is_available() else "cpu"',
+        ),
+        ('device = "cuda:{:d}".format(args.gpu)', 'device = "cuda"'),
+        ("mean = torch.ones(2).to(args.gpu)", 'mean = torch.ones(2).to("cuda")'),
+        ("mean = torch.ones(2).cuda(int(args.name))", "mean = torch.ones(2).cuda()"),
+        ("number = 0\nmean = torch.ones(2).cuda(device=number)", "mean = torch.ones(2).cuda()"),
+        ("mean = torch.ones(2, device=0)", 'mean = torch.ones(2, device="cuda")'),
+        (
+            "with torch.cuda.device(args.gpu):\n    mean = torch.ones(2).cuda()",
+            "with torch.cuda.device(torch.cuda.current_device()):",
+        ),
+        ("mean = torch.ones(2).to(device, torch.float64)", "mean = torch.ones(2).to(device, torch.float64)"),
+        ("mean = torch.ones(2).cuda(torch.device(device))", "mean = torch.ones(2).cuda(torch.device(device))"),
+    ],
+)
+def test_a_device_that_is_named_by_number(tmp_path: Path, named: str, own: str) -> None:
+    """NCCL takes no two ranks on one device."""
+    options = (
+        "import argparse\n\nparser = argparse.ArgumentParser()\n"
+        'parser.add_argument("--gpu", type=int, default=0)\nparser.add_argument("--name", default="0")\n'
+        "args = parser.parse_args()\n"
+    )
+    after, _ = converted(tmp_path, options + HEAD + named + "\n" + BODY)
+    assert own in after and "cuda:" not in after.replace("cuda:nccl", "")
+
+
+@pytest.mark.parametrize(
+    ("hides", "stays"),
+    [
+        ('os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")', False),
+        ('os.environ.update(CUDA_VISIBLE_DEVICES="0")', False),
+        ('os.environ.update({"CUDA_VISIBLE_DEVICES": "0,1"})', False),
+        ('os.putenv("CUDA_VISIBLE_DEVICES", "0")', False),
+        ('os.environ["CUDA_VISIBLE_DEVICES"] = "0"', False),
+        ('os.environ["CUDA_VISIBLE_DEVICES"] = ""', True),
+        ('os.environ["CUDA_VISIBLE_DEVICES"] = "-1"', True),
+    ],
+)
+def test_devices_that_are_hidden_from_other_ranks(tmp_path: Path, hides: str, stays: bool) -> None:
+    after, _ = converted(tmp_path, "import os\n\n" + HEAD + hides + "\n" + BODY)
+    assert (hides in after) == stays

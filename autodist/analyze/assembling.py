@@ -35,7 +35,8 @@ from autodist.analyze.beginning import (
     while_imported,
 )
 from autodist.analyze.checkpoints import checkpoint, lost_prefixes, prefixed_keys
-from autodist.analyze.devices import asked_devices, device_spellings, hidden_devices, loads_of, names_device
+from autodist.analyze.device_numbers import device_numbers
+from autodist.analyze.devices import asked_devices, hidden_devices, loads_of, names_device
 from autodist.analyze.handmade import draw_sites, drawn_alike
 from autodist.analyze.launched import is_distributed, never_joined, sometimes_joined
 from autodist.analyze.loaders import evaluation_loaders, evaluation_samplers, sampler_concerns, sharded_loaders
@@ -250,7 +251,7 @@ def assembled(
         noise=varied,
         names_device=names_device(project),
         default_device=bool(run.of("default_device")),
-        devices=tuple(device_spellings(project)),
+        devices=tuple(device_numbers(run)),
         hidden_devices=hidden,
         asked_devices=tuple(asked_devices(hidden)),
         set_devices=sites("set_device"),
