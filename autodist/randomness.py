@@ -507,6 +507,14 @@ def drawn_alike(run: Interpreter, varied: frozenset[str], shared: frozenset[ast.
             yield event
 
 
+def noise_of_own(run: Interpreter) -> Iterator[Event]:
+    """Where steps draw for a rank's samples from a generator of the script's own, which begins alike on all ranks."""
+    steps = run.step_loops
+    for event in run.of("own_noise"):
+        if any(loop.node in steps for loop in event.loops) and not is_per_sample(event):
+            yield event
+
+
 def _is_noise(node: ast.expr) -> bool:
     """`np.random.normal(0, 1, size)`: an array, not a number to decide by."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):

@@ -90,6 +90,20 @@ class Model:
 
 
 @dataclass(frozen=True)
+class Numbered:
+    """A device that is named by number, and what means the rank's own; None for `.cuda(0)`, which needs no device."""
+
+    source: Source
+    node: ast.expr
+    code: str | None
+
+    @property
+    def statement(self) -> ast.stmt:
+        """The statement that it stands in."""
+        return self.source.statement(self.node)
+
+
+@dataclass(frozen=True)
 class Unordered:
     """Where a set of what may be strings is put in order, whether a list is made of it there, and whether the other
     ranks wait meanwhile, so that rank 0 cannot tell them its order."""
@@ -460,8 +474,10 @@ class TrainingScript:
     """Whether masks of dropout are the same on all ranks, beside batches that all of them draw."""
     noise: frozenset[str] = frozenset()
     names_device: bool = True
+    default_device: bool = False
+    """Tensors are made on a GPU unless something else is said."""
     """Whether any file speaks of one: others train on the CPU, whatever there is."""
-    devices: tuple[Site, ...] = ()
+    devices: tuple[Numbered, ...] = ()
     hidden_devices: tuple[Site, ...] = ()
     asked_devices: tuple[tuple[Site, ast.expr], ...] = ()
     """Where the script reads which devices it has left visible, with what it has set."""

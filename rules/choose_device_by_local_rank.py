@@ -171,17 +171,16 @@ def choose_device_by_local_rank(script: TrainingScript, context: Context) -> Ite
     if script.distributed or not script.trains:
         return
     dropped = {site.statement for site in script.set_devices}
-    for site in script.devices:
-        if site.statement in dropped:
+    for named in script.devices:
+        if named.statement in dropped:
             continue
-        text = isinstance(site.node, ast.Call) and ".cuda" not in site.source.code(site.node.func)
-        if text or not isinstance(site.node, ast.Call):
-            assert isinstance(site.node, ast.expr)
-            fix = planned(site.source, ReplaceExpr(site.node, '"cuda"'))
-        else:
-            others = ", ".join(_besides_device(site.source, site.node))
-            fix = planned(site.source, ReplaceExpr(site.node, f"{site.source.code(site.node.func)}({others})"))
-        yield Finding(site.source, site.node, "every rank would use this one device", Fix(fix))
+        code = named.code
+        if code is None:
+            assert isinstance(named.node, ast.Call)
+            others = ", ".join(_besides_device(named.source, named.node))
+            code = f"{named.source.code(named.node.func)}({others})"
+        fix = planned(named.source, ReplaceExpr(named.node, code))
+        yield Finding(named.source, named.node, "every rank would use this one device", Fix(fix))
     for site in script.hidden_devices:
         assert isinstance(site.node, ast.stmt)
         fix = planned(site.source, RemoveStatement(with_condition(site.source, site.node)))

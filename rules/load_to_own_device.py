@@ -137,6 +137,44 @@ EXAMPLES = [
         from torch import nn
         from torch.utils.data import DataLoader, TensorDataset
 
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        x, y = torch.load("data.pt")
+        loader = DataLoader(TensorDataset(x, y), batch_size=8, shuffle=True, pin_memory=True)
+        model = nn.Linear(4, 1).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+        after="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        x, y = torch.load("data.pt", map_location={"cuda:0": "cuda"})
+        loader = DataLoader(TensorDataset(x, y), batch_size=8, shuffle=True, pin_memory=True)
+        model = nn.Linear(4, 1).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for epoch in range(2):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """,
+    ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
         train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
         loader = DataLoader(train_set, batch_size=8, shuffle=True)
         model = nn.Linear(4, 1)
@@ -160,6 +198,8 @@ def load_to_own_device(script: TrainingScript, context: Context) -> Iterator[Fin
     """Load checkpoints to the rank's own device.
 
     Without `map_location` tensors go back to the device that saved them, so every rank fills the memory of GPU 0.
+    States of modules and optimizers may go anywhere. Of anything else, what was saved on the CPU stays there: loaders
+    cannot pin or send what lies on a GPU, and states of random generators are read on the CPU alone.
     """
     if not script.trains:
         return

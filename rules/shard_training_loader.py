@@ -267,6 +267,16 @@ class ResizingSampler({sampler}):
 
 
 '''
+ON_CPU = '''\
+class SamplerOnCPU({sampler}):
+    """Draws its order on the CPU, wherever tensors are made by default."""
+
+    def __iter__(self):
+        with {torch}.device("cpu"):
+            return super().__iter__()
+
+
+'''
 UNEVEN = "data that do not divide by the number of ranks are filled up with up to N - 1 samples, seen twice"
 
 ALIKE = "; masks of dropout and noise are the same on all ranks, which draw the data from the same generator"
@@ -280,7 +290,8 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
     size is divided by the number of ranks: together they see the batches that one process would see, so learning
     rate and schedule stay as they are. Where the data set does not divide by the number of ranks, the sampler
     repeats up to N - 1 samples per epoch, and where the length of the data set changes between epochs, it is asked for
-    anew. Loaders that the same steps read have a seed each: by one, they would go through their data in one order.
+    anew. Where tensors are made on a GPU by default, the order is drawn on the CPU. Loaders that the same steps read
+    have a seed each: by one, they would go through their data in one order.
     Loaders that only evaluate are left alone: every rank evaluates in full.
     """
     if not script.trains:
@@ -331,6 +342,11 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
         if loader.resized:
             sampler_import = (*sampler_import, *defined(script, source, RESIZING.replace("{sampler}", sampler)))
             sampler = "ResizingSampler"
+        elif script.default_device and "shuffle=False" not in options:
+            torch, torch_import = imported(context, source, "torch")
+            made_there = defined(script, source, ON_CPU.format(sampler=sampler, torch=torch))
+            sampler_import = (*sampler_import, *torch_import, *made_there)
+            sampler = "SamplerOnCPU"
         inline = bool(loader.epochs) and all(is_made_for(epoch, loader) for epoch in loader.epochs)
         if inline and "shuffle=False" not in options:
             passes, count = counting(script, context, source)
@@ -415,7 +431,7 @@ def _divided(script: TrainingScript, context: Context, loader: Loader, d: str) -
         return divided_options(source, statement, unpacked, d)
     code = source.code(size)
     edits: list[Edit] = []
-    if simple(size):
+    if simple(size) or _is_computed(size):
         inside = any(
             isinstance(a, (ast.comprehension, ast.DictComp, ast.ListComp, ast.Lambda)) for a in source.ancestors(call)
         )
@@ -425,14 +441,27 @@ def _divided(script: TrainingScript, context: Context, loader: Loader, d: str) -
             or isinstance(size, (ast.Constant, ast.Name, ast.Attribute))
             and not _reads(code, inner)
         ):
-            varies = _varies(source, call, size, loader) and not _reads(loader.switch or "", inner)
-            check = divisible(code, d, unless=negated(loader.switch) if varies else None)
+            varies = (
+                _varies(source, call, size, loader) or loader.switch is not None and not simple(size)
+            ) and not _reads(loader.switch or "", inner)
+            whole = code if simple(size) or isinstance(size, ast.Call) else f"({code})"
+            check = divisible(whole, d, unless=negated(loader.switch) if varies else None)
             edits.append(InsertBefore(statement, check))
     template = f"{{}} // {d}.get_world_size()"
     if loader.switch is not None:
         template = f"{{}} // {d}.get_world_size() if {loader.switch} else {code}"
     edits.append(WrapExpr(size, template))
     return edits
+
+
+def _is_computed(size: ast.expr) -> bool:
+    """`args.batch_size * len(gpus)`, which may be computed twice."""
+    if isinstance(size, ast.BinOp):
+        return all(simple(each) or _is_computed(each) for each in (size.left, size.right))
+    named = (
+        isinstance(size, ast.Call) and isinstance(size.func, ast.Name) and size.func.id in ("int", "len", "max", "min")
+    )
+    return named and isinstance(size, ast.Call) and not size.keywords and all(map(simple, size.args))
 
 
 def _bound_inside(source: Source, call: ast.Call) -> set[str]:

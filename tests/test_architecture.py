@@ -120,7 +120,7 @@ ANALYZE = """
     analysis
     assembling | refusals
     beginning | handmade | loaders | losses | modules
-    batch_sizes | checkpoints | devices | launched | reductions
+    batch_sizes | checkpoints | device_numbers | devices | launched | reductions
 """
 
 FOR_RULES = {"rule", "script", "config", "edits", "imports", "values", "spread", "source"}

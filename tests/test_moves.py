@@ -233,3 +233,48 @@ def test_a_model_in_data_parallel_that_was_saved_on_the_cpu_is_wrapped_where_it_
     after, said = converted(tmp_path, HEAD + script + saves)
     assert "model = model.to(device)\nmodel = DDP(model)\n" in after
     assert "tensor.cpu() for name, tensor in model.state_dict().items()" in after and "AD904" not in said
+
+
+BY_HAND = """\
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+dist.init_process_group("nccl")
+device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+torch.cuda.set_device(device)
+data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+sampler = DistributedSampler(data)
+loader = DataLoader(data, batch_size=8, sampler=sampler)
+model = nn.Linear(4, 1)
+{wraps}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    sampler.set_epoch(epoch)
+    for x, y in loader:
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x.to(device)), y.to(device)).backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("wraps", "told"),
+    [
+        ("model = DDP(model)\nmodel.to(device)", "is moved to its device after"),
+        ("model = DDP(model).cuda()", "is moved to its device after"),
+        ("model = DDP(model.to(device))\nmodel.half()", "becomes another type after"),
+        ("model = DDP(model.to(device))\nmodel.to(device)", None),
+        ("model.to(device)\nmodel = DDP(model, device_ids=[device.index])", None),
+        ("if dist.get_world_size() > 1:\n    model = DDP(model.to(device))\nelse:\n    model.cuda()", None),
+        ("if dist.get_world_size() > 1:\n    model = DDP(model)\nelse:\n    model.cuda()", None),
+    ],
+)
+def test_a_move_after_a_wrapper_that_a_person_wrote(tmp_path: Path, wraps: str, told: str | None) -> None:
+    _, said = converted(tmp_path, BY_HAND.format(wraps=wraps))
+    assert f"AD904 {told}" in said if told else "AD904" not in said

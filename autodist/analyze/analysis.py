@@ -157,8 +157,9 @@ def _modelled(
     dropped |= {e.node for e in first.events if e.kind == "wrap" and e.detail.const == "fully_sharded"}
     plan = replace(plan, wraps={} if fsdp else wrap_plan(models), dropped=dropped)
     second = again(plan)
-    late = () if fsdp else tuple(moved_too_late((model.object for model in models), second))
-    if late:
+    by_hand = is_distributed(first)
+    late = () if fsdp and not by_hand else tuple(moved_too_late((model.object for model in models), second))
+    if late and not by_hand:
         return TrainingScript(project, first.values, concerns=late), first
     if (concern := unshared_output(second)) is not None:
         return TrainingScript(project, first.values, concerns=(concern,)), first
@@ -184,6 +185,7 @@ def _modelled(
     script = assembled(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held)
     gathered = (*pairing.in_training(paired, run), *counted)
     script = replace(script, weighed=tuple(even), joined=joined, gathered=gathered, terms=summed)
+    script = replace(script, concerns=(*script.concerns, *late))
     if (twice := pairing.doubled(run)) is not None:
         message = (
             "the loss compares the samples of a batch, and is computed here of all data, too, gradients on: evaluate "

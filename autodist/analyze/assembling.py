@@ -35,7 +35,8 @@ from autodist.analyze.beginning import (
     while_imported,
 )
 from autodist.analyze.checkpoints import checkpoint, lost_prefixes, prefixed_keys
-from autodist.analyze.devices import asked_devices, device_spellings, hidden_devices, loads_of, names_device
+from autodist.analyze.device_numbers import device_numbers
+from autodist.analyze.devices import asked_devices, hidden_devices, loads_of, names_device
 from autodist.analyze.handmade import draw_sites, drawn_alike
 from autodist.analyze.launched import is_distributed, never_joined, sometimes_joined
 from autodist.analyze.loaders import evaluation_loaders, evaluation_samplers, sampler_concerns, sharded_loaders
@@ -44,6 +45,7 @@ from autodist.analyze.modules import (
     compiled_statistics,
     derived_norms,
     differentiated_norms,
+    graphed,
     kept_statistics,
     layer_tests,
     penalties_alone,
@@ -137,6 +139,7 @@ def assembled(
     averaged, unaveraged = averaging.averaged(run, models)
     concerns += unaveraged if not run.plan.bare else ()
     concerns += compiled_statistics(run, models)
+    concerns += graphed(run, models) if not run.plan.bare else ()
     concerns += unwrapped_uses(run, models)
     concerns += unreached_norms(run, models)
     concerns += derived_norms(run, models)
@@ -247,7 +250,8 @@ def assembled(
         drops_alike=randomness.drops_alike(run, models, apart, draws, loaders),
         noise=varied,
         names_device=names_device(project),
-        devices=tuple(device_spellings(project)),
+        default_device=bool(run.of("default_device")),
+        devices=tuple(device_numbers(run)),
         hidden_devices=hidden,
         asked_devices=tuple(asked_devices(hidden)),
         set_devices=sites("set_device"),

@@ -19,7 +19,8 @@ from autodist.values import Object
 NEEDS_GROUP = frozenset(
     (
         "seed loader download mkdir save open writer optimizer forward backward move print "
-        "log file_handler log_config random random_number numpy_draw search set_device progress make ordered asked"
+        "log file_handler log_config random random_number numpy_draw search set_device progress make ordered asked "
+        "placed"
     ).split()
 )
 
@@ -91,6 +92,7 @@ def while_imported(
     changed |= {model.wrapping.statement for model in models if model.wrapping is not None and not model.wrapped}
     changed |= {event.node for event in run.of("file_handler") if models}
     changed |= {event.node for event in run.of("log_config") if models and _names_file(event.node)}
+    changed |= {event.node for event in run.of("placed") if models}
     found: dict[ast.AST, Event] = {}
     for event in () if is_distributed(run) else run.events:
         if event.calls or event.source is run.project.entry:

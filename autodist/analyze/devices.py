@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from autodist.interpreter import Event, Interpreter
 from autodist.project import Project
 from autodist.script import Site
-from autodist.source import argument, last_name
+from autodist.source import Source, argument, last_name
 from autodist.values import Object, Scope
 
 
@@ -29,7 +29,65 @@ def loads_of(run: Interpreter) -> Iterator[tuple[Site, str]]:
             not k.arg for k in event.node.keywords
         )
         if argument(event.node, "map_location", 1) is None and not unpacks:
-            yield Site(event.source, event.node), _device_name(event, devices) or '"cpu"'
+            named = names_device(run.project)
+            place = _device_name(event, devices) or '"cpu"' if not named or _is_of_states(event) else WHERE_IT_WAS
+            yield Site(event.source, event.node), place
+
+
+WHERE_IT_WAS = '{"cuda:0": "cuda"}'
+"""What was saved on the CPU stays there (data, the state of a generator), and the rest comes to the rank's own GPU."""
+OF_MODULES = frozenset("eval train parameters named_parameters state_dict modules children zero_grad".split())
+QUESTIONS = frozenset("print len int float bool isinstance hasattr sorted list max min str".split())
+
+
+def _is_of_states(event: Event) -> bool:
+    """Whether what is loaded are states of modules and optimizers, which go to the device of these, and numbers."""
+    source, call = event.source, event.node
+    statement = source.statement(call)
+    if not isinstance(statement, ast.Assign) or statement.value is not call:
+        return _is_state(call, source)
+    target = statement.targets[0]
+    if len(statement.targets) > 1 or not isinstance(target, ast.Name):
+        return False
+    nodes = [each for each in ast.walk(source.home(statement)) if isinstance(each, ast.Name) and each.id == target.id]
+    uses = [each for each in nodes if isinstance(each.ctx, ast.Load)]
+    return all(_is_state(each, source) for each in uses) or any(_is_of_module(each, source) for each in uses)
+
+
+def _is_of_module(name: ast.Name, source: Source) -> bool:
+    """`model.eval()`, `model(x)`"""
+    above = source.parents.get(name)
+    if isinstance(above, ast.Call):
+        return above.func is name
+    return isinstance(above, ast.Attribute) and above.attr in OF_MODULES
+
+
+def _is_state(node: ast.AST, source: Source) -> bool:
+    """Whether a checkpoint, or an entry of it, is given to `load_state_dict`, or an entry is kept or asked for that is
+    no state of a generator, which is on the CPU wherever a model is."""
+    inside = False
+    while True:
+        above = source.parents.get(node)
+        if isinstance(above, ast.Subscript) and above.value is node:
+            node, key = above, above.slice
+        elif isinstance(above, ast.Attribute) and above.attr in ("get", "pop", "items", "keys", "values"):
+            call = source.parents.get(above)
+            if not isinstance(call, ast.Call):
+                return False
+            node, key = call, next(iter(call.args), ast.Constant(""))
+        else:
+            break
+        if not isinstance(key, ast.Constant) or not isinstance(key.value, str) or _names_generator(key.value):
+            return False
+        inside = True
+    if isinstance(above, ast.Call) and node is not above.func:
+        name = last_name(above.func) or ""
+        return name == "load_state_dict" or name in QUESTIONS
+    return inside or isinstance(above, (ast.Compare, ast.Delete))
+
+
+def _names_generator(key: str) -> bool:
+    return any(word in key.lower() for word in ("rng", "rand", "generator"))
 
 
 def _device_name(event: Event, made: set[Object]) -> str | None:
@@ -48,69 +106,32 @@ def names_device(project: Project) -> bool:
     return any(word in source.text for source in project.sources for word in ("cuda", "device", "gpu", "accelerator"))
 
 
-def device_spellings(project: Project) -> Iterator[Site]:
-    """Spelled-out device numbers: `"cuda:0"`, `.cuda(0)`, `.to(gpu_ids[0])`."""
-    for source in project.sources:
-        if "cuda" not in source.text and "gpu" not in source.text:
-            continue
-        for node in ast.walk(source.tree):
-            if (
-                (
-                    isinstance(node, ast.Constant)
-                    and isinstance(node.value, str)
-                    and node.value.startswith("cuda:")
-                    and node.value[5:].isdigit()
-                )
-                or isinstance(node, ast.expr)
-                and _spells_device(node)
-            ):
-                yield Site(source, node)
-            elif (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr == "cuda"
-                and (node.args or any(k.arg == "device" for k in node.keywords))
-            ):
-                first = node.args[0] if node.args else None
-                if (
-                    isinstance(first, ast.Constant)
-                    and isinstance(first.value, int)
-                    or isinstance(first, (ast.Attribute, ast.Name))
-                    and "gpu" in ast.unparse(first).lower()
-                    or _is_of_list(first)
-                ):
-                    yield Site(source, node)
-            elif isinstance(node, ast.Call) and last_name(node.func) == "to" and node.args:
-                if _is_of_list(node.args[0]):
-                    yield Site(source, node.args[0])
-
-
-def _is_of_list(node: ast.expr | None) -> bool:
-    """`gpu_ids[0]`, which a script may be told."""
-    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Constant):
-        return False
-    return isinstance(node.slice.value, int) and "gpu" in (last_name(node.value) or "").lower()
-
-
-def _spells_device(node: ast.expr) -> bool:
-    """`f"cuda:{gpu}"`, `"cuda:{}".format(gpu)`, `"cuda:%d" % gpu`, `"cuda:" + gpu`"""
-    text: ast.expr | None = None
-    if isinstance(node, ast.JoinedStr) and len(node.values) == 2:
-        text = node.values[0]
-    elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mod, ast.Add)):
-        text = node.left
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
-        text = node.func.value
-    named = isinstance(text, ast.Constant) and isinstance(text.value, str)
-    return named and isinstance(text, ast.Constant) and text.value in ("cuda:", "cuda:{}", "cuda:%d", "cuda:%s")
-
-
 def hidden_devices(project: Project) -> Iterator[Site]:
     """`os.environ["CUDA_VISIBLE_DEVICES"] = ...` hides the other ranks' devices."""
     for source in project.sources:
         for node in ast.walk(source.tree) if "CUDA_VISIBLE_DEVICES" in source.text else ():
             if isinstance(node, ast.Assign) and _is_visible_devices(node.targets[0]):
+                if not _hides_all(node.value):
+                    yield Site(source, node)
+            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _sets_visible_devices(node.value):
                 yield Site(source, node)
+
+
+def _hides_all(node: ast.expr) -> bool:
+    """`""` or `"-1"`, for a run on the CPU, of all ranks."""
+    return isinstance(node, ast.Constant) and node.value in ("", "-1")
+
+
+def _sets_visible_devices(call: ast.Call) -> bool:
+    """`os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")`, and that by `os.putenv` or an update with nothing else."""
+    name, args = last_name(call.func), call.args
+    if name in ("setdefault", "putenv", "__setitem__") and len(args) == 2:
+        return isinstance(args[0], ast.Constant) and args[0].value == "CUDA_VISIBLE_DEVICES" and not _hides_all(args[1])
+    if name != "update" or len(args) + len(call.keywords) != 1:
+        return False
+    keys = args[0].keys if args and isinstance(args[0], ast.Dict) else []
+    named = [each.value for each in keys if isinstance(each, ast.Constant)] + [each.arg for each in call.keywords]
+    return named == ["CUDA_VISIBLE_DEVICES"]
 
 
 def _is_visible_devices(node: ast.expr) -> bool:
@@ -121,7 +142,8 @@ def _is_visible_devices(node: ast.expr) -> bool:
 def asked_devices(hidden: Iterable[Site]) -> Iterator[tuple[Site, ast.expr]]:
     """Where a script reads what it has set there, with what that was: `len(os.environ["CUDA_VISIBLE_DEVICES"])`."""
     for site in hidden:
-        assert isinstance(site.node, ast.Assign)
+        if not isinstance(site.node, ast.Assign):
+            continue
         value = site.node.value
         plain = isinstance(value, (ast.Constant, ast.Name, ast.Attribute))
         for node in ast.walk(site.source.home(site.node)):

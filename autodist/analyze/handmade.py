@@ -323,7 +323,8 @@ def drawn_alike(
         return
     read = ((each.source, each.node) for each in randomness.augmented_alike(loaders, run, varied))
     found = ((each.source, each.node) for each in randomness.drawn_alike(run, varied, shared))
-    for source, node in [*found, *read][:1]:
+    own = ((each.source, each.node) for each in randomness.noise_of_own(run) if each.node not in shared)
+    for source, node in [*found, *read, *own][:1]:
         code = shortened(source.code(node)) if isinstance(node, ast.expr) else "this"
         message = (
             f"{code} draws for this rank's samples, and all ranks draw alike: what is drawn repeats from rank to rank "

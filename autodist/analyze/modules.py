@@ -16,6 +16,8 @@ from autodist.spread import COLUMNS
 from autodist.tensors import torch_layers
 from autodist.values import NOTHING, External, Function, Items, Object, Wrapped, of
 
+RECORDS = ("torch.cuda.graph", "torch.cuda.make_graphed_callables")
+
 
 def uncovered(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
     """Optimizers that train something whose forward pass was not seen: its gradients would stay each rank's own."""
@@ -252,6 +254,24 @@ def compiled_statistics(run: Interpreter, models: list[Model]) -> Iterator[Conce
                 "load what is saved into a new model and compile that"
             )
             yield Concern("AD402", event.source, call, message, Severity.WARNING)
+
+
+def graphed(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
+    """Steps that CUDA records, and with them the collectives of the wrapper."""
+    if not any(not model.wrapped and not model.bypassed for model in models):
+        return
+    for source in run.project.sources:
+        for node in ast.walk(source.tree) if "graph" in source.text else ():
+            function = run.values.get(node.func, NOTHING) if isinstance(node, ast.Call) else NOTHING
+            if not any(isinstance(each, External) and each.name in RECORDS for each in function.things):
+                continue
+            message = (
+                "records what a model in DistributedDataParallel does, which takes 11 steps on a side stream ahead, "
+                "a wrapper that is made on that stream, and TORCH_NCCL_ASYNC_ERROR_HANDLING=0 (PyTorch's notes on CUDA "
+                "graphs say so; callables are graphed ahead of the wrapper): no run on a CPU shows whether it is right"
+            )
+            yield Concern("AD402", source, node, message, Severity.WARNING)
+            return
 
 
 def turned_buffers(run: Interpreter) -> Iterator[Site]:

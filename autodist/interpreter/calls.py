@@ -33,6 +33,11 @@ from autodist.values import (
 
 FROM_SETTINGS = frozenset(["from_pretrained", "from_config"])
 """Methods of a model's class in a library that make one of its settings, and of what else `__init__` takes."""
+ON_DEVICE = frozenset(
+    "FloatTensor DoubleTensor HalfTensor LongTensor IntTensor ByteTensor BoolTensor Stream Event current_stream "
+    "current_device synchronize".split()
+)
+DEFAULTS = ("torch.set_default_device", "torch.set_default_tensor_type")
 NAMED_TUPLE = "collections.namedtuple"
 PIECES = SPLITTING | {"topk", "sort"}
 """What hands out several tensors."""
@@ -103,6 +108,10 @@ class Calls(Methods, AutogradFunctions):
         else:
             callee = self.eval(node.func, scope)
         args, keywords = self._arguments(node, scope)
+        if _is_default(callee, args):
+            self.event("default_device", node, scope)
+        if _is_default(callee, args) or _comes_to_device(node, callee, args, keywords):
+            self.event("placed", node, scope)
         called = _that_take(callee.things, node)
         if isinstance(node.func, ast.Attribute) and base is not None:
             called = _as_passes(called, node.func.attr, base)
@@ -232,6 +241,45 @@ def _is_derived(cls: Class, name: str) -> bool:
     """Whether a class of the project has a method from the library that it derives from."""
     inherited = any(isinstance(base, External) for each in cls.line() for base in each.bases)
     return inherited and "module" in cls.roles and cls.find(name) is None
+
+
+def _comes_to_device(node: ast.Call, callee: Value, args: list[Value], keywords: dict[str, Value]) -> bool:
+    """Whether something is made on a device or moved to one, which is GPU 0 until a rank has chosen its own."""
+    names = [each.name for each in callee.things if isinstance(each, External)]
+    if any(name.startswith("torch.cuda.") and name.rpartition(".")[2] in ON_DEVICE for name in names):
+        return True
+    asked = keywords.get("device")
+    if asked is not None and any(name.startswith("torch.") for name in names):
+        return not _is_elsewhere(asked)
+    if not isinstance(node.func, ast.Attribute) or names:
+        return False
+    if node.func.attr == "to":
+        told = [asked] if asked is not None else args[:1]
+        return any(not _is_elsewhere(each) for each in told)
+    return node.func.attr == "cuda" or node.func.attr == "type" and any(map(_is_type_on_device, args))
+
+
+def _is_default(callee: Value, args: list[Value]) -> bool:
+    """`torch.set_default_device("cuda")`"""
+    told = any(isinstance(each, External) and each.name in DEFAULTS for each in callee.things)
+    return told and not any(_is_elsewhere(each) for each in args)
+
+
+def _is_elsewhere(asked: Value) -> bool:
+    """Whether `"cpu"`, a type, or nothing is asked for."""
+    made = [each.argument("type", 0) for each in asked.objects("device")]
+    if made and all(given is not None and given.const == "cpu" for given in made):
+        return True
+    types = [each.name for each in asked.things if isinstance(each, External)]
+    known = asked.const in ("cpu", "meta", None) or isinstance(asked.const, str) and asked.const.startswith("torch.Fl")
+    return known or any(name.startswith("torch.") and ".cuda." not in name for name in types)
+
+
+def _is_type_on_device(asked: Value) -> bool:
+    """`torch.cuda.FloatTensor`, or its name."""
+    names = [each.name for each in asked.things if isinstance(each, External)]
+    named = isinstance(asked.const, str) and asked.const.startswith("torch.cuda.")
+    return named or any(name.startswith("torch.cuda.") for name in names)
 
 
 def _is_super(node: ast.expr) -> bool:

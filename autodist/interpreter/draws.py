@@ -15,6 +15,11 @@ COUNTING = ("randint", "multinomial", "choice")
 """What draws as many numbers as it is told."""
 
 
+def _has_generator(keywords: dict[str, Value]) -> bool:
+    """Whether a call is told to draw from a generator of the script's own, and not from `generator=None`."""
+    return "generator" in keywords and keywords["generator"].const is not None
+
+
 class Draws(Contents):
     """Calls of libraries that draw, or say what is drawn."""
 
@@ -62,7 +67,7 @@ class Draws(Contents):
                 self.event("local_draw", expression, scope, value, constant(id(node)))
         self._note_noise(node, scope)
         size = operations.drawn(name, node)
-        if "generator" not in keywords:
+        if not _has_generator(keywords):
             self.event("random" if size is not None else "random_number", node, scope)
         if size is None:
             return None
@@ -70,6 +75,8 @@ class Draws(Contents):
         told = (self.values.get(size, NOTHING), *(v for each in sizes for v in (each, *self._contents(each))))
         counted = any(v.spread is COUNT for v in told)
         if name.endswith(COUNTING) and counted:  # a number for each of this rank's samples: `randint(0, n, (len(x),))`
+            if _has_generator(keywords):
+                self.event("own_noise", node, scope, keywords["generator"])
             return Value(spread=ROWS, origins=frozenset().union(*(v.origins for v in args)))
         permutes = name.rpartition(".")[2] in ("randperm", "permutation")
         return self._draw(Draw(node, scope.source, self._path, size, permutes=permutes), scope)
@@ -81,11 +88,13 @@ class Draws(Contents):
     def call_random_draw(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:
-        if "generator" not in keywords:
+        if not _has_generator(keywords):
             self.event("random", node, scope, self._mixed(args))
         sized = [*args, *keywords.values(), *(c for a in args for c in self._contents(a))]
         self._note_noise(node, scope)
         if any(v.spread in (COUNT, ROWS) for v in sized):
+            if _has_generator(keywords):
+                self.event("own_noise", node, scope, keywords["generator"])
             return Value(spread=ROWS, origins=frozenset().union(*(v.origins for v in sized)))
         if keywords.get("requires_grad", NOTHING).const is True:
             return of(
@@ -96,7 +105,7 @@ class Draws(Contents):
         size = operations.drawn(name, node)
         if self.plan.shares(node):  # a rank has its share of it wherever the function that draws is called from
             return self._draw(Draw(node, scope.source, self._path, size, noise=True), scope)
-        if self._no_grad and "generator" not in keywords:
+        if self._no_grad and not _has_generator(keywords):
             noise = Draw(node, scope.source, self._path, noise=True, evaluates=True)
             return Value(origins=frozenset([noise]))
         if size is None or not self._loops or self._forward:

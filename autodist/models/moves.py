@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from autodist.interpreter import Event, Interpreter
 from autodist.models.parts import parts, unwrapped
+from autodist.regions import stands_in, within
 from autodist.rule import Severity
 from autodist.script import Concern, Site
 from autodist.source import last_name
@@ -36,26 +37,56 @@ def moved_before_use(module: Object, since: int, first: int, run: Interpreter) -
 
 
 def moved_too_late(models: Iterable[Object], run: Interpreter) -> Iterator[Concern]:
-    """Where a run that has wrapped them moves models, or parts of them, for the first time after that."""
+    """Where models, or parts of them, move for the first time after they were wrapped, in the place that is planned or
+    by the script itself."""
     keys = {module.key for module in models}
     placed: set[object] = set()
-    waiting: dict[object, set[object]] = {}
-    """What models consist of that are wrapped and were not used yet."""
-    for event in (each for each in run.events if each.kind in ("wrapped", "forward", "move")):
+    waiting: dict[object, tuple[Event, set[object]]] = {}
+    """Where models were wrapped that were not used yet, and what they consist of."""
+    for event in (each for each in run.events if each.kind in ("wrapped", "wrap", "forward", "move")):
         things = [each for each in unwrapped(event.value) if isinstance(each, Object)]
-        if event.kind == "wrapped":
-            waiting |= {each.key: {part.key for part in parts(each)} for each in things if each.key in keys}
+        if event.kind == "wrapped" or event.kind == "wrap" and event.detail.const == "ddp":
+            waiting |= {each.key: (event, {part.key for part in parts(each)}) for each in things if each.key in keys}
         elif event.kind == "forward" and event.grad:
-            waiting = {key: own for key, own in waiting.items() if key not in {each.key for each in things}}
-        elif event.kind == "move" and is_to_device(event, run):
+            waiting = {key: held for key, held in waiting.items() if key not in {each.key for each in things}}
+        elif event.kind == "move":
             moved = {part.key for each in things for part in parts(each)}
-            if placed.isdisjoint(moved) and any(not moved.isdisjoint(own) for own in waiting.values()):
-                message = (
-                    "is moved to its device after DistributedDataParallel has taken hold of its parameters, and its "
-                    "gradients would no longer be averaged: move it where it is made, or before it is first used"
-                )
-                yield Concern("AD904", event.source, event.node, message, Severity.REFUSAL)
-            placed |= moved
+            wraps = [
+                wrap for wrap, own in waiting.values() if not moved.isdisjoint(own) and not _is_instead(event, wrap)
+            ]
+            if is_to_device(event, run):
+                if wraps and placed.isdisjoint(moved):
+                    yield _too_late(event, wraps[0], "is moved to its device")
+                placed |= moved
+            elif wraps and wraps[0].kind == "wrap" and _changes_type(event):
+                yield _too_late(event, wraps[0], "becomes another type")
+
+
+def _too_late(move: Event, wrap: Event, what: str) -> Concern:
+    message = (
+        f"{what} after DistributedDataParallel has taken hold of its parameters, and its gradients would no longer be "
+        "averaged: move it where it is made, or before it is first used"
+    )
+    if wrap.kind == "wrap":
+        message = (
+            f"{what} after DistributedDataParallel has taken hold of its parameters in line "
+            f"{getattr(wrap.node, 'lineno', 0)}, and its gradients are no longer averaged: do that before it is wrapped"
+        )
+    return Concern("AD904", move.source, move.node, message, Severity.REFUSAL)
+
+
+def _changes_type(event: Event) -> bool:
+    """`model.half()`"""
+    return last_name(getattr(event.node, "func", event.node)) in TO_TYPE
+
+
+def _is_instead(move: Event, wrap: Event) -> bool:
+    """Whether a condition decides between the two: `if distributed: net = DDP(net)`, `else: net.cuda()`."""
+    for around in (each for each in wrap.source.ancestors(wrap.node) if isinstance(each, ast.If)):
+        inside = stands_in(wrap.source, wrap.node, frozenset(around.body))
+        if within(move, frozenset(around.orelse if inside else around.body)):
+            return True
+    return False
 
 
 def _is_type(node: ast.expr, run: Interpreter) -> bool:
