@@ -56,6 +56,7 @@ def sharded_loaders(
                 any(resizing.changes_length(t, passes.get(t, ()), run) for t, _ in ours),
                 beside=frozenset(each.node for group in together for each in _others(group, {t.key for t, _ in ours})),
                 remade_samplers=frozenset(node for t, _ in ours for node in _remade_samplers(t, run)),
+                presets=tuple(run.presets.get(loader.node, ())),
             )
         )
         if mixed and switch is None:

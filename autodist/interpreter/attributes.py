@@ -199,6 +199,8 @@ class Attributes(Evaluation, Names):
             found = thing.cls.find(name)
             if found is not None:
                 return self._bound(found[1], thing, node, scope)
+            if thing.looks_up(name):
+                return self.method(thing, "__getattr__", None, [constant(name, firm=True)], {}, scope)
         if name == "training" and "module" in thing.roles and self._no_grad and thing.key in self._evaluated:
             return constant(False, firm=True)
         if name == "module" and "module" in thing.roles and self.plan.bare:

@@ -38,6 +38,7 @@ from autodist.values import (
     Object,
     Parameters,
     Picked,
+    Preset,
     Scope,
     Stream,
     Table,
@@ -289,13 +290,20 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         return None
 
     def _partial(self, node: ast.Call, called: Value, args: list[Value], keywords: dict[str, Value]) -> Value:
-        """`partial(summarise, resolution)`: functions of the project know what they are given already."""
+        """`partial(summarise, resolution)`: functions and classes know what they are given already."""
         things: set[Thing] = set()
         for thing in called.things:
             made = thing
-            if isinstance(thing, Function):
+            if isinstance(thing, (Function, Class)):
                 made = self._remember(node, partial(replace, thing), ("partial", thing))
                 made.args, made.keywords = [*thing.args, *args], {**thing.keywords, **keywords}
+                if isinstance(thing, Class) and isinstance(made, Class):
+                    made.whole = thing.whole or thing
+            elif isinstance(thing, External) and (args or keywords):
+                given = (thing.args, thing.keywords) if isinstance(thing, Preset) else ([], {})
+                made = self._remember(node, partial(Preset, thing.name, node), ("partial", thing.name))
+                made.args[:] = [*given[0], *args]
+                made.keywords.update({**given[1], **keywords})
             things.add(made)
         return called.but(things=frozenset(things))
 

@@ -625,12 +625,22 @@ class Evaluation(Single):
             whole = whole and (value.firm or self._is_literal(each) or self._is_setting(each))
             return ast.copy_location(ast.Constant(value.const), each) if whole else each
 
+        node = self.filled_in(node)
         given = [*node.args, *(keyword.value for keyword in node.keywords)]
         if any(isinstance(each, (ast.Name, ast.Attribute)) for each in given):
             keywords = [ast.keyword(keyword.arg, told(keyword.value)) for keyword in node.keywords]
             node = ast.Call(node.func, [told(each) for each in node.args], keywords)
         axes = tensor.axes if not tensor.things and not self.is_one_row(tensor) else None
         return from_front(self._function_name(node), node, position, axes)
+
+    def filled_in(self, node: ast.Call) -> ast.Call:
+        """A call with the arguments that `partial` has given to what it calls, if that is one function."""
+        presets = list(self.presets.get(node, ()))
+        if len(presets) != 1:
+            return node
+        own = {keyword.arg for keyword in node.keywords}
+        before = [keyword for keyword in presets[0].keywords if keyword.arg is None or keyword.arg not in own]
+        return ast.Call(node.func, [*presets[0].args[1:], *node.args], [*before, *node.keywords])
 
     def _function_name(self, node: ast.Call) -> str:
         """The name that a library has for what is called, `softmax` after `from torch import softmax as sm`, or that

@@ -82,7 +82,8 @@ class Functions(Attributes):
         args, keywords = [*function.args, *args], {**function.keywords, **keywords}
         definition = function.node
         active = sum(call.function.node is definition for call in self._calls)
-        calls = self._repeats[definition, node] = self._repeats.get((definition, node), 0) + 1
+        told = definition, node, _told(function, args)
+        calls = self._repeats[told] = self._repeats.get(told, 0) + 1
         if len(self._calls) >= MAX_DEPTH or active >= 2 or calls > MAX_REPEATS * (1 + 4 * (self._forward > 0)):
             given = [*args, *keywords.values()]
             self._take_in(function, node, given, scope)
@@ -234,6 +235,13 @@ class Functions(Attributes):
         for thing in inner.names[spec.vararg.arg].things if spec.vararg is not None else ():
             if isinstance(thing, Items) and 0 < len(thing.parts) <= len(node.args):
                 thing.stores |= stored(scope.source, node.args[-len(thing.parts) :])
+
+
+def _told(function: Function, args: list[Value]) -> Any:
+    """Which object a function of a class is asked to do what, by a word: `callback("after_loss")` of each callback is a
+    call of its own, and not the same one once more."""
+    words = tuple(each.const for each in args if isinstance(each.const, str) and each.firm)
+    return (id(function.owner), words) if words and function.owner is not None else None
 
 
 def _is_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
