@@ -202,7 +202,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 asked = [ast.Attribute(node.args[0], each, ast.Load()) for each in listed]
                 return union(self._attribute(thing, each, first, scope) for each in asked for thing in first.things)
             named = [each for thing in first.things for each in self._named_alike(thing, node.args[1])]
-            return union(named or (self._any_of(thing, scope.source.parents.get(node)) for thing in first.things))
+            return union(named or (self._any_of(thing, node, scope) for thing in first.things))
         if short == "setattr" and len(args) == 3 and (args[2].things or _names_own_attribute(first, args[1])):
             known = args[1].const
             self._keep_attribute(node, first, known if isinstance(known, str) else KEPT, args[2], scope)
@@ -383,9 +383,21 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         alike = (key for key in thing.attributes if re.fullmatch("".join(parts), key))
         return [held for held in (*map(thing.attributes.__getitem__, alike), kept) if self._modules_in(held)]
 
-    def _any_of(self, thing: Thing, parent: ast.AST | None = None) -> Value:
+    def _methods_told(self, thing: Object, name: ast.Call, scope: Scope) -> Value:
+        """`getattr(self, mode)` with a name that is not known: any of the methods that texts of the project name."""
+        if thing.cls is None or thing.roles or not isinstance(name.args[1], (ast.Name, ast.Attribute, ast.Subscript)):
+            return NOTHING
+        named = {
+            n for each in thing.cls.line() for n in each.scope.names if n in self._quoted and thing.cls.functions(n)
+        }
+        asked = (ast.Attribute(name.args[0], each, ast.Load()) for each in sorted(named))
+        return union(self._object_attribute(thing, each.attr, each, scope) for each in asked)
+
+    def _any_of(self, thing: Thing, name: ast.Call, scope: Scope) -> Value:
         """`getattr(module, name)` with a name that is not known: any of its classes and functions, or of the numbers
-        that an object keeps of a rank's samples; or any of the modules in it that have what its ``parent`` asks for."""
+        that an object keeps of a rank's samples, or of the methods that texts name; or any of the modules in it that
+        have what is asked of it."""
+        parent = scope.source.parents.get(name)
         if isinstance(thing, External):
             return of(External(f"{thing.name}.?"))
         if isinstance(thing, LocalModule):
@@ -399,7 +411,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if isinstance(thing, Object):  # `for name in names: print(getattr(self, "loss_" + name).item())`
             held = [value for name, value in thing.attributes.items() if not is_hidden(thing, name)]
             numbers = [value for value in held if value.spread.is_reducible and not value.things]
-            return union(each.but(const=UNKNOWN, firm=False) for each in numbers)
+            found = union(each.but(const=UNKNOWN, firm=False) for each in numbers)
+            return found | self._methods_told(thing, name, scope)
         return NOTHING
 
     def _copied(self, value: Value, node: ast.Call, scope: Scope) -> Value:
