@@ -18,7 +18,7 @@ from autodist.interpreter.questions import (
     under_samples,
 )
 from autodist.interpreter.torch_modules import TorchModules
-from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, RETURNS_SELF, SIZES
+from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, LATER, RETURNS_SELF, SIZES
 from autodist.source import argument
 from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import facts, operations
@@ -366,11 +366,14 @@ class Methods(Libraries, TorchModules):
                 self.event("write", node, scope, self._mixed(values))
                 return NOTHING
             return of(inner)
+        if name == "start" and inner.cls is not None and inner.cls.find("run") and _is_thread(inner.cls):
+            self.method(inner, "run", None, [], {}, scope)
         if "study" in inner.roles and name == "optimize":
             self.event("search", node, scope, of(inner))
         if inner.cls is None:
             for value in values:
                 self._callbacks(value, name, node, scope)
+            self._hand_over(node, values, scope)
             folder = argument(node, "save_folder", 1)
             if folder is not None and self.catalog.has(f"{inner.name}.{name}", "write_to"):
                 self.event("write_to", folder, scope)
@@ -486,3 +489,9 @@ def _changed(node: ast.expr) -> ast.expr:
 
 def _itself(items: Items) -> Items:
     return items
+
+
+def _is_thread(cls: Class) -> bool:
+    """Whether a class of the project derives from a thread or a process, whose `run` is called by `start`."""
+    bases = {base.name for each in cls.line() for base in each.bases if isinstance(base, External)}
+    return not bases.isdisjoint(LATER)
