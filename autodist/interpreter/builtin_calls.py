@@ -157,12 +157,15 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short in ("sum", "fsum", "math.fsum"):
             return self._total(first)
         if short in ("str", "repr", "format"):
-            if any(v.spread.is_local or self.holds_local(v) for v in args) and node.args:
+            shown = bool(node.args) and self._shown(first, node, scope)
+            if any(v.spread.is_local or self.holds_local(v) for v in args) and node.args and not shown:
                 self.event("format", node.args[0], scope, first)
             return self._text(args)
         if short in ("float", "int") and not args:
             return constant(0)  # as `defaultdict(float)` asks for
         if short in ("float", "int", "abs", "bool", "complex"):
+            if (told := self._number_of(short, first, node, scope)) is not None:
+                first = told
             if short != "abs":
                 first = first.but(models=frozenset())  # a number, through which no gradient flows
             return (

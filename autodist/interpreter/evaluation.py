@@ -8,6 +8,7 @@ from typing import Any
 
 from autodist import alternatives
 from autodist.interpreter.events import Call_
+from autodist.interpreter.overloads import Overloads
 from autodist.interpreter.questions import children_of, is_known, last_part, literal_int, objects_called, relates
 from autodist.interpreter.single import Single
 from autodist.interpreter.words import COUNTING, CUTTING, REST, SIZES
@@ -63,7 +64,7 @@ ANY = 20
 """So many axes stand for an unknown number of them, to see how many an operation adds."""
 
 
-class Evaluation(Single):
+class Evaluation(Single, Overloads):
     """Expressions, of whatever kind."""
 
     def eval(self, node: ast.expr, scope: Scope) -> Value:

@@ -39,21 +39,28 @@ class Functions(Attributes):
     def do_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
         function = self._remember(node, lambda: Function(node, scope.source, scope))
         function.scope = scope
-        self._decorate(node, of(function), scope)
+        made = self._decorate(node, of(function), scope)
         for default in [*node.args.defaults, *node.args.kw_defaults]:
             if default is not None:
                 self.eval(default, scope)
-        scope.names[node.name] = of(function)
+        scope.names[node.name] = made
 
     do_AsyncFunctionDef = do_FunctionDef
 
-    def _decorate(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, made: Value, scope: Scope) -> None:
-        """Run decorators of the project for what they do besides: `@register("name")` keeps what it is given."""
-        for decorator in node.decorator_list:
+    def _decorate(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, made: Value, scope: Scope
+    ) -> Value:
+        """Run decorators of the project for what they do besides: `@register("name")` keeps what it is given. What they
+        make of a function takes its place where that goes through something, `@over_batches`."""
+        for decorator in reversed(node.decorator_list):
             value = self.eval(decorator, scope)
             for thing in sorted(value.things, key=stable_order):
                 if isinstance(thing, Function) and not scope.is_class:
-                    self.call_function(thing, None, [made], {}, scope)
+                    path, self._path = self._path, (*self._path, id(decorator))  # what it gives is this function's own
+                    given = self.call_function(thing, None, [made], {}, scope)
+                    self._path = path
+                    made = given if not isinstance(node, ast.ClassDef) and _goes_through(given, made) else made
+        return made
 
     def method(
         self,
@@ -235,6 +242,13 @@ class Functions(Attributes):
         for thing in inner.names[spec.vararg.arg].things if spec.vararg is not None else ():
             if isinstance(thing, Items) and 0 < len(thing.parts) <= len(node.args):
                 thing.stores |= stored(scope.source, node.args[-len(thing.parts) :])
+
+
+def _goes_through(given: Value, made: Value) -> bool:
+    """Whether a decorator gives functions that have a loop around what they call."""
+    functions = [t for t in given.things if isinstance(t, Function) and t not in made.things]
+    loops = (ast.For, ast.AsyncFor, ast.While, ast.comprehension)
+    return len(functions) == len(given.things) == 1 and any(isinstance(n, loops) for n in ast.walk(functions[0].node))
 
 
 def _told(function: Function, args: list[Value]) -> Any:

@@ -70,6 +70,8 @@ class Libraries(BuiltinCalls):
             "load",
             "exists",
         }:
+            for value in values if roles & {"print", "log"} else ():
+                self._shown(value, node, scope)
             for role in sorted(roles):
                 self.event(role, node, scope, self._mixed(values), first_text(values) if role == "write" else NOTHING)
         builtin = self._builtin(name, node, args, keywords, scope)
