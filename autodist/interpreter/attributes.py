@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from functools import cached_property
 
 from autodist.catalog import public
 from autodist.interpreter.evaluation import Evaluation
@@ -264,6 +265,12 @@ class Attributes(Evaluation, Names):
             else:
                 things.add(thing)
         return result | Value(frozenset(things))
+
+    @cached_property
+    def _quoted(self) -> frozenset[str]:
+        """The texts of a project, keys of dicts among them."""
+        nodes = (node for source in self.project.sources for node in ast.walk(source.tree))
+        return frozenset(n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str))
 
     def _parameters_in(self, value: Value) -> list[Parameters]:
         """The parameters that a value holds, in lists and dicts as well."""

@@ -414,8 +414,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if isinstance(thing, Object):  # `for name in names: print(getattr(self, "loss_" + name).item())`
             held = [value for name, value in thing.attributes.items() if not is_hidden(thing, name)]
             numbers = [value for value in held if value.spread.is_reducible and not value.things]
-            found = union(each.but(const=UNKNOWN, firm=False) for each in numbers)
-            return found | self._methods_told(thing, name, scope)
+            counted = union(each.but(const=UNKNOWN, firm=False) for each in numbers)
+            return counted | self._methods_told(thing, name, scope)
         return NOTHING
 
     def _copied(self, value: Value, node: ast.Call, scope: Scope) -> Value:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from functools import cached_property
 from typing import Any
 
 from autodist.interpreter.attributes import Attributes
@@ -225,12 +224,6 @@ class Functions(Attributes):
             inner.names[spec.vararg.arg] = of(Items(spec.vararg, given[positional:], NOTHING))
         if spec.kwarg is not None:
             inner.names[spec.kwarg.arg] = of(Table(spec.kwarg, dict(rest), NOTHING))
-
-    @cached_property
-    def _quoted(self) -> frozenset[str]:
-        """The texts of a project, keys of dicts among them."""
-        nodes = (node for source in self.project.sources for node in ast.walk(source.tree))
-        return frozenset(n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str))
 
     def _note_rest(self, function: Function, node: ast.Call, inner: Scope, scope: Scope) -> None:
         """Remember which expressions `**logs` and `*values` of a function hold."""

@@ -290,8 +290,8 @@ class Loops(Stores):
             function = self._calls[-1].function if self._calls else None
             by_row, certain = self._goes_row_by_row(first.iter), self._goes_along_tensors(first.iter)
             self._loops.append(Loop(first, scope.source, scope, function, by_row, certain))
-            parts = self._unrolled(iterable) or [*self._fields(iterable).values()]
-            parts = parts or self._data_sets(iterable) or self._numbered_phases(first.iter)
+            told = self._unrolled(iterable) or [*self._fields(iterable).values()] or self._data_sets(iterable)
+            parts = told or self._numbered_phases(first.iter)
             result = NOTHING
             for number, element in enumerate(parts if parts is not None else [self._element(iterable, first)]):
                 self.assign(first.target, element.but(firm=True) if parts is not None else element, inner, first.iter)
