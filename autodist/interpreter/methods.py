@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 from functools import partial
 
+from autodist import carried
 from autodist.interpreter.libraries import Libraries
 from autodist.interpreter.questions import (
     any_entry,
@@ -128,7 +129,8 @@ class Methods(Libraries, TorchModules):
             return NOTHING
         if name == "copy_" and self._forward and any(value.spread.is_local for value in values):
             target = node.func.value if isinstance(node.func, ast.Attribute) else None
-            if isinstance(target, ast.Attribute) and target.attr == "data" and isinstance(target.value, ast.Attribute):
+            held = target.value if isinstance(target, ast.Attribute) and target.attr == "data" else None
+            if isinstance(held, ast.Attribute) and not self._is_registered(held):
                 self.event("parameter_set", node, scope)
         if name in REPLACING and args:
             self._copied_into(node, args[0], scope)
@@ -383,6 +385,11 @@ class Methods(Libraries, TorchModules):
         if base.spread.is_local and not inner.roles and inner.cls is None:
             return None  # what a library made of samples may be a tensor, or a text
         return mixed if mixed.spread.is_local else NOTHING
+
+    def _is_registered(self, node: ast.Attribute) -> bool:
+        """Whether it is a buffer of a module, `self.centre`, and no parameter."""
+        classes = [t.cls for t in self._lately(node.value).objects("module") if t.cls is not None]
+        return bool(classes) and all(node.attr in carried.buffers(each.node for each in c.line()) for c in classes)
 
     def _note_functions(self, parser: Object, keywords: dict[str, Value]) -> None:
         """`set_defaults(func=train)`: what a command runs, `args.func(args)`. Any of them may be asked for."""
