@@ -30,8 +30,11 @@ def written(statement: ast.stmt) -> Written | None:
             value = statement.value
             parts = value.elts if isinstance(value, DISPLAYS) else [value]
             return (root, tuple(parts)) if root is not None else None
-        if isinstance(target, (ast.Name, ast.Attribute)) and _reads(statement.value, target):
-            return _root(target) or target, (statement.value,)
+        if isinstance(target, (ast.Name, ast.Attribute)):
+            root = _root(target) or target
+            fills_kept = root is not target and isinstance(root, ast.Attribute)  # `self.centre.data = mean`
+            if fills_kept or _reads(statement.value, target) or _reads(statement.value, root):
+                return root, (statement.value,)
     if isinstance(statement, ast.AugAssign):
         target = statement.target
         root = _root(target.value if isinstance(target, ast.Subscript) else target)

@@ -155,6 +155,15 @@ class Loader:
     """Torch's samplers that it has been given and that draw from the global generator, where they are made once."""
     remade_samplers: frozenset[ast.Call] = frozenset()
     """Those of them that a training loop makes anew, in each epoch for instance."""
+    presets: tuple[ast.Call, ...] = ()
+    """The calls of `partial` that have given arguments to what makes it: `partial(DataLoader, batch_size=8)`."""
+
+    @property
+    def told(self) -> ast.Call:
+        """The call that makes it, with the arguments by name that `partial` was given before."""
+        own = {keyword.arg for keyword in self.node.keywords}
+        before = [each for preset in self.presets for each in preset.keywords if each.arg not in own]
+        return ast.Call(self.node.func, self.node.args, [*self.node.keywords, *before]) if before else self.node
 
 
 @dataclass(frozen=True)

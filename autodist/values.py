@@ -30,6 +30,15 @@ class External:
     name: str
 
 
+@dataclass(frozen=True)
+class Preset(External):
+    """A function or class of a library with some of its arguments: ``partial(F.mse_loss, reduction="sum")``."""
+
+    node: ast.Call
+    args: list[Value] = field(default_factory=list, compare=False)
+    keywords: dict[str, Value] = field(default_factory=dict, compare=False)
+
+
 @dataclass(eq=False)
 class Scope:
     """Names and what they hold; ``parent`` is the scope around it."""
@@ -94,6 +103,10 @@ class Class:
     scope: Scope
     bases: tuple[Thing, ...]
     roles: frozenset[str]
+    whole: Class | None = None
+    """The class itself, where this is one that knows some of its arguments: ``partial(Meter, "loss")``."""
+    args: list[Value] = field(default_factory=list)
+    keywords: dict[str, Value] = field(default_factory=dict)
 
     def find(self, name: str, skip: Class | None = None) -> tuple[Class, Value] | None:
         """The class in its line that defines ``name``; with ``skip``, only those that come after it."""

@@ -183,7 +183,7 @@ def _has_distributed_sampler(loader: Loader, script: TrainingScript) -> bool:
     """Whether the loader has such a sampler, or is about to be given one."""
     if loader.sharded or loader.iterable:
         return loader.reshuffles
-    shuffle = argument(loader.node, "shuffle", 2)
+    shuffle = argument(loader.told, "shuffle", 2)
     if (shuffle is None or isinstance(shuffle, ast.Constant) and not shuffle.value) and not any(
         keyword.arg is None for keyword in loader.node.keywords
     ):

@@ -277,6 +277,8 @@ class SamplerOnCPU({sampler}):
 
 
 '''
+SHARING = frozenset("dataset batch_size shuffle sampler batch_sampler drop_last".split())
+"""What tells which samples a batch has."""
 UNEVEN = "data that do not divide by the number of ranks are filled up with up to N - 1 samples, seen twice"
 
 ALIKE = "; masks of dropout and noise are the same on all ranks, which draw the data from the same generator"
@@ -302,9 +304,15 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
     ordered = 0  # of loaders that are read side by side
     for loader in script.loaders:
         call, source = loader.node, loader.source
-        if loader.sharded or loader.iterable or argument(call, "batch_sampler") or given_sampler(script, call):
+        if loader.sharded:
             continue
-        size = argument(call, "batch_size", 1)
+        if (unwritten := _unwritten(loader, script)) is not None:
+            yield Finding(source, call, unwritten, severity=Severity.REFUSAL)
+            continue
+        if loader.iterable or argument(call, "batch_sampler") or given_sampler(script, call):
+            continue
+        told = loader.told
+        size = argument(told, "batch_size", 1)
         unsized = size is None and not any(keyword.arg is None for keyword in call.keywords)
         unsized = unsized or isinstance(size, ast.Name) and _is_one(size, source, script)
         unsized = unsized or isinstance(size, ast.Constant) and size.value == 1 and not script.distributed
@@ -327,7 +335,7 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
         options = ""
         unpacked = next((k for k in call.keywords if k.arg is None), None)
         table = _table(script, unpacked)
-        shuffle = argument(call, "shuffle", 2)
+        shuffle = argument(told, "shuffle", 2)
         if shuffle is None and unpacked is not None and (table is None or "shuffle" in table):
             options += f', shuffle={source.code(unpacked.value)}.pop("shuffle", False)'
         elif shuffle is None or isinstance(shuffle, ast.Constant) and not shuffle.value:
@@ -336,7 +344,7 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
             pass  # `shuffle=(sampler is None)`, which it is
         elif not isinstance(shuffle, ast.Constant) and not says(shuffle, loader.switch or "None"):
             options += f", shuffle={source.code(shuffle)}"
-        drop = argument(call, "drop_last", 8)
+        drop = argument(told, "drop_last", 8)
         if drop is not None and not (isinstance(drop, ast.Constant) and not drop.value):
             options += f", drop_last={source.code(drop)}"
         if loader.resized:
@@ -364,7 +372,9 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
             variable = _target(source, call, "sampler")
             edits.append(InsertBefore(statement, f"{variable} = {made}\n"))
             made = variable
-        if shuffle is not None:
+        if shuffle is not None and argument(call, "shuffle", 2) is None:
+            edits.append(SetArgument(call, "shuffle", "False", 2))
+        elif shuffle is not None:
             edits.append(_without_shuffle(source, call, shuffle, loader.switch))
             if shuffles_others(source, call, shuffle, loader.switch):
                 torch, torch_import = imported(context, source, "torch")
@@ -376,6 +386,23 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
         fix = Fix((*imports, *sampler_import, *planned(source, *edits)))
         alike = ALIKE if script.drops_alike else ""
         yield Finding(source, call, f"each rank takes its share of every batch; {UNEVEN}{alike}", fix)
+
+
+def _unwritten(loader: Loader, script: TrainingScript) -> str | None:
+    """Why what `partial` tells a loader cannot be told anew in the call that makes it, if it cannot."""
+    if not loader.presets:
+        return None
+    call, source, preset = loader.node, loader.source, loader.presets[0]
+    own = {keyword.arg for keyword in call.keywords}
+    asked = [each for each in preset.keywords if each.arg in SHARING and each.arg not in own]
+    written = len(loader.presets) == 1 and len(preset.args) < 2 and all(each.arg for each in preset.keywords)
+    shared = loader.iterable or argument(loader.told, "batch_sampler") or given_sampler(script, loader.told)
+    home = source.function(preset) if preset in source.parents else call
+    seen = home is None or home is source.function(call)
+    fits = all(isinstance(each.value, ast.Constant) or seen and simple(each.value) for each in asked)
+    if written and fits and loader.switch is None and not (shared and asked):
+        return None
+    return f"is made of what partial() was given in line {preset.lineno}: write the call of the loader out"
 
 
 def _without_shuffle(source: Source, call: ast.Call, shuffle: ast.expr, switch: str | None) -> Edit:
@@ -423,7 +450,7 @@ def _divided(script: TrainingScript, context: Context, loader: Loader, d: str) -
         return []
     call, source = loader.node, loader.source
     statement = source.statement(call)
-    size = argument(call, "batch_size", 1)
+    size = argument(loader.told, "batch_size", 1)
     if size is None:
         unpacked = next((k for k in call.keywords if k.arg is None), None)
         if unpacked is None:
@@ -447,6 +474,8 @@ def _divided(script: TrainingScript, context: Context, loader: Loader, d: str) -
             whole = code if simple(size) or isinstance(size, ast.Call) else f"({code})"
             check = divisible(whole, d, unless=negated(loader.switch) if varies else None)
             edits.append(InsertBefore(statement, check))
+    if argument(call, "batch_size", 1) is None:  # `partial` was given it
+        return [*edits, SetArgument(call, "batch_size", f"{code} // {d}.get_world_size()", 1)]
     template = f"{{}} // {d}.get_world_size()"
     if loader.switch is not None:
         template = f"{{}} // {d}.get_world_size() if {loader.switch} else {code}"

@@ -227,7 +227,10 @@ def write_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         d, imports = dist(context, site.source)
         alone = WrapExpr(site.node, f"{{}} if {d}.get_rank() == 0 else None")
         fix = Fix((*imports, *planned(site.source, alone)))
-        yield Finding(site.source, site.node, "every rank would write to this folder", fix)
+        callee = script.values.get(site.node, NOTHING).things
+        handed = any(isinstance(each, External) for each in callee)  # `Thread(target=torch.save)`
+        told = "every rank would write by this" if handed else "every rank would write to this folder"
+        yield Finding(site.source, site.node, told, fix)
 
 
 TAKING = frozenset("pop popleft popitem heappop next".split())

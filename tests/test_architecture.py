@@ -64,7 +64,7 @@ INTERPRETER = """
     single
     draws | losses | whole_data
     contents
-    lasting | loaders | names
+    lasting | loaders | names | overloads
     machine
     events | plan | questions | words
 """

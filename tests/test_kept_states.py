@@ -65,6 +65,9 @@ self.variance.mul_(0.9).add_(0.1 * (x - mean).pow(2).mean(0))"""
         (HITS, ["0.1 * reduce_sum(sums) / reduce_sum(sizes).clamp(min=1)[:, None]"]),
         (VARIANCE, ["reduce_mean(0.1 * (x - reduce_mean(mean)).pow(2).mean(0))"]),
         ("self.variance.mul_(0.9).add_(0.1 * x.var(0))", ["0.1 * gather_rows(x).var(0)"]),
+        ("self.mean.data = 0.9 * self.mean + 0.1 * x.mean(0)", ["reduce_mean(0.9 * self.mean + 0.1 * x.mean(0))"]),
+        ("self.mean.data = x.mean(0)", ["self.mean.data = reduce_mean(x.mean(0))"]),
+        ("self.mean.data.copy_(0.9 * self.mean.data + 0.1 * x.mean(0))", ["copy_(reduce_mean(0.9 * self.mean.data"]),
     ],
 )
 def test_what_is_kept_is_that_of_all_ranks(tmp_path: Path, kept: str, expected: list[str]) -> None:

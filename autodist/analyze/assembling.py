@@ -277,6 +277,10 @@ def _answering(
     """The calls that write a file and whose results all ranks are given, and those of which rank 0 cannot be given
     alone what all ranks compute together."""
     found, left = {}, []
+    for event in run.of("hands_over"):
+        if not event.on_one_rank and not regions.within(event, prepared):
+            message = "every rank hands over what writes a file here: do so on rank 0 alone"
+            left.append(Concern("AD301", event.source, event.node, message, Severity.WARNING))
     for site in answers.answers(run, prepared, guards, opens):
         inside = [node for node in ast.walk(site.node) if node in needed]
         early = next(before_group(run, [site]), None) is not None

@@ -113,7 +113,7 @@ def _sizes_of(event: Event, run: Interpreter) -> Iterator[ast.expr]:
     """What a loader is told for the batch size, and what calls told the functions that make it:
     `make_loader(data, args.batch_size_in_gpu)`."""
     assert isinstance(event.node, ast.Call)
-    node = argument(event.node, "batch_size", 1) or _in_settings(event.node, "batch_size", run)
+    node = argument(run.filled_in(event.node), "batch_size", 1) or _in_settings(event.node, "batch_size", run)
     for call in reversed(event.calls):
         if node is None:
             return

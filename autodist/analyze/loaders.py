@@ -10,7 +10,7 @@ from autodist.analyze.batch_sizes import training_switch
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.rule import Severity
 from autodist.script import Concern, Epoch, Loader, Site
-from autodist.source import Source, last_name, shortened
+from autodist.source import Source, argument, last_name, shortened
 from autodist.tensors import collation, episodes
 from autodist.values import NOTHING, Draw, Index, Object, Path_, Scope, Value, drawn_from
 
@@ -35,9 +35,10 @@ def sharded_loaders(
         ours = [(t, n) for t, n in found if t.key in trained]
         if not ours:
             continue
-        mixed = len(ours) < len(found)
-        switch = training_switch(found, trained) if mixed else None
         loader = ours[0][0]
+        several = len(ours) < len(found)
+        mixed = several or any(_serves_several(each, passes.get(each, ()), run) for each, _ in ours)
+        switch = training_switch(found, trained) if several else None
         source = nodes[node]
         dataset = loader.argument("dataset", 0) or NOTHING
         iterable = any("iterable_dataset" in t.roles for t in dataset.things if isinstance(t, Object))
@@ -56,6 +57,7 @@ def sharded_loaders(
                 any(resizing.changes_length(t, passes.get(t, ()), run) for t, _ in ours),
                 beside=frozenset(each.node for group in together for each in _others(group, {t.key for t, _ in ours})),
                 remade_samplers=frozenset(node for t, _ in ours for node in _remade_samplers(t, run)),
+                presets=tuple(run.presets.get(loader.node, ())),
             )
         )
         if mixed and switch is None:
@@ -72,6 +74,28 @@ def sharded_loaders(
                 )
             )
     return loaders, concerns
+
+
+def _serves_several(loader: Object, passes: Iterable[Event], run: Interpreter) -> bool:
+    """Whether what stands for a loader is one of each of several data sets, `map(make_loader, splits)`, of which some
+    are read where nothing is trained."""
+    data = argument(loader.node, "dataset", 0)
+    name = data.id if isinstance(data, ast.Name) else None
+    around = [each for each in loader.source.ancestors(loader.node) if name in _bound_by(each)]
+    if not around:
+        return False
+    steps = {loop.node for event in run.of("backward") for loop in event.loops}
+    outside = [each for each in passes if not any(loop.node is around[0] for loop in each.loops)]
+    return any(each.node in steps for each in outside) and any(each.node not in steps for each in outside)
+
+
+def _bound_by(node: ast.AST) -> set[str]:
+    """The names that a loop, a comprehension or a lambda binds anew for each of several things."""
+    if isinstance(node, ast.Lambda):
+        return {each.arg for each in node.args.args}
+    targets = [node.target] if isinstance(node, (ast.For, ast.AsyncFor)) else []
+    targets += [each.target for each in getattr(node, "generators", ())]
+    return {each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)}
 
 
 def _read_together(run: Interpreter) -> Iterator[set[Object]]:

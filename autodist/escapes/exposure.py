@@ -27,6 +27,9 @@ def exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
         # a list that outlives the step; samples and tensors in it are followed to where they are used
         for arg in node.args:
             yield from _numbers(arg, event.source, run)
+    elif event.kind == "handed_over" and isinstance(node, ast.Call):
+        for given in (*node.args, *(keyword.value for keyword in node.keywords)):
+            yield from given.elts if isinstance(given, (ast.Tuple, ast.List)) else (given,)
     elif event.kind == "tracker" and isinstance(node, ast.Subscript):
         statement = event.source.statement(node)
         if isinstance(statement, ast.Assign):

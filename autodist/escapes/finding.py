@@ -20,7 +20,7 @@ from autodist.spread import LOCAL, MEAN, ROWS, SUM
 from autodist.values import NOTHING, External, Items, Object, Turn
 
 SINKS = frozenset(
-    "format print log tracker schedule test save write file_method step discarded store set_item meets "
+    "format print log tracker schedule test save write file_method step discarded store set_item meets handed_over "
     "statistic scales_gradient".split()
 )
 

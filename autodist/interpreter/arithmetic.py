@@ -92,6 +92,8 @@ class Arithmetic(Evaluation):
 
     def of_BinOp(self, node: ast.BinOp, scope: Scope) -> Value:
         left, right = self.eval(node.left, scope), self.eval(node.right, scope)
+        if (overloaded := self._overloaded(node.op, left, right, scope)) is not None:
+            return overloaded
         if isinstance(node.op, ast.Add) and any(isinstance(t, (Items, Stream)) for t in left.things | right.things):
             both = union([*self._contents(left), *self._contents(right)])
             items = self._remember(node, lambda: Items(node, [], NOTHING))

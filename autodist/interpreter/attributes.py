@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from functools import cached_property
 
 from autodist.catalog import public
 from autodist.interpreter.evaluation import Evaluation
@@ -199,6 +200,8 @@ class Attributes(Evaluation, Names):
             found = thing.cls.find(name)
             if found is not None:
                 return self._bound(found[1], thing, node, scope)
+            if thing.looks_up(name):
+                return self.method(thing, "__getattr__", None, [constant(name, firm=True)], {}, scope)
         if name == "training" and "module" in thing.roles and self._no_grad and thing.key in self._evaluated:
             return constant(False, firm=True)
         if name == "module" and "module" in thing.roles and self.plan.bare:
@@ -262,6 +265,12 @@ class Attributes(Evaluation, Names):
             else:
                 things.add(thing)
         return result | Value(frozenset(things))
+
+    @cached_property
+    def _quoted(self) -> frozenset[str]:
+        """The texts of a project, keys of dicts among them."""
+        nodes = (node for source in self.project.sources for node in ast.walk(source.tree))
+        return frozenset(n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str))
 
     def _parameters_in(self, value: Value) -> list[Parameters]:
         """The parameters that a value holds, in lists and dicts as well."""

@@ -38,6 +38,7 @@ from autodist.values import (
     Object,
     Parameters,
     Picked,
+    Preset,
     Scope,
     Stream,
     Table,
@@ -156,12 +157,15 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short in ("sum", "fsum", "math.fsum"):
             return self._total(first)
         if short in ("str", "repr", "format"):
-            if any(v.spread.is_local or self.holds_local(v) for v in args) and node.args:
+            shown = bool(node.args) and self._shown(first, node, scope)
+            if any(v.spread.is_local or self.holds_local(v) for v in args) and node.args and not shown:
                 self.event("format", node.args[0], scope, first)
             return self._text(args)
         if short in ("float", "int") and not args:
             return constant(0)  # as `defaultdict(float)` asks for
         if short in ("float", "int", "abs", "bool", "complex"):
+            if (told := self._number_of(short, first, node, scope)) is not None:
+                first = told
             if short != "abs":
                 first = first.but(models=frozenset())  # a number, through which no gradient flows
             return (
@@ -201,7 +205,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 asked = [ast.Attribute(node.args[0], each, ast.Load()) for each in listed]
                 return union(self._attribute(thing, each, first, scope) for each in asked for thing in first.things)
             named = [each for thing in first.things for each in self._named_alike(thing, node.args[1])]
-            return union(named or (self._any_of(thing, scope.source.parents.get(node)) for thing in first.things))
+            return union(named or (self._any_of(thing, node, scope) for thing in first.things))
         if short == "setattr" and len(args) == 3 and (args[2].things or _names_own_attribute(first, args[1])):
             known = args[1].const
             self._keep_attribute(node, first, known if isinstance(known, str) else KEPT, args[2], scope)
@@ -289,13 +293,20 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         return None
 
     def _partial(self, node: ast.Call, called: Value, args: list[Value], keywords: dict[str, Value]) -> Value:
-        """`partial(summarise, resolution)`: functions of the project know what they are given already."""
+        """`partial(summarise, resolution)`: functions and classes know what they are given already."""
         things: set[Thing] = set()
         for thing in called.things:
             made = thing
-            if isinstance(thing, Function):
+            if isinstance(thing, (Function, Class)):
                 made = self._remember(node, partial(replace, thing), ("partial", thing))
                 made.args, made.keywords = [*thing.args, *args], {**thing.keywords, **keywords}
+                if isinstance(thing, Class) and isinstance(made, Class):
+                    made.whole = thing.whole or thing
+            elif isinstance(thing, External) and (args or keywords):
+                given = (thing.args, thing.keywords) if isinstance(thing, Preset) else ([], {})
+                made = self._remember(node, partial(Preset, thing.name, node), ("partial", thing.name))
+                made.args[:] = [*given[0], *args]
+                made.keywords.update({**given[1], **keywords})
             things.add(made)
         return called.but(things=frozenset(things))
 
@@ -375,9 +386,21 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         alike = (key for key in thing.attributes if re.fullmatch("".join(parts), key))
         return [held for held in (*map(thing.attributes.__getitem__, alike), kept) if self._modules_in(held)]
 
-    def _any_of(self, thing: Thing, parent: ast.AST | None = None) -> Value:
+    def _methods_told(self, thing: Object, name: ast.Call, scope: Scope) -> Value:
+        """`getattr(self, mode)` with a name that is not known: any of the methods that texts of the project name."""
+        if thing.cls is None or thing.roles or not isinstance(name.args[1], (ast.Name, ast.Attribute, ast.Subscript)):
+            return NOTHING
+        named = {
+            n for each in thing.cls.line() for n in each.scope.names if n in self._quoted and thing.cls.functions(n)
+        }
+        asked = (ast.Attribute(name.args[0], each, ast.Load()) for each in sorted(named))
+        return union(self._object_attribute(thing, each.attr, each, scope) for each in asked)
+
+    def _any_of(self, thing: Thing, name: ast.Call, scope: Scope) -> Value:
         """`getattr(module, name)` with a name that is not known: any of its classes and functions, or of the numbers
-        that an object keeps of a rank's samples; or any of the modules in it that have what its ``parent`` asks for."""
+        that an object keeps of a rank's samples, or of the methods that texts name; or any of the modules in it that
+        have what is asked of it."""
+        parent = scope.source.parents.get(name)
         if isinstance(thing, External):
             return of(External(f"{thing.name}.?"))
         if isinstance(thing, LocalModule):
@@ -391,7 +414,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if isinstance(thing, Object):  # `for name in names: print(getattr(self, "loss_" + name).item())`
             held = [value for name, value in thing.attributes.items() if not is_hidden(thing, name)]
             numbers = [value for value in held if value.spread.is_reducible and not value.things]
-            return union(each.but(const=UNKNOWN, firm=False) for each in numbers)
+            counted = union(each.but(const=UNKNOWN, firm=False) for each in numbers)
+            return counted | self._methods_told(thing, name, scope)
         return NOTHING
 
     def _copied(self, value: Value, node: ast.Call, scope: Scope) -> Value:

@@ -22,6 +22,7 @@ from autodist.values import (
     Object,
     Picked,
     Portion,
+    Preset,
     Scope,
     Stream,
     Thing,
@@ -61,10 +62,11 @@ def _takes(thing: Thing, node: ast.Call) -> bool:
         return True
     spec = function.node.args
     bound = isinstance(thing, Class) or function.owner is not None
-    names = [each.arg for each in (*spec.posonlyargs, *spec.args)][bound:]
+    before, known_by_name = (thing.args, thing.keywords) if isinstance(thing, (Class, Function)) else ([], {})
+    names = [each.arg for each in (*spec.posonlyargs, *spec.args)][bound + len(before) :]
     if len(node.args) > len(names) and spec.vararg is None:
         return False
-    given = {each.arg for each in node.keywords}
+    given = {*(each.arg for each in node.keywords), *known_by_name}
     known = {*names, *(each.arg for each in spec.kwonlyargs)}
     if spec.kwarg is None and not given <= {*known, None}:
         return False
@@ -217,6 +219,9 @@ class Calls(Methods, AutogradFunctions):
             return self.call_function(thing, node, args, keywords, scope)
         if isinstance(thing, Class):
             return self._instantiate(thing, node, args, keywords, scope)
+        if isinstance(thing, Preset):
+            self.presets.setdefault(node, {})[thing.node] = None
+            return self._external(thing.name, node, [*thing.args, *args], {**thing.keywords, **keywords}, scope)
         if isinstance(thing, External):
             return self._external(thing.name, node, args, keywords, scope)
         if isinstance(thing, Object):

@@ -66,6 +66,8 @@ class Classes(Records):
     def _instantiate(
         self, cls: Class, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:
+        if cls.whole is not None:
+            return self._instantiate(cls.whole, node, [*cls.args, *args], {**cls.keywords, **keywords}, scope)
         made = self._remember(node, lambda: Object(cls.node.name, cls.roles, node, scope.source, self._path, cls), cls)
         made.args, made.keywords = args, keywords
         self._born[made] = self._branches

@@ -145,5 +145,13 @@ class Draws(Contents):
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:
         self.event("random_split", node, scope)
-        part = Object("torch.utils.data.Subset", frozenset(["dataset"]), node, scope.source, self._path, None, args[:1])
-        return of(self._remember(node, lambda: Items(node, [], of(part))))
+
+        def part() -> Value:
+            roles = frozenset(["dataset"])
+            return of(Object("torch.utils.data.Subset", roles, node, scope.source, self._path, None, args[:1]))
+
+        lengths = keywords.get("lengths", args[1] if len(args) > 1 else NOTHING)
+        told = [thing for thing in lengths.things if isinstance(thing, Items) and thing.element is NOTHING]
+        count = len(told[0].parts) if len(told) == len(lengths.things) == 1 else 0
+        made = self._remember(node, lambda: Items(node, [part() for _ in range(count)], NOTHING if count else part()))
+        return of(made)

@@ -8,6 +8,7 @@ from typing import Any
 
 from autodist import alternatives
 from autodist.interpreter.events import Call_
+from autodist.interpreter.overloads import Overloads
 from autodist.interpreter.questions import children_of, is_known, last_part, literal_int, objects_called, relates
 from autodist.interpreter.single import Single
 from autodist.interpreter.words import COUNTING, CUTTING, REST, SIZES
@@ -63,7 +64,7 @@ ANY = 20
 """So many axes stand for an unknown number of them, to see how many an operation adds."""
 
 
-class Evaluation(Single):
+class Evaluation(Single, Overloads):
     """Expressions, of whatever kind."""
 
     def eval(self, node: ast.expr, scope: Scope) -> Value:
@@ -625,12 +626,22 @@ class Evaluation(Single):
             whole = whole and (value.firm or self._is_literal(each) or self._is_setting(each))
             return ast.copy_location(ast.Constant(value.const), each) if whole else each
 
+        node = self.filled_in(node)
         given = [*node.args, *(keyword.value for keyword in node.keywords)]
         if any(isinstance(each, (ast.Name, ast.Attribute)) for each in given):
             keywords = [ast.keyword(keyword.arg, told(keyword.value)) for keyword in node.keywords]
             node = ast.Call(node.func, [told(each) for each in node.args], keywords)
         axes = tensor.axes if not tensor.things and not self.is_one_row(tensor) else None
         return from_front(self._function_name(node), node, position, axes)
+
+    def filled_in(self, node: ast.Call) -> ast.Call:
+        """A call with the arguments that `partial` has given to what it calls, if that is one function."""
+        presets = list(self.presets.get(node, ()))
+        if len(presets) != 1:
+            return node
+        own = {keyword.arg for keyword in node.keywords}
+        before = [keyword for keyword in presets[0].keywords if keyword.arg is None or keyword.arg not in own]
+        return ast.Call(node.func, [*presets[0].args[1:], *node.args], [*before, *node.keywords])
 
     def _function_name(self, node: ast.Call) -> str:
         """The name that a library has for what is called, `softmax` after `from torch import softmax as sm`, or that

@@ -41,7 +41,8 @@ class Expressions(Arithmetic, Stores):
                 if part.format_spec is not None:
                     self.eval(part.format_spec, scope)
                 values.append(value)
-                if value.spread.is_local or self.holds_local(value):
+                shown = self._shown(value, part, scope)
+                if not shown and (value.spread.is_local or self.holds_local(value)):
                     self.event("format", part.value, scope, value)
         return self._text(values)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from functools import cached_property
 from typing import Any
 
 from autodist.interpreter.attributes import Attributes
@@ -39,21 +38,28 @@ class Functions(Attributes):
     def do_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
         function = self._remember(node, lambda: Function(node, scope.source, scope))
         function.scope = scope
-        self._decorate(node, of(function), scope)
+        made = self._decorate(node, of(function), scope)
         for default in [*node.args.defaults, *node.args.kw_defaults]:
             if default is not None:
                 self.eval(default, scope)
-        scope.names[node.name] = of(function)
+        scope.names[node.name] = made
 
     do_AsyncFunctionDef = do_FunctionDef
 
-    def _decorate(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, made: Value, scope: Scope) -> None:
-        """Run decorators of the project for what they do besides: `@register("name")` keeps what it is given."""
-        for decorator in node.decorator_list:
+    def _decorate(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, made: Value, scope: Scope
+    ) -> Value:
+        """Run decorators of the project for what they do besides: `@register("name")` keeps what it is given. What they
+        make of a function takes its place where that goes through something, `@over_batches`."""
+        for decorator in reversed(node.decorator_list):
             value = self.eval(decorator, scope)
             for thing in sorted(value.things, key=stable_order):
                 if isinstance(thing, Function) and not scope.is_class:
-                    self.call_function(thing, None, [made], {}, scope)
+                    path, self._path = self._path, (*self._path, id(decorator))  # what it gives is this function's own
+                    given = self.call_function(thing, None, [made], {}, scope)
+                    self._path = path
+                    made = given if not isinstance(node, ast.ClassDef) and _goes_through(given, made) else made
+        return made
 
     def method(
         self,
@@ -82,7 +88,8 @@ class Functions(Attributes):
         args, keywords = [*function.args, *args], {**function.keywords, **keywords}
         definition = function.node
         active = sum(call.function.node is definition for call in self._calls)
-        calls = self._repeats[definition, node] = self._repeats.get((definition, node), 0) + 1
+        told = definition, node, _told(function, args)
+        calls = self._repeats[told] = self._repeats.get(told, 0) + 1
         if len(self._calls) >= MAX_DEPTH or active >= 2 or calls > MAX_REPEATS * (1 + 4 * (self._forward > 0)):
             given = [*args, *keywords.values()]
             self._take_in(function, node, given, scope)
@@ -218,12 +225,6 @@ class Functions(Attributes):
         if spec.kwarg is not None:
             inner.names[spec.kwarg.arg] = of(Table(spec.kwarg, dict(rest), NOTHING))
 
-    @cached_property
-    def _quoted(self) -> frozenset[str]:
-        """The texts of a project, keys of dicts among them."""
-        nodes = (node for source in self.project.sources for node in ast.walk(source.tree))
-        return frozenset(n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str))
-
     def _note_rest(self, function: Function, node: ast.Call, inner: Scope, scope: Scope) -> None:
         """Remember which expressions `**logs` and `*values` of a function hold."""
         spec = function.node.args
@@ -234,6 +235,20 @@ class Functions(Attributes):
         for thing in inner.names[spec.vararg.arg].things if spec.vararg is not None else ():
             if isinstance(thing, Items) and 0 < len(thing.parts) <= len(node.args):
                 thing.stores |= stored(scope.source, node.args[-len(thing.parts) :])
+
+
+def _goes_through(given: Value, made: Value) -> bool:
+    """Whether a decorator gives functions that have a loop around what they call."""
+    functions = [t for t in given.things if isinstance(t, Function) and t not in made.things]
+    loops = (ast.For, ast.AsyncFor, ast.While, ast.comprehension)
+    return len(functions) == len(given.things) == 1 and any(isinstance(n, loops) for n in ast.walk(functions[0].node))
+
+
+def _told(function: Function, args: list[Value]) -> Any:
+    """Which object a function of a class is asked to do what, by a word: `callback("after_loss")` of each callback is a
+    call of its own, and not the same one once more."""
+    words = tuple(each.const for each in args if isinstance(each.const, str) and each.firm)
+    return (id(function.owner), words) if words and function.owner is not None else None
 
 
 def _is_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

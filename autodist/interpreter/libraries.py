@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from autodist.interpreter.builtin_calls import BuiltinCalls
 from autodist.interpreter.questions import first_text, sums_products
-from autodist.interpreter.words import DRAWING, NOISE_BY_SHAPE
+from autodist.interpreter.words import DRAWING, LATER, NOISE_BY_SHAPE
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, combine
 from autodist.tensors import facts, operations
 from autodist.tensors.patterns import REARRANGING
@@ -53,6 +53,8 @@ class Libraries(BuiltinCalls):
                 result: Value | None = handler(name, node, args, keywords, scope)
                 if result is not None:
                     return result
+        if name in LATER:
+            self._start_later(node, args, keywords, scope)
         for value in values if name != "builtins.map" else ():  # which is called with what it is mapped over
             self._callbacks(value, name, node, scope)
         if roles & {
@@ -68,6 +70,8 @@ class Libraries(BuiltinCalls):
             "load",
             "exists",
         }:
+            for value in values if roles & {"print", "log"} else ():
+                self._shown(value, node, scope)
             for role in sorted(roles):
                 self.event(role, node, scope, self._mixed(values), first_text(values) if role == "write" else NOTHING)
         builtin = self._builtin(name, node, args, keywords, scope)

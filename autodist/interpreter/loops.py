@@ -35,6 +35,7 @@ from autodist.values import (
     Table,
     Turn,
     Value,
+    constant,
     drawn_from,
     of,
     stored,
@@ -56,7 +57,7 @@ class Loops(Stores):
             by_row = certain = all(shared)
             (self.batch_loops if by_row else self.whole_loops).add(node.iter)
         loop = Loop(node, scope.source, scope, function, by_row, certain)
-        parts = self._unrolled(iterable)
+        parts = self._unrolled(iterable) or self._numbered_phases(node.iter)
         self.counted_loops.discard(node.iter)
         self._loops.append(loop)
         if parts is not None:
@@ -244,6 +245,34 @@ class Loops(Stores):
                 return list(parts)
         return None
 
+    def _named_phases(self, iterable: Value) -> list[Value] | None:
+        """`train_set, test_set = [Digits(split) for split in ("train", "test")]`"""
+        phases = self._unrolled(iterable)
+        return phases if phases and all(isinstance(each.const, str) for each in phases) else None
+
+    @staticmethod
+    def _data_sets(iterable: Value) -> list[Value] | None:
+        """`[DataLoader(each, 8) for each in (train_set, test_set)]`, of which each becomes something else."""
+        lists = [t for t in iterable.things if isinstance(t, Items)]
+        if len(lists) != 1 or len(iterable.things) != 1 or lists[0].element is not NOTHING:
+            return None
+        parts = lists[0].parts
+        return list(parts) if 1 < len(parts) <= UNROLLED and all(any(p.objects("dataset")) for p in parts) else None
+
+    def _numbered_phases(self, over: ast.expr) -> list[Value] | None:
+        """`for i, (mode, epochs) in enumerate([("train", 1), ("val", 1)])`, each of which does something else."""
+        called = self._lately(over.func).things if isinstance(over, ast.Call) else frozenset()
+        if not isinstance(over, ast.Call) or called != {External("builtins.enumerate")} or len(over.args) != 1:
+            return None
+        numbered = self._lately(over.args[0])
+        phases = self._data_sets(numbered) or self._unrolled(numbered) if not over.keywords else None
+        if phases is None or not all(_is_named_phase(each) or any(each.objects("dataset")) for each in phases):
+            return None
+        pairs = [self._remember(over, lambda: Items(over, [], NOTHING), ("phase", n)) for n in range(len(phases))]
+        for number, pair in enumerate(pairs):
+            pair.parts = [constant(number, firm=True), phases[number]]
+        return [*map(of, pairs)]
+
     def _comprehension(self, node: Any, scope: Scope, finish: Callable[[Scope], Value], over: list[Value]) -> Value:
         inner = Scope(scope.source, scope)
         depth = len(self._loops)
@@ -261,7 +290,8 @@ class Loops(Stores):
             function = self._calls[-1].function if self._calls else None
             by_row, certain = self._goes_row_by_row(first.iter), self._goes_along_tensors(first.iter)
             self._loops.append(Loop(first, scope.source, scope, function, by_row, certain))
-            parts = self._unrolled(iterable) or [*self._fields(iterable).values()] or None
+            told = self._unrolled(iterable) or [*self._fields(iterable).values()] or self._data_sets(iterable)
+            parts = told or self._numbered_phases(first.iter)
             result = NOTHING
             for number, element in enumerate(parts if parts is not None else [self._element(iterable, first)]):
                 self.assign(first.target, element.but(firm=True) if parts is not None else element, inner, first.iter)
@@ -304,7 +334,10 @@ class Loops(Stores):
 
         iterables: list[Value] = []
         element = self._comprehension(node, scope, finish, iterables)
-        if len(node.generators) == 1 and not tests and self._fields(iterables[0]):
+        alone = len(node.generators) == 1 and not tests
+        phases = self._data_sets(iterables[0]) or self._numbered_phases(node.generators[0].iter)
+        phases = phases or self._named_phases(iterables[0])
+        if alone and (self._fields(iterables[0]) or phases is not None and len(phases) == len(parts)):
             items.parts, items.element = parts, NOTHING  # `x, y = [part.to(device) for part in batch]`
             return of(items)
         items.by_row = len(node.generators) == 1 and not tests and self._goes_row_by_row(node.generators[0].iter)
@@ -356,6 +389,12 @@ class Loops(Stores):
 
         self._comprehension(node, scope, finish, [])
         return of(table)
+
+
+def _is_named_phase(value: Value) -> bool:
+    """`"train"`, `("train", 1)`"""
+    told = [value, *(part for t in value.things if isinstance(t, Items) for part in t.parts)]
+    return any(isinstance(each.const, str) for each in told)
 
 
 def _has_one_each(value: Value) -> bool:

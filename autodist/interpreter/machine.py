@@ -45,6 +45,8 @@ class Machine(ABC):
         self.values: dict[ast.expr, Value] = {}
         self.events: list[Event] = []
         self.loader_calls: dict[ast.AST, None] = {}
+        self.presets: dict[ast.Call, dict[ast.Call, None]] = {}
+        """Where a library is called with arguments that `partial` was given before, the calls of `partial`."""
         self.sources: dict[ast.AST, Source] = {}
         self.latest: dict[ast.expr, Value] = {}
         self.spreads: dict[ast.expr, set[Spread]] = {}
@@ -67,7 +69,7 @@ class Machine(ABC):
         """The libraries of which a file imports all names."""
         self._loading: set[str] = set()
         self._memory: dict[tuple[int, Path_], Any] = {}
-        self._repeats: dict[tuple[ast.AST, ast.Call | None], int] = {}
+        self._repeats: dict[tuple[ast.AST, ast.Call | None, Any], int] = {}
         self._steps = 0
         self._loops: list[Loop] = []
         self.counted_loops: set[ast.expr] = set()

@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 from functools import partial
 
+from autodist import carried
 from autodist.interpreter.libraries import Libraries
 from autodist.interpreter.questions import (
     any_entry,
@@ -18,7 +19,7 @@ from autodist.interpreter.questions import (
     under_samples,
 )
 from autodist.interpreter.torch_modules import TorchModules
-from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, RETURNS_SELF, SIZES
+from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, LATER, RETURNS_SELF, SIZES
 from autodist.source import argument
 from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import facts, operations
@@ -128,7 +129,8 @@ class Methods(Libraries, TorchModules):
             return NOTHING
         if name == "copy_" and self._forward and any(value.spread.is_local for value in values):
             target = node.func.value if isinstance(node.func, ast.Attribute) else None
-            if isinstance(target, ast.Attribute) and target.attr == "data" and isinstance(target.value, ast.Attribute):
+            held = target.value if isinstance(target, ast.Attribute) and target.attr == "data" else None
+            if isinstance(held, ast.Attribute) and not self._is_registered(held):
                 self.event("parameter_set", node, scope)
         if name in REPLACING and args:
             self._copied_into(node, args[0], scope)
@@ -368,11 +370,14 @@ class Methods(Libraries, TorchModules):
                 self.event("write", node, scope, self._mixed(values))
                 return NOTHING
             return of(inner)
+        if name == "start" and inner.cls is not None and inner.cls.find("run") and _is_thread(inner.cls):
+            self.method(inner, "run", None, [], {}, scope)
         if "study" in inner.roles and name == "optimize":
             self.event("search", node, scope, of(inner))
         if inner.cls is None:
             for value in values:
                 self._callbacks(value, name, node, scope)
+            self._hand_over(node, values, scope)
             folder = argument(node, "save_folder", 1)
             if folder is not None and self.catalog.has(f"{inner.name}.{name}", "write_to"):
                 self.event("write_to", folder, scope)
@@ -382,6 +387,11 @@ class Methods(Libraries, TorchModules):
         if base.spread.is_local and not inner.roles and inner.cls is None:
             return None  # what a library made of samples may be a tensor, or a text
         return mixed if mixed.spread.is_local else NOTHING
+
+    def _is_registered(self, node: ast.Attribute) -> bool:
+        """Whether it is a buffer of a module, `self.centre`, and no parameter."""
+        classes = [t.cls for t in self._lately(node.value).objects("module") if t.cls is not None]
+        return bool(classes) and all(node.attr in carried.buffers(each.node for each in c.line()) for c in classes)
 
     def _note_functions(self, parser: Object, keywords: dict[str, Value]) -> None:
         """`set_defaults(func=train)`: what a command runs, `args.func(args)`. Any of them may be asked for."""
@@ -488,3 +498,9 @@ def _changed(node: ast.expr) -> ast.expr:
 
 def _itself(items: Items) -> Items:
     return items
+
+
+def _is_thread(cls: Class) -> bool:
+    """Whether a class of the project derives from a thread or a process, whose `run` is called by `start`."""
+    bases = {base.name for each in cls.line() for base in each.bases if isinstance(base, External)}
+    return not bases.isdisjoint(LATER)

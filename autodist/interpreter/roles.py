@@ -6,16 +6,20 @@ import ast
 
 from autodist.interpreter.questions import constants_in, first_text, stable_order, wrapped
 from autodist.interpreter.stores import Stores
+from autodist.source import argument
 from autodist.spread import COLUMNS, MEAN, RANK, ROWS, SAME, SUM, WORLD
 from autodist.values import (
     NOTHING,
     Amplified,
+    External,
     Function,
     Index,
     Items,
     Object,
     Parameters,
     Scope,
+    Table,
+    Thing,
     Value,
     constant,
     of,
@@ -35,6 +39,35 @@ class Roles(Stores):
             if isinstance(thing, Function) and thing.node not in self._entered:
                 first = [Value(spread=RANK)] if self.catalog.has(name, "spawn") else []
                 self.call_function(thing, None, first, {}, scope)
+
+    def _start_later(self, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope) -> None:
+        """`Thread(target=save, args=(state, path))` calls save(state, path) once it is started."""
+        name = next((each for each in ("target", "function") if each in keywords), "target")
+        asked, target = argument(node, name, 1), keywords.get(name, args[1] if len(args) > 1 else NOTHING)
+        rest, named = keywords.get("args", NOTHING), keywords.get("kwargs", NOTHING)
+        given = next((list(t.parts) for t in rest.things if isinstance(t, Items)), [])
+        options = next((t.entries for t in named.things if isinstance(t, Table)), {})
+        self.event("handed_over", node, scope)
+        given = [*map(_without_samples, given)]  # it cannot communicate: what it is given is made global before
+        options = {name: _without_samples(value) for name, value in options.items()}
+        for thing in sorted(target.things, key=stable_order):
+            if isinstance(thing, Function):
+                self.call_function(thing, None, given, {k: v for k, v in options.items() if isinstance(k, str)}, scope)
+            elif asked is not None and self._writes(thing):
+                self.event("write_to", asked, scope, of(thing))
+
+    def _hand_over(self, node: ast.Call, values: list[Value], scope: Scope) -> None:
+        """`pool.submit(torch.save, state, path)`: what writes a file, called by a pool some time."""
+        later = isinstance(node.func, ast.Attribute) and node.func.attr in ("submit", "apply_async")
+        if later and any(isinstance(thing, Function) for value in values for thing in value.things):
+            self.event("handed_over", node, scope)
+        writers = [thing for value in values for thing in value.things if self._writes(thing)]
+        if writers:
+            told = isinstance(scope.source.statement(node), ast.Expr)
+            self.event("write" if told else "hands_over", node, scope, Value(frozenset(writers)))
+
+    def _writes(self, thing: Thing) -> bool:
+        return isinstance(thing, External) and bool(self.catalog.roles(thing.name) & {"save", "write"})
 
     def call_spawn(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
@@ -312,3 +345,7 @@ class Roles(Stores):
             made.args = [of(Index(node))]
         self.event("progress", node, scope, of(made))
         return of(made)
+
+
+def _without_samples(value: Value) -> Value:
+    return Value(value.things, const=value.const) if value.spread.is_local else value

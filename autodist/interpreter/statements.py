@@ -120,6 +120,10 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
     def do_AugAssign(self, node: ast.AugAssign, scope: Scope) -> None:
         before = self.eval(node.target, scope)
         change = self.eval(node.value, scope)
+        overloaded = self._overloaded(node.op, before, change, scope, within=True)
+        if overloaded is not None:
+            self.assign(node.target, overloaded, scope, None)
+            return
         self._note_scaling(node.target, node.op, node.value, change, scope)
         if isinstance(node.op, ast.Add) and any(isinstance(t, Items) for t in before.things):
             self._note_refill(node.target, scope)
@@ -240,11 +244,15 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
             value = self.eval(item.context_expr, scope)
             names = {thing.name for thing in value.things if isinstance(thing, (External, Object))}
             quiet += any(self.catalog.has(name, "no_grad") for name in names)
+            quiet += self._suspends_gradients(item.context_expr)
+            entered = self._entered_as(value, scope)
             if item.optional_vars is not None:
-                self.assign(item.optional_vars, value, scope, item.context_expr)
+                self.assign(item.optional_vars, entered, scope, item.context_expr)
         self._no_grad += quiet
         left = self.block(node.body, scope)
         self._no_grad -= quiet
+        for item in node.items:
+            self._left(self._lately(item.context_expr), scope)
         return left
 
     do_AsyncWith = do_With

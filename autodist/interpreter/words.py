@@ -21,3 +21,8 @@ NOISE_BY_SHAPE = ("xavier_", "kaiming_", "orthogonal_", "sparse_")
 """How functions of `torch.nn.init` begin that draw noise whose size goes by the shape of what they fill."""
 SIZES = frozenset("numel nelement size dim ndimension stride element_size data_ptr register_hook get_device".split())
 """What is asked of a parameter besides its values."""
+LATER = frozenset(
+    "threading.Thread threading.Timer multiprocessing.Process multiprocessing.context.Process "
+    "torch.multiprocessing.Process".split()
+)
+"""What calls a function in a thread or process of its own, once it is started."""
