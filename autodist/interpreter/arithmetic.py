@@ -82,6 +82,10 @@ def _tuples_of_both(left: Value, right: Value, result: Items) -> list[Value]:
     return []
 
 
+NUMBERS = frozenset([MEAN, SUM, COUNT, RATE, LOCAL])
+"""How a number relates that a rank has of its samples."""
+BLENDING = frozenset("add sub mul div lerp copy".split())
+"""What brings parameters nearer to others, by itself or together."""
 CENTRED = frozenset([ROWS, Spread.COLUMNS])
 OF_THE_BATCH = frozenset([MEAN, SUM, LOCAL, Spread.MOST, Spread.LEAST, Spread.FEWER])
 """How one number relates that is computed from all samples of a batch."""
@@ -122,6 +126,7 @@ class Arithmetic(Evaluation):
                 self.event("format", node.right, scope, right)
                 return right.computed(LOCAL)
             return self._text([left, right])
+        self._note_blending([(node.left, left), (node.right, right)], scope)
         if isinstance(node.op, ast.Mult) and self._comes_to_naught(node, left, right):
             return Value(models=left.models | right.models, zero=True)
         if isinstance(node.op, ast.Add) and right.const == 1 and self._is_last(left):
@@ -171,6 +176,20 @@ class Arithmetic(Evaluation):
                 if self.uneven(value) is None:
                     self.event("summed_term", node, scope, value)
         return value
+
+    def _note_blending(self, operands: Sequence[tuple[ast.expr, Value]], scope: Scope) -> None:
+        """Note a number, as of a rank's samples, that says how parameters follow others: `a.lerp(b, 0.5 ** (len(x) /
+        1000))`. All ranks must have the one of the whole batch, or the average is another. Not what divides gradients,
+        see `_note_scaling`."""
+        if self._forward or not any(isinstance(t, Parameters) for _, value in operands for t in value.things):
+            return
+        if any(
+            isinstance(each, ast.Attribute) and each.attr == "grad" for node, _ in operands for each in ast.walk(node)
+        ):
+            return
+        for node, value in operands:
+            if value.spread in NUMBERS and not (value.things or value.models):
+                self.event("statistic", node, scope, value)
 
     def _comes_to_naught(self, node: ast.BinOp, left: Value, right: Value) -> bool:
         """`loss + 0 * out[0]`, `0.0 * out.sum()`: what is there only that all layers have gradients. As many zeros as
@@ -583,6 +602,9 @@ class Arithmetic(Evaluation):
                     self.event("unfollowed", node, scope, operands[0])
         if name in SUBSTITUTING:
             self._note_filled(node.args, scope)
+        if name.rstrip("_") in BLENDING and isinstance(node.func, ast.Attribute):
+            given = [*([] if library else [node.func.value]), *node.args, *(each.value for each in node.keywords)]
+            self._note_blending([(each, self._lately(each)) for each in given], scope)
         if op is None or len(operands) < 2:
             return frozenset()
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
