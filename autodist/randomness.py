@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from autodist import augmentation, regions
+from autodist import augmentation, escapes, regions
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.models import keys, optimized_by, parts, unused, unwrapped
 from autodist.script import Apart, Loader, Model, Site
 from autodist.source import argument, last_name
-from autodist.spread import ROWS
+from autodist.spread import COUNT, ROWS
 from autodist.values import NOTHING, Draw, External, Items, Object, Value, is_clock
 
 DROPPING = ("alexnet", "vgg", "googlenet", "inception", "mobilenet", "efficientnet", "mnasnet", "convnext", "swin")
@@ -101,7 +101,7 @@ def diverge(
     if any(_is_drawn(e.value) for e in (*run.of("test"), *run.of("schedule")) if not e.inside_forward):
         return ()
     backwards = [e for e in run.events if e.kind == "backward" and e.loops]
-    chancy = [model.object for model in models if model.bypassed and unused.runs_by_chance(parts(model.object), run)]
+    chancy = [model.object for model in models if model.bypassed and _runs_by_chance(model.object, run)]
     bypassed = {part.key for module in chancy for part in parts(module)}  # ranks average the gradients that there are
     used = {e: {t.key for t in e.value.models if isinstance(t, Object)} for e in backwards}
     alike = {event.loops[0].node for event, keys in used.items() if not bypassed.isdisjoint(keys)}
@@ -121,6 +121,24 @@ def diverge(
                 end = max(end, end_here)
                 break
     return tuple(Apart(loop.source, loop.node, loop.node in repeated) for _, loop in found)
+
+
+def _runs_by_chance(module: Object, run: Interpreter) -> bool:
+    """Whether what a rank draws, or has for samples, says which parts of a module run; not what a step always asks for,
+    as by `model(x, return_latents=True)`."""
+    drawn = {event.node for event in _draws(run)}
+    return any(
+        unused.chooses_parts(part, run)
+        or any(_goes_by_chance(each.test, drawn, run) for each in unused.branches(part, run))
+        for part in parts(module)
+    )
+
+
+def _goes_by_chance(test: ast.expr, drawn: set[ast.AST], run: Interpreter) -> bool:
+    """Whether a condition is computed from what was drawn, or from a rank's samples and not only their number."""
+    made = {*ast.walk(test), *escapes.roots(test, run, set())}
+    values = (run.values.get(each, NOTHING) for each in made if isinstance(each, ast.expr))
+    return not made.isdisjoint(drawn) or any(each.spread.is_local and each.spread is not COUNT for each in values)
 
 
 def drops_alike(

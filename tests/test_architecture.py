@@ -83,7 +83,7 @@ ESCAPES = """
 TENSORS = """
     rowwise | laid_out | episodes
     shapes | torch_layers
-    mixing | collation | picking | axes | named_axes
+    mixing | collation | picking | axes | named_axes | crossing
     calls
     operations | facts
     patterns

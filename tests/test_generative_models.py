@@ -223,3 +223,74 @@ def test_a_data_set_of_one_sample(tmp_path: Path) -> None:
     start, end = script.index("TensorDataset(torch"), script.index(", batch_size")
     _, said = conftest.converted(tmp_path, f"{script[:start]}Field(){script[end:]}")
     assert "Field has one sample, which cannot be shared out" in said
+
+
+AVERAGED = """\
+import copy
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(64, 8)), batch_size=8, shuffle=True)
+model = nn.Linear(8, 8)
+average = copy.deepcopy(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+seen = 0
+for epoch in range(2):
+    for (x,) in loader:
+        loss = F.mse_loss(model(x), x)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        seen += len(x)
+        decay = 0.5 ** (x.shape[0] / 50)
+        for a, p in zip(average.parameters(), model.parameters()):
+            {step}
+torch.save(average.state_dict(), "average.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "a.data.copy_(p.data.lerp(a.data, decay))",
+        "a.data.mul_(decay).add_(p.data, alpha=1 - decay)",
+        "a.data = decay * a.data + (1 - decay) * p.data",
+        "a.data.copy_(torch.lerp(p.data, a.data, decay))",
+    ],
+)
+def test_averages_that_go_by_how_many_samples_there_are(tmp_path: Path, step: str) -> None:
+    """As StyleGAN2 has them: half of a number of pictures, and a rank has seen fewer than all ranks have."""
+    code, _ = conftest.converted(tmp_path, AVERAGED.format(step=step))
+    assert "decay = 0.5 ** (x.shape[0] / 50 * dist.get_world_size())" in code
+
+
+def test_an_average_that_goes_by_a_number_of_its_own(tmp_path: Path) -> None:
+    text = AVERAGED.format(step="a.data.lerp_(p.data, 0.1)")
+    code, _ = conftest.converted(tmp_path, text)
+    assert "x.shape[0] / 50)" in code
+
+
+ASSIGNED = """\
+class Plan:
+    def sample(self, noise, x):
+        costs = torch.cdist(noise, x) ** 2
+        i, j = linear_sum_assignment(costs.numpy())
+        return noise[i], x[j]
+
+
+plan = Plan()
+"""
+
+
+def test_noise_that_is_assigned_to_samples(tmp_path: Path) -> None:
+    """As flow matching with optimal transport has it: a rank assigns its own samples alone."""
+    text = SCRIPT.format(classes=ASSIGNED, model="nn.Linear(8, 8)", criterion="F.mse_loss")
+    text = text.replace(
+        "from torch import nn", "from scipy.optimize import linear_sum_assignment\nfrom torch import nn"
+    )
+    step = "noise, x = plan.sample(torch.randn_like(x), x)\n        loss = criterion(model(noise), x - noise)"
+    _, said = conftest.converted(tmp_path, text.replace("loss = criterion(model(x), y)", step))
+    assert "pairs each sample of a batch with another" in said

@@ -451,3 +451,45 @@ def test_masks_beside_batches_that_all_ranks_draw(tmp_path: Path) -> None:
     step = step.replace("i : i + 8", "order[i : i + 8]")
     code, said = converted(tmp_path, f"{head}    order = torch.randperm(32)\n    for i in range(0, 32, 8):\n{step}")
     assert APART not in code and "masks of dropout are the same on all ranks" in said
+
+
+FROZEN = """\
+import random
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Coder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.down, self.up = nn.Linear(4, 2), nn.Linear(2, 4)
+
+    def forward(self, x, code_only=False):
+        code = self.down(x)
+        code = code + torch.randn_like(code)
+        if {test}:
+            return code
+        return self.up(code)
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8, shuffle=True)
+model = Coder()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for (x,) in loader:
+        out, code = model(x), model(x, code_only=True)
+        loss = nn.functional.mse_loss(out, x) + code.pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("test", "apart"), [("code_only", True), ("code_only or torch.rand(1) < 0.5", False)])
+def test_what_a_call_asks_for_is_no_chance(tmp_path: Path, test: str, apart: bool) -> None:
+    """Gradients that ranks average by hand must be there on all ranks: which parts run may not be drawn by each."""
+    code, _ = converted(tmp_path, FROZEN.format(test=test))
+    assert "average_gradients(optimizer)" in code
+    assert ("torch.initial_seed() + dist.get_rank()" in code) is apart

@@ -336,3 +336,78 @@ for (x,) in loader:
 def test_attention_from_sample_to_sample(tmp_path: Path, body: str, shape: str, across: bool) -> None:
     _, said = converted(tmp_path, ATTENTION.format(body=body, shape=shape))
     assert ("takes the second axis for time" in said) == bool(across)
+
+
+KERNEL = """\
+def kernel(x, y):
+    n, m, dim = x.size(0), y.size(0), x.size(1)
+    x = x.unsqueeze(1)
+    y = y.unsqueeze(0)
+    x = x.expand(n, m, dim)
+    y = y.expand(n, m, dim)
+    return torch.exp(-(x - y).pow(2).mean(2) / float(dim)).mean()
+"""
+DENSITY = """\
+def density(x, mean):
+    return -0.5 * (x - mean) ** 2
+
+
+def matrix(x, mean):
+    n, dim = x.shape
+    x = x.view(n, 1, dim)
+    mean = mean.view(1, n, dim)
+    return density(x, mean)
+"""
+TILED = (
+    "z = model(x)\n        n = z.size(0)\n        a = z.repeat(n, 1).view(n, n, -1)\n        "
+    "b = z.unsqueeze(1).repeat(1, n, 1)\n        loss = (a - b).pow(2).sum(2).mean()"
+)
+
+
+@pytest.mark.parametrize(
+    ("helper", "step", "expected"),
+    [
+        (KERNEL, "z = model(x)\n        loss = kernel(torch.randn(len(z), 4), z)", f", {ROWS}(z))"),
+        (DENSITY, "z = model(x)\n        loss = torch.logsumexp(matrix(z, z), dim=1).sum(1).mean()", f"z = {ROWS}(z)"),
+        ("", TILED, f"z = {ROWS}(z)"),
+        (
+            "",
+            "z = model(x)\n        loss = (z.unsqueeze(1) - z.reshape(1, *z.shape)).abs().sum(-1).mean()",
+            f"z = {ROWS}(model(x))",
+        ),
+        (
+            "",
+            "z = model(x)\n        alike = labels.view(-1, 1) == labels.view(1, -1)\n        "
+            "loss = ((z @ z.t()) * alike.float()).mean()",
+            f"{ROWS}(labels.view(-1, 1)) == {ROWS}(labels).view(1, -1)",
+        ),
+        (
+            "",
+            "z = model(x)\n        a, b = z.view(len(z), 1, 4), z.view(1, len(z), 4)\n        "
+            "loss = F.mse_loss(a, b, reduction='none').sum(2).logsumexp(1).mean()",
+            "AD906",
+        ),
+    ],
+)
+def test_axes_that_are_put_ahead_of_the_samples(tmp_path: Path, helper: str, step: str, expected: str) -> None:
+    """By a view, before a function is called, or by repeating them all: what is gathered are pairs of all ranks."""
+    code, said = converted(tmp_path, SCRIPT.format(helper=helper, model="nn.Linear(6, 4)", step=step))
+    assert expected in code or expected in said, code
+
+
+def test_pairs_of_joined_rows(tmp_path: Path) -> None:
+    """As relation networks have them: the samples lie along the first axis of one part, and the second of the other."""
+    step = (
+        "z = model(x)\n        n = len(z)\n        pairs = torch.cat((z.unsqueeze(0).repeat(n, 1, 1), "
+        "z.unsqueeze(1).repeat(1, n, 1)), 2)\n        loss = pairs.pow(2).sum(2).logsumexp(1).mean()"
+    )
+    code, said = converted(tmp_path, SCRIPT.format(helper="", model="nn.Linear(6, 4)", step=step))
+    assert ROWS in code or "AD906" in said, code
+
+
+@pytest.mark.parametrize("term", ["0 * z[0, 0]", "0.0 * z.sum()"])
+def test_what_comes_to_naught(tmp_path: Path, term: str) -> None:
+    """It is added so that all layers have gradients."""
+    step = f"z = model(x)\n        loss = F.cross_entropy(z, labels) + {term}"
+    code, said = converted(tmp_path, SCRIPT.format(helper="", model="nn.Linear(6, 4)", step=step))
+    assert "AD60" not in said.replace("AD601", "") and f"+ {term}" in code

@@ -154,3 +154,61 @@ def test_whole_batches_and_numbers_are_left_alone(tmp_path: Path, kept: str) -> 
     )
     after, messages = conftest.converted(tmp_path, text)
     assert "gather_rows" not in after and "keeps" not in messages
+
+
+HISTORY = """\
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Resampler:
+    def __init__(self):
+        self.history = np.zeros([4, 2])
+        self.counts = np.zeros([4], dtype=int)
+
+    def is_ready(self):
+        return (self.counts == 2).all()
+
+    def weights(self):
+        return np.sqrt((self.history**2).mean(-1)) if self.is_ready() else np.ones(4)
+
+    def sample(self, size):
+        p = self.weights() / self.weights().sum()
+        steps = np.random.choice(4, size=(size,), p=p)
+        return torch.from_numpy(steps), torch.from_numpy(1 / (4 * p[steps])).float()
+
+    def update(self, steps, losses):
+        for t, loss in zip(steps, losses):
+            if self.counts[t] == 2:
+                self.history[t, :-1] = self.history[t, 1:]
+                self.history[t, -1] = loss
+            else:
+                self.history[t, self.counts[t]] = loss
+                self.counts[t] += 1
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 8)), batch_size=8, shuffle=True)
+model = nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+resampler = Resampler()
+for epoch in range(2):
+    for (x,) in loader:
+        t, weights = resampler.sample(x.shape[0])
+        losses = (model(x * t[:, None]) - x).pow(2).mean(1)
+        resampler.update(t.numpy(), losses.detach().numpy())
+        loss = (losses * weights).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(resampler.weights())
+"""
+
+
+def test_losses_of_each_time_that_weigh_what_is_drawn(tmp_path: Path) -> None:
+    """As improved diffusion keeps them: counts of gathered losses are those of all ranks already, and each rank draws
+    as many times as it has samples."""
+    code, _ = conftest.converted(tmp_path, HISTORY)
+    assert "resampler.update(gather_rows(t.numpy()), gather_rows(losses.detach().numpy()))" in code
+    assert "reduce_sum" not in code and "resampler.sample(x.shape[0])" in code

@@ -13,7 +13,7 @@ from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site
 from autodist.spread import ROWS, Spread
 from autodist.tensors import operations
-from autodist.values import NOTHING
+from autodist.values import NOTHING, Items
 
 ROUNDS = 6
 
@@ -68,9 +68,10 @@ def _reduce_all(
     for _ in range(ROUNDS):
         placed = rows or escapes.placed(escapes.escapes(run, rank_zero_statements(run)), run)
         rows = []
-        leftover = [place for place in placed if not _is_reducible(place)]
+        leftover = [place for place in placed if not _is_reducible(place) or _shapes_rows(place, run)]
         placed = [*(escapes.summed_up_before(run, leftover) if leftover else ()), *placed]
-        fresh = {p.node: p for p in placed if _is_reducible(p) and p.node not in reductions}
+        fresh = {p.node: p for p in placed if _is_reducible(p) and not _shapes_rows(p, run)}
+        fresh = {node: place for node, place in fresh.items() if node not in reductions}
         fresh = _first(fresh, run)
         if not fresh:
             break
@@ -78,7 +79,27 @@ def _reduce_all(
         nodes = frozenset(p.node for p in reductions.values() if p.after is None)
         plan = replace(plan, reduced=given | nodes, settled=made_global_after(reductions.values()))
         run = Interpreter(project, facts, plan).run()
+    needless = _made_global_by_rows(project, facts, replace(plan, reduced=given, settled={}), reductions)
+    if needless:
+        reductions = {node: place for node, place in reductions.items() if node not in needless}
+        run = Interpreter(project, facts, replace(plan, reduced=plan.reduced - needless)).run()
     return run, list(reductions.values()), leftover
+
+
+def _made_global_by_rows(
+    project: Project, facts: catalog.Catalog, plan: Plan, reductions: dict[ast.expr, escapes.Placed]
+) -> frozenset[ast.expr]:
+    """The numbers that are those of all ranks once rows are gathered, and would be counted several times: `counts`,
+    which are counted up for each of `update(gather_rows(t), ...)`, where they are tested."""
+    rows = frozenset(node for node, place in reductions.items() if place.spread is ROWS)
+    others = [
+        n for n, place in reductions.items() if place.spread in (Spread.SUM, Spread.COUNT) and place.after is None
+    ]
+    if not rows or not others:
+        return frozenset()
+    run = Interpreter(project, facts, replace(plan, reduced=plan.reduced | rows)).run()
+    values = {node: run.values.get(node, NOTHING) for node in others}
+    return frozenset(n for n, each in values.items() if not each.spread.is_local and not run.holds_local(each))
 
 
 def _first(fresh: dict[ast.expr, escapes.Placed], run: Interpreter) -> dict[ast.expr, escapes.Placed]:
@@ -127,6 +148,16 @@ def rank_zero_statements(run: Interpreter) -> list[Site]:
 
 def _is_reducible(place: escapes.Placed) -> bool:
     return place.spread.is_reducible or place.spread is ROWS
+
+
+def _shapes_rows(place: escapes.Placed, run: Interpreter) -> bool:
+    """Whether a number of samples says how many rows a function makes for the step: `sampler.sample(len(x))`."""
+    call = place.source.parents.get(place.node)
+    if place.spread is not Spread.COUNT or not isinstance(call, ast.Call) or place.node not in call.args:
+        return False
+    made = run.values.get(call, NOTHING)
+    parts = [part for each in made.things if isinstance(each, Items) for part in each.parts]
+    return any(each.spread is ROWS for each in (made, *parts))
 
 
 def filled_up(reductions: Iterable[Reduction]) -> Iterator[Concern]:

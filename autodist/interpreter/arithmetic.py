@@ -24,7 +24,7 @@ from autodist.spread import (
     divide,
     multiply,
 )
-from autodist.tensors import mixing, operations
+from autodist.tensors import crossing, mixing, operations
 from autodist.tensors.collation import Rows
 from autodist.tensors.named_axes import is_unread
 from autodist.values import (
@@ -82,6 +82,10 @@ def _tuples_of_both(left: Value, right: Value, result: Items) -> list[Value]:
     return []
 
 
+NUMBERS = frozenset([MEAN, SUM, COUNT, RATE, LOCAL])
+"""How a number relates that a rank has of its samples."""
+BLENDING = frozenset("add sub mul div lerp copy".split())
+"""What brings parameters nearer to others, by itself or together."""
 CENTRED = frozenset([ROWS, Spread.COLUMNS])
 OF_THE_BATCH = frozenset([MEAN, SUM, LOCAL, Spread.MOST, Spread.LEAST, Spread.FEWER])
 """How one number relates that is computed from all samples of a batch."""
@@ -124,6 +128,9 @@ class Arithmetic(Evaluation):
                 self.event("format", node.right, scope, right)
                 return right.computed(LOCAL)
             return self._text([left, right])
+        self._note_blending([(node.left, left), (node.right, right)], scope)
+        if isinstance(node.op, ast.Mult) and self._comes_to_naught(node, left, right):
+            return Value(models=left.models | right.models, zero=True)
         if isinstance(node.op, ast.Add) and right.const == 1 and self._is_last(left):
             return Value(spread=COUNT, origins=left.origins)  # `i + 1`, after a loop over samples
         if isinstance(node.op, (ast.Add, ast.Sub)):
@@ -142,7 +149,7 @@ class Arithmetic(Evaluation):
             if left.spread is right.spread:
                 spread = LOCAL
                 self._note_unequal_portions(left.origins | right.origins, scope)
-        if {left.spread, right.spread} == {ROWS, Spread.COLUMNS} and _sets_apart(node, left, right):
+        if {left.spread, right.spread} == {ROWS, Spread.COLUMNS} and crossing.sets_apart([node], self._lately):
             spread = CROSS
             mixed: frozenset[Mixing] = frozenset()
         elif self.pairs_turn((left, right)):
@@ -171,6 +178,29 @@ class Arithmetic(Evaluation):
                 if self.uneven(value) is None:
                     self.event("summed_term", node, scope, value)
         return value
+
+    def _note_blending(self, operands: Sequence[tuple[ast.expr, Value]], scope: Scope) -> None:
+        """Note a number, as of a rank's samples, that says how parameters follow others: `a.lerp(b, 0.5 ** (len(x) /
+        1000))`. All ranks must have the one of the whole batch, or the average is another. Not what divides gradients,
+        see `_note_scaling`."""
+        if self._forward or not any(isinstance(t, Parameters) for _, value in operands for t in value.things):
+            return
+        if any(
+            isinstance(each, ast.Attribute) and each.attr == "grad" for node, _ in operands for each in ast.walk(node)
+        ):
+            return
+        for node, value in operands:
+            if value.spread in NUMBERS and not (value.things or value.models):
+                self.event("statistic", node, scope, value)
+
+    def _comes_to_naught(self, node: ast.BinOp, left: Value, right: Value) -> bool:
+        """`loss + 0 * out[0]`, `0.0 * out.sum()`: what is there only that all layers have gradients. As many zeros as
+        there are samples are still as many."""
+        sides = ((node.left, node.right, right), (node.right, node.left, left))
+        return not (left.things or right.things) and any(
+            _is_naught(naught) and (value.spread not in (ROWS, Spread.COLUMNS) or _is_picked(held))
+            for naught, held, value in sides
+        )
 
     def _weighs_by_number(self, one: Value, number: Value) -> bool:
         """Whether what a model makes of a sample meets the number that it has in a rank's batch: `i * each` of `for i,
@@ -497,7 +527,7 @@ class Arithmetic(Evaluation):
         if isinstance(node.ops[0], (ast.Is, ast.IsNot)) and not any(value.spread is RANK for value in values):
             return NOTHING  # what is None on one rank is so on all
         mixed = self._mixed(values)
-        if {value.spread for value in values} == {ROWS, Spread.COLUMNS} and _sets_apart(node, values[0], values[-1]):
+        if {value.spread for value in values} == {ROWS, Spread.COLUMNS} and crossing.sets_apart([node], self._lately):
             return mixed.computed(CROSS)  # `labels[:, None] == labels[None]`
         if self.pairs_turn(values):
             return mixed.computed(CROSS)
@@ -574,6 +604,9 @@ class Arithmetic(Evaluation):
                     self.event("unfollowed", node, scope, operands[0])
         if name in SUBSTITUTING:
             self._note_filled(node.args, scope)
+        if name.rstrip("_") in BLENDING and isinstance(node.func, ast.Attribute):
+            given = [*([] if library else [node.func.value]), *node.args, *(each.value for each in node.keywords)]
+            self._note_blending([(each, self._lately(each)) for each in given], scope)
         if op is None or len(operands) < 2:
             return frozenset()
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
@@ -594,6 +627,19 @@ class Arithmetic(Evaluation):
 
 SUBSTITUTING = frozenset(["where", "masked_fill", "masked_fill_"])
 """What puts one number in the place of many."""
+
+
+def _is_naught(node: ast.expr) -> bool:
+    """`0`, `0.0`"""
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float) and node.value == 0
+
+
+def _is_picked(node: ast.expr) -> bool:
+    """`out[0]`, `out[0, 0]`"""
+    if not isinstance(node, ast.Subscript):
+        return False
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    return all(literal_int(each) is not None for each in parts)
 
 
 def _operation(node: ast.AST) -> tuple[type[ast.operator], ast.expr, ast.expr] | None:
@@ -629,19 +675,6 @@ def compare(op: ast.cmpop, left: Value, right: Value) -> bool | None:
     except Exception:  # constants of odd types: nothing is decided
         return None
     return None
-
-
-def _sets_apart(node: ast.expr, left: Value, right: Value) -> bool:
-    """Whether an axis was put before the samples of an operand: `x.unsqueeze(1) - y.unsqueeze(0)`, `x - y[None]`."""
-    made = [each for value in (left, right) for _, each in value.made]
-    return any(_puts_axis_first(each) for expression in (node, *made) for each in ast.walk(expression))
-
-
-def _puts_axis_first(node: ast.AST) -> bool:
-    if isinstance(node, ast.Subscript):
-        return is_new_axis(node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice)
-    named = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unsqueeze"
-    return named and isinstance(node, ast.Call) and bool(node.args) and literal_int(node.args[0]) == 0
 
 
 def _is_column_of_numbers(node: ast.expr) -> bool:

@@ -14,7 +14,7 @@ from autodist.interpreter.single import Single
 from autodist.interpreter.words import COUNTING, CUTTING, REST, SIZES
 from autodist.source import counted_of, last_name, operands
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
-from autodist.tensors import axes, calls, collation, operations, picking, shapes
+from autodist.tensors import axes, calls, collation, crossing, operations, picking, shapes
 from autodist.tensors.collation import Rows
 from autodist.tensors.named_axes import from_front
 from autodist.tensors.picking import FORMS
@@ -157,6 +157,8 @@ class Evaluation(Single, Overloads):
             return value.computed(CROSS)
         if len(given) == 2 and self._differ_by_an_axis(*given):
             return value.computed(CROSS)
+        if isinstance(node, ast.Call) and self._lie_apart(given, crossing.joined(node)):
+            return value.computed(CROSS)
         if known <= {2} and len(given) == 2 and not self._no_grad and self._may_lack_axis(*given):
             self.event("unfollowed", node, scope, value)
         if value.things or value.spread not in (ROWS, Spread.COLUMNS) or value.axes is not None:
@@ -177,6 +179,15 @@ class Evaluation(Single, Overloads):
         else:
             found = None
         return value if found is None else value.but(axes=found)
+
+    def _lie_apart(self, given: list[ast.expr], joined: list[ast.expr]) -> bool:
+        """Whether the samples of two operands lie along different axes: of those that are compared, where an axis was
+        put ahead of them, and of those that are joined, which have the same axes."""
+        found = [
+            {held.spread for held in map(self._lately, each) if not held.things} >= {ROWS, Spread.COLUMNS}
+            for each in (given, joined)
+        ]
+        return found[1] or found[0] and crossing.sets_apart(given, self._lately)
 
     def _differ_by_an_axis(self, left: ast.expr, right: ast.expr) -> bool:
         """Whether a number for each of a batch meets a column of embeddings of the same, however many axes these have:

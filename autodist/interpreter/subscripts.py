@@ -19,7 +19,7 @@ from autodist.interpreter.questions import (
     literal_int,
     under_samples,
 )
-from autodist.spread import COUNT, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
+from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
 from autodist.tensors import collation, mixing, picking
 from autodist.tensors.calls import number_of
 from autodist.values import (
@@ -258,7 +258,7 @@ class Subscripts(Places):
                 return base.computed(spread)
             origins |= self._placed(first, node.value, base, scope)
             if self.plan.wholes is None and base.spread is ROWS and not base.things:
-                if picking.displaces(first, self._lately):
+                if picking.displaces(first, self._lately) or key.spread is CROSS:  # `x[i]`, assigned by all distances
                     origins |= {Mixing(node, scope.source, mixing.PARTNERS)}
             if (
                 base.spread is Spread.COLUMNS

@@ -133,9 +133,12 @@ def _forbids_gradients(context: ast.expr) -> bool:
 
 def runs_by_chance(parts: Iterable[Object], run: Interpreter) -> bool:
     """Whether parts of a module may run in one step and not in another."""
-    return any(
-        _repeats_at_random(part, run) or _picks(part, run) or any(True for _ in branches(part, run)) for part in parts
-    )
+    return any(chooses_parts(part, run) or any(True for _ in branches(part, run)) for part in parts)
+
+
+def chooses_parts(module: Object, run: Interpreter) -> bool:
+    """Whether it is drawn, or told by an index, which parts of a module run, or how often."""
+    return _repeats_at_random(module, run) or _picks(module, run)
 
 
 def _switched_off(module: Object, run: Interpreter) -> bool:

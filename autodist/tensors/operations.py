@@ -326,6 +326,8 @@ def operation(
         return SAME
     if name in REPEATING and base is SAME and others == [COUNT]:  # `mask.repeat(len(x), 1)`: the same for each sample
         return {0: ROWS, 1: COLUMNS}.get(arguments.index(COUNT), LOCAL)
+    if first is ROWS and _repeats_all(name, call, position, arguments if base is not None else arguments[1:]):
+        return CROSS
     if name in SPREADING and first in (MEAN, SUM, LOCAL):  # `x.mean(0).expand_as(x)`: the same for each sample
         return first
     if name == "repeat_interleave" and first is SAME and others == [COUNT]:  # `torch.arange(4).repeat_interleave(n)`
@@ -398,11 +400,20 @@ def _compares(name: str, call: ast.Call, position: int) -> bool:
 
 
 def _is_one_row_of_all(call: ast.Call, position: int) -> bool:
-    """`labels.view(1, -1)`: the samples lie along the second axis."""
+    """`labels.view(1, -1)`, `x.view(1, *x.shape)`: the samples lie along the second axis."""
     sizes = call.args[position:]
     if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)):
         sizes = sizes[0].elts
-    return len(sizes) > 1 and [_index(each) for each in sizes[:2]] == [1, -1]
+    if len(sizes) < 2 or _index(sizes[0]) != 1:
+        return False
+    return isinstance(sizes[1], ast.Starred) or _index(sizes[1]) == -1
+
+
+def _repeats_all(name: str, call: ast.Call, position: int, arguments: list[Spread]) -> bool:
+    """`x.repeat(len(x), 1)`, `x.repeat_interleave(len(x), 0)`: there is each sample as often as there are samples."""
+    if arguments[:1] != [COUNT]:
+        return False
+    return name in ("repeat", "tile") or name == "repeat_interleave" and axis(call, position + 1) == 0
 
 
 def _einsum(call: ast.Call, spreads: list[Spread]) -> Spread:
