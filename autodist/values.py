@@ -30,6 +30,16 @@ class External:
     name: str
 
 
+@dataclass(frozen=True, eq=False)
+class PartialExternal(External):
+    """A function or class of a library given some arguments beforehand: `partial(F.cross_entropy, weight=w)`."""
+
+    args: list[Value] = field(default_factory=list)
+    keywords: dict[str, Value] = field(default_factory=dict)
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
 @dataclass(eq=False)
 class Scope:
     """Names and what they hold; ``parent`` is the scope around it."""

@@ -37,6 +37,7 @@ from autodist.values import (
     LocalModule,
     Object,
     Parameters,
+    PartialExternal,
     Picked,
     Scope,
     Stream,
@@ -296,6 +297,11 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             if isinstance(thing, Function):
                 made = self._remember(node, partial(replace, thing), ("partial", thing))
                 made.args, made.keywords = [*thing.args, *args], {**thing.keywords, **keywords}
+            elif isinstance(thing, External):
+                made = self._remember(node, partial(PartialExternal, thing.name), ("partial", thing.name))
+                before = thing if isinstance(thing, PartialExternal) else PartialExternal(thing.name)
+                made.args[:] = [*before.args, *args]
+                made.keywords.update({**before.keywords, **keywords})
             things.add(made)
         return called.but(things=frozenset(things))
 

@@ -20,6 +20,7 @@ from autodist.values import (
     Items,
     Mixing,
     Object,
+    PartialExternal,
     Picked,
     Portion,
     Scope,
@@ -208,6 +209,8 @@ class Calls(Methods, AutogradFunctions):
             return self.call_function(thing, node, args, keywords, scope)
         if isinstance(thing, Class):
             return self._instantiate(thing, node, args, keywords, scope)
+        if isinstance(thing, PartialExternal):
+            args, keywords = [*thing.args, *args], {**thing.keywords, **keywords}
         if isinstance(thing, External):
             return self._external(thing.name, node, args, keywords, scope)
         if isinstance(thing, Object):
