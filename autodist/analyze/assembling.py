@@ -46,6 +46,7 @@ from autodist.analyze.modules import (
     differentiated_norms,
     kept_statistics,
     layer_tests,
+    own_buffers,
     penalties_alone,
     sample_after_sample,
     turned_buffers,
@@ -151,6 +152,7 @@ def assembled(
     concerns += turns.concerns(loaders)
     concerns += whole_and_shared(run)
     concerns += unwraps.concerns(run, run.catalog.knows)
+    concerns += own_buffers(run) if not is_distributed(run) else ()
     kinds: dict[str, list[Event]] = {}
     for event in run.events:
         kinds.setdefault(event.kind, []).append(event)
