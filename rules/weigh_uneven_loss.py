@@ -115,7 +115,7 @@ def weigh_uneven_loss(script: TrainingScript, context: Context) -> Iterator[Find
         if isinstance(node, ast.BinOp) and not script.values.get(node.right, NOTHING).models:
             code, wrap = MEAN_COUNT, WrapExpr(node.right, "mean_count({})")
         else:
-            code, wrap = WEIGH, WrapExpr(node, f"weigh_by_count({{}}, {loss.count})")
+            code, wrap = WEIGH, WrapExpr(node, f"weigh_by_count({{}}, {loss.count.replace('{torch}', torch)})")
         helper = defined(script, loss.source, code.replace("{d}", d).replace("{torch}", torch))
         fix = Fix((*imports, *torch_import, *helper, *planned(loss.source, wrap)))
         yield Finding(loss.source, loss.node, "ranks divide this mean by different numbers", fix)

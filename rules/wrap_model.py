@@ -190,7 +190,7 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
         if model.bypassed:
             continue
         for site in model.dropped:
-            if script.unwraps and _is_on_one_device(site):
+            if _is_on_one_device(site) and not all(map(_knows_wrapper, script.unwraps)):
                 message = (
                     "on a GPU the checkpoints of the script have the keys of this wrapper (module.…), those of the "
                     "conversion do not: neither reads the other's unless the prefix is removed, or added"
@@ -335,6 +335,24 @@ def _is_on_one_device(site: Site) -> bool:
     parent = site.source.parents.get(site.statement)
     asked = ast.unparse(parent.test).lower() if isinstance(parent, ast.If) else ""
     return "cuda" in asked and not any(word in asked for word in SEVERAL)
+
+
+def _knows_wrapper(site: Site) -> bool:
+    """Whether the script looks into the wrapper itself where it has one: `net.module.state_dict() if cuda else
+    net.state_dict()`, with the site in the branch without."""
+    if not isinstance(site.node, ast.expr):
+        return False
+    name = site.source.code(site.node)
+    inner: ast.AST = site.node
+    for outer in site.source.ancestors(site.node):
+        if isinstance(outer, (ast.If, ast.IfExp)) and inner is not outer.test:
+            branches = ([each] if isinstance(each, ast.expr) else each for each in (outer.body, outer.orelse))
+            others = [each for branch in branches if inner not in branch for each in branch]
+            looked = (n for each in others for n in ast.walk(each) if isinstance(n, ast.Attribute))
+            if any(n.attr == "module" and site.source.code(n.value) == name for n in looked):
+                return True
+        inner = outer
+    return False
 
 
 def _preparation(script: TrainingScript, wrapping: Wrapping) -> ast.stmt | None:

@@ -393,3 +393,55 @@ def test_a_size_of_one_where_it_is_not_told(tmp_path: Path, parameter: str, give
     """A rank has its share where the size is told, and one sample elsewhere."""
     code, _ = converted(tmp_path, HIDDEN.format(parameter=parameter, given=given))
     assert expected in code and "return torch.zeros(1, batch_size, 8)" in code
+
+
+ROW_NUMBERS = """\
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+batch_size = 8
+loader = DataLoader(
+    TensorDataset(torch.randn(64, 4), torch.randint(0, 3, (64,))), batch_size=batch_size, shuffle=True, drop_last=True
+)
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{before}
+for x, y in loader:
+    {within}
+    out = model(x).log_softmax(1)
+    loss = -out[{numbers}, y].mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("numbers", "named"),
+    [
+        ("torch.arange({})", ""),
+        ("range({})", ""),
+        ("list(range({}))", ""),
+        ("np.arange({})", ""),
+        ("torch.arange({})", "before"),
+        ("torch.arange({}).to('cpu')", "within"),
+    ],
+)
+def test_numbers_of_rows_beside_labels_are_a_ranks_own(tmp_path: Path, numbers: str, named: str) -> None:
+    """All of the batch's numbers beside a rank's labels crashed."""
+    parts = {"before": "", "within": "pass", "numbers": "rows" if named else numbers.format("batch_size")}
+    if named:
+        parts[named] = "rows = " + numbers.format("batch_size")
+    code, said = converted(tmp_path, ROW_NUMBERS.format(**parts))
+    assert numbers.format("batch_size // dist.get_world_size()") in code
+    assert "RowsOfAllRanks" not in code and "AD60" not in said
+
+
+def test_numbers_of_rows_as_labels_are_those_of_all_ranks(tmp_path: Path) -> None:
+    script = ROW_NUMBERS.format(before="", within="pass", numbers="torch.arange(batch_size)").replace(
+        "-out[torch.arange(batch_size), y].mean()",
+        "nn.functional.cross_entropy(out @ out.t(), torch.arange(batch_size))",
+    )
+    assert "torch.arange(batch_size))" in converted(tmp_path, script)[0]

@@ -222,3 +222,46 @@ def test_parameters_that_follow_a_first_batch(tmp_path: Path, model: str, begun:
     """Ranks that set them by their own samples would train different models, which nothing makes equal again."""
     code, said = conftest.converted(tmp_path, FIRST.format(model=model, begun=begun))
     assert expected in code, code + said
+
+
+FISHER = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def consolidate(loader):
+    each = []
+    for x, y in loader:
+        each.append(F.log_softmax(model(x), 1)[range(len(y)), y])
+    grads = zip(*[torch.autograd.grad(one, model.parameters(), retain_graph=True) for one in torch.cat(each).unbind()])
+    fisher = [(torch.stack(g) ** 2).mean(0) for g in grads]
+    for (name, p), f in zip(model.named_parameters(), fisher):
+        model.register_buffer(name + "_mean", p.data.clone())
+        model.register_buffer(name + "_fisher", f.clone())
+
+
+for task in range(2):
+    loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randint(0, 3, (64,))), batch_size=8, shuffle=True)
+    for x, y in loader:
+        loss = F.cross_entropy(model(x), y)
+        for name, p in list(model.named_parameters()):
+            if hasattr(model, name + "_fisher"):
+                loss = loss + (getattr(model, name + "_fisher") * (p - getattr(model, name + "_mean")) ** 2).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    consolidate(loader)
+torch.save(model.state_dict(), "model.pt")
+"""
+
+
+def test_buffers_of_what_a_rank_computed_are_named(tmp_path: Path) -> None:
+    """Elastic weight consolidation: the Fisher information of a rank's own samples, in silence."""
+    _, said = conftest.converted(tmp_path, FISHER)
+    assert "keeps f.clone() in a buffer, computed from this rank's samples alone" in said
+    assert "p.data.clone() in a buffer" not in said

@@ -439,3 +439,92 @@ def test_samples_of_stacked_batches_lie_along_the_second_axis(tmp_path: Path, lo
     after, said = converted(tmp_path, f"{STACKED}loss = {loss}")
     assert ("RowsOfAllRanks.apply(model(x))" in after) == (gathered and "autograd" not in loss)
     assert ("AD602" in said) == ("autograd" in loss)
+
+
+FOCAL = """\
+class Focal(nn.Module):
+    def __init__(self, weight):
+        super().__init__()
+        self.weight = weight
+
+    def forward(self, out, y):
+        each = F.cross_entropy(out, y, reduction="none", weight=self.weight)
+        return ((1 - torch.exp(-each)) * each).mean()
+
+
+class Smoothed(nn.Module):
+    def __init__(self, weight):
+        super().__init__()
+        self.weight = weight
+
+    def forward(self, out, y):
+        return F.cross_entropy(out, y, weight=self.weight, label_smoothing=0.1)
+
+
+many = len(data) > 3
+"""
+ONLY = "criterion.weight[y].sum() if type(criterion) is torch.nn.CrossEntropyLoss else y.numel()"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "count"),
+    [
+        ("weights", "Focal(weights)", ONLY),
+        ("weights", "Smoothed(weights)", ONLY),  # which weighs for itself
+        ("weights", "nn.BCEWithLogitsLoss()", ONLY),
+        ("weights", "lambda out, y: F.cross_entropy(out, y, label_smoothing=0.1)", ONLY),
+        ("weights", "nn.NLLLoss(weights)", "criterion.weight[y].sum()"),
+        (
+            "weights",
+            "nn.CrossEntropyLoss()",
+            "criterion.weight[y].sum() if criterion.weight is not None else y.numel()",
+        ),
+        (
+            "ignore_index=0",
+            "Focal(weights)",
+            "(y != criterion.ignore_index).sum() if type(criterion) is torch.nn.CrossEntropyLoss else y.numel()",
+        ),
+    ],
+)
+def test_one_of_several_losses_is_weighed_by_what_it_has(tmp_path: Path, one: str, other: str, count: str) -> None:
+    """Some have no weights, others weigh for themselves: weighed as the first one is, they crashed, or were wrong."""
+    before = f"{FOCAL}if many:\n    criterion = nn.CrossEntropyLoss({one})\nelse:\n    criterion = {other}"
+    code, said = converted(tmp_path, "loss = criterion(out, y)", before)
+    assert f"weigh_by_count(criterion(out, y), {count})" in code
+    assert ("label_smoothing=0.1), self.weight[y].sum())" in code) == other.startswith("Smoothed")
+    assert "AD602" not in said
+
+
+@pytest.mark.parametrize(
+    ("before", "step", "expected"),
+    [
+        (
+            "criterion = partial(F.cross_entropy, weight=weights)",
+            "loss = criterion(out, y)",
+            'weigh_by_count(criterion(out, y), criterion.keywords["weight"][y].sum())',
+        ),
+        (
+            "criterion = partial(F.cross_entropy, ignore_index=PAD)",
+            "loss = criterion(out, y)",
+            '(y != criterion.keywords["ignore_index"]).sum())',
+        ),
+        (
+            'criterion = partial(F.cross_entropy, reduction="sum")',
+            "loss = criterion(out, y)",
+            "(loss * dist.get_world_size()).backward()",
+        ),
+        (
+            "criterion = F.cross_entropy",
+            "loss = criterion(out, y, weight=weights)",
+            "weigh_by_count(criterion(out, y, weight=weights), weights[y].sum())",
+        ),
+        (
+            'options = {"weight": weights}',
+            "loss = F.cross_entropy(out, y, **options)",
+            'weigh_by_count(F.cross_entropy(out, y, **options), options["weight"][y].sum())',
+        ),
+    ],
+)
+def test_options_that_are_given_elsewhere(tmp_path: Path, before: str, step: str, expected: str) -> None:
+    code, _ = converted(tmp_path, step, f"from functools import partial\n{before}")
+    assert expected in code

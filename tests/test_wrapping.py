@@ -211,3 +211,35 @@ def test_a_condition_that_always_holds_is_none(tmp_path: Path) -> None:
     make = "model = nn.Linear(4, 1)\nif True:\n    model = nn.DataParallel(model)\n    print('on several')"
     after, _ = converted(tmp_path, SCRIPT.format(make=make) + 'torch.save(model.state_dict(), "m.pt")\n')
     assert "    model = DDP(model)\n" in after and "torch.save(model.state_dict()" in after
+
+
+KNOWN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8, shuffle=True)
+cuda = torch.cuda.is_available()
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+if cuda:
+    model = nn.DataParallel(model, device_ids=[0]).cuda()
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+{saved}
+"""
+
+
+@pytest.mark.parametrize(
+    ("saved", "same_keys"),
+    [
+        ("torch.save(model.module.state_dict() if cuda else model.state_dict(), 'm.pt')", True),
+        ("if cuda:\n    state = model.module.state_dict()\nelse:\n    state = model.state_dict()", True),
+        ("torch.save(model.state_dict(), 'm.pt')", False),
+    ],
+)
+def test_a_script_that_looks_into_its_wrapper_has_the_same_keys(tmp_path: Path, saved: str, same_keys: bool) -> None:
+    assert ("keys of this wrapper" not in converted(tmp_path, KNOWN.format(saved=saved))[1]) == same_keys

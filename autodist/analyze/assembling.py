@@ -48,6 +48,7 @@ from autodist.analyze.modules import (
     graphed,
     kept_statistics,
     layer_tests,
+    own_buffers,
     penalties_alone,
     sample_after_sample,
     turned_buffers,
@@ -154,6 +155,7 @@ def assembled(
     concerns += turns.concerns(loaders)
     concerns += whole_and_shared(run)
     concerns += unwraps.concerns(run, run.catalog.knows)
+    concerns += own_buffers(run) if not is_distributed(run) else ()
     kinds: dict[str, list[Event]] = {}
     for event in run.events:
         kinds.setdefault(event.kind, []).append(event)

@@ -12,7 +12,9 @@ from autodist.rule import Severity
 from autodist.script import Concern, Site
 from autodist.source import Source, argument, last_name
 from autodist.spread import COUNT, ROWS, Spread
-from autodist.values import NOTHING, Draw, Function, Object, Path_, Table
+from autodist.tensors.calls import called_name
+from autodist.tensors.shapes import counted_off
+from autodist.values import NOTHING, Draw, Function, Object, Path_, Table, Value
 
 KEYS = frozenset(["init_hidden", "initHidden", "init_state", "size", "Size"])
 SAMPLING = frozenset(["sample", "rsample"])
@@ -350,7 +352,8 @@ def is_ahead(site: Site, run: Interpreter) -> bool:
     node = site.node
     if not isinstance(node, ast.expr) or _is_in(run.step_loops, node, run):
         return False
-    return _repeats_for_losses(node, site.source, run) or _is_given_for_losses(node, site.source, run)
+    where = site.source
+    return any(asks(node, where, run) for asks in (_repeats_for_losses, _is_given_for_losses, _goes_through_rows))
 
 
 def _reaches_losses(call: ast.Call, source: Source, run: Interpreter) -> bool:
@@ -452,7 +455,7 @@ def shapes_tensors(use: ast.expr, source: Source, run: Interpreter, in_step: boo
     """Whether a use builds a tensor in a training step, or reshapes one that holds this rank's samples, or takes some
     of these: `out[:batch_size]` of what was computed for two batches."""
     inner: ast.AST = use
-    if in_step and _cuts_rows(use, source, run):
+    if in_step and _cuts_rows(use, source, run) or _goes_through_rows(use, source, run):
         return True
     for ancestor in source.ancestors(use):
         if isinstance(ancestor, ast.Call) and inner is not ancestor.func:
@@ -508,3 +511,30 @@ def _cuts_rows(use: ast.expr, source: Source, run: Interpreter) -> bool:
         return False
     value = run.values.get(taken.value, NOTHING)
     return value.spread is ROWS and not value.things
+
+
+def _goes_through_rows(use: ast.expr, source: Source, run: Interpreter) -> bool:
+    """`out[torch.arange(batch_size), labels]`, also where the numbers have a name, which they may have before training
+    begins."""
+    call = source.parents[use]
+    if not isinstance(call, ast.Call) or call.args != [use] or called_name(call) not in ("range", "arange"):
+        return False
+    statement = source.statement(use)
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    name = target.id if isinstance(target, ast.Name) else None
+
+    def latest(node: ast.expr) -> Value:
+        return run.values.get(node, NOTHING)
+
+    def counts(part: ast.expr) -> bool:
+        made = statement.value if isinstance(statement, ast.Assign) and getattr(part, "id", "") == name else part
+        return counted_off(made, latest) is call
+
+    def goes_through(node: ast.Subscript) -> bool:
+        base, parts = latest(node.value), getattr(node.slice, "elts", [])
+        labelled = any(latest(part).spread is ROWS and not latest(part).things for part in parts[1:])
+        return base.spread is ROWS and labelled and not run.is_gathered(base)
+
+    indexed = (each for each in ast.walk(source.home(statement)) if isinstance(each, ast.Subscript))
+    through = [each for each in indexed if isinstance(each.slice, ast.Tuple) and counts(each.slice.elts[0])]
+    return bool(through) and all(map(goes_through, through))

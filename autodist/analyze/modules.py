@@ -11,8 +11,8 @@ from autodist.interpreter import Event, Interpreter
 from autodist.models import keys, members, optimized_by, parts, unseen_model, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
-from autodist.source import argument, last_name
-from autodist.spread import COLUMNS
+from autodist.source import argument, last_name, shortened
+from autodist.spread import COLUMNS, COUNT
 from autodist.tensors import torch_layers
 from autodist.values import NOTHING, External, Function, Items, Object, Wrapped, of
 
@@ -272,6 +272,24 @@ def graphed(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
             )
             yield Concern("AD402", source, node, message, Severity.WARNING)
             return
+
+
+def own_buffers(run: Interpreter) -> Iterator[Concern]:
+    """Buffers that are registered with what a rank computed from its own samples, as Fisher information is."""
+    seen: set[ast.AST] = set()
+    for event in run.of("buffer"):
+        assert isinstance(event.node, ast.Call)
+        named = (k.value for k in event.node.keywords if k.arg == "tensor")
+        for tensor in (*event.node.args[1:2], *named):
+            spread = run.values.get(tensor, NOTHING).spread
+            if tensor in seen or event.on_one_rank or not spread.is_local or spread is COUNT:
+                continue
+            seen.add(tensor)
+            message = (
+                f"keeps {shortened(event.source.code(tensor))} in a buffer, computed from this rank's samples alone: "
+                "ranks go on with other states than one process; gather it over the ranks before it is kept"
+            )
+            yield Concern("AD601", event.source, tensor, message, Severity.WARNING)
 
 
 def turned_buffers(run: Interpreter) -> Iterator[Site]:

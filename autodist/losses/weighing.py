@@ -20,7 +20,7 @@ from autodist.spread import COUNT, MEAN, SAME, SUM
 from autodist.tensors import operations
 from autodist.tensors.collation import Rows
 from autodist.tensors.picking import takes_first
-from autodist.values import NOTHING, Evened, Object, Value
+from autodist.values import NOTHING, Evened, External, Object, Preset, Table, Thing
 
 CLASSIFYING = frozenset("cross_entropy nll_loss CrossEntropyLoss NLLLoss NLLLoss2d".split())
 """Losses that divide by the weights of the classes, and leave out those to ignore."""
@@ -36,6 +36,8 @@ FORMS = frozenset(
     "view reshape flatten ravel squeeze unsqueeze contiguous transpose permute t masked_select "
     "float double long int to cpu cuda detach argmax".split()
 )
+OPTIONS = frozenset(["weight", "ignore_index"])
+"""What makes a loss a mean over other numbers than those of the samples."""
 UNTOLD = ""
 SUMS = frozenset("sum mean numel".split())
 
@@ -43,12 +45,14 @@ SUMS = frozenset("sum mean numel".split())
 @dataclass(frozen=True)
 class Loss:
     """A mean: a loss of torch, with the code of its options other than None, `x.mean()`, or a sum that is divided.
-    The weights of its classes are ``optional`` if they may be None."""
+    The weights of its classes are ``optional`` if they may be None. Where it is one of several losses of which some
+    have no such options, those that do are of the classes that ``among`` names."""
 
     event: Event
     name: str
     options: dict[str, str]
     optional: bool = False
+    among: tuple[str, ...] = ()
 
     @property
     def weighted_by(self) -> str | None:
@@ -66,24 +70,37 @@ def losses(run: Interpreter) -> Iterator[Loss]:
         modules = list(event.detail.objects("loss"))
         if len(modules) > 1:
             continue
-        name = (modules[0].name if modules else "").rpartition(".")[2] or last_name(event.node.func)
+        functions = [each for each in _alternatives(event.node, run) if isinstance(each, External)]
+        names = {each.name.rpartition(".")[2] for each in functions}
+        called = names.pop() if len(names) == 1 else last_name(event.node.func)
+        name = (modules[0].name if modules else "").rpartition(".")[2] or called
         options: dict[str, str] = {}
         optional = False
-        if name in CLASSIFYING:
-            optional = _weight(event, modules, run).optional
-            options = _of_module(event, modules[0]) if modules else _of_call(event.source, event.node, run)
-            if any(map(_leaves_labels_out, run.project.sources)):
-                options.setdefault("ignore_index", "-100")
-        yield Loss(event, name, options, optional)
+        among: tuple[str, ...] = ()
+        if modules:
+            made = _alternatives(event.node, run)
+            alike = [each for each in made if isinstance(each, Object) and _takes_classes(each, modules)]
+            among = tuple(sorted({each.kind for each in alike})) if len(alike) < len(made) else ()
+            weights = [each.argument("weight", MODULE["weight"]) for each in alike]
+            optional = any(each is None or each.optional or each.const is None for each in weights)
+            options = _of_modules(event, alike) if name in CLASSIFYING else {}
+        elif name in CLASSIFYING:
+            node = _option(event.node, "weight")
+            optional = node is not None and run.values.get(node, NOTHING).optional
+            options = _of_call(event.source, event.node, run) | _of_partial(event, run)
+        if name in CLASSIFYING and any(map(_leaves_labels_out, run.project.sources)):
+            options.setdefault("ignore_index", "-100")
+        yield Loss(event, name, options, optional, among)
 
 
-def _weight(event: Event, modules: list[Object], run: Interpreter) -> Value:
-    """The weights of classes that a loss is given."""
-    assert isinstance(event.node, ast.Call)
-    if modules:
-        return modules[0].argument("weight", MODULE["weight"]) or NOTHING
-    node = _option(event.node, "weight")
-    return run.values.get(node, NOTHING) if node is not None else NOTHING
+def _takes_classes(module: Object, meant: list[Object]) -> bool:
+    """Whether a module is a loss of torch that divides by weights of classes, and no class of the project."""
+    return module.kind in CLASSIFYING and (module.cls is None or module in meant)
+
+
+def _alternatives(call: ast.Call, run: Interpreter) -> list[Thing]:
+    """What a call may call, one of several: `criterion(out, y)`, behind `criterion = FocalLoss()` in a branch."""
+    return list(run.values.get(call.func, NOTHING).things)
 
 
 @cache
@@ -102,13 +119,16 @@ def _leaves_labels_out(source: Source) -> bool:
     return told or any(ast.unparse(each) == "-100" for each in negative)
 
 
-def _of_module(event: Event, module: Object) -> dict[str, str]:
+def _of_modules(event: Event, modules: list[Object]) -> dict[str, str]:
+    """The options that a loss is made with, or one of several."""
     assert isinstance(event.node, ast.Call)
     named = isinstance(event.node.func, (ast.Name, ast.Attribute))  # not made at once, `nn.NLLLoss(w)(output, y)`
     owner = event.source.code(event.node.func)
-    given = ((name, module.argument(name, MODULE[name])) for name in ("weight", "ignore_index"))
-    made = [name for name, value in given if value is not None and value.const is not None]
-    return {name: f"{owner}.{name}" if named else UNTOLD for name in made}
+    given = ((name, module.argument(name, MODULE[name])) for module in modules for name in ("weight", "ignore_index"))
+    made = {name for name, value in given if value is not None and value.const is not None}
+    means = {value.const for each in modules if (value := each.argument("reduction", MODULE["reduction"])) is not None}
+    told = named and means <= {"mean"}  # of several, one may be a sum
+    return {name: f"{owner}.{name}" if told else UNTOLD for name in sorted(made)}
 
 
 def _of_call(source: Source, call: ast.Call, run: Interpreter) -> dict[str, str]:
@@ -118,7 +138,23 @@ def _of_call(source: Source, call: ast.Call, run: Interpreter) -> dict[str, str]
         if node is not None and run.values.get(node, NOTHING).const is not None:
             code = _bracketed(source, node) if name == "weight" else source.code(node)
             found[name] = code if _is_plain(node, FORMS | SUMS) else UNTOLD
+    for unpacked in (each.value for each in call.keywords if each.arg is None):  # `**options`
+        held = [each.entries for each in run.values.get(unpacked, NOTHING).things if isinstance(each, Table)]
+        told = {name for each in held for name, value in each.items() if value.const is not None} & OPTIONS
+        plain = _is_plain(unpacked) and all(name in each for each in held for name in told)
+        found |= {name: f'{source.code(unpacked)}["{name}"]' if plain else UNTOLD for name in sorted(told)}
     return found
+
+
+def _of_partial(event: Event, run: Interpreter) -> dict[str, str]:
+    """The options that a loss is given beforehand: `criterion = partial(F.cross_entropy, weight=w)`."""
+    assert isinstance(event.node, ast.Call)
+    made = _alternatives(event.node, run)
+    given = [each for each in made if isinstance(each, Preset)]
+    names = {n for each in given for n, value in each.keywords.items() if value.const is not None} & OPTIONS
+    plain = isinstance(event.node.func, (ast.Name, ast.Attribute)) and len(made) == 1
+    owner = event.source.code(event.node.func)
+    return {name: f'{owner}.keywords["{name}"]' if plain else UNTOLD for name in sorted(names)}
 
 
 def _option(call: ast.Call, name: str) -> ast.expr | None:
@@ -245,7 +281,7 @@ def _count(loss: Loss, run: Interpreter) -> str | None:
         return None
     code = _bracketed(source, target)
     weight, ignored = loss.options.get("weight"), loss.options.get("ignore_index")
-    if UNTOLD in (weight, ignored):
+    if UNTOLD in (weight, ignored) or loss.among and why is not None:
         return None
     if why is Rows.PADDED and ignored is None:
         return None  # what is filled up counts
@@ -253,8 +289,18 @@ def _count(loss: Loss, run: Interpreter) -> str | None:
     if weight is not None:
         kept = f"{code}[{code} != {ignored}]" if ignored is not None else code
         count = f"{weight}[{kept}].sum()"
-        return f"{count} if {weight} is not None else {unweighted}" if loss.optional else count
-    return unweighted if ignored is not None or why is not None else None
+        if loss.optional:
+            count = f"{count} if {weight} is not None else {unweighted}"
+    elif ignored is None and why is None:
+        return None
+    else:
+        count = unweighted
+    if not loss.among:
+        return count
+    kinds = [f"{{torch}}.nn.{each}" for each in loss.among]
+    one = f"is {kinds[0]}" if len(kinds) == 1 else f"in ({', '.join(kinds)})"
+    count = f"({count})" if loss.optional and weight is not None else count
+    return f"{count} if type({source.code(node.func)}) {one} else {code}.numel()"
 
 
 def _averaged(event: Event) -> ast.expr | None:

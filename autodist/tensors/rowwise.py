@@ -414,7 +414,7 @@ def _of_index(node: ast.Subscript, value: Value, latest: Latest) -> Spread | str
         return COLUMNS
     if isinstance(node.value, ast.Call) and called_name(node.value) in PICKING:
         return ROWS  # the values or the positions
-    if len(parts) > 1 and is_each_row(parts[0], latest):
+    if len(parts) > 1 and is_each_row(parts, latest):
         return ROWS if all(latest(part).spread in (SAME, ROWS) for part in parts[1:]) else CHOSEN
     if any(isinstance(t, Index) for t in latest(parts[0]).things):
         return "takes one row at a time"

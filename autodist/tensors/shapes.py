@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from autodist.source import counted_of
-from autodist.spread import COUNT
+from autodist.spread import COUNT, ROWS
 from autodist.tensors.calls import (
     Latest,
     axis_of,
@@ -318,7 +318,7 @@ def _indexed(node: ast.Subscript, latest: Latest) -> tuple[bool, int | None]:
     axes = base.axes
     if isinstance(node.value, ast.Call) and called_name(node.value) in PICKING:
         return True, axes
-    if len(parts) > 1 and is_each_row(parts[0], latest):
+    if len(parts) > 1 and is_each_row(parts, latest):
         flat = all(latest(part).array and latest(part).axes == 1 for part in parts[1:])
         return True, axes - len(parts) + 1 if axes is not None and flat else None
     for part in parts:
@@ -344,13 +344,30 @@ def is_one(part: ast.expr, latest: Latest) -> bool:
     return not latest(part).array
 
 
-def is_each_row(index: ast.expr, latest: Latest) -> bool:
-    """Whether an index goes through all the rows: `range(out.shape[0])` of `out[range(out.shape[0]), labels]`."""
-    made = [each for _, each in latest(index).made] if isinstance(index, ast.Name) else [index]
-    if len(made) != 1 or not isinstance(made[0], ast.Call) or called_name(made[0]) not in ("range", "arange"):
-        return False
-    number = made[0].args[0] if len(made[0].args) == 1 else None
-    return number is not None and latest(number).spread is COUNT
+def is_each_row(parts: Sequence[ast.expr], latest: Latest) -> bool:
+    """Whether the first of several indices goes through all the rows: `range(out.shape[0])` of
+    `out[range(out.shape[0]), labels]`. Beside labels of the samples, `range(batch_size)` has as many as these."""
+    call = counted_off(parts[0], latest)
+    number = call.args[0] if call is not None and len(call.args) == 1 else None
+    labelled = any(latest(part).spread is ROWS and not latest(part).things for part in parts[1:])
+    return number is not None and (labelled or latest(number).spread is COUNT)
+
+
+def counted_off(index: ast.expr, latest: Latest) -> ast.Call | None:
+    """The call that counts off what an index goes through: `range(n)`, `torch.arange(n)`, also as a list, on a device,
+    or by a name."""
+    if isinstance(index, ast.Name):
+        made = [each for _, each in latest(index).made if each is not index]
+        index = made[0] if len(made) == 1 else index
+    if not isinstance(index, ast.Call):
+        return None
+    name = called_name(index)
+    if name in ("range", "arange"):
+        return index
+    if name in ("list", "tensor", "LongTensor", "as_tensor", "array") and len(index.args) >= 1:
+        return counted_off(index.args[0], latest)
+    moved = isinstance(index.func, ast.Attribute) and name in ("to", "cuda", "cpu", "long", "int", "type", "type_as")
+    return counted_off(index.func.value, latest) if moved and isinstance(index.func, ast.Attribute) else None
 
 
 def is_number(part: ast.expr, latest: Latest) -> bool:
