@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.questions import is_new_axis, last_part, literal_int, makes_set, spine, sums_products, truth
-from autodist.source import Source, argument, last_name
+from autodist.source import Source, argument, last_name, operands
 from autodist.spread import (
     COUNT,
     CROSS,
@@ -630,9 +630,16 @@ def compare(op: ast.cmpop, left: Value, right: Value) -> bool | None:
 
 
 def _sets_apart(node: ast.expr, left: Value, right: Value) -> bool:
-    """Whether an axis was put before the samples of an operand: `x.unsqueeze(1) - y.unsqueeze(0)`, `x - y[None]`."""
+    """Whether an axis was put before the samples of an operand: `x.unsqueeze(1) - y.unsqueeze(0)`, `x - y[None]`, or
+    those of a tensor laid along one row meet it: `times.T - times`."""
     made = [each for value in (left, right) for _, each in value.made]
-    return any(_puts_axis_first(each) for expression in (node, *made) for each in ast.walk(expression))
+    if any(_puts_axis_first(each) for expression in (node, *made) for each in ast.walk(expression)):
+        return True
+    sides = operands(node)
+    row, other = sides if left.spread is Spread.COLUMNS else sides[::-1]
+    laid = [of for each in (row, *made) if (of := _laid_in_row(each)) is not None]
+    alike = any(ast.unparse(each) == ast.unparse(other) for each in laid)
+    return bool(laid) and (alike or left.axes == right.axes == 2)
 
 
 def _puts_axis_first(node: ast.AST) -> bool:
@@ -640,6 +647,17 @@ def _puts_axis_first(node: ast.AST) -> bool:
         return is_new_axis(node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice)
     named = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unsqueeze"
     return named and isinstance(node, ast.Call) and bool(node.args) and literal_int(node.args[0]) == 0
+
+
+def _laid_in_row(node: ast.expr) -> ast.expr | None:
+    """The samples that are laid along one row: `times` of `times.T`, `times.t()` and `times.view(1, -1)`."""
+    if isinstance(node, ast.Attribute):
+        return node.value if node.attr == "T" else None
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    name = node.func.attr
+    turns = name == "t" and not node.args or name in ("view", "reshape") and operations.is_one_row_of_all(node, 0)
+    return node.func.value if turns else None
 
 
 def _is_column_of_numbers(node: ast.expr) -> bool:

@@ -341,7 +341,7 @@ def operation(
         return ARITHMETIC[name](first, spreads[1])
     if name in ("reshape", "view", "flatten", "ravel") and first is COLUMNS and axis(call, position) in (None, -1):
         return ROWS
-    if name in ("reshape", "view") and first is ROWS and _is_one_row_of_all(call, position):
+    if name in ("reshape", "view") and first is ROWS and is_one_row_of_all(call, position):
         return COLUMNS
     if name in ("reshape", "view") and first is ROWS and spreads[1:3] == [SAME, COUNT]:
         return COLUMNS  # `losses.view(length, batch_size)`
@@ -397,7 +397,7 @@ def _compares(name: str, call: ast.Call, position: int) -> bool:
     )
 
 
-def _is_one_row_of_all(call: ast.Call, position: int) -> bool:
+def is_one_row_of_all(call: ast.Call, position: int) -> bool:
     """`labels.view(1, -1)`: the samples lie along the second axis."""
     sizes = call.args[position:]
     if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)):
