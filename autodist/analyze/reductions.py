@@ -86,7 +86,9 @@ def _first(fresh: dict[ast.expr, escapes.Placed], run: Interpreter) -> dict[ast.
     upstream = {
         node: place
         for node, place in fresh.items()
-        if place.after is not None or not any(each is node for each in ast.walk(place.event.node))
+        if place.after is not None
+        or place.event.kind == "state"  # what a step keeps is read from there, by whatever reports it
+        or not any(each is node for each in ast.walk(place.event.node))
     }
     chosen = upstream or fresh
     made = {node: escapes.roots(node, run, set()) for node in chosen}

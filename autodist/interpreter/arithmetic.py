@@ -635,6 +635,8 @@ def _sets_apart(node: ast.expr, left: Value, right: Value) -> bool:
     made = [each for value in (left, right) for _, each in value.made]
     if any(_puts_axis_first(each) for expression in (node, *made) for each in ast.walk(expression)):
         return True
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        return False  # `hits.t() @ x`, a sum over the samples
     sides = operands(node)
     row, other = sides if left.spread is Spread.COLUMNS else sides[::-1]
     laid = [of for each in (row, *made) if (of := _laid_in_row(each)) is not None]
