@@ -87,7 +87,7 @@ def _first(fresh: dict[ast.expr, escapes.Placed], run: Interpreter) -> dict[ast.
         node: place
         for node, place in fresh.items()
         if place.after is not None
-        or place.event.kind == "state"  # what a step keeps is read from there, by whatever reports it
+        or _is_added_to_attribute(place)  # which whatever reports it reads
         or not any(each is node for each in ast.walk(place.event.node))
     }
     chosen = upstream or fresh
@@ -118,6 +118,13 @@ def _first(fresh: dict[ast.expr, escapes.Placed], run: Interpreter) -> dict[ast.
         )
 
     return {node: place for node, place in chosen.items() if not waits(node)} or chosen
+
+
+def _is_added_to_attribute(place: escapes.Placed) -> bool:
+    """Whether an object keeps it from step to step: `self.total += x.sum(0)`."""
+    statement = place.source.statement(place.event.node)
+    added = isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Attribute)
+    return place.event.kind == "state" and added
 
 
 def rank_zero_statements(run: Interpreter) -> list[Site]:
