@@ -265,3 +265,44 @@ def test_buffers_of_what_a_rank_computed_are_named(tmp_path: Path) -> None:
     _, said = conftest.converted(tmp_path, FISHER)
     assert "keeps f.clone() in a buffer, computed from this rank's samples alone" in said
     assert "p.data.clone() in a buffer" not in said
+
+
+NORMALISER = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(4, 1)
+        self.total, self.count = torch.zeros(4), torch.tensor(0.0)
+
+    def forward(self, x):
+        self.total += x.detach().sum(0)
+        self.count += x.shape[0]
+        return self.head(x - self.total / self.count)
+
+    def kept(self):
+        return {"total": self.total, "count": self.count}
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+torch.save({"model": model.state_dict(), "normaliser": model.kept()}, "net.pt")
+"""
+
+
+def test_a_kept_sum_is_made_global_once(tmp_path: Path) -> None:
+    """Where a step adds to it, so that what saves it saves that: a normaliser of simulators (MeshGraphNets)."""
+    code, _ = conftest.converted(tmp_path, NORMALISER)
+    assert "self.total += reduce_sum(x.detach().sum(0))" in code
+    assert "self.count += x.shape[0] * dist.get_world_size()" in code
+    assert 'return {"total": self.total, "count": self.count}' in code

@@ -154,3 +154,20 @@ def test_samples_that_meet_in_a_layer_of_a_sequence(tmp_path: Path, layer: str, 
 def test_layers_of_a_sequence_that_keep_samples_apart(tmp_path: Path, layer: str) -> None:
     _, said = conftest.converted(tmp_path, script(layer=layer, model="nn.Sequential(nn.Linear(8, 4), Layer())"))
     assert "AD602" not in said and "AD906" not in said
+
+
+@pytest.mark.parametrize(
+    ("axes", "apart"),
+    [
+        ("axes = tuple(range(1, x.ndim))", True),
+        ("axes = (1,)", True),
+        ("axes = [0, 1]", False),
+        ("axes = tuple(range(x.ndim - 1))", False),
+        ("axes = (1,)\n        axes = (0,) if self.dim else axes", False),
+    ],
+)
+def test_axes_that_have_a_name(tmp_path: Path, axes: str, apart: bool) -> None:
+    """As in the reversible normalisation of series, which keeps each sample's mean to put it back later."""
+    layer = f"{axes}\n        self.mean = torch.mean(x, dim=axes, keepdim=True).detach()\n        return x - self.mean"
+    _, said = conftest.converted(tmp_path, script(layer=layer, model="nn.Sequential(Layer(), nn.Linear(8, 4))"))
+    assert ("AD602" not in said) == apart, said

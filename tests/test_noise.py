@@ -46,6 +46,15 @@ def test_a_second_training_that_draws_noise(tmp_path: Path, again: str, seed: st
     assert code.index("optimizer = torch") < code.index("torch.initial_seed()") < code.index("x + torch.randn")
 
 
+def test_samples_of_a_distribution(tmp_path: Path) -> None:
+    """The latent variables of a neural process: those of one batch differ, and so do those of two ranks."""
+    text = SCRIPT.format(again="", seed="").replace(
+        "x + torch.randn(x.shape)", "torch.distributions.Normal(x, 1.0).rsample()"
+    )
+    code, _ = converted(tmp_path, text)
+    assert code.count("torch.initial_seed() + dist.get_rank()") == 1
+
+
 def test_a_data_set_that_draws_for_itself(tmp_path: Path) -> None:
     """Numbers of NumPy are the same on all ranks, though the script seeds nothing."""
     text = SCRIPT.format(again="", seed="").replace("torch.manual_seed(1)\n", "import numpy as np\n")

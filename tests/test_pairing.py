@@ -119,6 +119,60 @@ def test_rows_of_all_ranks(tmp_path: Path, helper: str, model: str, step: str, e
     assert "AD602" not in said and "AD906" not in said and "loss.backward()" in code
 
 
+COX = """\
+def cox(risk, time, event):
+    mask = torch.ones(time.shape[0], time.shape[0]).to(time.device)
+    mask[(time.{turned} - time) > 0] = 0
+    total = torch.sum(torch.exp(risk) * mask, dim=0) / torch.sum(mask, dim=0)
+    return -torch.sum((risk - torch.log(total).reshape(-1, 1)) * event) / torch.sum(event)
+"""
+RANKED = """\
+def ranks(time):
+    n = len(time)
+    table = torch.zeros(n, n)
+    for i in range(n):
+        if time[i] > 0:
+            table[i] = (time[i] < time).float()
+    return table
+
+
+def ranked(out, time):
+    return (ranks(time) * torch.exp(out @ out.t())).mean()
+"""
+
+
+@pytest.mark.parametrize("turned", ["T", "t()", "view(1, -1)"])
+def test_pairs_that_a_mask_tells_apart(tmp_path: Path, turned: str) -> None:
+    """The partial likelihood of Cox: those at risk are all samples that live longer."""
+    step = "loss = cox(model(x), y[:, :1], labels.float().view(-1, 1))"
+    code, said = converted(
+        tmp_path, SCRIPT.format(helper=COX.format(turned=turned), model="nn.Linear(6, 1)", step=step)
+    )
+    assert f"cox({ROWS}(model(x)), {ROWS}(y[:, :1]), {ROWS}(labels.float().view(-1, 1)))" in code, code
+    assert "AD602" not in said and "AD605" not in said
+
+
+def test_shares_are_no_pairs(tmp_path: Path) -> None:
+    """What is laid along a row to be divided by one number for each sample, as soft assignments to clusters are."""
+    step = "q = model(x).exp()\n        loss = F.mse_loss((q.t() / torch.sum(q, 1)).t(), y[:, :4])"
+    code, said = converted(tmp_path, SCRIPT.format(helper="", model="nn.Linear(6, 4)", step=step))
+    assert ROWS not in code and "AD602" not in said and "AD906" not in said
+
+
+def test_samples_that_a_loop_compares_with_all(tmp_path: Path) -> None:
+    """In a function that is given those of all ranks, the loop counts them all; in the step itself, a rank's own."""
+    step = "loss = ranked(model(x), labels)"
+    code, _ = converted(tmp_path, SCRIPT.format(helper=RANKED, model="nn.Linear(6, 4)", step=step))
+    assert f"ranked({ROWS}(model(x)), {ROWS}(labels))" in code
+    step = """\
+out, table = model(x), torch.zeros(len(labels), len(labels))
+        for i in range(len(labels)):
+            table[i] = (labels[i] < labels).float()
+        loss = (table * torch.exp(out @ out.t())).mean()"""
+    code, said = converted(tmp_path, SCRIPT.format(helper="", model="nn.Linear(6, 4)", step=step))
+    assert "AD906" in said and ROWS not in code
+
+
 def test_pairs_inside_of_a_model(tmp_path: Path) -> None:
     step = "out = model(x, y)\n        loss = F.cross_entropy(out, torch.arange(len(x)))"
     script = SCRIPT.format(helper="", model="Twin()", step=step)

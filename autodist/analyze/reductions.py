@@ -107,7 +107,9 @@ def _first(fresh: dict[ast.expr, escapes.Placed], run: Interpreter) -> dict[ast.
     upstream = {
         node: place
         for node, place in fresh.items()
-        if place.after is not None or not any(each is node for each in ast.walk(place.event.node))
+        if place.after is not None
+        or _is_added_to_attribute(place)  # which whatever reports it reads
+        or not any(each is node for each in ast.walk(place.event.node))
     }
     chosen = upstream or fresh
     made = {node: escapes.roots(node, run, set()) for node in chosen}
@@ -137,6 +139,13 @@ def _first(fresh: dict[ast.expr, escapes.Placed], run: Interpreter) -> dict[ast.
         )
 
     return {node: place for node, place in chosen.items() if not waits(node)} or chosen
+
+
+def _is_added_to_attribute(place: escapes.Placed) -> bool:
+    """Whether an object keeps it from step to step: `self.total += x.sum(0)`."""
+    statement = place.source.statement(place.event.node)
+    added = isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Attribute)
+    return place.event.kind == "state" and added
 
 
 def rank_zero_statements(run: Interpreter) -> list[Site]:

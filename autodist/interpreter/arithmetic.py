@@ -149,7 +149,7 @@ class Arithmetic(Evaluation):
             if left.spread is right.spread:
                 spread = LOCAL
                 self._note_unequal_portions(left.origins | right.origins, scope)
-        if {left.spread, right.spread} == {ROWS, Spread.COLUMNS} and crossing.sets_apart([node], self._lately):
+        if {left.spread, right.spread} == {ROWS, Spread.COLUMNS} and crossing.are_apart(node, self._lately):
             spread = CROSS
             mixed: frozenset[Mixing] = frozenset()
         elif self.pairs_turn((left, right)):
@@ -527,7 +527,7 @@ class Arithmetic(Evaluation):
         if isinstance(node.ops[0], (ast.Is, ast.IsNot)) and not any(value.spread is RANK for value in values):
             return NOTHING  # what is None on one rank is so on all
         mixed = self._mixed(values)
-        if {value.spread for value in values} == {ROWS, Spread.COLUMNS} and crossing.sets_apart([node], self._lately):
+        if {value.spread for value in values} == {ROWS, Spread.COLUMNS} and crossing.are_apart(node, self._lately):
             return mixed.computed(CROSS)  # `labels[:, None] == labels[None]`
         if self.pairs_turn(values):
             return mixed.computed(CROSS)

@@ -635,7 +635,10 @@ class Evaluation(Single, Overloads):
             value = self._lately(each)
             whole = isinstance(each, (ast.Name, ast.Attribute)) and type(value.const) is int and not value.things
             whole = whole and (value.firm or self._is_literal(each) or self._is_setting(each))
-            return ast.copy_location(ast.Constant(value.const), each) if whole else each
+            if whole:
+                return ast.copy_location(ast.Constant(value.const), each)
+            written = self._bound_to(each) if isinstance(each, ast.Name) else []
+            return written[0] if len(written) == 1 and _names_axes(written[0]) else each
 
         node = self.filled_in(node)
         given = [*node.args, *(keyword.value for keyword in node.keywords)]
@@ -667,14 +670,19 @@ class Evaluation(Single, Overloads):
 
     def _is_literal(self, name: ast.expr) -> bool:
         """Whether a name is bound to nothing but numbers that are written there."""
+        values = self._bound_to(name)
+        return bool(values) and all(map(_is_number, values))
+
+    def _bound_to(self, name: ast.expr) -> list[ast.expr]:
+        """What a name is bound to in its function, where nothing but plain assignments binds it."""
         source = self.sources.get(name)
         if source is None or not isinstance(name, ast.Name):
-            return False
+            return []
         inside = list(ast.walk(source.home(name)))
         stores = [each for each in inside if isinstance(each, ast.Name) and each.id == name.id]
         bound = [source.parents[each] for each in stores if isinstance(each.ctx, ast.Store)]
         values = [each.value for each in bound if isinstance(each, ast.Assign)]
-        return bool(bound) and len(values) == len(bound) and all(map(_is_number, values))
+        return values if len(values) == len(bound) else []
 
     def _firm(self, value: Value, node: ast.expr) -> Value:
         """A literal passed to a function decides the branches in it."""
@@ -703,6 +711,16 @@ def _is_number(node: ast.expr) -> bool:
     """A whole number as it is written, `-1` as well."""
     inner = node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else node
     return isinstance(inner, ast.Constant) and type(inner.value) is int
+
+
+def _names_axes(node: ast.expr) -> bool:
+    """`(1, 2)`, `tuple(range(1, x.dim()))`: several axes, the first of which is written there."""
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return bool(node.elts) and all(map(_is_number, node.elts))
+    if isinstance(node, ast.Call) and last_name(node.func) in ("tuple", "list") and len(node.args) == 1:
+        node = node.args[0]
+    counts = isinstance(node, ast.Call) and last_name(node.func) == "range"
+    return isinstance(node, ast.Call) and counts and len(node.args) > 1 and _is_number(node.args[0])
 
 
 def _is_by_threshold(value: Value) -> bool:

@@ -164,6 +164,9 @@ class Methods(Libraries, TorchModules):
             return self._text(values)
         if name == "sample" and not ROWS_OF_A_TABLE.isdisjoint(keywords) and not has_state(keywords):
             self.event("numpy_draw", node, scope)
+        if name == "rsample":  # of a distribution of torch, which has no generator of its own
+            self.event("random", node, scope)
+            self._note_noise(node, scope)
         if name in FILLING and (self._forward or self._loops or base.spread is not SAME):
             self.event("random", node, scope)
             self._note_noise(node, scope)

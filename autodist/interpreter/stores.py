@@ -10,7 +10,7 @@ from autodist.interpreter.machine import Stored
 from autodist.interpreter.questions import has_keys, is_hashable, is_of_one
 from autodist.interpreter.words import KEPT
 from autodist.source import Source, last_name
-from autodist.spread import COLUMNS, COUNT, LOCAL, MEAN, ROWS, SAME, SUM
+from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM
 from autodist.tensors import mixing, picking
 from autodist.values import (
     NOTHING,
@@ -205,6 +205,8 @@ class Stores(Evaluation):
             self._written_into(target, value, scope)
         for names, name in self._holders(target.value, scope):
             held = names[name]
+            if key.spread is CROSS and not held.things:  # `mask[times.T > times] = 0`: by what pairs of samples are
+                names[name] = held = held.but(spread=CROSS, origins=held.origins | key.origins)
             adds = isinstance(above := scope.source.parents.get(target), ast.AugAssign) and isinstance(above.op, ADDING)
             if base.spread.is_reducible and key.spread.is_local and not adds:  # `c[c.abs() < 0.1] = 0.1`: no mean now
                 names[name] = held = held.but(spread=LOCAL)

@@ -52,8 +52,9 @@ def gathered(
     current = before
     for _ in range(ROUNDS if losses else 0):
         fresh: Found = {}
-        if any(_meets_turn(event.node, current) for event in current.of("paired")):
-            return ()
+        turns = [event for event in current.of("paired") if _meets_turn(event.node, current)]
+        if any(_given(each, [*losses.values()], current).keys() <= found.keys() for each in turns):
+            return ()  # a loop that counts to a rank's number of samples, in the step itself
         for event in (each for kind in kinds for each in current.of(kind)):
             fresh |= _given(event, list(losses.values()), current) or _compared(event, current)
         if unsettled is not None and not found and not fresh:

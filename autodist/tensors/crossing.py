@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from autodist.source import last_name
+from autodist.source import last_name, operands
 from autodist.spread import COLUMNS, COUNT
 from autodist.tensors.calls import Latest, is_list, number_of
 
@@ -31,6 +31,30 @@ def sets_apart(nodes: Iterable[ast.expr], latest: Latest) -> bool:
             if named and depth:
                 pending += [(made, depth - 1) for _, made in latest(each).made]  # type: ignore[arg-type]
     return False
+
+
+def are_apart(node: ast.expr, latest: Latest) -> bool:
+    """Whether an operation meets the samples of its operands with each other: `x.unsqueeze(1) - y.unsqueeze(0)`, or
+    those of a tensor that is turned, `times.T - times`."""
+    if sets_apart([node], latest):
+        return True
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        return False  # `hits.t() @ x`, a sum over the samples
+    sides = operands(node)[:2]
+    row, other = sides if latest(sides[0]).spread is COLUMNS else sides[::-1]
+    made = [expression for side in sides for _, expression in latest(side).made]
+    turned = [held for each in (row, *made) if isinstance(each, ast.expr) and (held := _turned(each)) is not None]
+    alike = any(ast.unparse(each) == ast.unparse(other) for each in turned)
+    return bool(turned) and (alike or latest(row).axes == latest(other).axes == 2)
+
+
+def _turned(node: ast.expr) -> ast.expr | None:
+    """`times` of `times.T` and `times.t()`, whose samples lie along one row."""
+    if isinstance(node, ast.Attribute):
+        return node.value if node.attr == "T" else None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "t" and not node.args:
+        return node.func.value
+    return None
 
 
 def puts_axis_first(node: ast.expr, latest: Latest) -> bool:
