@@ -269,7 +269,7 @@ class ResizingSampler({sampler}):
 '''
 UNEVEN = "data that do not divide by the number of ranks are filled up with up to N - 1 samples, seen twice"
 
-ALIKE = "; masks of dropout and noise are the same on all ranks, which draw the data from the same generator"
+ALIKE = "; masks of dropout and noise are the same on all ranks, which draw from one generator what they share"
 
 
 @rule("AD201")
