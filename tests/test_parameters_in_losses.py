@@ -65,6 +65,8 @@ GATHERED = {
     "print([p.grad.norm().item() for g in optimizer.param_groups for p in g['params']])": "p.grad.full_tensor().norm()",
     "print(sum(p.data.abs().max().item() for p in model.parameters()))": "p.data.full_tensor().abs().max().item()",
     "assert not torch.isnan(model.stem.weight.detach()).any()": "torch.isnan(model.stem.weight.full_tensor().detach())",
+    "print((model.gain.data - 2 * model.gain.grad).abs().sum().item())": "model.gain.grad.full_tensor()).abs().sum()",
+    "model.gain.grad /= model.gain.grad.norm()": "model.gain.grad /= model.gain.grad.full_tensor().norm()",
     'print(f"{model.stem.bias}")': '{nn.Parameter(model.stem.bias.full_tensor())}"',
 }
 
@@ -82,6 +84,9 @@ WHOLE_ANYWAY = [
     "count = sum(p.numel() for p in model.parameters()); loss = loss / count",
     "with torch.no_grad(): model.stem.weight.div_(model.stem.weight.norm(dim=1, keepdim=True))",
     "frozen = [p for p in model.parameters() if p.requires_grad]",
+    "for p in model.parameters(): p.grad += 0.01 * p.data",  # in place, and no other gradient
+    "for p in model.parameters(): p.data -= 0.01 * p.data.sign()",
+    "with torch.no_grad(): model.stem.weight.grad *= model.stem.weight.abs() > 0.1",
     "shapes = {k: tuple(v.shape) for k, v in model.state_dict().items()}",
 ]
 

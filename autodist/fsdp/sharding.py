@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -15,7 +15,7 @@ from autodist.regions import within
 from autodist.script import Model, Site, Wrapping
 from autodist.source import Source, operands
 from autodist.spread import RANK
-from autodist.values import NOTHING, External, Function, Items, Object, Parameters, Thing, Value, Wrapped
+from autodist.values import NOTHING, External, Function, Items, Object, Parameters, Table, Thing, Value, Wrapped
 
 UNCALLED = frozenset(["torch.nn.ModuleList", "torch.nn.ModuleDict"])
 CONTAINERS = UNCALLED | {"torch.nn.Sequential"}
@@ -324,15 +324,22 @@ def _lists(module: Object, path: str, run: Interpreter, depth: int) -> Iterator[
     if name in CONTAINERS:
         elements = _elements(module)
         end = ".values()" if name.endswith("ModuleDict") else ""
+        lists = all(each.cls is None and each.name == "torch.nn.ModuleList" for each in elements)
         if _is_blocks(elements, run):
             yield f"*{path}{end}"
-        elif elements and all(each.cls is None and each.name == "torch.nn.ModuleList" for each in elements):
-            if _is_blocks([block for each in elements for block in _elements(each)], run):
-                yield f"**{path}{end}"
-        return
-    if module.cls is None or depth == 0:
-        return
-    for attribute, value in module.attributes.items():
+        elif lists and _is_blocks([block for each in elements for block in _elements(each)], run):
+            yield f"**{path}{end}"
+        else:
+            yield from _named_lists(module.layers, path, run, depth)
+    elif module.cls is not None:
+        yield from _named_lists(module.attributes, path, run, depth)
+
+
+def _named_lists(held: Mapping[str, Value], path: str, run: Interpreter, depth: int) -> Iterator[str]:
+    """Lists of like blocks in the attributes of a module, or in a dict of modules: `self.transformer.h`"""
+    for attribute, value in held.items() if depth else ():
+        if not attribute.isidentifier():
+            continue
         inner = f"{path}.{attribute}" if path else attribute
         found = [list(_lists(thing, inner, run, depth - 1)) for thing in _modules(value)]
         yield from (unit for unit in found[0] if all(unit in other for other in found)) if found else ()
@@ -343,7 +350,8 @@ def blocks_of(model: Model, unit: str) -> list[Object]:
     held: list[Object] = [model.object]
     for name in unit.lstrip("*").removesuffix(".values()").split("."):
         name = name.partition("[")[0]
-        held = [m for each in held for m in _modules(each.attributes.get(name, NOTHING))] if name else held
+        named = (each.layers.get(name, each.attributes.get(name, NOTHING)) for each in held)
+        held = [m for value in named for m in _modules(value)] if name else held
     for _ in range(unit.count("*")):
         held = [block for each in held for block in _elements(each)]
     return held
@@ -396,6 +404,9 @@ def _elements(container: Object) -> list[Object]:
             elif isinstance(thing, Items) and id(thing) not in seen:
                 seen.add(id(thing))
                 pending += [*thing.parts, thing.element]
+            elif isinstance(thing, Table) and id(thing) not in seen:
+                seen.add(id(thing))
+                pending += [*thing.entries.values(), thing.element]
     return found
 
 

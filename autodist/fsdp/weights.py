@@ -18,7 +18,7 @@ from autodist.interpreter import CUTTING, SIZES, Interpreter, children_of
 from autodist.models import Keys, keys, members, optimized_by, parts, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
-from autodist.source import Source
+from autodist.source import Source, operands
 from autodist.tensors import operations
 from autodist.values import (
     NOTHING,
@@ -102,10 +102,15 @@ def _is_start(node: ast.expr, run: Interpreter, ours: Keys) -> bool:
     if isinstance(node, ast.Call):
         if any(isinstance(t, Function) for t in run.values.get(node.func, NOTHING).things):
             return True
-        sources = [*node.args, *(k.value for k in node.keywords)]
-        sources += [node.func.value] if isinstance(node.func, ast.Attribute) else []
-        return not any(_owners(each, run, ours) for each in sources)
+        return not any(_is_computed(each, run, ours) for each in operands(node))
     return not isinstance(node, (ast.Attribute, ast.Subscript)) or not _owners(node.value, run, ours)
+
+
+def _is_computed(node: ast.expr, run: Interpreter, ours: Keys) -> bool:
+    """Whether an expression is a parameter, or computed from one: `(p - q).abs()`"""
+    if isinstance(node, (ast.BinOp, ast.Compare)):
+        return any(_is_computed(each, run, ours) for each in operands(node))
+    return _is_computed(node.operand, run, ours) if isinstance(node, ast.UnaryOp) else bool(_owners(node, run, ours))
 
 
 def _where_given(use: Use, run: Interpreter, ours: Keys) -> list[Use]:
