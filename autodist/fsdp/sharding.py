@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from autodist.interpreter import GROWS, Event, Interpreter
@@ -193,6 +193,44 @@ def starts(run: Interpreter, models: Iterable[Model]) -> dict[Key, int]:
         found |= {each.key: start(each, run) for each in (model.object, *model.alternatives)}
         found |= {model.object.key: model.since} if model.since is not None else {}
     return found
+
+
+@dataclass(frozen=True)
+class Began:
+    """When a model is sharded: ``start`` is the event that it is needed for, ``last`` the last one ahead of that in the
+    statement after which it is, or further up in its function."""
+
+    wrapping: Wrapping
+    start: int
+    last: int
+
+    def is_after(self, node: ast.expr, order: int, source: Source) -> bool:
+        """Whether an expression that is computed last after so many events meets shards."""
+        return order > (self.start if _is_ahead(node, source, self.wrapping) else self.last)
+
+
+def began(run: Interpreter, models: Iterable[Model]) -> dict[Key, Began]:
+    """When modules are sharded, by the keys of their parts."""
+    found: dict[Key, Began] = {}
+    for model in models:
+        for module in (model.object, *model.alternatives) if model.wrapping is not None and not model.wrapped else ():
+            assert model.wrapping is not None
+            first = starts(run, [model])[module.key]
+            last = -1
+            for event in run.events[:first]:
+                nodes = ((event.node, event.source), *((c.node, c.source) for c in event.calls if c.node is not None))
+                if any(_is_ahead(node, source, model.wrapping) for node, source in nodes):
+                    last = event.order
+            found |= dict.fromkeys(keys(parts(module)), Began(model.wrapping, first, last))
+    return found
+
+
+def _is_ahead(node: ast.AST, source: Source, wrapping: Wrapping) -> bool:
+    """Whether a node is in the statement after which a model is sharded, or further up in its function."""
+    end = wrapping.statement.end_lineno or wrapping.statement.lineno
+    if source is not wrapping.source or getattr(node, "lineno", end + 1) > end:
+        return False
+    return source.home(node) is source.home(wrapping.statement)
 
 
 def _first(module: Object, run: Interpreter) -> Event | None:
