@@ -12,7 +12,7 @@ from autodist.models import keys, optimized_by, parts, unused, unwrapped
 from autodist.script import Apart, Loader, Model, Site
 from autodist.source import argument, last_name
 from autodist.spread import COUNT, ROWS
-from autodist.values import NOTHING, Draw, External, Items, Object, Value, is_clock
+from autodist.values import NOTHING, Draw, External, Items, Object, Parameters, Value, is_clock
 
 DROPPING = ("alexnet", "vgg", "googlenet", "inception", "mobilenet", "efficientnet", "mnasnet", "convnext", "swin")
 """How names begin of those models of torchvision that have dropout or skip layers at random unless told otherwise."""
@@ -149,7 +149,7 @@ def drops_alike(
     if apart:
         return False
     if not draws and not draws_data(loaders, run):
-        return decides(run)
+        return decides(run) or _moves_parameters(run) and (_drops(models, run) or _adds_noise(run))
     return _drops(models, run) or not draws and any(event.inside_forward for event in run.of("random"))
 
 
@@ -248,11 +248,31 @@ def _is_in_common(event: Event, loop: Loop, run: Interpreter) -> bool:
     """Whether ranks must have in common what happens in a loop, or beside it. Not an optimizer that each round makes
     anew for the model of the one before."""
     if event.kind != "optimizer" or not _is_in(loop, event):
-        return event.kind in SHARED
+        return event.kind in SHARED or _is_for_a_parameter(event, run)
     stepped = [module for thing in event.value.objects("optimizer") for module in optimized_by(thing)]
     trained = keys(part for module in stepped for part in parts(module))
     made = (e for kind in ("bind", "bind_part") for e in run.of(kind) if _is_in(loop, e))
     return not trained or any(trained & keys(unwrapped(each.value)) for each in made)
+
+
+def _is_for_a_parameter(event: Event, run: Interpreter) -> bool:
+    """Whether noise has the shape of a parameter or its gradient, to which it is added: `torch.randn(p.shape)`."""
+    if event.kind not in DRAWS or event.inside_forward:
+        return False
+    asked = (n for n in ast.walk(event.node) if isinstance(n, ast.Attribute) and n.attr in ("shape", "size"))
+    return any(isinstance(t, Parameters) for n in asked for t in run.values.get(n.value, NOTHING).things)
+
+
+def _adds_noise(run: Interpreter) -> bool:
+    """Whether noise is drawn for the samples of a rank: `x + torch.randn(x.shape)`"""
+    drawn = (event.node for event in run.of("random") if isinstance(event.node, ast.expr))
+    return any(run.values.get(node, NOTHING).spread is ROWS for node in drawn)
+
+
+def _moves_parameters(run: Interpreter) -> bool:
+    """Whether training adds noise to parameters or gradients, which ranks must have in common."""
+    steps = [event for event in run.events if any(loop.node in run.step_loops for loop in event.loops)]
+    return any(event.kind == "draw_parameters" or _is_for_a_parameter(event, run) for event in steps)
 
 
 def is_of_sampler(event: Event) -> bool:
@@ -494,6 +514,7 @@ def noise(run: Interpreter, shared: frozenset[ast.AST], loaders: Iterable[Loader
         if event.kind == "random_number" and not (sized and deciding.isdisjoint(_libraries(event, run))):
             continue
         sized = sized and shared.isdisjoint((event.node, *event.source.ancestors(event.node)))
+        sized = sized and not _is_for_a_parameter(event, run)
         for library in _libraries(event, run) - {"torch", "cuda"}:
             drawn[library] = drawn.get(library, True) and sized
     yield from (library for library, sized in drawn.items() if sized)

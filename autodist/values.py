@@ -167,6 +167,13 @@ class Object:
             return self.keywords[name]
         return self.args[position] if position is not None and position < len(self.args) else None
 
+    @property
+    def layers(self) -> dict[str, Value]:
+        """The layers of a dict of modules of torch, by the names that it was made with."""
+        tables = [t for value in self.args for t in value.things if isinstance(t, Table)]
+        entries = tables[0].entries if self.name == "torch.nn.ModuleDict" and len(tables) == 1 else {}
+        return {key: value for key, value in entries.items() if isinstance(key, str)}
+
     def functions(self, name: str) -> list[Function]:
         """The functions that ``name`` stands for in its class, none where that is not of the project."""
         return self.cls.functions(name) if self.cls is not None else []

@@ -258,6 +258,11 @@ def cutting_model(script: TrainingScript, context: Context, source: Source) -> P
     return _define(script, context, source, _cut(context), MODEL)
 
 
+def cutting(script: TrainingScript, context: Context, source: Source) -> Planned:
+    """`cut_like`."""
+    return _define(script, context, source, _cut(context))
+
+
 def cutting_optimizer(script: TrainingScript, context: Context, source: Source) -> Planned:
     """`optimizer_shards`."""
     return _define(script, context, source, _cut(context), OPTIMIZER)

@@ -9,7 +9,7 @@ from autodist.script import TrainingScript
 
 from ._examples import PLAIN
 from ._preamble import planned
-from ._shards import cutting_model, cutting_optimizer, joining, loading_shards
+from ._shards import cutting, cutting_model, cutting_optimizer, joining, loading_shards
 
 LOADED = PLAIN.replace("\nfor epoch", 'model.load_state_dict(torch.load("model.pt"))\n\nfor epoch')
 COPIED = PLAIN + "best = nn.Linear(4, 1)\nbest.load_state_dict(model.state_dict())\n"
@@ -72,7 +72,8 @@ def load_shards(script: TrainingScript, context: Context) -> Iterator[Finding]:
     A sharded model or its optimizer takes shards only. Every rank reads the file and keeps its part, whether the
     original, a DDP conversion or this script wrote it. With `--sharded-checkpoints` a rank reads its parts of a folder
     of shards, written by any number of ranks; files can be read as well. A model that is not sharded, such as a copy
-    for evaluation, is given whole tensors.
+    for evaluation, is given whole tensors. A mask, noise or another whole tensor that is put into a parameter, or
+    computed with beside it, is cut as well: torch takes either shards or whole tensors.
     """
     if not script.trains:
         return
@@ -86,6 +87,9 @@ def load_shards(script: TrainingScript, context: Context) -> Iterator[Finding]:
             wrapped = planned(site.source, WrapExpr(site.node, f"{cut}({{}}, {target})"))
             fix = Fix((*define(script, context, site.source), *wrapped))
             yield Finding(site.source, site.node, f"{target} holds shards, the checkpoint whole tensors", fix)
+    for site, cut in script.shards.mixed:
+        fix = Fix((*cutting(script, context, site.source), *planned(site.source, WrapExpr(site.node, cut))))
+        yield Finding(site.source, site.node, "this is a whole tensor, and what it is computed with a shard", fix)
     for site in script.shards.whole_loads:
         wrapped = planned(site.source, WrapExpr(site.node, "whole_tensors({})"))
         fix = Fix((*joining(script, context, site.source), *wrapped))

@@ -281,7 +281,7 @@ SHARING = frozenset("dataset batch_size shuffle sampler batch_sampler drop_last"
 """What tells which samples a batch has."""
 UNEVEN = "data that do not divide by the number of ranks are filled up with up to N - 1 samples, seen twice"
 
-ALIKE = "; masks of dropout and noise are the same on all ranks, which draw the data from the same generator"
+ALIKE = "; masks of dropout and noise are the same on all ranks, which draw from one generator what they share"
 
 
 @rule("AD201")

@@ -107,6 +107,7 @@ LOSSES = """
 
 FSDP = """
     shards | unshardable
+    mixed
     meta | outputs | weights
     sharding
 """

@@ -79,6 +79,24 @@ def test_parameters_that_are_drawn_anew(tmp_path: Path) -> None:
     assert "torch.initial_seed()" in converted(tmp_path, head + tail.replace("nn.init.uniform_", "print"))[0]
 
 
+@pytest.mark.parametrize(
+    ("noise", "alike"),
+    [
+        ("torch.randn(p.shape)", True),
+        ("0.1 * torch.randn(p.grad.size())", True),
+        ("torch.empty(p.data.shape).normal_(0.0, 0.1)", True),
+        ("torch.randn_like(p)", True),
+        ("torch.zeros(p.shape)", False),
+    ],
+)
+def test_noise_of_parameters(tmp_path: Path, noise: str, alike: bool) -> None:
+    """It is the same on all ranks, or their parameters drift apart; dropout is, too, then, which is said."""
+    added = f"    for p in model.parameters():\n        p.grad.add_({noise})\n    optimizer.step()\n"
+    code, said = converted(tmp_path, SCRIPT.format(again="", seed="").rpartition("    optimizer.step()\n")[0] + added)
+    assert ("torch.initial_seed() + dist.get_rank()" not in code) is alike
+    assert ("masks of dropout and noise are the same" in said) is alike
+
+
 def test_a_training_for_each_fold(tmp_path: Path) -> None:
     """A new model comes from rank 0 when it is wrapped, so that ranks may have gone apart; what is split may not."""
     head = (

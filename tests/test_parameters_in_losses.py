@@ -65,6 +65,19 @@ GATHERED = {
     "print([p.grad.norm().item() for g in optimizer.param_groups for p in g['params']])": "p.grad.full_tensor().norm()",
     "print(sum(p.data.abs().max().item() for p in model.parameters()))": "p.data.full_tensor().abs().max().item()",
     "assert not torch.isnan(model.stem.weight.detach()).any()": "torch.isnan(model.stem.weight.full_tensor().detach())",
+    "print((model.gain.data - 2 * model.gain.grad).abs().sum().item())": "model.gain.grad.full_tensor()).abs().sum()",
+    "model.gain.grad /= model.gain.grad.norm()": "model.gain.grad /= model.gain.grad.full_tensor().norm()",
+    # a matrix has the norm of its singular values, and rows that are cut or gone along are those of all ranks
+    "loss = loss + torch.linalg.norm(model.stem.weight, 2)": "torch.linalg.norm(model.stem.weight.full_tensor(), 2)",
+    "loss = loss + (model.gain[1:] - model.gain[:-1]).norm()": "model.gain.full_tensor()[1:] - model.gain.full",
+    "loss = loss - F.softmax(model.gain, dim=0).log().sum()": "F.softmax(model.gain.full_tensor(), dim=0)",
+    # beside what is kept of it a parameter has its gradients
+    "old = model.gain.detach(); d = (model.gain - old) ** 2; loss = loss + d.sum()": "d.sum().full_tensor()",
+    # whole tensors are cut where they meet shards
+    "model.gain.grad.mul_(torch.ones(8).tril(0))": "mul_(cut_like(torch.ones(8).tril(0), model.gain.grad))",
+    "for p in model.parameters(): p.grad += torch.randn(p.shape)": "p.grad += cut_like(torch.randn(p.shape), p.grad)",
+    "m = torch.arange(8) > 2; model.gain.data.copy_(model.gain.data * m)": "(model.gain.data * cut_like(m, model.gain.",
+    "w = model.stem.weight.data; u, s, v = torch.svd(w); w.copy_(u @ v.t())": "w.copy_(cut_like(u @ v.t(), w))",
     'print(f"{model.stem.bias}")': '{nn.Parameter(model.stem.bias.full_tensor())}"',
 }
 
@@ -82,6 +95,11 @@ WHOLE_ANYWAY = [
     "count = sum(p.numel() for p in model.parameters()); loss = loss / count",
     "with torch.no_grad(): model.stem.weight.div_(model.stem.weight.norm(dim=1, keepdim=True))",
     "frozen = [p for p in model.parameters() if p.requires_grad]",
+    "for p in model.parameters(): p.grad += 0.01 * p.data",  # in place, and no other gradient
+    "for p in model.parameters(): p.data -= 0.01 * p.data.sign()",
+    "model.gain.grad.mul_(torch.tril(torch.ones_like(model.gain.grad)))",
+    "model.gain.data.mul_(torch.ones(8).sum())",
+    "with torch.no_grad(): model.stem.weight.grad *= model.stem.weight.abs() > 0.1",
     "shapes = {k: tuple(v.shape) for k, v in model.state_dict().items()}",
 ]
 
@@ -117,3 +135,22 @@ def test_parameters_have_to_be_shards_after_the_forward_pass(tmp_path: Path) -> 
     result = converted("loss = loss + model.gain.norm()", tmp_path, reshard_after_forward=False)
     assert result.refused
     assert any("--no-reshard-after-forward" in each.message for each in result.diagnostics)
+
+
+BEFORE = [
+    "print(model.gain.norm().item(), model.stem.weight.tolist())",
+    "print(nn.utils.parameters_to_vector(model.parameters()).norm())",
+    "norm = model.gain.norm()",
+    "model.gain.data.copy_(torch.randn(8))",
+    "for name, p in model.named_parameters(): print(name, p.std().item())",
+]
+
+
+@pytest.mark.parametrize("statement", BEFORE)
+def test_parameters_are_whole_until_their_model_is_sharded(statement: str, tmp_path: Path) -> None:
+    text = SCRIPT.replace("    {}\n", "").replace("\noptimizer = ", f"\n{statement}\noptimizer = ")
+    (tmp_path / "train.py").write_text(text)
+    result = convert(Project.load(tmp_path / "train.py"), Config(Strategy.FSDP))
+    code = result.files[0].after
+    assert not result.refused
+    assert code.index(statement) < code.index("fully_shard(model") and "full_tensor" not in code

@@ -545,3 +545,17 @@ def test_keys_of_compiled_models_stay_in_checkpoints(tmp_path: Path, made: str, 
     text, _ = sharded(tmp_path, script)
     assert ("save_gathered(model.state_dict(), " in text) is compiled
     assert ("get_model_state_dict(" in text) is not compiled
+
+
+@pytest.mark.parametrize("called", ["self.transformer.h", 'self.transformer["h"]'])
+def test_blocks_in_a_dict_of_modules(tmp_path: Path, called: str) -> None:
+    """Those of minGPT and its descendants; what is tied beside them leaves them units."""
+    made = "self.transformer = nn.ModuleDict(dict(wte=nn.Linear(4, 4), h=nn.ModuleList([Block(), Block()])))"
+    made += "\n        self.foot = nn.Linear(4, 4)\n        self.transformer.wte.weight = self.foot.weight"
+    net = SCRIPT.replace("self.blocks = nn.Sequential(*[Block() for _ in range(3)])", made)
+    net = net.replace(
+        "return self.head(self.blocks(x))",
+        f"for block in {called}:\n            x = block(x)\n        return self.head(x) + self.foot(x).mean()",
+    )
+    text, said = sharded(tmp_path, net)
+    assert "for block in model.transformer.h:\n    fully_shard(block)\n" in text and "no repeated blocks" not in said

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 
 from autodist.interpreter import GROWS, Event, Interpreter
@@ -15,7 +15,7 @@ from autodist.regions import within
 from autodist.script import Model, Site, Wrapping
 from autodist.source import Source, operands
 from autodist.spread import RANK
-from autodist.values import NOTHING, External, Function, Items, Object, Parameters, Thing, Value, Wrapped
+from autodist.values import NOTHING, External, Function, Items, Object, Parameters, Table, Thing, Value, Wrapped
 
 UNCALLED = frozenset(["torch.nn.ModuleList", "torch.nn.ModuleDict"])
 CONTAINERS = UNCALLED | {"torch.nn.Sequential"}
@@ -195,6 +195,44 @@ def starts(run: Interpreter, models: Iterable[Model]) -> dict[Key, int]:
     return found
 
 
+@dataclass(frozen=True)
+class Began:
+    """When a model is sharded: ``start`` is the event that it is needed for, ``last`` the last one ahead of that in the
+    statement after which it is, or further up in its function."""
+
+    wrapping: Wrapping
+    start: int
+    last: int
+
+    def is_after(self, node: ast.expr, order: int, source: Source) -> bool:
+        """Whether an expression that is computed last after so many events meets shards."""
+        return order > (self.start if _is_ahead(node, source, self.wrapping) else self.last)
+
+
+def began(run: Interpreter, models: Iterable[Model]) -> dict[Key, Began]:
+    """When modules are sharded, by the keys of their parts."""
+    found: dict[Key, Began] = {}
+    for model in models:
+        for module in (model.object, *model.alternatives) if model.wrapping is not None and not model.wrapped else ():
+            assert model.wrapping is not None
+            first = starts(run, [model])[module.key]
+            last = -1
+            for event in run.events[:first]:
+                nodes = ((event.node, event.source), *((c.node, c.source) for c in event.calls if c.node is not None))
+                if any(_is_ahead(node, source, model.wrapping) for node, source in nodes):
+                    last = event.order
+            found |= dict.fromkeys(keys(parts(module)), Began(model.wrapping, first, last))
+    return found
+
+
+def _is_ahead(node: ast.AST, source: Source, wrapping: Wrapping) -> bool:
+    """Whether a node is in the statement after which a model is sharded, or further up in its function."""
+    end = wrapping.statement.end_lineno or wrapping.statement.lineno
+    if source is not wrapping.source or getattr(node, "lineno", end + 1) > end:
+        return False
+    return source.home(node) is source.home(wrapping.statement)
+
+
 def _first(module: Object, run: Interpreter) -> Event | None:
     members = keys(parts(module))
     kinds = ("forward", "model_method", "optimizer", *KEEPING)
@@ -324,15 +362,22 @@ def _lists(module: Object, path: str, run: Interpreter, depth: int) -> Iterator[
     if name in CONTAINERS:
         elements = _elements(module)
         end = ".values()" if name.endswith("ModuleDict") else ""
+        lists = all(each.cls is None and each.name == "torch.nn.ModuleList" for each in elements)
         if _is_blocks(elements, run):
             yield f"*{path}{end}"
-        elif elements and all(each.cls is None and each.name == "torch.nn.ModuleList" for each in elements):
-            if _is_blocks([block for each in elements for block in _elements(each)], run):
-                yield f"**{path}{end}"
-        return
-    if module.cls is None or depth == 0:
-        return
-    for attribute, value in module.attributes.items():
+        elif lists and _is_blocks([block for each in elements for block in _elements(each)], run):
+            yield f"**{path}{end}"
+        else:
+            yield from _named_lists(module.layers, path, run, depth)
+    elif module.cls is not None:
+        yield from _named_lists(module.attributes, path, run, depth)
+
+
+def _named_lists(held: Mapping[str, Value], path: str, run: Interpreter, depth: int) -> Iterator[str]:
+    """Lists of like blocks in the attributes of a module, or in a dict of modules: `self.transformer.h`"""
+    for attribute, value in held.items() if depth else ():
+        if not attribute.isidentifier():
+            continue
         inner = f"{path}.{attribute}" if path else attribute
         found = [list(_lists(thing, inner, run, depth - 1)) for thing in _modules(value)]
         yield from (unit for unit in found[0] if all(unit in other for other in found)) if found else ()
@@ -343,7 +388,8 @@ def blocks_of(model: Model, unit: str) -> list[Object]:
     held: list[Object] = [model.object]
     for name in unit.lstrip("*").removesuffix(".values()").split("."):
         name = name.partition("[")[0]
-        held = [m for each in held for m in _modules(each.attributes.get(name, NOTHING))] if name else held
+        named = (each.layers.get(name, each.attributes.get(name, NOTHING)) for each in held)
+        held = [m for value in named for m in _modules(value)] if name else held
     for _ in range(unit.count("*")):
         held = [block for each in held for block in _elements(each)]
     return held
@@ -396,6 +442,9 @@ def _elements(container: Object) -> list[Object]:
             elif isinstance(thing, Items) and id(thing) not in seen:
                 seen.add(id(thing))
                 pending += [*thing.parts, thing.element]
+            elif isinstance(thing, Table) and id(thing) not in seen:
+                seen.add(id(thing))
+                pending += [*thing.entries.values(), thing.element]
     return found
 
 

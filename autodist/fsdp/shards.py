@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from autodist.accumulation import deferrals
 from autodist.fsdp import weights
+from autodist.fsdp.mixed import mixed
 from autodist.fsdp.sharding import blocks_of, rank_check, starts
 from autodist.interpreter import Event, Interpreter
 from autodist.models import Key, Keys, keys, members, optimized_by, parts, unwrapped
@@ -39,7 +40,7 @@ def shards(run: Interpreter, models: list[Model]) -> Shards:
         model_saves=tuple(_unique(Site(e.source, e.node) for e in saves if _is_of_model(e.node, run, ours))),
         model_loads=loads,
         optimizer_loads=tuple(_optimizer_loads(run, ours)),
-        reads=tuple(use.site for use in weights.uses(run, ours)),
+        reads=tuple(use.site for use in weights.uses(run, models)),
         norms=tuple(_norms(run)),
         forwards=tuple(_unique(_forwards(run, models))),
         inferences=tuple(_inferences(run)),
@@ -53,6 +54,7 @@ def shards(run: Interpreter, models: list[Model]) -> Shards:
         deferrals=tuple(deferrals(run, models)),
         whole_loads=tuple(_unique(_whole_loads(run, ours, begun))),
         early_loads=early,
+        mixed=tuple({site.node: (site, code) for site, code in mixed(run, models)}.values()),
     )
 
 

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from autodist.fsdp.sharding import bare
+from autodist.fsdp.sharding import bare, began
 from autodist.interpreter import CUTTING, SIZES, Interpreter, children_of
 from autodist.models import Keys, keys, members, optimized_by, parts, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
-from autodist.source import Source
+from autodist.source import Source, operands
 from autodist.tensors import operations
 from autodist.values import (
     NOTHING,
@@ -49,6 +49,8 @@ FREE = frozenset(
 """Functions of torch that a shard answers for, or gives another shard."""
 ADDING = operations.SUMS | operations.MEANS | operations.NORMS | {"any", "all", "std", "var"}
 """What can be put together from the numbers of the shards, some of which may be empty."""
+ALONG = frozenset("softmax log_softmax softmin cumsum cumprod logcumsumexp flip roll".split())
+"""What makes elements of those beside them along an axis."""
 RULE = "AD907"
 
 
@@ -65,10 +67,11 @@ class Use:
     number: ast.AST | None
 
 
-def uses(run: Interpreter, ours: Keys) -> list[Use]:
+def uses(run: Interpreter, models: list[Model]) -> list[Use]:
     """What the script reads of shards outside of its models, each once."""
+    ours = frozenset(members(model for model in models if not model.wrapped))
     found: list[Use] = []
-    for node in sorted(run.apart, key=lambda each: (each.lineno, each.col_offset)):
+    for node in sharded_reads(run, models):
         source = run.sources[node]
         owners = _owners(node, run, ours)
         if owners and _is_start(node, run, ours):
@@ -84,6 +87,18 @@ def uses(run: Interpreter, ours: Keys) -> list[Use]:
             use = replace(use, flows=use.flows or earlier.flows, owners=use.owners | earlier.owners)
         merged[use.site.node] = use
     return list(merged.values())
+
+
+def sharded_reads(run: Interpreter, models: list[Model]) -> Iterator[ast.expr]:
+    """What the script computes from parameters outside of its models, in its order, but for what it reads only until
+    these are sharded."""
+    begun = began(run, models)
+    for node in sorted(run.apart, key=lambda each: (each.lineno, each.col_offset)):
+        things = run.values.get(node, NOTHING).things
+        held = keys(t for each in things if isinstance(each, Parameters) for t in unwrapped(of(each.module)))
+        met = [begun[key] for key in held if key in begun]
+        if len(met) < len(held) or not held or any(b.is_after(node, run.apart[node], run.sources[node]) for b in met):
+            yield node
 
 
 def _owners(node: ast.expr, run: Interpreter, ours: Keys) -> frozenset[Thing]:
@@ -102,10 +117,15 @@ def _is_start(node: ast.expr, run: Interpreter, ours: Keys) -> bool:
     if isinstance(node, ast.Call):
         if any(isinstance(t, Function) for t in run.values.get(node.func, NOTHING).things):
             return True
-        sources = [*node.args, *(k.value for k in node.keywords)]
-        sources += [node.func.value] if isinstance(node.func, ast.Attribute) else []
-        return not any(_owners(each, run, ours) for each in sources)
+        return not any(_is_computed(each, run, ours) for each in operands(node))
     return not isinstance(node, (ast.Attribute, ast.Subscript)) or not _owners(node.value, run, ours)
+
+
+def _is_computed(node: ast.expr, run: Interpreter, ours: Keys) -> bool:
+    """Whether an expression is a parameter, or computed from one: `(p - q).abs()`"""
+    if isinstance(node, (ast.BinOp, ast.Compare)):
+        return any(_is_computed(each, run, ours) for each in operands(node))
+    return _is_computed(node.operand, run, ours) if isinstance(node, ast.UnaryOp) else bool(_owners(node, run, ours))
 
 
 def _where_given(use: Use, run: Interpreter, ours: Keys) -> list[Use]:
@@ -150,7 +170,8 @@ class Step(Enum):
 
 def _use(start: ast.expr, source: Source, run: Interpreter, owners: frozenset[Thing]) -> Use | None:
     """How a parameter is used, going up from its name."""
-    cut = any(isinstance(t, Parameters) and t.cut for t in run.values.get(start, NOTHING).things)
+    # what is computed from a parameter and from one without its graph, as `p - old`, has gradients
+    cut = all(t.cut for t in run.values.get(start, NOTHING).things if isinstance(t, Parameters))
     root = current = start
     while True:
         above = source.parents.get(current)
@@ -194,7 +215,15 @@ def _reduced(name: str, call: ast.Call, start: int) -> Step:
     return Step.NUMBER if known and name in ADDING else Step.WHOLE
 
 
+def _goes_along(name: str, call: ast.Call, start: int) -> bool:
+    """Whether elements become others by what is beside them along the first axis, by which parameters are cut."""
+    axis = operations.axis(call, start)
+    return name in ALONG and not (type(axis) is int and axis > 0)
+
+
 def _method(name: str, call: ast.Call) -> Step:
+    if _goes_along(name, call, 0):
+        return Step.WHOLE
     if operations.reduces(name, call, 0):
         return _reduced(name, call, 0)
     if operations.stays_sharded(name) or _keeps_rows(name, call, 0):
@@ -217,6 +246,10 @@ def _function(call: ast.Call, run: Interpreter) -> Step:
     if library == "builtins":
         return Step.WHOLE if name in PRINTING else Step.NOTHING
     if library in COMPUTING:
+        if library == "torch.linalg" and name in ("norm", "matrix_norm") and len(call.args) + len(call.keywords) > 1:
+            return Step.WHOLE  # of a matrix, by its singular values
+        if _goes_along(name, call, 1):
+            return Step.WHOLE
         if operations.reduces(name, call, 1):
             return _reduced(name, call, 1)
         if operations.stays_sharded(name) or _keeps_rows(name, call, 1):
@@ -248,8 +281,10 @@ def _operation(operand: ast.expr, node: ast.AST) -> Step:
             | ast.UnaryOp()
         ):
             return Step.ELEMENTS
-        case ast.Subscript(value=value) if value is operand:
-            return Step.ELEMENTS
+        case ast.Subscript(value=value, slice=index) if value is operand:
+            first = index.elts[0] if isinstance(index, ast.Tuple) and index.elts else index
+            rows = isinstance(first, ast.Slice) and first.lower is first.upper is first.step is None
+            return Step.ELEMENTS if rows else Step.WHOLE
         case ast.IfExp(test=test) if test is not operand:
             return Step.ELEMENTS
         case ast.NamedExpr():
@@ -274,7 +309,7 @@ def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
             )
             yield Concern(RULE, run.sources[node], node, message, Severity.REFUSAL)
             return
-    found = uses(run, ours)
+    found = uses(run, models)
     gathered = keys(bare(t) for use in found if use.flows for t in use.owners)
     for event in run.of("backward"):
         wanted = keys(bare(t) for t in event.value.weights) & ours
@@ -289,13 +324,13 @@ def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
     yield from _in_methods(run, models, found)
     yield from _in_hooks(run, found)
     yield from _in_states(run, ours)
-    yield from _lists(run, ours)
+    yield from _lists(run, models, ours)
     yield from _unclear(run, ours)
 
 
-def _lists(run: Interpreter, ours: Keys) -> Iterator[Concern]:
+def _lists(run: Interpreter, models: list[Model], ours: Keys) -> Iterator[Concern]:
     """Functions that make one tensor of several parameters."""
-    for node in sorted(run.apart, key=lambda each: (each.lineno, each.col_offset)):
+    for node in sharded_reads(run, models):
         things = [t for t in run.values.get(node, NOTHING).things if isinstance(t, Parameters)]
         source = run.sources[node]
         call = source.parents.get(node)
@@ -416,8 +451,7 @@ def _tensors_of(state: ast.expr, source: Source) -> Iterator[ast.expr]:
 
 def left_whole(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
     """Without sharding after forward passes: a loss finds parameters of blocks whole, or shards of others."""
-    ours = frozenset(members(model for model in models if not model.wrapped))
-    for use in uses(run, ours):
+    for use in uses(run, models):
         if use.flows and any(model.units for model in models):
             message = (
                 "computes a loss from parameters, which are whole in some layers and shards in others after the "

@@ -228,6 +228,8 @@ class Attributes(Evaluation, Names):
         if "module" in thing.roles and self._forward and name.startswith(WEIGHTS):
             self._note_weight(thing, node, scope)
         named = name not in MODULE_METHODS and not name.startswith(MORE_METHODS)
+        if named and (layer := thing.layers.get(name)) is not None:
+            return layer
         if "module" in thing.roles and not self._forward and named:
             return thing.attributes.get(KEPT, NOTHING) | self._inside(thing, name)
         if thing.name == "arguments" and name == "local_rank":

@@ -554,7 +554,7 @@ class Evaluation(Single, Overloads):
                 t for t in self.values.get(node.value, NOTHING).things if isinstance(t, Object) and "module" in t.roles
             )
             if owners and any("parameter" in t.roles for t in value.things if isinstance(t, Object)):
-                self.apart.add(node)
+                self.apart[node] = len(self.events)
                 return value.but(weights=owners) if not self._no_grad else value
         elif isinstance(node, (ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Subscript)):
             value = self._with_weights(value, node)
@@ -568,7 +568,7 @@ class Evaluation(Single, Overloads):
         computed = value.weights or any(isinstance(t, Parameters) for t in value.things)
         if not computed and not any(isinstance(t, (Inside, OptimizerState)) for t in value.things):
             return value
-        self.apart.add(node)
+        self.apart[node] = len(self.events)
         if computed:
             if not self._no_grad:
                 self.flowing.add(node)

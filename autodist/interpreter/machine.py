@@ -55,8 +55,9 @@ class Machine(ABC):
         self._entered: set[ast.AST] = set()
         self.promoted: set[int] = set()
         self.loops_of: dict[ast.expr, set[ast.AST]] = {}
-        self.apart: set[ast.expr] = set()
-        """Expressions outside of forward passes that are computed from parameters."""
+        self.apart: dict[ast.expr, int] = {}
+        """Expressions outside of forward passes that are computed from parameters, each with the number of events
+        before the last time that it is."""
         self.flowing: set[ast.expr] = set()
         """Those of them through which gradients flow."""
         self._carried: dict[ast.stmt, carried.Written | None] = {}

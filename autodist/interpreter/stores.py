@@ -111,10 +111,12 @@ class Stores(Evaluation):
 
     def _set_attribute(self, target: ast.Attribute, value: Value, scope: Scope) -> None:
         base = self.eval(target.value, scope)
-        if target.attr == "data" and any(isinstance(t, Parameters) for t in base.things):
-            self.event("replace_data", target, scope, base)
-        if target.attr == "grad" and any(isinstance(t, Parameters) for t in base.things) and value.const is not None:
-            self.event("replace_grad", target, scope, base)
+        kept = isinstance(
+            scope.source.parents.get(target), ast.AugAssign
+        )  # `p.data -= lr * p.grad` changes it in place
+        if target.attr in ("data", "grad") and any(isinstance(t, Parameters) for t in base.things) and not kept:
+            if target.attr == "data" or value.const is not None:
+                self.event(f"replace_{target.attr}", target, scope, base)
         if target.attr == "data" and not base.things and base.spread is ROWS and value.spread is ROWS:
             for names, name in self._holders(target.value, scope):  # `noise.data = noise.data + 0.1 * noise.grad`
                 names[name] = names[name].but(origins=names[name].origins | value.origins)
@@ -137,7 +139,7 @@ class Stores(Evaluation):
     def _keep_attribute(self, node: ast.AST, base: Value, name: str, value: Value, scope: Scope) -> None:
         """`base.name = value`, `setattr(base, name, value)`, `base.register_parameter(name, value)`"""
         replaces = any(isinstance(t, Parameters) for t in value.things) or any(True for _ in value.objects("parameter"))
-        if replaces and self._modules_in(base):
+        if replaces and self._modules_in(base) and not isinstance(scope.source.parents.get(node), ast.AugAssign):
             self.event("replace_parameter", node, scope, base, value)
         if any(isinstance(t, (Parameters, Items, Table)) for t in value.things):
             self.event("keep", node, scope, value)

@@ -98,7 +98,9 @@ class Subscripts(Places):
             elif isinstance(thing, OptimizerState):
                 found = found | self._entry(thing, key)
             elif isinstance(thing, Object) and "module" in thing.roles:
-                found = found | (union(self._children(thing)) if thing.args else of(thing))
+                layer = thing.layers.get(key.const) if isinstance(key.const, str) else None
+                layer = layer or (union(self._children(thing)) if thing.args else of(thing))
+                found = found | layer
             elif isinstance(thing, Object) and isinstance(key.const, str) and f"[{key.const}]" in thing.attributes:
                 found = found | thing.attributes[f"[{key.const}]"]
             elif isinstance(thing, Object) and "writer" in thing.roles:
