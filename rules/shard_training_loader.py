@@ -331,7 +331,10 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
         name = source.code(dataset)
         if not simple(dataset):
             name = _fresh(source, loader)
-            edits += [InsertBefore(statement, bound(source, name, dataset)), ReplaceExpr(dataset, name)]
+            if _reads(source.code(dataset), _bound_inside(source, call)):  # `[DataLoader(Data(k)) for k in range(3)]`
+                edits.append(WrapExpr(dataset, f"({name} := {{}})"))
+            else:
+                edits += [InsertBefore(statement, bound(source, name, dataset)), ReplaceExpr(dataset, name)]
         options = ""
         unpacked = next((k for k in call.keywords if k.arg is None), None)
         table = _table(script, unpacked)

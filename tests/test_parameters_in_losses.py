@@ -82,6 +82,7 @@ GATHERED = {
 }
 
 REFUSED = {
+    "import copy; old = copy.deepcopy(dict(model.named_parameters()))": "copies parameters of which each rank",
     "loss = loss * (1 + model.stem.weight.norm())": "scales a term",
     "loss = loss + F.linear(x, model.stem.weight).mean()": "scales a term",
     "loss = loss + nn.utils.parameters_to_vector(model.parameters()).norm()": "read outside the model",
@@ -99,6 +100,7 @@ WHOLE_ANYWAY = [
     "for p in model.parameters(): p.data -= 0.01 * p.data.sign()",
     "model.gain.grad.mul_(torch.tril(torch.ones_like(model.gain.grad)))",
     "model.gain.data.mul_(torch.ones(8).sum())",
+    "import copy; old = copy.deepcopy([p.data for p in model.parameters()])",
     "with torch.no_grad(): model.stem.weight.grad *= model.stem.weight.abs() > 0.1",
     "shapes = {k: tuple(v.shape) for k, v in model.state_dict().items()}",
 ]

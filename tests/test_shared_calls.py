@@ -76,3 +76,31 @@ def test_batches_of_one_sample(tmp_path: Path, before: str, options: str, refuse
     """The conversion could only say so when it is started."""
     _, said = conftest.converted(tmp_path, ONE.replace("{before}", before).replace("{options}", options))
     assert ("batches of one sample cannot be shared out" in said) == refused
+
+
+MADE_IN_TURN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+tasks = [(torch.randn(64, 4), torch.randn(64, 1)) for _ in range(2)]
+for t in tasks:
+    print(t[0].shape)
+loaders = [DataLoader(TensorDataset(*{task}), batch_size=8, shuffle=True) for t in tasks]
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for loader in loaders:
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("task", "inside"), [("t", True), ("tasks[0]", False)])
+def test_data_sets_that_a_comprehension_makes(tmp_path: Path, task: str, inside: bool) -> None:
+    """Each loader has its own, also where another loop has left a variable of that name."""
+    after, _ = conftest.converted(tmp_path, MADE_IN_TURN.replace("{task}", task))
+    assert (f"(train_set := TensorDataset(*{task}))" in after) is inside
+    assert (f"\ntrain_set = TensorDataset(*{task})\n" in after) is not inside

@@ -25,10 +25,13 @@ from autodist.values import (
     External,
     Function,
     Inside,
+    Items,
     Object,
     OptimizerState,
     Parameters,
+    Table,
     Thing,
+    Value,
     Wrapped,
     of,
 )
@@ -325,6 +328,7 @@ def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
     yield from _in_hooks(run, found)
     yield from _in_states(run, ours)
     yield from _lists(run, models, ours)
+    yield from _copied(run, models, ours)
     yield from _unclear(run, ours)
 
 
@@ -349,6 +353,37 @@ def _lists(run: Interpreter, models: list[Model], ours: Keys) -> Iterator[Concer
             )
             yield Concern(RULE, source, call, message, Severity.REFUSAL)
             return
+
+
+def _copied(run: Interpreter, models: list[Model], ours: Keys) -> Iterator[Concern]:
+    """`copy.deepcopy(dict(model.named_parameters()))`, which has no storage to copy once a model has run."""
+    sharded = frozenset(sharded_reads(run, models))
+    for call in [node for node in run.values if isinstance(node, ast.Call) and len(node.args) == 1]:
+        if not any(
+            isinstance(t, External) and t.name == "copy.deepcopy" for t in run.values.get(call.func, NOTHING).things
+        ):
+            continue
+        if call.args[0] in run.apart and call.args[0] not in sharded:
+            continue
+        held = list(_parameters(run.values.get(call.args[0], NOTHING)))
+        if any(not t.cut and keys(unwrapped(of(t.module))) & ours for t in held):
+            message = (
+                "copies parameters of which each rank has a share, and torch cannot: keep `p.detach().clone()` of each "
+                "of them instead"
+            )
+            yield Concern(RULE, run.sources[call], call, message, Severity.REFUSAL)
+            return
+
+
+def _parameters(value: Value, depth: int = 3) -> Iterator[Parameters]:
+    """The parameters that a value is, or holds."""
+    for thing in value.things:
+        if isinstance(thing, Parameters):
+            yield thing
+        inner = [*thing.entries.values(), thing.element] if isinstance(thing, Table) else []
+        inner = [*thing.parts, thing.element] if isinstance(thing, Items) else inner
+        for each in inner if depth else ():
+            yield from _parameters(each, depth - 1)
 
 
 def _in_hooks(run: Interpreter, found: list[Use]) -> Iterator[Concern]:
