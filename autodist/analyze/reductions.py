@@ -143,9 +143,10 @@ def _first(fresh: dict[ast.expr, escapes.Placed], run: Interpreter) -> dict[ast.
 
 def _is_added_to_attribute(place: escapes.Placed) -> bool:
     """Whether an object keeps it from step to step: `self.total += x.sum(0)`."""
+    if place.event.kind != "state":
+        return False
     statement = place.source.statement(place.event.node)
-    added = isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Attribute)
-    return place.event.kind == "state" and added
+    return isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Attribute)
 
 
 def rank_zero_statements(run: Interpreter) -> list[Site]:

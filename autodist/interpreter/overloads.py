@@ -46,11 +46,12 @@ class Overloads(Machine):
         return union(results) if results else None
 
     def _shown(self, value: Value, node: ast.expr, scope: Scope) -> bool:
-        """Run what an object is shown by, where ``node`` prints it or makes a text of it. Whether it says so itself."""
+        """Run what an object is shown by that operators fill, where ``node`` prints it or makes a text of it. Whether
+        there is such a one. What methods fill, `meter.update(loss.item())`, is made global as they are called."""
         asked = (node, *scope.source.ancestors(node)) if value.things else ()
         call = next((each for each in asked if isinstance(each, ast.Call)), None)
         shown = False
-        for thing in _plain_objects(value):
+        for thing in filter(_is_filled_by_operators, _plain_objects(value)):
             method = next((name for name in TEXTS if thing.functions(name)), None)
             if method is not None:
                 shown = True
@@ -100,6 +101,11 @@ class Overloads(Machine):
             )
             for each in yields
         )
+
+
+def _is_filled_by_operators(thing: Object) -> bool:
+    """`stats += loss`"""
+    return any(thing.functions(f"__{kind}{name}__") for name in OPERATORS.values() for kind in ("", "i", "r"))
 
 
 def _plain_objects(value: Value) -> Iterator[Object]:
