@@ -95,3 +95,48 @@ def test_an_order_that_cannot_be_followed(tmp_path: Path) -> None:
     """Nothing is taken apart then."""
     after, said = converted(tmp_path, "self.images", "random.sample(range(len(images)), len(images))")
     assert "local_rows" not in after and "AD902" in said
+
+
+EPISODES = """\
+import random
+
+import numpy as np
+import torch
+from torch import nn
+
+episodes = [np.random.randn(6, 4) for _ in range(20)]
+
+
+def get_batch(batch_size):
+    chosen = np.random.choice(len(episodes), size=batch_size)
+    states, targets = [], []
+    for i in range(batch_size):
+        episode = episodes[int(chosen[i])]
+        at = random.randint(0, 5)
+        states.append(episode[at : at + 1].reshape(1, -1))
+        targets.append(episode[at : at + 1].sum(1).reshape(1, 1))
+    return torch.from_numpy(np.concatenate(states, 0)).float(), torch.from_numpy(np.concatenate(targets, 0)).float()
+
+
+def step():
+    x, y = get_batch(8)
+    loss = ((model(x).reshape(-1, 1) - y.reshape(-1, 1)) ** 2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(6):
+    step()
+"""
+
+
+@pytest.mark.parametrize(("loss", "told"), [(".mean()", None), ("[y > 0].mean()", "AD902")])
+def test_a_function_that_goes_over_what_it_has_drawn(tmp_path: Path, loss: str, told: str | None) -> None:
+    """It counts the samples of all ranks, and draws more for each (decision transformers): its batch is shared out."""
+    after, said = conftest.converted(tmp_path, EPISODES.replace(".mean()", loss))
+    assert "chosen = np.random.choice(len(episodes), size=batch_size)\n" in after
+    assert told in said if told else "x, y = local_rows(get_batch(8))" in after, said

@@ -42,7 +42,7 @@ def made_elsewhere(run: Interpreter) -> bool:
     calls = (
         (call, source) for maker in makers if maker is not None for call, source in run.callers.get(maker, {}).items()
     )
-    if any(_sized_oddly(draw, run) for draw in draws):
+    if any(_sized_oddly(draw, run) for draw in draws) or gone_over(run):
         return True
     return any(source.home(call) in homes and loops.isdisjoint(source.ancestors(call)) for call, source in calls)
 
@@ -61,6 +61,27 @@ def _sized_oddly(draw: Draw, run: Interpreter) -> bool:
     asked = [argument(call, draw.size.id, place) or default for call in run.callers.get(maker, {})]
     counts = [run.values.get(each, NOTHING).const for each in asked if each is not None]
     return any(isinstance(each, int) and each % 2 for each in counts)
+
+
+def gone_over(run: Interpreter) -> bool:
+    """Whether a function goes over the samples of all ranks by number: it cannot be given a rank's share of them."""
+    return any(_is_gone_over(draw) for draw in _drawn(run) if isinstance(draw.node, ast.Call))
+
+
+def _is_gone_over(draw: Draw) -> bool:
+    """Whether the function that draws goes over what it has drawn by number, `for i in range(batch_size): order[i]`: it
+    counts the samples of all ranks, and may draw more for each."""
+    maker, bound = draw.source.function(draw.node), _bound(draw)
+    if maker is None or draw.size is None:
+        return False
+    for loop in (each for each in ast.walk(maker) if isinstance(each, ast.For)):
+        counts = isinstance(loop.iter, ast.Call) and last_name(loop.iter.func) == "range" and len(loop.iter.args) == 1
+        if not counts or ast.unparse(loop.iter.args[0]) != ast.unparse(draw.size):  # type: ignore[attr-defined]
+            continue
+        items = (each for each in ast.walk(loop) if isinstance(each, ast.Subscript))
+        if any(ast.unparse(i.value) in bound and ast.unparse(i.slice) == ast.unparse(loop.target) for i in items):
+            return True
+    return False
 
 
 def along_sequence(run: Interpreter) -> Draw | None:

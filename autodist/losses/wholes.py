@@ -98,11 +98,13 @@ def _batches(run: Callable[[Plan], Interpreter], plan: Plan, first: Interpreter)
     chosen = _iterated(steps, first) or _iterated(around, first)  # a batch that takes several steps
     if chosen:
         return frozenset(chosen)
+    trained = first.of("backward")
+    homes = {(e.source, _around(e.source, e.node)) for e in trained}
+    inside = {call.node for e in trained for call in e.calls}  # what gives the loss of a step, and no batch for it
     for _ in range(MOST):
         current = run(_with(plan, Wholes(batches=frozenset(chosen))))
-        fresh = next(
-            (e for e in current.of("may_be_batch") if _enters(e, steps, current) and e.node not in chosen), None
-        )
+        entering = (e for e in current.of("may_be_batch") if _enters(e, steps, homes, current))
+        fresh = next((e for e in entering if e.node not in chosen and e.node not in inside), None)
         if fresh is None:
             break
         assert isinstance(fresh.node, ast.expr)
@@ -122,13 +124,14 @@ def _iterated(loops: frozenset[ast.AST], run: Interpreter) -> set[ast.expr]:
     }
 
 
-def _enters(event: Event, steps: frozenset[ast.AST], run: Interpreter) -> bool:
-    """Whether a statement of the function that holds a training step gives it a batch."""
+def _enters(event: Event, steps: frozenset[ast.AST], homes: set[Home], run: Interpreter) -> bool:
+    """Whether a statement of the function that holds the loop of the training steps, or such a step, gives it a
+    batch."""
     loop = event.loops[-1] if event.loops else None
     if loop is None or loop.node not in steps or not event.grad or not run.is_batch(event.value):
         return False
     home = event.source, _around(event.source, event.node)
-    return home == (loop.source, _around(loop.source, loop.node))
+    return home == (loop.source, _around(loop.source, loop.node)) or home in homes
 
 
 def _counts(run: Interpreter, homes: set[Home]) -> list[frozenset[ast.expr]]:

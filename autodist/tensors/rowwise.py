@@ -111,6 +111,11 @@ def _product(left: Value, right: Value) -> Spread | str:
     return GRAPH
 
 
+def _pads_own(name: str | None, given: Value) -> bool:
+    """Whether a mask says of each sample where it is padded: torch takes those by rows, whatever comes first else."""
+    return (name or "").endswith("key_padding_mask") and is_whole(given) and given.spread is ROWS
+
+
 def _of_call(node: ast.Call, value: Value, latest: Latest, contents: Callable[[Value], list[Value]]) -> Spread | str:
     if is_entered(node, latest):
         return value.spread
@@ -120,7 +125,8 @@ def _of_call(node: ast.Call, value: Value, latest: Latest, contents: Callable[[V
     named = [latest(keyword.value) for keyword in node.keywords]
     layers = layers_of(node, latest)
     if layers and all(layer.roles & {"module", "loss", "dropout", "batch_norm"} for layer in layers):
-        through = [through_layer(layer, [*given, *named], value, contents) for layer in layers]
+        beside = [each for k, each in zip(node.keywords, named, strict=True) if not _pads_own(k.arg, each)]
+        through = [through_layer(layer, [*given, *beside], value, contents) for layer in layers]
         told = next((each for each in through if isinstance(each, str)), through[0])
         same = isinstance(told, str) or all(each is told for each in through)
         return told if same else f"runs them through one of {len(layers)} layers, which place them differently"
