@@ -92,6 +92,7 @@ def mutants(each: int) -> list[str]:
     return [f"{path} mutant {number}: {wrong}" for path, number, wrong in found if wrong is not None]
 
 
+@pytest.mark.timeout(900)
 def test_mutated_scripts() -> None:
     assert mutants(each=2) == []
 
