@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from autodist.project import Project
 from autodist.rule import Severity
-from autodist.source import Source
+from autodist.source import Source, filled_in
 from autodist.spread import Spread
 from autodist.values import Draw, Object, Path_, Value
 
@@ -160,10 +160,8 @@ class Loader:
 
     @property
     def told(self) -> ast.Call:
-        """The call that makes it, with the arguments by name that `partial` was given before."""
-        own = {keyword.arg for keyword in self.node.keywords}
-        before = [each for preset in self.presets for each in preset.keywords if each.arg not in own]
-        return ast.Call(self.node.func, self.node.args, [*self.node.keywords, *before]) if before else self.node
+        """The call that makes it, with the arguments that `partial` was given before."""
+        return filled_in(self.node, self.presets)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import io
 import re
 import tokenize
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
@@ -231,6 +231,16 @@ def counted_of(node: ast.expr) -> ast.expr | None:
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
         return node.value.value
     return None
+
+
+def filled_in(call: ast.Call, presets: Collection[ast.Call]) -> ast.Call:
+    """A call with the arguments that `partial` has given before to what it calls, if that is one."""
+    if len(presets) != 1:
+        return call
+    (preset,) = presets
+    own = {keyword.arg for keyword in call.keywords}
+    before = [keyword for keyword in preset.keywords if keyword.arg is None or keyword.arg not in own]
+    return ast.Call(call.func, [*preset.args[1:], *call.args], [*before, *call.keywords])
 
 
 def last_name(node: ast.AST | None) -> str:

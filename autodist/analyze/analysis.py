@@ -13,7 +13,6 @@ from autodist.analyze.batch_sizes import batch_size_sites, is_ahead, shard_sites
 from autodist.analyze.handmade import (
     along_sequence,
     batch_draws,
-    gone_over,
     has_no_batches,
     made_elsewhere,
     origins_of,
@@ -136,7 +135,7 @@ def _modelled(
         whole = wholes.find(again, Plan(modules=modules), moving is not None)
     elif made_elsewhere(first):
         found = wholes.find(again, Plan(modules=modules))
-        whole = found if found is not None and (found.site is None or gone_over(first)) else None
+        whole = found if found is not None and found.site is None else None
     refused = list(refusals_of(first, config.strategy, whole, moving))
     if refused:
         concerns = tuple(refused)

@@ -42,7 +42,7 @@ def made_elsewhere(run: Interpreter) -> bool:
     calls = (
         (call, source) for maker in makers if maker is not None for call, source in run.callers.get(maker, {}).items()
     )
-    if any(_sized_oddly(draw, run) for draw in draws) or gone_over(run):
+    if any(_sized_oddly(draw, run) for draw in draws):
         return True
     return any(source.home(call) in homes and loops.isdisjoint(source.ancestors(call)) for call, source in calls)
 
@@ -63,16 +63,11 @@ def _sized_oddly(draw: Draw, run: Interpreter) -> bool:
     return any(isinstance(each, int) and each % 2 for each in counts)
 
 
-def gone_over(run: Interpreter) -> bool:
-    """Whether a function goes over the samples of all ranks by number: it cannot be given a rank's share of them."""
-    return any(_is_gone_over(draw) for draw in _drawn(run) if isinstance(draw.node, ast.Call))
-
-
 def _is_gone_over(draw: Draw) -> bool:
     """Whether the function that draws goes over what it has drawn by number, `for i in range(batch_size): order[i]`: it
     counts the samples of all ranks, and may draw more for each."""
-    maker, bound = draw.source.function(draw.node), _bound(draw)
-    if maker is None or draw.size is None:
+    maker, bound = draw.source.function(draw.node), set(map(ast.unparse, _bound(draw)))
+    if maker is None or draw.size is None or not isinstance(draw.node, ast.Call):
         return False
     for loop in (each for each in ast.walk(maker) if isinstance(each, ast.For)):
         counts = isinstance(loop.iter, ast.Call) and last_name(loop.iter.func) == "range" and len(loop.iter.args) == 1
@@ -188,7 +183,9 @@ def batch_draws(run: Interpreter) -> list[Draw]:
     # an order of all samples, which is then cut into batches, is not itself a batch
     orders = _cut_into_batches(run)
     slices = [draw for draw in found if isinstance(draw.node, ast.Subscript)]
-    chosen = slices or [draw for draw in found if not (draw.noise or draw.permutes or _bound(draw) & orders)]
+    chosen = slices or [draw for draw in found if not (draw.noise or draw.permutes or _names_of(draw) & orders)]
+    if any(map(_is_gone_over, chosen)):
+        return []
     noise = [draw for draw in found if draw.noise and draw not in chosen]
     if any(_counts_what_all_have(draw, run) for draw in chosen):
         return []
@@ -229,20 +226,33 @@ def _yielding(function: ast.AST) -> frozenset[ast.AST | None]:
     return frozenset(found)
 
 
-def _cut_into_batches(run: Interpreter) -> set[str]:
-    """The names of what a loop takes a slice of in each round: `indices[i * batch_size : (i + 1) * batch_size]`."""
-    nodes = (event.node for event in run.of("draw"))
-    return {ast.unparse(node.value) for node in nodes if isinstance(node, ast.Subscript)}
+Named = tuple[str, ast.AST | None]
+"""A name, and the function that it is a variable of; none for an attribute."""
 
 
-def _bound(draw: Draw) -> set[str]:
-    """The names that indices get as they are drawn, `order = torch.from_numpy(np.random.choice(n, n, False))`."""
+def _cut_into_batches(run: Interpreter) -> set[Named]:
+    """What a loop takes a slice of in each round: `indices[i * batch_size : (i + 1) * batch_size]`."""
+    cuts = ((event.node, event.source) for event in run.of("draw"))
+    return {_named(node.value, source) for node, source in cuts if isinstance(node, ast.Subscript)}
+
+
+def _names_of(draw: Draw) -> set[Named]:
+    """What indices are called as they are drawn, `order = torch.from_numpy(np.random.choice(n, n, False))`."""
+    return {_named(target, draw.source) for target in _bound(draw)}
+
+
+def _named(node: ast.expr, source: Source) -> Named:
+    return ast.unparse(node), source.home(node) if isinstance(node, ast.Name) else None
+
+
+def _bound(draw: Draw) -> list[ast.expr]:
+    """What is assigned the indices that are drawn."""
     for parent in draw.source.ancestors(draw.node):
         if isinstance(parent, ast.Assign):
-            return set(map(ast.unparse, parent.targets))
+            return parent.targets
         if not isinstance(parent, ast.Call):
             break
-    return set()
+    return []
 
 
 def _steps_along(node: ast.AST, loop: ast.AST, run: Interpreter) -> bool:

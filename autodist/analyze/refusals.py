@@ -6,7 +6,7 @@ import ast
 import builtins
 from collections.abc import Iterator
 
-from autodist.analyze.handmade import batch_draws, beside_loaders, filled_batch, gone_over, origins_of
+from autodist.analyze.handmade import batch_draws, beside_loaders, filled_batch, origins_of
 from autodist.analyze.launched import is_distributed
 from autodist.config import Strategy
 from autodist.frameworks import owned
@@ -162,7 +162,6 @@ def refusals_of(
         yield refuse("AD902", source, name, message)
         return
     draws = [] if any(isinstance(origin, Object) for origin in origins_of(run)) else batch_draws(run)
-    draws = draws if whole is None or not gone_over(run) else []
     if whole is not None and whole.site is None:
         return
     if moving is not None and not is_distributed(run):

@@ -43,10 +43,8 @@ def mixed(run: Interpreter, models: list[Model]) -> Iterator[tuple[Site, str]]:
 
 def _data_of(node: ast.expr, source: Source) -> ast.expr | None:
     """A parameter with its `.data` or `.grad`."""
-    parent = source.parents.get(node)
-    while isinstance(parent, ast.Attribute) and parent.attr in ("data", "grad"):
-        node, parent = parent, source.parents.get(parent)
-    return node if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else None
+    *_, longest = (node, *_longer(node, source))
+    return longest if isinstance(longest, (ast.Name, ast.Attribute, ast.Subscript)) else None
 
 
 def _beside(sharded: ast.expr, source: Source) -> tuple[bool, list[ast.expr]]:
@@ -118,7 +116,7 @@ class _Wholes:
         return call.func.attr not in ("item", "tolist", "numpy") and self.is_whole(call.func.value, source, depth)
 
 
-def _longer(node: ast.expr, source: Source) -> Iterator[ast.AST]:
+def _longer(node: ast.expr, source: Source) -> Iterator[ast.expr]:
     """`p.data` and `p.grad.data` of a name `p`."""
     parent = source.parents.get(node)
     while isinstance(parent, ast.Attribute) and parent.attr in ("data", "grad"):

@@ -25,13 +25,10 @@ from autodist.values import (
     External,
     Function,
     Inside,
-    Items,
     Object,
     OptimizerState,
     Parameters,
-    Table,
     Thing,
-    Value,
     Wrapped,
     of,
 )
@@ -365,7 +362,7 @@ def _copied(run: Interpreter, models: list[Model], ours: Keys) -> Iterator[Conce
             continue
         if call.args[0] in run.apart and call.args[0] not in sharded:
             continue
-        held = list(_parameters(run.values.get(call.args[0], NOTHING)))
+        held = run.parameters_in(run.values.get(call.args[0], NOTHING))
         if any(not t.cut and keys(unwrapped(of(t.module))) & ours for t in held):
             message = (
                 "copies parameters of which each rank has a share, and torch cannot: keep `p.detach().clone()` of each "
@@ -373,17 +370,6 @@ def _copied(run: Interpreter, models: list[Model], ours: Keys) -> Iterator[Conce
             )
             yield Concern(RULE, run.sources[call], call, message, Severity.REFUSAL)
             return
-
-
-def _parameters(value: Value, depth: int = 3) -> Iterator[Parameters]:
-    """The parameters that a value is, or holds."""
-    for thing in value.things:
-        if isinstance(thing, Parameters):
-            yield thing
-        inner = [*thing.entries.values(), thing.element] if isinstance(thing, Table) else []
-        inner = [*thing.parts, thing.element] if isinstance(thing, Items) else inner
-        for each in inner if depth else ():
-            yield from _parameters(each, depth - 1)
 
 
 def _in_hooks(run: Interpreter, found: list[Use]) -> Iterator[Concern]:

@@ -212,7 +212,7 @@ class Attributes(Evaluation, Names):
         if name == "_parameters" and "module" in thing.roles:
             return of(self._remember(node, lambda: Table(node, {}, of(Parameters(thing, one=True))), thing))
         if name == "state" and "optimizer" in thing.roles and thing.cls is None:
-            given = [t for value in given_to(thing) for t in self._parameters_in(value)]
+            given = [t for value in given_to(thing) for t in self.parameters_in(value)]
             return Value(frozenset(OptimizerState(t.module) for t in given))
         if "loader" in thing.roles:
             sharded = self.plan.sharded is not None and (thing.key in self.plan.sharded or self.is_sharded(thing))
@@ -274,7 +274,7 @@ class Attributes(Evaluation, Names):
         nodes = (node for source in self.project.sources for node in ast.walk(source.tree))
         return frozenset(n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str))
 
-    def _parameters_in(self, value: Value) -> list[Parameters]:
+    def parameters_in(self, value: Value) -> list[Parameters]:
         """The parameters that a value holds, in lists and dicts as well."""
         pending = [value]
         found: list[Parameters] = []

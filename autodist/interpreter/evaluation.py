@@ -12,7 +12,7 @@ from autodist.interpreter.overloads import Overloads
 from autodist.interpreter.questions import children_of, is_known, last_part, literal_int, objects_called, relates
 from autodist.interpreter.single import Single
 from autodist.interpreter.words import COUNTING, CUTTING, REST, SIZES
-from autodist.source import counted_of, last_name, operands
+from autodist.source import counted_of, filled_in, last_name, operands
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import axes, calls, collation, crossing, operations, picking, shapes
 from autodist.tensors.collation import Rows
@@ -649,13 +649,8 @@ class Evaluation(Single, Overloads):
         return from_front(self._function_name(node), node, position, axes)
 
     def filled_in(self, node: ast.Call) -> ast.Call:
-        """A call with the arguments that `partial` has given to what it calls, if that is one function."""
-        presets = list(self.presets.get(node, ()))
-        if len(presets) != 1:
-            return node
-        own = {keyword.arg for keyword in node.keywords}
-        before = [keyword for keyword in presets[0].keywords if keyword.arg is None or keyword.arg not in own]
-        return ast.Call(node.func, [*presets[0].args[1:], *node.args], [*before, *node.keywords])
+        """A call with the arguments that `partial` has given to what it calls."""
+        return filled_in(node, self.presets.get(node, ()))
 
     def _function_name(self, node: ast.Call) -> str:
         """The name that a library has for what is called, `softmax` after `from torch import softmax as sm`, or that

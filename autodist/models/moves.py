@@ -50,7 +50,7 @@ def moved_too_late(models: Iterable[Object], run: Interpreter) -> Iterator[Conce
         elif event.kind == "forward" and event.grad:
             waiting = {key: held for key, held in waiting.items() if key not in {each.key for each in things}}
         elif event.kind == "move":
-            moved = {part.key for each in things for part in parts(each)}
+            moved = _held(event)
             wraps = [
                 wrap for wrap, own in waiting.values() if not moved.isdisjoint(own) and not _is_instead(event, wrap)
             ]

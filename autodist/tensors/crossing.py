@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 from autodist.source import last_name, operands
 from autodist.spread import COLUMNS, COUNT
-from autodist.tensors.calls import Latest, is_list, number_of
+from autodist.tensors import operations
+from autodist.tensors.calls import Latest, number_of
 
 JOINING = frozenset("cat concat concatenate stack vstack hstack".split())
 DEPTH = 8
@@ -80,10 +81,8 @@ def puts_axis_first(node: ast.expr, latest: Latest) -> bool:
 def is_row_of_all(sizes: list[ast.expr], latest: Latest) -> bool:
     """Whether a tensor is laid out with one row, and its samples behind that: `labels.view(1, -1)`, `(1, n, d)`,
     `(1, *x.shape)`."""
-    given = sizes[0].elts if is_list(sizes) else sizes  # type: ignore[attr-defined]
-    if len(given) < 2 or number_of(given[0]) != 1:
-        return False
-    return isinstance(given[1], ast.Starred) or number_of(given[1]) == -1 or latest(given[1]).spread is COUNT
+    behind = operations.behind_one_row(sizes)
+    return operations.is_one_row_of_all(sizes) or behind is not None and latest(behind).spread is COUNT
 
 
 def joined(node: ast.expr) -> list[ast.expr]:

@@ -343,7 +343,7 @@ def operation(
         return ARITHMETIC[name](first, spreads[1])
     if name in ("reshape", "view", "flatten", "ravel") and first is COLUMNS and axis(call, position) in (None, -1):
         return ROWS
-    if name in ("reshape", "view") and first is ROWS and _is_one_row_of_all(call, position):
+    if name in ("reshape", "view") and first is ROWS and is_one_row_of_all(call.args[position:]):
         return COLUMNS
     if name in ("reshape", "view") and first is ROWS and spreads[1:3] == [SAME, COUNT]:
         return COLUMNS  # `losses.view(length, batch_size)`
@@ -399,14 +399,17 @@ def _compares(name: str, call: ast.Call, position: int) -> bool:
     )
 
 
-def _is_one_row_of_all(call: ast.Call, position: int) -> bool:
+def is_one_row_of_all(sizes: list[ast.expr]) -> bool:
     """`labels.view(1, -1)`, `x.view(1, *x.shape)`: the samples lie along the second axis."""
-    sizes = call.args[position:]
+    behind = behind_one_row(sizes)
+    return isinstance(behind, ast.Starred) or behind is not None and _index(behind) == -1
+
+
+def behind_one_row(sizes: list[ast.expr]) -> ast.expr | None:
+    """The second of the sizes that a tensor is given, where the first is one."""
     if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)):
         sizes = sizes[0].elts
-    if len(sizes) < 2 or _index(sizes[0]) != 1:
-        return False
-    return isinstance(sizes[1], ast.Starred) or _index(sizes[1]) == -1
+    return sizes[1] if len(sizes) > 1 and _index(sizes[0]) == 1 else None
 
 
 def _repeats_all(name: str, call: ast.Call, position: int, arguments: list[Spread]) -> bool:
