@@ -673,9 +673,7 @@ class Evaluation(Single, Overloads):
         source = self.sources.get(name)
         if source is None or not isinstance(name, ast.Name):
             return []
-        inside = list(ast.walk(source.home(name)))
-        stores = [each for each in inside if isinstance(each, ast.Name) and each.id == name.id]
-        bound = [source.parents[each] for each in stores if isinstance(each.ctx, ast.Store)]
+        bound = [source.parents[each] for each in source.stores(name)]
         values = [each.value for each in bound if isinstance(each, ast.Assign)]
         return values if len(values) == len(bound) else []
 
