@@ -65,6 +65,12 @@ class Catalog:
         return found or NOTHING
 
     @cached_property
+    def training_packages(self) -> frozenset[str]:
+        """The packages that own the training of the scripts that import them."""
+        owning = (name for name, roles in self._roles.items() if "framework" in roles)
+        return frozenset(name.partition(".")[0] for name in owning)
+
+    @cached_property
     def _patterns(self) -> Mapping[str, frozenset[str]]:
         return {name: roles for name, roles in self._roles.items() if "*" in name and not name.endswith(".*")}
 

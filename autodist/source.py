@@ -18,8 +18,6 @@ from autodist.errors import AutodistError
 
 BOM = b"\xef\xbb\xbf"
 
-HOMES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)
-
 REPORTING = frozenset("print info debug warning add_scalar add_scalars set_description set_postfix write".split())
 
 
@@ -121,19 +119,18 @@ class Source:
         """The innermost function around ``node``, or the module."""
         return self.function(node) or self.tree
 
-    def stores(self, name: ast.Name) -> list[ast.Name]:
-        """Where the function around ``name``, or the module, or what is defined in it, binds such a name."""
-        return self._stores.get((self.home(name), name.id), [])
+    def stores(self, within: ast.AST, name: str) -> list[ast.Name]:
+        """Where a function, a loop or the module binds a name, or what is defined in it does."""
+        if within not in self._stores:
+            bound = self._stores[within] = {}
+            for each in ast.walk(within):
+                if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+                    bound.setdefault(each.id, []).append(each)
+        return self._stores[within].get(name, [])
 
     @cached_property
-    def _stores(self) -> Mapping[tuple[ast.AST, str], list[ast.Name]]:
-        found: dict[tuple[ast.AST, str], list[ast.Name]] = {}
-        for each in ast.walk(self.tree):
-            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
-                homes = (it for it in self.ancestors(each) if isinstance(it, HOMES))
-                for home in homes:
-                    found.setdefault((home, each.id), []).append(each)
-        return found
+    def _stores(self) -> dict[ast.AST, dict[str, list[ast.Name]]]:
+        return {}
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """The statement list that holds ``statement``."""

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
+from autodist import catalog
 from autodist.config import Config
 from autodist.convert import InternalError, convert
 from autodist.errors import AutodistError
+from autodist.interpreter import Interpreter, Plan
 from autodist.project import Project
 from autodist.source import Source
 
@@ -128,3 +130,11 @@ model = torch.nn.Linear(1, 1)
 print(closest(3), sorted(TUNED)[:10])
 """
     assert failure(tmp_path / "tuned.py", script.encode()) is None
+
+
+@pytest.mark.parametrize("first, events", [("import numpy as np", False), ("import torch", True)])
+def test_only_what_may_train_is_run(first: str, events: bool) -> None:
+    """A hook shows files by the hundreds: those that name nothing that trains cost no time."""
+    source = Source.parse(f"{first}\n\nfor number in range(3):\n    print(number)\n")
+    run = Interpreter(Project(source, {}, Path()), catalog.load(), Plan()).run()
+    assert bool(run.events) is events

@@ -585,7 +585,8 @@ class Arithmetic(Evaluation):
         operands = args[:2] if library or base is None else [base, *args[:1]]
         if library and not args:
             operands = [self._lately(each.value) for each in node.keywords if each.arg == "input"]
-        if operands and self.plan.wholes is None and not self.is_one_row(operands[0]):
+        along = bool(operands) and operands[0].spread in (ROWS, Spread.COLUMNS)
+        if along and self.plan.wholes is None and not self.is_one_row(operands[0]):
             position, spread = 1 if args and (library or base is None) else 0, operands[0].spread
             spelled = self.spelled_out(node, position, operands[0])
             if operations.relates_rows(name, spelled, position, spread):
@@ -599,9 +600,8 @@ class Arithmetic(Evaluation):
                     self.event("unfollowed", node, scope, operands[0])  # of a matrix for each sample, or of all?
             if operations.pairs_rows(name, spelled, position, spread):
                 return frozenset([Mixing(node, scope.source, mixing.PARTNERS)])
-            if spread in (ROWS, Spread.COLUMNS) and is_unread(name, spelled, position):
-                if library or base is None or not base.things:
-                    self.event("unfollowed", node, scope, operands[0])
+            if is_unread(name, spelled, position) and (library or base is None or not base.things):
+                self.event("unfollowed", node, scope, operands[0])
         if name in SUBSTITUTING:
             self._note_filled(node.args, scope)
         if name.rstrip("_") in BLENDING and isinstance(node.func, ast.Attribute):

@@ -121,7 +121,7 @@ class Evaluation(Single, Overloads):
             value = value.but(spread=SUM)
         elif node not in self.plan.reduced and (found := self._found_by(node)) is not None:
             value = Value(spread=SUM, origins=found.origins)
-        if any(isinstance(each, Portion) for each in value.origins):
+        if value.origins and any(isinstance(each, Portion) for each in value.origins):
             value = self._portion(node, value, scope)
         if isinstance(node, ast.Compare) or isinstance(node, ast.Call) and last_name(node.func) in SIGNS:
             value = value.without(Amplified)
@@ -297,9 +297,9 @@ class Evaluation(Single, Overloads):
     def _padded_to(self, node: ast.expr) -> Value | None:
         """The samples of which the longest is asked for, that a `collate_fn` pads all others to: `len(texts)` of texts
         that lie along the second axis, `texts.size(1)` of others."""
-        counted = counted_of(node)
+        counted = counted_of(node) if self.plan.wholes is None else None
         held = self._lately(counted) if counted is not None else NOTHING
-        if held.spread not in (ROWS, Spread.COLUMNS) or held.things or held.models or self.plan.wholes is not None:
+        if held.spread not in (ROWS, Spread.COLUMNS) or held.things or held.models:
             return None
         of_time = {ROWS: 1, Spread.COLUMNS: 0}[held.spread]
         asked = [0] if last_part(node) == "len" else [node.slice] if isinstance(node, ast.Subscript) else node.args  # type: ignore[attr-defined]
@@ -547,37 +547,37 @@ class Evaluation(Single, Overloads):
 
     def _weighed(self, node: ast.expr, value: Value) -> Value:
         """Outside of forward passes: whether a value is computed from parameters, so that gradients flow to them."""
-        if any(self._is_constructor(call) for call in self._calls):
-            return value
+        name = last_part(node) if isinstance(node, ast.Call) else ""
+        cut = name in CUTTING or name in SIZES or name in ("float", "int", "bool", "len")
+        owners: frozenset[Thing] = frozenset()
+        found = value
         if isinstance(node, ast.Attribute):
-            owners = frozenset(
-                t for t in self.values.get(node.value, NOTHING).things if isinstance(t, Object) and "module" in t.roles
-            )
-            if owners and any("parameter" in t.roles for t in value.things if isinstance(t, Object)):
-                self.apart[node] = len(self.events)
-                return value.but(weights=owners) if not self._no_grad else value
-        elif isinstance(node, (ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Subscript)):
-            value = self._with_weights(value, node)
-        elif isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            entered = any(isinstance(t, Function) for t in self.values.get(node.func, NOTHING).things)
-            if name in CUTTING or name in SIZES or name in ("float", "int", "bool", "len"):
-                value = value.but(weights=frozenset()) if value.weights else value
-            elif not entered:
-                value = self._with_weights(value, node)
-        computed = value.weights or any(isinstance(t, Parameters) for t in value.things)
-        if not computed and not any(isinstance(t, (Inside, OptimizerState)) for t in value.things):
+            if any(isinstance(t, Object) and "parameter" in t.roles for t in value.things):
+                held = self.values.get(node.value, NOTHING).things
+                owners = frozenset(t for t in held if isinstance(t, Object) and "module" in t.roles)
+        elif cut:
+            found = value.but(weights=frozenset()) if value.weights else value
+        elif isinstance(node, (ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Subscript, ast.Call)):
+            called = self.values.get(node.func, NOTHING).things if isinstance(node, ast.Call) else ()
+            if not any(isinstance(t, Function) for t in called):
+                found = self._with_weights(value, node)
+        computed = found.weights or any(isinstance(t, Parameters) for t in value.things)
+        kept = computed or owners or any(isinstance(t, (Inside, OptimizerState)) for t in value.things)
+        if not kept and found is value or any(map(self._is_constructor, self._calls)):
             return value
-        self.apart[node] = len(self.events)
-        if computed:
-            if not self._no_grad:
-                self.flowing.add(node)
-        return value
+        if kept:
+            self.apart[node] = len(self.events)
+        if owners:
+            return value.but(weights=owners) if not self._no_grad else value
+        if computed and not self._no_grad:
+            self.flowing.add(node)
+        return found
 
     def _is_constructor(self, call: Call_) -> bool:
         """Whether a call makes a module: its parameters are its own yet, whole and untrained."""
-        owner = call.function.owner
-        return getattr(call.function.node, "name", "") == "__init__" and "module" in getattr(owner, "roles", ())
+        function = call.function
+        roles = getattr(function.owner, "roles", ())
+        return "module" in roles and getattr(function.node, "name", "") == "__init__"
 
     def _with_weights(self, value: Value, node: ast.expr) -> Value:
         """A value with the modules whose parameters its operands are, or are computed from."""
@@ -586,9 +586,11 @@ class Evaluation(Single, Overloads):
         found = value.weights
         for child in children_of(node):
             operand = self.values.get(child, NOTHING)
-            for each in (operand, *self._contents(operand)):
-                found = found | each.weights
-                found |= {t.module for t in each.things if isinstance(t, Parameters) and not t.cut}
+            for each in (operand, *self._contents(operand)) if operand.things else (operand,):
+                if each.weights:
+                    found = found | each.weights
+                if parameters := [t.module for t in each.things if isinstance(t, Parameters) and not t.cut]:
+                    found = found.union(parameters)
         return value.but(weights=found) if found else value
 
     def _other(self, node: ast.expr, scope: Scope) -> Value:
@@ -673,7 +675,7 @@ class Evaluation(Single, Overloads):
         source = self.sources.get(name)
         if source is None or not isinstance(name, ast.Name):
             return []
-        bound = [source.parents[each] for each in source.stores(name)]
+        bound = [source.parents[each] for each in source.stores(source.home(name), name.id)]
         values = [each.value for each in bound if isinstance(each, ast.Assign)]
         return values if len(values) == len(bound) else []
 

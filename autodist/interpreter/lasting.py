@@ -63,11 +63,7 @@ class Lasting(Machine):
             return rebinds or _is_own(name, scope) and own
         if self._is_of_a_call(name, scope):
             return True
-        stores = [
-            each
-            for each in ast.walk(self._loops[-1].node)
-            if isinstance(each, ast.Name) and each.id == name and isinstance(each.ctx, ast.Store)
-        ]
+        stores = scope.source.stores(self._loops[-1].node, name)
         return self._filled_first(name, node, scope) or any(scope.source.statement(e) is not node for e in stores)
 
     def _is_computed_before(self, name: str, node: ast.stmt, source: Source) -> bool:
@@ -98,8 +94,7 @@ class Lasting(Machine):
         within = call.node is not None and any(each is loop for each in call.source.ancestors(call.node))
         if not within or not isinstance(given, ast.Name) or self._lately(given).lasting:
             return False
-        names = (each for each in ast.walk(loop) if isinstance(each, ast.Name) and each.id == given.id)
-        return any(isinstance(each.ctx, ast.Store) for each in names)
+        return bool(call.source.stores(loop, given.id))
 
     def _is_of_a_call(self, name: str, scope: Scope) -> bool:
         """Whether a variable is one of a function that is given samples, and takes no step with them: the attack on a

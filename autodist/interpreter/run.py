@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from autodist.interpreter.branches import Branches
 from autodist.interpreter.calls import Calls
 from autodist.interpreter.draws import Draws
@@ -17,6 +19,8 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
     def run(self) -> Interpreter:
         """Run the entry script, then what nothing in it calls (a launcher or framework may)."""
         self._modules["__main__"] = self.module
+        if not self._may_train():
+            return self
         try:
             self.block(self.module.source.tree.body, self.module.scope)
             if not self._trains("backward", "step"):
@@ -28,6 +32,13 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
         except (Interrupted, RecursionError):
             self.complete = False
         return self
+
+    def _may_train(self) -> bool:
+        """Whether any file names what trains: of others, which a hook or a search is shown by the hundreds, nothing is
+        asked that would take its time."""
+        packages = "|".join(sorted(self.catalog.training_packages))
+        named = re.compile(rf"\.backward\(|\btorch|^\s*(?:from|import)\b.*\b(?:{packages})\b", re.M)
+        return any(named.search(source.text) for source in self.project.sources)
 
     def _trains(self, *kinds: str) -> bool:
         return any(event.kind in kinds for event in self.events)
