@@ -42,6 +42,7 @@ class Catalog:
         parameters: Mapping[str, int] | None = None,
         without_batch_norm: Mapping[str, Sequence[str]] | None = None,
         with_batch_norm: Mapping[str, Sequence[str]] | None = None,
+        losses: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.equivalents: Mapping[str, str] = equivalents or {}
         """What plain PyTorch says instead of a name of another distribution library."""
@@ -49,6 +50,7 @@ class Catalog:
         self._parameters = parameters or {}
         self._without_batch_norm = without_batch_norm or {}
         self._with_batch_norm = with_batch_norm or {}
+        self._losses = losses or {}
         self._roles: dict[str, frozenset[str]] = {}
         for table in tables:
             for role, names in table.items():
@@ -82,6 +84,12 @@ class Catalog:
     def blocks(self, name: str, first: object = None) -> tuple[str, ...]:
         """The repeated blocks of the model that ``name`` makes, given its first argument where that is known."""
         return next((tuple(units) for pattern, units in self._blocks.items() if _matches(pattern, name, first)), ())
+
+    def own_loss(self, name: str) -> str:
+        """Over what the model that ``name`` makes takes its own loss, if that is no mean over samples."""
+        made = name.removesuffix(".from_pretrained").removesuffix(".from_config")
+        kinds = ((kind, pattern) for kind, patterns in self._losses.items() for pattern in patterns)
+        return next((kind for kind, pattern in kinds if fnmatchcase(made, pattern)), "")
 
     def parameters(self, name: str, first: object = None) -> int | None:
         """The number of parameters of such a model, where it is a fact."""
@@ -139,5 +147,6 @@ def load(extra: Mapping[str, Sequence[str]] | None = None) -> Catalog:
     counts = {name: count for table in _shipped() for name, count in table.get("parameters", {}).items()}
     plain = {name: begun for table in _shipped() for name, begun in table.get("without_batch_norm", {}).items()}
     found = {name: those for table in _shipped() for name, those in table.get("with_batch_norm", {}).items()}
+    losses = {kind: names for table in _shipped() for kind, names in table.get("losses", {}).items()}
     roles = [*(table.get("roles", {}) for table in _shipped()), extra or {}]
-    return Catalog(roles, equivalents, blocks, counts, plain, found)
+    return Catalog(roles, equivalents, blocks, counts, plain, found, losses)

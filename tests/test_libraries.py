@@ -100,7 +100,7 @@ def test_backbones_are_known(tmp_path: Path, name: str, normalises: bool) -> Non
         ("GPT2LMHeadModel(config).cuda()", "loss = model(**batch).loss", '(batch["labels"][..., 1:] != -100).sum()'),
         ("T5ForConditionalGeneration(config)", "loss = model(**collated(batch)).loss", None),
         ("BertForPreTraining(config)", "loss = model(**batch).loss", None),
-        ("GPT2LMHeadModel(config)", "loss = model(**batch)[0]", None),
+        ("GPT2LMHeadModel(config)", "loss = model(**batch)[0]", '(batch["labels"][..., 1:] != -100).sum()'),
     ],
 )
 def test_losses_over_words_are_weighed(tmp_path: Path, model: str, step: str, count: str | None) -> None:

@@ -176,18 +176,37 @@ def loss_concerns(run: Interpreter) -> Iterator[Concern]:
             "the others are: each rank chooses among its own samples only"
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
-    for event in [each for each in run.of("word_loss") if each.node not in run.plan.weighed][:1]:
-        model = next(thing.name.split(".")[1] for thing in event.value.things if isinstance(thing, Object))
-        message = (
-            f"the loss of {model} is a mean over the words that its labels do not leave out, of which ranks may have "
-            "different numbers: gradients may differ slightly from those of one process"
-        )
-        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+    for event in [each for each in run.of("own_loss") if each.node not in run.plan.weighed][:1]:
+        yield from _own_loss(event, run)
     weighted = {(source, node): option for source, node, option in weighing.left_over(run)}
     for (source, node), option in weighted.items():
         yield _weighted(source, node, option)
     if not weighted:
         yield from _uneven_losses(run)
+
+
+OWN_LOSSES = {
+    "summed": "is a sum over the samples, unless its configuration says otherwise, and gradients are averaged over the "
+    'ranks: give it ctc_loss_reduction="mean"',
+    "contrasted": "compares each sample with all others of the batch, and a rank has its share of them only: leave out "
+    "`return_loss`, and compute it in the script, where the embeddings of all ranks can be gathered",
+}
+"""What is said of losses that models of libraries take for themselves; of others, what they are means over."""
+
+
+def _own_loss(event: Event, run: Interpreter) -> Iterator[Concern]:
+    """The loss of a model of a library that is no mean over samples, and cannot be weighed."""
+    model = next(thing for thing in event.value.things if isinstance(thing, Object))
+    kind = run.catalog.own_loss(model.name)
+    reduction = model.argument("ctc_loss_reduction")
+    if kind == "summed" and reduction is not None and reduction.const == "mean":
+        return
+    uneven = (
+        "is a mean over what its labels do not leave out, or over the objects in them, of which ranks may have "
+        "different numbers: gradients may differ slightly from those of one process"
+    )
+    message = f"the loss of {model.name.split('.')[1]} {OWN_LOSSES.get(kind, uneven)}"
+    yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
 
 
 def _unseen_collations(run: Interpreter) -> Iterator[Concern]:

@@ -13,7 +13,7 @@ from autodist.interpreter.questions import MODULE_METHODS, given_to, is_hidden, 
 from autodist.interpreter.words import KEPT, SIZES
 from autodist.source import Source
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, Spread
-from autodist.tensors import collation, facts, operations
+from autodist.tensors import collation, operations
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -48,6 +48,8 @@ ABOUT_TENSORS = frozenset(
 )
 
 
+CONTRASTS = frozenset("logits_per_image logits_per_text logits_per_audio".split())
+"""What models that compare two kinds of samples hand out for each pair of the batch."""
 OUTPUTS = frozenset("loss logits last_hidden_state pooler_output".split())
 """What the models of transformers hand out."""
 
@@ -117,21 +119,28 @@ class Attributes(Evaluation, Names):
             return NOTHING
         if name in ("num_graphs", "num_nodes", "num_edges"):  # of a batch of graphs
             return base.computed(COUNT if name == "num_graphs" else SUM)
+        if name in CONTRASTS and self._is_contrasted(base):
+            return base.computed(CROSS)
         if name == "loss":
-            self._note_words(base, node, scope)
-            loss = base.computed(MEAN)
-            return self._evened(loss, node) if node in self.plan.weighed else loss
+            return self._loss_of(base, node, scope)
         loader = self._yielding(base)
         if loader is not None and name in self.named_fields(loader):
             return self._as_field(collation.picked(base, name).but(const=UNKNOWN, firm=False), base, name)
         return base.but(const=UNKNOWN, firm=False)
 
-    def _note_words(self, outputs: Value, node: ast.expr, scope: Scope) -> None:
-        """Note the loss that a model of transformers takes over the words which its labels do not leave out."""
+    def _is_contrasted(self, outputs: Value) -> bool:
+        """Whether a model of a library has compared the samples of the batch with each other."""
         made = [t.module if isinstance(t, Wrapped) else t for t in outputs.models]
-        words = [t for t in made if isinstance(t, Object) and facts.OF_WORDS.search(t.name)]
-        if words and outputs.spread.is_local and not self._no_grad:
-            self.event("word_loss", node, scope, Value(frozenset(words)))
+        return any(isinstance(t, Object) and self.catalog.own_loss(t.name) == "contrasted" for t in made)
+
+    def _loss_of(self, outputs: Value, node: ast.expr, scope: Scope) -> Value:
+        """The loss that is one of the outputs of a model of a library: a mean over the samples, or noted."""
+        made = [t.module if isinstance(t, Wrapped) else t for t in outputs.models]
+        uneven = [t for t in made if isinstance(t, Object) and self.catalog.own_loss(t.name)]
+        if uneven and outputs.spread.is_local and not self._no_grad:
+            self.event("own_loss", node, scope, Value(frozenset(uneven)))
+        loss = outputs.computed(MEAN)
+        return self._evened(loss, node) if node in self.plan.weighed else loss
 
     def _attribute(self, thing: Thing, node: ast.Attribute, base: Value, scope: Scope) -> Value:
         name = node.attr

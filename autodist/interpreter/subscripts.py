@@ -19,6 +19,7 @@ from autodist.interpreter.questions import (
     literal_int,
     under_samples,
 )
+from autodist.source import last_name
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
 from autodist.tensors import collation, mixing, picking
 from autodist.tensors.calls import number_of
@@ -68,10 +69,11 @@ class Subscripts(Places):
         given = [kept_as(thing, key.const) for thing in base.things if isinstance(thing, Object)]
         if given and len(given) == len(base.things) and None not in given:
             return union(each for each in given if each is not None)
-        if isinstance(node.slice, ast.Slice) and self._begins_with_loss(node, base, scope):
-            self._note_words(base, node, scope)
-            loss = base.computed(MEAN)
-            return of(self._remember(node, lambda: Items(node, [loss, *[base] * 7], NOTHING), "outputs"))
+        several = isinstance(node.slice, ast.Slice)
+        if (several or key.const in (0, "loss")) and self._begins_with_loss(node, base, scope):
+            loss = self._loss_of(base, node, scope)
+            made = Items(node, [loss, *[base] * 7], NOTHING)
+            return of(self._remember(node, lambda: made, "outputs")) if several else loss
         for thing in (each.module if isinstance(each, Wrapped) else each for each in base.things):
             if isinstance(thing, Table):
                 if key.const is not UNKNOWN and is_hashable(key.const) and key.const in thing.entries:
@@ -112,8 +114,6 @@ class Subscripts(Places):
                     found = found | Value(spread=WORLD)
             elif isinstance(thing, External) and thing.name.endswith(".__dict__"):
                 found = found | of(External(f"{thing.name.removesuffix('.__dict__')}.?"))
-        if key.const in (0, "loss") and base.spread is ROWS:
-            self._note_words(base, node, scope)
         if key.const == "params" and not base.things:  # of a group of an optimizer
             found = found | self._optimized()
         chosen = self._indexed(node, base, key, scope)
@@ -164,8 +164,8 @@ class Subscripts(Places):
 
     @staticmethod
     def _begins_with_loss(node: ast.Subscript, base: Value, scope: Scope) -> bool:
-        """Whether `outputs[:2]`, or `outputs.to_tuple()[:2]`, are those of a model of transformers that was given
-        labels."""
+        """Whether `outputs[0]`, `outputs[:2]` or `outputs.to_tuple()[:2]` are those of a model of transformers that was
+        given labels."""
         models = [t.module if isinstance(t, Wrapped) else t for t in base.models]
         if base.things or base.spread is not ROWS or isinstance(node.slice, ast.Slice) and node.slice.lower is not None:
             return False
@@ -177,7 +177,12 @@ class Subscripts(Places):
             bound = (each for each in ast.walk(scope.source.home(node)) if isinstance(each, ast.Assign))
             made = [_as_given(v.value) for v in bound if any(getattr(t, "id", "") == name for t in v.targets)]
         calls = [each for each in made if isinstance(each, ast.Call)]
-        return any("label" in (keyword.arg or "") for call in calls for keyword in call.keywords)
+        given = [keyword.arg for call in calls for keyword in call.keywords]
+        if any(name is not None and "label" in name for name in given):
+            return True
+        around = scope.source.parents.get(node)
+        named = isinstance(around, ast.Assign) and any("loss" in last_name(each) for each in around.targets)
+        return named and None in given and not isinstance(node.slice, ast.Slice)  # `loss = model(**batch)[0]`
 
     def _of_listed(self, stream: Stream, node: ast.Subscript) -> Value:
         """What is picked of an iterator that was made a list: some of it, one of the parts of a module,

@@ -38,6 +38,7 @@ FORMS = frozenset(
 )
 OPTIONS = frozenset(["weight", "ignore_index"])
 """What makes a loss a mean over other numbers than those of the samples."""
+MOVING = frozenset(["to", "cuda"])
 UNTOLD = ""
 SUMS = frozenset("sum mean numel".split())
 
@@ -177,13 +178,13 @@ def weighed(run: Interpreter, guards: list[Site]) -> Iterator[Weighed]:
     guarded = frozenset(site.node for site in guards)
     alone = {event.node for event in run.of("mean_loss") if event.on_one_rank or parts_ranks(event, guarded, run)}
     seen: set[ast.AST] = set()
-    for event in run.of("word_loss"):
-        words = _words(event, run)
-        if event.node in seen or words is None or event.on_one_rank or parts_ranks(event, guarded, run):
+    for event in run.of("own_loss"):
+        divisor = _own_divisor(event, run)
+        if event.node in seen or divisor is None or event.on_one_rank or parts_ranks(event, guarded, run):
             continue
         seen.add(event.node)
         assert isinstance(event.node, ast.expr)
-        yield Weighed(event.source, event.node, words)
+        yield Weighed(event.source, event.node, divisor)
     for loss in losses(run):
         event, node = loss.event, loss.event.node
         if node in alone or not event.grad:
@@ -196,35 +197,41 @@ def weighed(run: Interpreter, guards: list[Site]) -> Iterator[Weighed]:
         yield Weighed(event.source, node, count)
 
 
-UNSHIFTED = ("ForMaskedLM", "ForTokenClassification", "ForConditionalGeneration", "Seq2SeqLM")
-SHIFTED = ("ForCausalLM", ".GPT2LMHeadModel", ".BertLMHeadModel")
-"""Models of transformers that compare each word with the next label."""
+LEFT_OUT = {
+    "next_words": "({labels}[..., 1:] != -100).sum()",
+    "words": "({labels} != -100).sum()",
+    "pixels": "({labels} != 255).sum()",
+}
+"""What a model of a library divides its own loss by, of labels some of which are left out."""
 
 
-def _words(event: Event, run: Interpreter) -> str | None:
-    """The number of words that the loss of a model of transformers is a mean over: those that are not labelled -100."""
-    if not isinstance(event.node, ast.Attribute):
+def _own_divisor(event: Event, run: Interpreter) -> str | None:
+    """What the loss of a model of a library is divided by, as code, if that can be told."""
+    node = event.node
+    if not isinstance(node, (ast.Attribute, ast.Subscript)) or isinstance(getattr(node, "slice", None), ast.Slice):
         return None
-    made = event.node.value
+    made = node.value
     if isinstance(made, ast.Name):
         sites = [each for where, each in run.values.get(made, NOTHING).made if where is event.source]
         made = sites[0] if len(sites) == 1 else made
-    names = [each.name for each in event.value.things if isinstance(each, Object)]
-    shifted = {any(each in name for each in SHIFTED) for name in names}  # new, or `from_pretrained`
-    if not isinstance(made, ast.Call) or len(shifted) != 1:
+    kinds = {run.catalog.own_loss(each.name) for each in event.value.things if isinstance(each, Object)}
+    divisor = LEFT_OUT.get(kinds.pop()) if len(kinds) == 1 else None
+    if not isinstance(made, ast.Call) or divisor is None or any(map(_leaves_others_out, run.project.sources)):
         return None
     labels = next((k.value for k in made.keywords if k.arg == "labels"), None)
     batch = next((k.value for k in made.keywords if k.arg is None), None)
+    while isinstance(labels, ast.Call) and isinstance(labels.func, ast.Attribute) and labels.func.attr in MOVING:
+        labels = labels.func.value  # wherever they are, there are as many
     if labels is not None and _is_plain(labels):
-        code = event.source.code(labels)
-    elif labels is None and isinstance(batch, ast.Name):
-        code = f'{batch.id}["labels"]'
-    else:
-        return None
-    if shifted == {True}:
-        return f"({code}[..., 1:] != -100).sum()"
-    known = all(any(each in name for each in UNSHIFTED) for name in names)
-    return f"({code} != -100).sum()" if known else None
+        return divisor.format(labels=event.source.code(labels))
+    if labels is None and isinstance(batch, ast.Name):
+        return divisor.format(labels=f'{batch.id}["labels"]')
+    return None
+
+
+def _leaves_others_out(source: Source) -> bool:
+    """Whether a script sets which pixels a segmentation model leaves out."""
+    return "semantic_loss_ignore_index" in source.text
 
 
 def parts_ranks(event: Event, guarded: frozenset[ast.AST], run: Interpreter) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 ELEMENTWISE = frozenset(
     "relu relu_ relu6 leaky_relu elu selu celu gelu silu mish softplus softsign tanh sigmoid logsigmoid hardtanh "
     "hardsigmoid tanhshrink acos asin atan acosh asinh atanh sinh cosh erf erfc exp expm1 log log1p log2 log10 sqrt "
@@ -95,5 +93,3 @@ RANDOM_SIZES = {
 }
 APPLYING = ("torch.utils.checkpoint.checkpoint",)
 """Functions of libraries that do nothing to the rows but hand them to their first argument."""
-OF_WORDS = re.compile(r"^transformers\.\w*(LM|LMHeadModel|TokenClassification|ConditionalGeneration|PreTraining)(\.|$)")
-"""Models whose own loss leaves out the words that are labelled -100."""

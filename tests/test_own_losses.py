@@ -1,0 +1,113 @@
+"""Losses that models of transformers take for themselves: over what, and what a rank's share is weighed by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autodist.config import Config
+from autodist.convert import convert
+from autodist.project import Project
+from autodist.result import Result
+
+SCRIPT = """\
+import torch
+from peft import LoraConfig, get_peft_model
+from torch.utils.data import DataLoader
+from transformers import {model}
+
+from texts import Texts
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(Texts(), batch_size=8, shuffle=True)
+model = {model}.from_pretrained("base"{settings})
+{adapted}
+model.to(device)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+for epoch in range(3):
+    for batch in loader:
+        batch = {{k: v.to(device) for k, v in batch.items()}}
+        {step}
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    print(loss.item())
+"""
+
+
+def converted(folder: Path, model: str, step: str, settings: str = "", adapted: str = "") -> Result:
+    path = folder / "train.py"
+    path.write_text(SCRIPT.format(model=model, step=step, settings=settings, adapted=adapted))
+    return convert(Project.load(path), Config())
+
+
+@pytest.mark.parametrize(
+    "model, count",
+    [
+        ("GPT2LMHeadModel", '(batch["labels"][..., 1:] != -100).sum()'),
+        ("AutoModelForCausalLM", '(batch["labels"][..., 1:] != -100).sum()'),
+        ("BertForTokenClassification", '(batch["labels"] != -100).sum()'),
+        ("T5ForConditionalGeneration", '(batch["labels"] != -100).sum()'),
+        ("VisionEncoderDecoderModel", '(batch["labels"] != -100).sum()'),
+        ("SegformerForSemanticSegmentation", '(batch["labels"] != 255).sum()'),
+    ],
+)
+@pytest.mark.parametrize("loss", ["model(**batch).loss", "model(**batch)[0]", 'model(**batch)["loss"]'])
+def test_weighed_by_labels(tmp_path: Path, model: str, count: str, loss: str) -> None:
+    result = converted(tmp_path, model, f"loss = {loss}")
+    assert f"loss = weigh_by_count({loss}, {count})" in result.entry.after
+    assert "AD602" not in [each.code for each in result.diagnostics if each.severity.name == "WARNING"]
+
+
+def test_labels_of_their_own(tmp_path: Path) -> None:
+    step = 'outputs = model(batch["x"], labels=batch["y"].to(device))\n        loss = outputs[0] / 2'
+    after = converted(tmp_path, "BertForMaskedLM", step).entry.after
+    assert 'loss = weigh_by_count(outputs[0], (batch["y"] != -100).sum()) / 2' in after
+
+
+@pytest.mark.parametrize(
+    "model", ["BertForSequenceClassification", "ViTForImageClassification", "ViTMAEForPreTraining"]
+)
+def test_means_over_samples(tmp_path: Path, model: str) -> None:
+    result = converted(tmp_path, model, "loss = model(**batch).loss")
+    assert "weigh_by_count" not in result.entry.after
+    assert not [each.message for each in result.diagnostics if each.severity.name != "NOTE"]
+
+
+@pytest.mark.parametrize(
+    "model, settings, said",
+    [
+        ("Wav2Vec2ForCTC", "", "is a sum over the samples"),
+        ("Wav2Vec2ForCTC", ', ctc_loss_reduction="mean"', ""),
+        ("DetrForObjectDetection", "", "or over the objects in them"),
+        ("LlavaForConditionalGeneration", "", "over what its labels do not leave out"),
+        ("CLIPModel", "", "compares each sample with all others of the batch"),
+    ],
+)
+def test_warned_of(tmp_path: Path, model: str, settings: str, said: str) -> None:
+    result = converted(tmp_path, model, "loss = model(**batch).loss", settings)
+    told = [each.message for each in result.diagnostics if each.severity.name == "WARNING"]
+    assert len(told) == bool(said) and all(said in each for each in told)
+
+
+def test_pixels_that_the_script_chooses(tmp_path: Path) -> None:
+    settings = ", semantic_loss_ignore_index=0"
+    result = converted(tmp_path, "SegformerForSemanticSegmentation", "loss = model(**batch).loss", settings)
+    assert "weigh_by_count" not in result.entry.after
+    assert any("labels do not leave out" in each.message for each in result.diagnostics)
+
+
+def test_pairs_of_a_model(tmp_path: Path) -> None:
+    step = "loss = torch.nn.functional.cross_entropy(model(**batch).logits_per_image, torch.arange(8))"
+    result = converted(tmp_path, "CLIPModel", step)
+    assert any(each.code == "AD906" for each in result.diagnostics)
+
+
+def test_adapted(tmp_path: Path) -> None:
+    adapted = (
+        'model = get_peft_model(model, LoraConfig(r=4, target_modules=["query"]))\nmodel.print_trainable_parameters()'
+    )
+    after = converted(tmp_path, "BertForTokenClassification", "loss = model(**batch).loss", adapted=adapted).entry.after
+    assert 'weigh_by_count(model(**batch).loss, (batch["labels"] != -100).sum())' in after
+    assert after.index("get_peft_model(model") < after.index("DDP(model)")
