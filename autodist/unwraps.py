@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 
 from autodist.interpreter import SAFE_ON_WRAPPER, Interpreter
@@ -12,6 +13,8 @@ from autodist.source import Source
 from autodist.values import NOTHING, Class, External, Object, Table, Value, Wrapped
 
 TAKING_PART = frozenset("optimizer scheduler scaler module".split())
+PIPELINES = re.compile(r"diffusers\.(?:\w+\.)*\w+Pipeline(?:\.from_pretrained)?$")
+"""What asks the models that it is given for their settings, and saves them."""
 KEYED = frozenset("state_dict load_state_dict named_parameters named_buffers named_modules".split())
 QUESTIONS = frozenset(
     f"builtins.{name}" for name in ("delattr", "dir", "getattr", "hasattr", "isinstance", "setattr", "type", "vars")
@@ -232,7 +235,11 @@ def _saved(run: Interpreter) -> Iterator[ast.expr]:
 
 
 def _takes_module(node: ast.AST, parent: ast.AST | None, run: Interpreter) -> bool:
-    """`torch.save(model)`, `copy.deepcopy(model)`, `{"model": model}` mean the model itself."""
+    """`torch.save(model)`, `copy.deepcopy(model)`, `{"model": model}`, `DDPMPipeline(unet=model)` mean the
+    model itself."""
+    if isinstance(parent, ast.keyword):
+        call = run.sources[node].parents[parent] if isinstance(node, ast.expr) and node in run.sources else None
+        return isinstance(call, ast.Call) and any(map(PIPELINES.match, _called(call, run)))
     if isinstance(parent, ast.Call) and node in parent.args:
         if _asks_about(node, parent, run):
             return True
@@ -240,8 +247,8 @@ def _takes_module(node: ast.AST, parent: ast.AST | None, run: Interpreter) -> bo
             return True
         if any(_averages_weights(thing, run) for thing in run.values.get(parent.func, NOTHING).things):
             return True
-        names = {t.name for t in run.values.get(parent.func, NOTHING).things if isinstance(t, External)}
-        return any("summary" in name for name in names) or bool(
+        names = _called(parent, run)
+        return any("summary" in name or PIPELINES.match(name) for name in names) or bool(
             names
             & {
                 "builtins.print",
@@ -270,9 +277,15 @@ def _takes_module(node: ast.AST, parent: ast.AST | None, run: Interpreter) -> bo
                 "timm.utils.ModelEma",
                 "timm.utils.ModelEmaV2",
                 "timm.utils.ModelEmaV3",
+                "ema_pytorch.EMA",
             }
         )
     return False
+
+
+def _called(call: ast.Call, run: Interpreter) -> set[str]:
+    """The names of what is called, if it is of libraries."""
+    return {t.name for t in run.values.get(call.func, NOTHING).things if isinstance(t, External)}
 
 
 def _asks_about(node: ast.AST, call: ast.Call, run: Interpreter) -> bool:

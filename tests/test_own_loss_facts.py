@@ -1,4 +1,4 @@
-"""What `rules/catalog/transformers.toml` says of losses, against the library, where it is installed."""
+"""What `rules/catalog/own_losses.toml` says of losses, against the library, where it is installed."""
 
 from __future__ import annotations
 

@@ -111,3 +111,84 @@ def test_adapted(tmp_path: Path) -> None:
     after = converted(tmp_path, "BertForTokenClassification", "loss = model(**batch).loss", adapted=adapted).entry.after
     assert 'weigh_by_count(model(**batch).loss, (batch["labels"] != -100).sum())' in after
     assert after.index("get_peft_model(model") < after.index("DDP(model)")
+
+
+DETECTION = """\
+import torch
+from torch.utils.data import DataLoader
+from torchvision.models.detection import {model}
+
+from boxes import Boxes
+
+loader = DataLoader(Boxes(), batch_size=2, shuffle=True, collate_fn=lambda batch: tuple(zip(*batch)))
+model = {model}(weights=None)
+optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.005)
+for epoch in range(3):
+    model.train()
+    for images, targets in loader:
+        loss_dict = model(images, targets)
+        {step}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(loss.item())
+"""
+
+
+@pytest.mark.parametrize("model, warned", [("fasterrcnn_resnet50_fpn", True), ("retinanet_resnet50_fpn", False)])
+@pytest.mark.parametrize(
+    "step",
+    [
+        "loss = sum(each for each in loss_dict.values())",
+        "loss = sum(loss_dict.values())",
+        'loss = loss_dict["classification"] + loss_dict["bbox_regression"]',
+    ],
+)
+def test_detectors_hand_out_means(tmp_path: Path, model: str, warned: bool, step: str) -> None:
+    """They were taken for sums over samples, and multiplied by the number of ranks."""
+    path = tmp_path / "train.py"
+    path.write_text(DETECTION.format(model=model, step=step))
+    result = convert(Project.load(path), Config())
+    assert "\n        loss.backward()" in result.entry.after
+    assert "print(reduce_mean(loss.item()))" in result.entry.after
+    told = [each.message for each in result.diagnostics if each.severity.name == "WARNING"]
+    assert len(told) == warned and all(each.startswith(f"the loss of {model} is a mean over") for each in told)
+
+
+PIPELINE = """\
+import torch
+from diffusers import DDPMPipeline, DDPMScheduler, UNet2DModel
+from ema_pytorch import EMA
+from torch.utils.data import DataLoader
+
+from pictures import Pictures
+
+loader = DataLoader(Pictures(), batch_size=16, shuffle=True)
+model = UNet2DModel(sample_size=32)
+ema = EMA(model, beta=0.99)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+for epoch in range(3):
+    for x, t in loader:
+        loss = (model(x, t).sample - x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        ema.update()
+    pipeline = DDPMPipeline(unet=model, scheduler=DDPMScheduler())
+    images = pipeline(batch_size=4).images
+    images[0].save(f"{epoch:04d}.png")
+    pipeline.save_pretrained("out")
+"""
+
+
+def test_what_is_given_the_model_itself(tmp_path: Path) -> None:
+    """A pipeline asks the model for its settings; the pictures that it makes are files."""
+    path = tmp_path / "train.py"
+    path.write_text(PIPELINE)
+    after = convert(Project.load(path), Config()).entry.after
+    assert "EMA(model.module, beta=0.99)" in after
+    assert "DDPMPipeline(unet=model.module, scheduler=DDPMScheduler())" in after
+    assert (
+        'if dist.get_rank() == 0:\n        images[0].save(f"{epoch:04d}.png")\n        pipeline.save_pretrained'
+        in after
+    )

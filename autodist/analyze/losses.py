@@ -198,6 +198,7 @@ def _own_loss(event: Event, run: Interpreter) -> Iterator[Concern]:
     """The loss of a model of a library that is no mean over samples, and cannot be weighed."""
     model = next(thing for thing in event.value.things if isinstance(thing, Object))
     kind = run.catalog.own_loss(model.name)
+    name = model.name.removesuffix(".from_pretrained").removesuffix(".from_config").rpartition(".")[2]
     reduction = model.argument("ctc_loss_reduction")
     if kind == "summed" and reduction is not None and reduction.const == "mean":
         return
@@ -205,7 +206,7 @@ def _own_loss(event: Event, run: Interpreter) -> Iterator[Concern]:
         "is a mean over what its labels do not leave out, or over the objects in them, of which ranks may have "
         "different numbers: gradients may differ slightly from those of one process"
     )
-    message = f"the loss of {model.name.split('.')[1]} {OWN_LOSSES.get(kind, uneven)}"
+    message = f"the loss of {name} {OWN_LOSSES.get(kind, uneven)}"
     yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
 
 

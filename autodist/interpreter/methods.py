@@ -137,7 +137,8 @@ class Methods(Libraries, TorchModules):
         if name in CHANGING and args and not self._forward:
             self._changed_in_place(node, CHANGING[name], args[0], scope)
         local = any(isinstance(t, Object) and t.cls is not None and t.cls.find(name) for t in base.things)
-        if name in WRITING and not local and not any(isinstance(t, External) for t in base.things):
+        saves = name in WRITING or name == "save" and not base.things and bool(node.args) and _names_file(node.args[0])
+        if saves and not local and not any(isinstance(t, External) for t in base.things):
             self.event("write", node, scope, self._mixed(values), first_text(values))
             return NOTHING
         if name in TESTING_FILES and not local:
@@ -488,6 +489,11 @@ class Methods(Libraries, TorchModules):
             container.entries.update(keywords)
             container.stores |= stored(scope.source, (keyword.value for keyword in node.keywords))
         return NOTHING
+
+
+def _names_file(node: ast.expr) -> bool:
+    """`f"{epoch}.png"`, `os.path.join(folder, "a.png")`: a text that is written there, at least in part."""
+    return any(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in ast.walk(node))
 
 
 def _changed(node: ast.expr) -> ast.expr:

@@ -9,7 +9,7 @@ from autodist.interpreter.questions import last_part, pass_of, stable_order
 from autodist.interpreter.stores import Stores
 from autodist.interpreter.subscripts import Subscripts
 from autodist.interpreter.words import DRAWING, KEPT, MOVES, RETURNS_SELF, SIZES
-from autodist.spread import COUNT, CROSS, LOCAL, ROWS, SUM, Spread
+from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SUM, Spread
 from autodist.tensors import axes, collation, facts, mixing, operations, torch_layers
 from autodist.tensors.collation import Rows
 from autodist.tensors.named_axes import as_written, from_front, is_unread
@@ -43,6 +43,8 @@ SAFE_ON_WRAPPER = frozenset(
 )
 POOLING = frozenset("max amax mean sum logsumexp lstm gru rnn".split())
 """What makes one of a sample's positions, or hands out its last state."""
+DETECTING = "torchvision.models.detection."
+"""Models of this module take their own losses."""
 COMPARING = ("CosineSimilarity", "PairwiseDistance")
 ALONG = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "Softmin": "softmin"}
 """Layers that let the elements along an axis meet, and the functions which they call."""
@@ -140,6 +142,8 @@ class TorchModules(Subscripts, Stores, Losses):
             loss = self._loss(layer.keywords, layer.node, values, layer.keywords)
             return self._compared(loss, node, args, layer.keywords | keywords, scope, of(layer))
         result = self._mixed(values)
+        if layer.name.startswith(DETECTING) and len(values) > 1 and result.spread.is_local:
+            return self._losses_by_name(layer, node, result, scope)
         if "log_likelihood" in layer.roles and result.spread is ROWS:
             result = self._likelihood(result, args, keywords)
         if len(values) == 1 and _is_sequence(layer):
@@ -162,6 +166,14 @@ class TorchModules(Subscripts, Stores, Losses):
         if result.spread.is_local and values and (short in facts.RECURRENT or short == "MultiheadAttention"):
             return self._pair(layer, node, result.but(axes=values[0].axes), result.but(axes=None))
         return result
+
+    def _losses_by_name(self, layer: Object, node: ast.Call, given: Value, scope: Scope) -> Value:
+        """The dict of means that a detector hands out when it is given targets, in place of what it has found."""
+        if self.catalog.own_loss(layer.name) == "uneven" and not self._no_grad:
+            self.event("own_loss", node, scope, of(layer))
+        found = self._remember(node, lambda: Table(node, {}, NOTHING), ("losses", layer.key))
+        found.element = given.but(things=frozenset()).computed(MEAN)
+        return of(found)
 
     def _pair(self, layer: Object, node: ast.Call, output: Value, other: Value) -> Value:
         """What a recurrent layer gives beside its state, or attention beside its weights: no rows of one tensor."""
@@ -244,6 +256,8 @@ class TorchModules(Subscripts, Stores, Losses):
                 thing.element = self._with_model(thing.element, model, depth - 1)
             elif isinstance(thing, Table):
                 thing.entries = {k: self._with_model(v, model, depth - 1) for k, v in thing.entries.items()}
+                if thing.element.spread.is_local:
+                    thing.element = self._with_model(thing.element, model, depth - 1)
             elif isinstance(thing, Object) and not thing.roles:  # `Output(loss=loss, logits=logits)`
                 for held in (thing.attributes, thing.keywords):
                     local = {name: value for name, value in held.items() if value.spread.is_local}
