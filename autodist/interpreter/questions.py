@@ -159,6 +159,11 @@ def first_text(values: Iterable[Value]) -> Value:
     return next((value for value in values if isinstance(value.const, str)), NOTHING)
 
 
+def is_above(first: ast.expr, second: ast.expr) -> bool:
+    """Whether one of two expressions of a function is written before the other."""
+    return (first.lineno, first.col_offset) < (second.lineno, second.col_offset)
+
+
 def is_hashable(value: Any) -> bool:
     return isinstance(value, (str, int, float, bool, bytes, type(None)))
 
