@@ -16,6 +16,10 @@ MODULE_METHODS = frozenset(
 )
 
 
+OF_SETS = frozenset("difference union intersection symmetric_difference".split())
+"""Methods of sets that answer with another one."""
+
+
 def is_set(value: Value) -> bool:
     """Whether a value is a set of what may be strings."""
     for thing in value.things:
@@ -32,8 +36,11 @@ def leaves_ties(call: ast.Call) -> bool:
 
 
 def makes_set(node: ast.AST) -> bool:
+    """`set(names)`, and what is made of sets: `seen - held`, `seen.difference(held)`."""
     called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("set", "frozenset")
-    return called or isinstance(node, (ast.Set, ast.SetComp))
+    asked = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in OF_SETS
+    of_both = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub))
+    return called or asked or of_both or isinstance(node, (ast.Set, ast.SetComp))
 
 
 def has_keys(table: Table) -> bool:
