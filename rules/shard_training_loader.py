@@ -8,7 +8,7 @@ from autodist.edits import Edit, InsertBefore, RemoveArgument, ReplaceExpr, SetA
 from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import Loader, TrainingScript
 from autodist.source import Source
-from autodist.values import NOTHING, Table
+from autodist.values import NOTHING, Table, Value, union
 
 from ._passes import counting, is_made_for, ordering
 from ._preamble import (
@@ -350,6 +350,8 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
         drop = argument(told, "drop_last", 8)
         if drop is not None and not (isinstance(drop, ast.Constant) and not drop.value):
             options += f", drop_last={source.code(drop)}"
+        elif drop is None and unpacked is not None:
+            options += _dropping(source.code(unpacked.value), table)
         if loader.resized:
             sampler_import = (*sampler_import, *defined(script, source, RESIZING.replace("{sampler}", sampler)))
             sampler = "ResizingSampler"
@@ -416,12 +418,23 @@ def _without_shuffle(source: Source, call: ast.Call, shuffle: ast.expr, switch: 
     return SetArgument(call, "shuffle", others if isinstance(shuffle, ast.Constant) else f"{others} and {code}", 2)
 
 
-def _table(script: TrainingScript, unpacked: ast.keyword | None) -> dict[object, object] | None:
+def _dropping(options: str, table: dict[object, Value] | None) -> str:
+    """The remainder is left out of `DataLoader(data, **options)`, or may be."""
+    told = table.get("drop_last", NOTHING) if table is not None else None
+    unsaid = told is NOTHING or told is not None and told.const is False
+    return "" if unsaid else f', drop_last={options}.get("drop_last", False)'
+
+
+def _table(script: TrainingScript, unpacked: ast.keyword | None) -> dict[object, Value] | None:
     """The keys of `**kwargs`, if all are known."""
     if unpacked is None:
         return None
-    tables = [t for t in script.values.get(unpacked.value, NOTHING).things if isinstance(t, Table)]
-    return dict(tables[0].entries) if len(tables) == 1 else None
+    things = script.values.get(unpacked.value, NOTHING).things
+    tables = [t for t in things if isinstance(t, Table) and t.element is NOTHING]
+    if not tables or len(tables) < len(things):
+        return None
+    keys = {key for table in tables for key in table.entries}  # `{"num_workers": 1} if args.cuda else {}`
+    return {key: union(table.entries.get(key, NOTHING) for table in tables) for key in keys}
 
 
 def _fresh(source: Source, loader: Loader) -> str:
