@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from autodist import augmentation, escapes, regions
+from autodist import augmentation, escapes, regions, seeding
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.models import keys, optimized_by, parts, unused, unwrapped
 from autodist.script import Apart, Loader, Model, Site
@@ -41,16 +41,17 @@ def drawn(run: Interpreter) -> Iterator[str]:
 
 
 def seeded(run: Interpreter) -> Iterator[str]:
-    """Libraries that the script seeds before it draws from them (a seed drawn at random is none)."""
+    """Libraries that the script seeds in any case before it draws from them (a seed drawn at random is none)."""
     first: dict[str, int] = {}
     for event in _draws(run):
         for library in _libraries(event, run):
             first[library] = min(event.order, first.get(library, event.order))
     mended = [e for e in run.of("unseeded") if not [*e.value.objects("generator")] and not e.loops and not reseeds(e)]
-    for event in [*run.of("seed"), *mended]:
-        for library in _libraries(event, run):
-            if event.order < first.get(library, event.order + 1):
-                yield library
+    seeds = [(event, library) for event in [*run.of("seed"), *mended] for library in _libraries(event, run)]
+    for event, library in seeds:
+        others = [other for other, same in seeds if same == library]
+        if event.order < first.get(library, event.order + 1) and seeding.is_certain(event, others, run):
+            yield library
 
 
 def reseeds(event: Event) -> bool:

@@ -211,22 +211,54 @@ def first_free(taken: Collection[str], *names: str) -> str:
     return next(name for name in itertools.chain(names, numbered) if name not in taken)
 
 
-def divided_options(source: Source, statement: ast.stmt, unpacked: ast.keyword, d: str) -> list[Edit]:
-    """Edits that share out the batch size in the options that a loader's call unpacks."""
+def divided_options(
+    source: Source,
+    statement: ast.stmt,
+    unpacked: ast.keyword,
+    d: str,
+    shuffled: bool = False,
+    switch: str | None = None,
+) -> list[Edit]:
+    """Edits that share out the batch size in the options that a loader's call unpacks; with ``shuffled``, the sampler
+    has been told their order. ``switch`` tells the loader that trains from others that the call makes."""
     name = source.code(unpacked.value)
     check = InsertBefore(statement, divisible(f'{name}["batch_size"]', d))
-    if any(
+    again = any(
         isinstance(node, ast.keyword) and node.arg is None and node is not unpacked and source.code(node.value) == name
         for node in ast.walk(source.tree)
-    ):  # another call unpacks the same options
-        code = f'{{**{name}, "batch_size": {name}["batch_size"] // {d}.get_world_size()}}'
-        return [check, ReplaceExpr(unpacked.value, code)]
-    return [check, InsertBefore(statement, f'{name}["batch_size"] //= {d}.get_world_size()\n')]
+    )  # another call unpacks the same options
+    if not again and are_own(source, unpacked):
+        return [check, InsertBefore(statement, f'{name}["batch_size"] //= {d}.get_world_size()\n')]
+    plain = ', "shuffle": False' if shuffled and not are_own(source, unpacked) else ""
+    code = f'{{**{name}, "batch_size": {name}["batch_size"] // {d}.get_world_size(){plain}}}'
+    return [check, ReplaceExpr(unpacked.value, f"({code} if {switch} else {name})" if switch and not again else code)]
+
+
+def are_own(source: Source, unpacked: ast.keyword) -> bool:
+    """Whether options are made anew for each call that unpacks them, which may change them then; those of an object or
+    of a setting are divided once more for the next fold."""
+    name = unpacked.value
+    home = source.home(unpacked)
+    if not isinstance(name, ast.Name):
+        return False
+    if not isinstance(home, ast.Module) and home.args.kwarg is not None and home.args.kwarg.arg == name.id:
+        return True
+    made = [
+        each
+        for each in ast.walk(home)
+        if isinstance(each, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name.id for t in each.targets)
+    ]
+    loops = [each for each in source.ancestors(unpacked) if isinstance(each, (ast.For, ast.While))]
+    return bool(made) and all(
+        isinstance(each.value, (ast.Dict, ast.Call, ast.IfExp)) and set(loops) <= set(source.ancestors(each))
+        for each in made
+    )
 
 
 __all__ = [
     "AddImport",
     "Planned",
+    "are_own",
     "argument",
     "defined",
     "dist",

@@ -8,10 +8,11 @@ from autodist.edits import Edit, InsertBefore, RemoveArgument, ReplaceExpr, SetA
 from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import Loader, TrainingScript
 from autodist.source import Source
-from autodist.values import NOTHING, Table
+from autodist.values import NOTHING, Table, Value, union
 
 from ._passes import counting, is_made_for, ordering
 from ._preamble import (
+    are_own,
     argument,
     asks_for,
     bound,
@@ -340,7 +341,8 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
         table = _table(script, unpacked)
         shuffle = argument(told, "shuffle", 2)
         if shuffle is None and unpacked is not None and (table is None or "shuffle" in table):
-            options += f', shuffle={source.code(unpacked.value)}.pop("shuffle", False)'
+            asked = "pop" if are_own(source, unpacked) else "get"
+            options += f', shuffle={source.code(unpacked.value)}.{asked}("shuffle", False)'
         elif shuffle is None or isinstance(shuffle, ast.Constant) and not shuffle.value:
             options += ", shuffle=False"
         elif isinstance(shuffle, ast.Compare) and asks_for(argument(call, "sampler", 3), shuffle):
@@ -350,6 +352,8 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
         drop = argument(told, "drop_last", 8)
         if drop is not None and not (isinstance(drop, ast.Constant) and not drop.value):
             options += f", drop_last={source.code(drop)}"
+        elif drop is None and unpacked is not None:
+            options += _dropping(source.code(unpacked.value), table)
         if loader.resized:
             sampler_import = (*sampler_import, *defined(script, source, RESIZING.replace("{sampler}", sampler)))
             sampler = "ResizingSampler"
@@ -379,13 +383,14 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
             edits.append(SetArgument(call, "shuffle", "False", 2))
         elif shuffle is not None:
             edits.append(_without_shuffle(source, call, shuffle, loader.switch))
-            if shuffles_others(source, call, shuffle, loader.switch):
-                torch, torch_import = imported(context, source, "torch")
-                imports = (*imports, *torch_import)
-                alike = f"None if {loader.switch} else {torch}.Generator().manual_seed(0)"
-                edits.append(SetArgument(call, "generator", alike))
+        told_to = '.get("shuffle"' in options and loader.switch is not None
+        if told_to or shuffle is not None and shuffles_others(source, call, shuffle, loader.switch):
+            torch, torch_import = imported(context, source, "torch")
+            imports = (*imports, *torch_import)
+            alike = f"None if {loader.switch} else {torch}.Generator().manual_seed(0)"
+            edits.append(SetArgument(call, "generator", alike))
         edits.append(SetArgument(call, "sampler", made, 3))
-        edits += _divided(script, context, loader, d)
+        edits += _divided(script, context, loader, d, shuffled='.get("shuffle"' in options)
         fix = Fix((*imports, *sampler_import, *planned(source, *edits)))
         alike = ALIKE if script.drops_alike else ""
         yield Finding(source, call, f"each rank takes its share of every batch; {UNEVEN}{alike}", fix)
@@ -416,12 +421,23 @@ def _without_shuffle(source: Source, call: ast.Call, shuffle: ast.expr, switch: 
     return SetArgument(call, "shuffle", others if isinstance(shuffle, ast.Constant) else f"{others} and {code}", 2)
 
 
-def _table(script: TrainingScript, unpacked: ast.keyword | None) -> dict[object, object] | None:
+def _dropping(options: str, table: dict[object, Value] | None) -> str:
+    """The remainder is left out of `DataLoader(data, **options)`, or may be."""
+    told = table.get("drop_last", NOTHING) if table is not None else None
+    unsaid = told is NOTHING or told is not None and told.const is False
+    return "" if unsaid else f', drop_last={options}.get("drop_last", False)'
+
+
+def _table(script: TrainingScript, unpacked: ast.keyword | None) -> dict[object, Value] | None:
     """The keys of `**kwargs`, if all are known."""
     if unpacked is None:
         return None
-    tables = [t for t in script.values.get(unpacked.value, NOTHING).things if isinstance(t, Table)]
-    return dict(tables[0].entries) if len(tables) == 1 else None
+    things = script.values.get(unpacked.value, NOTHING).things
+    tables = [t for t in things if isinstance(t, Table) and t.element is NOTHING]
+    if not tables or len(tables) < len(things):
+        return None
+    keys = {key for table in tables for key in table.entries}  # `{"num_workers": 1} if args.cuda else {}`
+    return {key: union(table.entries.get(key, NOTHING) for table in tables) for key in keys}
 
 
 def _fresh(source: Source, loader: Loader) -> str:
@@ -447,7 +463,7 @@ def _target(source: Source, call: ast.Call, suffix: str) -> str:
     return f"{name or 'train'}_{suffix}"
 
 
-def _divided(script: TrainingScript, context: Context, loader: Loader, d: str) -> list[Edit]:
+def _divided(script: TrainingScript, context: Context, loader: Loader, d: str, shuffled: bool = False) -> list[Edit]:
     """The batch size, shared out; a remainder stops the script, since it would train on other batches."""
     if context.config.batch_size is BatchSize.PER_RANK or script.distributed:  # it is per rank already
         return []
@@ -458,7 +474,7 @@ def _divided(script: TrainingScript, context: Context, loader: Loader, d: str) -
         unpacked = next((k for k in call.keywords if k.arg is None), None)
         if unpacked is None:
             return []
-        return divided_options(source, statement, unpacked, d)
+        return divided_options(source, statement, unpacked, d, shuffled, loader.switch)
     code = source.code(size)
     edits: list[Edit] = []
     if simple(size) or _is_computed(size):

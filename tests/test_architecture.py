@@ -22,6 +22,7 @@ LAYERS = """
     analyze
     footprint
     naming | randomness | searching | turns | hooks | unwraps | optimizers
+    seeding
     averaging | previews | resizing | while_importing
     fsdp
     accumulation

@@ -160,12 +160,16 @@ def test_a_gradient_through_batch_statistics(tmp_path: Path, norm: str, other: s
     assert ("no second derivative" in said) == refused
 
 
-@pytest.mark.parametrize(("chosen", "refused"), [("", True), (" if isinstance(m, Head)", False)])
-def test_layers_that_a_list_holds_too(tmp_path: Path, chosen: str, refused: bool) -> None:
-    """In a list of heads there is no batch normalisation that would be left as it is."""
+@pytest.mark.parametrize(
+    ("chosen", "read", "refused"),
+    [("", "self.kept", True), (" if isinstance(m, Head)", "self.kept", False), ("", "0", False)],
+)
+def test_layers_that_a_list_holds_too(tmp_path: Path, chosen: str, read: str, refused: bool) -> None:
+    """In a list of heads there is no batch normalisation that would be left as it is, nor in one that nobody reads."""
     head = "class Head(nn.Linear):\n    pass\n\n\nclass Net"
     body = f"self.body = nn.Sequential(*block(4), Head(4, 1))\n        self.kept = [m for m in self.body{chosen}]"
     text = SCRIPT.format(body=body).replace("class Net", head)
+    text = text.replace("    def forward(", f"    def last(self):\n        return {read}\n\n    def forward(")
     assert ("a plain list, where nn.SyncBatchNorm does" in converted(tmp_path, text)[1]) == refused
 
 

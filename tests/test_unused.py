@@ -261,3 +261,22 @@ def test_layers_that_learn_their_sizes_by_the_first_step(tmp_path: Path, example
     text = SCRIPT.format(made="pass", forward=ALL).replace("nn.Linear(4, 1))", f"nn.LazyLinear(1))\n{example}")
     code, said = converted(tmp_path, text)
     assert ("AD904 lazy layers have no parameters" in said) == refused == ("DDP(" not in code)
+
+
+CLONES = """\
+def clones(module, number):
+    return nn.ModuleList([copy.deepcopy(module) for _ in range(number)])
+
+
+"""
+
+
+@pytest.mark.parametrize(("read", "unused"), [("(0, 2)", True), ("(0, 1, 2)", False)])
+def test_layers_that_a_function_clones(tmp_path: Path, read: str, unused: bool) -> None:
+    """As in the annotated transformer: a layer for the query that nobody asks."""
+    body = "".join(f"x = self.convs[{number}](x); " for number in (read.strip("()").split(", ")))
+    text = SCRIPT.format(made="self.convs = clones(nn.Linear(size, size), 3)", forward=f"{body}{ALL}")
+    text = text.replace("import torch\n", "import copy\n\nimport torch\n", 1).replace(
+        "class Block", f"{CLONES}class Block"
+    )
+    assert ("find_unused_parameters=True" in converted(tmp_path, text)[0]) == unused

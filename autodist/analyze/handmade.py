@@ -15,7 +15,7 @@ from autodist.rule import Severity
 from autodist.script import Concern, Loader
 from autodist.source import Source, argument, counted_of, last_name, shortened
 from autodist.spread import SAME, SUM, Spread
-from autodist.values import NOTHING, Draw, Function, Index, Items, Object, is_clock
+from autodist.values import NOTHING, Draw, Function, Index, Items, Object, Path_, drawn_from, is_clock
 
 SEQUENCES_FIRST = ("LSTM", "GRU", "RNN", "Transformer", "MultiheadAttention")
 
@@ -164,7 +164,20 @@ def origins_of(run: Interpreter) -> list[Object | Draw]:
             data = [each for each in given if not is_clock(each) and not (isinstance(each, Draw) and each.whole)]
             for origin in sorted(data, key=lambda o: (o.node.lineno, o.node.col_offset)):
                 found.setdefault(origin)
+    idle = _only_read_without_gradients(run)
+    loaders = [each for each in found if isinstance(each, Object) and "loader" in each.roles]
+    if any(each.key not in idle for each in loaders):
+        return [each for each in found if each not in loaders or each.key not in idle]
     return list(found)
+
+
+def _only_read_without_gradients(run: Interpreter) -> set[tuple[int, Path_]]:
+    """Loaders of an evaluation, whose losses are kept where those of training are: `self.losses["mse"] = ...`."""
+    graded: dict[tuple[int, Path_], bool] = {}
+    for event in (each for kind in ("iterate", "iter", "listed") for each in run.of(kind)):
+        for loader in drawn_from(event.value):
+            graded[loader.key] = graded.get(loader.key, False) or event.grad
+    return {key for key, grad in graded.items() if not grad}
 
 
 def batch_draws(run: Interpreter) -> list[Draw]:

@@ -130,12 +130,28 @@ def unreached_norms(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
                 held = [each for items in lists for each in (*items.parts, items.element)]
                 if part.cls is None or not any(True for each in held for _ in each.objects("batch_norm")):
                     continue
+                if not _is_read_later(name, run):  # `self.net = nn.Sequential(*self.layers)`
+                    continue
                 message = (
                     f"keeps layers of batch normalisation in self.{name}, a plain list, where nn.SyncBatchNorm does "
                     "not take their place: make it an nn.ModuleList"
                 )
                 yield Concern("AD904", part.cls.source, part.cls.node, message, Severity.REFUSAL)
                 return
+
+
+def _is_read_later(name: str, run: Interpreter) -> bool:
+    """Whether an attribute is read once a module is complete, or by a name that is made up."""
+    for source in run.project.sources:
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load):
+                if getattr(source.function(node), "name", "") != "__init__":
+                    return True
+            elif isinstance(node, ast.Call) and last_name(node.func) in ("getattr", "vars"):
+                asked = argument(node, "name", 1)
+                if asked is None or isinstance(asked, ast.Constant) and asked.value == name:
+                    return True
+    return False
 
 
 def derived_norms(run: Interpreter, models: list[Model]) -> Iterator[Concern]:

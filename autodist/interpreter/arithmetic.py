@@ -117,6 +117,9 @@ class Arithmetic(Evaluation):
             found = [each for each in held if each.spread.is_local]
             if found:
                 return Value(spread=LOCAL, origins=frozenset().union(*(each.origins for each in found)))
+            rest = self._remember(node, lambda: Items(node, [], NOTHING))  # which is in no order, either
+            rest.element = rest.element | union([self._element(left, node), self._element(right, node)])
+            return of(rest)
         if isinstance(node.op, ast.Mult):
             for many, number in ((left, right), (right, left)):
                 if number.spread is COUNT and any(isinstance(t, Items) for t in many.things):

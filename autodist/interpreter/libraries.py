@@ -8,6 +8,7 @@ from dataclasses import replace
 from autodist.interpreter.builtin_calls import BuiltinCalls
 from autodist.interpreter.questions import first_text, sums_products
 from autodist.interpreter.words import DRAWING, LATER, NOISE_BY_SHAPE
+from autodist.source import last_name
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, combine
 from autodist.tensors import facts, operations
 from autodist.tensors.patterns import REARRANGING
@@ -33,6 +34,22 @@ LIKE = frozenset("zeros_like ones_like full_like empty_like rand_like randn_like
 class Libraries(BuiltinCalls):
     """Calls of what is not of the project."""
 
+    def _is_stepped(self, made: ast.Call, scope: Scope) -> bool:
+        """Whether the script steps and clears of gradients what a library makes that nothing is known of:
+        `optimizer = RAdam(model.parameters())`."""
+        statement = scope.source.parents.get(made)
+        if not isinstance(statement, ast.Assign):
+            return False
+        names = {last_name(each) for each in statement.targets}
+        asked = {
+            node.func.attr
+            for source in self.project.sources
+            for node in ast.walk(source.tree)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+            if node.func.attr in ("step", "zero_grad") and last_name(node.func.value) in names
+        }
+        return len(asked) == 2
+
     def _external(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:
@@ -40,6 +57,8 @@ class Libraries(BuiltinCalls):
         roles = self.catalog.roles(name)
         values = [*args, *keywords.values()]
         held = frozenset(t.module for value in values for t in value.things if isinstance(t, Parameters))
+        if not roles and args and self.parameters_in(args[0]) and self._is_stepped(node, scope):
+            roles = frozenset(["optimizer"])
         if held and (name.startswith("torch.nn.init.") or name.rpartition(".")[2] in DRAWING):
             if not name.endswith(("constant_", "zeros_", "ones_", "eye_", "dirac_")):
                 self.event("draw_parameters", node, scope, Value(held))

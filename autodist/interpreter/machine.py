@@ -17,7 +17,7 @@ from autodist.interpreter.plan import Plan
 from autodist.project import Project
 from autodist.source import Source
 from autodist.spread import Spread
-from autodist.values import NOTHING, Class, Function, LocalModule, Object, Path_, Scope, Thing, Value
+from autodist.values import NOTHING, Class, Function, LocalModule, Object, Path_, Scope, Table, Thing, Value
 
 MAX_STEPS = 100_000
 
@@ -33,6 +33,18 @@ class Stored:
     call: Call_
     branches: Path_
     value: Value
+
+
+@dataclass(frozen=True)
+class Entered:
+    """What has been written to an entry of a dict, and where; ``held`` is what the entry held after that, older values
+    among it."""
+
+    node: ast.Subscript
+    call: Call_ | None
+    branches: Path_
+    value: Value
+    held: Value
 
 
 class Machine(ABC):
@@ -106,6 +118,8 @@ class Machine(ABC):
         """What the classes of libraries that objects derive from were made with."""
         self._stored: dict[tuple[Object, str], Stored] = {}
         """Where an attribute that keeps older values, too, was bound last."""
+        self._entered_last: WeakKeyDictionary[Table, dict[object, Entered]] = WeakKeyDictionary()
+        """Where an entry of a dict that keeps older values, too, was written last."""
         self._outcomes: alternatives.Outcomes = {}
         """How the tests came out that always come out alike, in what is being run."""
         self._made_where: WeakKeyDictionary[Object, alternatives.Outcomes] = WeakKeyDictionary()

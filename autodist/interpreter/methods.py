@@ -9,11 +9,13 @@ from functools import partial
 from autodist import carried
 from autodist.interpreter.libraries import Libraries
 from autodist.interpreter.questions import (
+    OF_SETS,
     any_entry,
     first_text,
     has_state,
     is_hashable,
     is_hidden,
+    makes_set,
     stable_order,
     sums_products,
     under_samples,
@@ -437,6 +439,10 @@ class Methods(Libraries, TorchModules):
         if isinstance(container, Stream):
             return container.element if name in ("next", "__next__") else NOTHING
         if isinstance(container, Items):
+            if name in OF_SETS and makes_set(container.node):
+                made = self._remember(node, lambda: Items(node, [], NOTHING))
+                made.element = made.element | union([self._element(each, node) for each in (of(container), *args)])
+                return of(made)
             if name in GROWS:
                 self.event("store", node, scope, union(args))
                 self._note_kept_by_sample(node)

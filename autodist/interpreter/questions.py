@@ -16,6 +16,10 @@ MODULE_METHODS = frozenset(
 )
 
 
+OF_SETS = frozenset("difference union intersection symmetric_difference".split())
+"""Methods of sets that answer with another one."""
+
+
 def is_set(value: Value) -> bool:
     """Whether a value is a set of what may be strings."""
     for thing in value.things:
@@ -32,8 +36,11 @@ def leaves_ties(call: ast.Call) -> bool:
 
 
 def makes_set(node: ast.AST) -> bool:
+    """`set(names)`, and what is made of sets: `seen - held`, `seen.difference(held)`."""
     called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("set", "frozenset")
-    return called or isinstance(node, (ast.Set, ast.SetComp))
+    asked = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in OF_SETS
+    of_both = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub))
+    return called or asked or of_both or isinstance(node, (ast.Set, ast.SetComp))
 
 
 def has_keys(table: Table) -> bool:
@@ -157,6 +164,11 @@ def kept_as(thing: Object, key: object) -> Value | None:
 def first_text(values: Iterable[Value]) -> Value:
     """The first value that is a known text, as the path among what a function is given."""
     return next((value for value in values if isinstance(value.const, str)), NOTHING)
+
+
+def is_above(first: ast.expr, second: ast.expr) -> bool:
+    """Whether one of two expressions of a function is written before the other."""
+    return (first.lineno, first.col_offset) < (second.lineno, second.col_offset)
 
 
 def is_hashable(value: Any) -> bool:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Sequence
 
 from autodist.interpreter.evaluation import Evaluation
-from autodist.interpreter.machine import Stored
+from autodist.interpreter.machine import Entered, Stored
 from autodist.interpreter.questions import has_keys, is_hashable, is_of_one
 from autodist.interpreter.words import KEPT
 from autodist.source import Source, last_name
@@ -179,9 +179,12 @@ class Stores(Evaluation):
         for thing in base.things:
             if isinstance(thing, Table):
                 if key.const is not UNKNOWN and is_hashable(key.const):
-                    thing.entries[key.const] = (
-                        value if not self._branches else thing.entries.get(key.const, NOTHING) | value
-                    )
+                    held = thing.entries.get(key.const, NOTHING) | value if self._branches else value
+                    thing.entries[key.const] = held
+                    if self._branches and len(base.things) == 1:
+                        call = self._calls[-1] if self._calls else None
+                        entered = Entered(target, call, self._branches, value, held)
+                        self._entered_last.setdefault(thing, {})[key.const] = entered
                 else:
                     thing.element = thing.element | value
                     if value.spread.is_reducible:  # under any of the names that it has

@@ -11,6 +11,7 @@ from autodist.interpreter.places import Places
 from autodist.interpreter.questions import (
     any_entry,
     given_to,
+    is_above,
     is_hashable,
     is_known,
     is_new_axis,
@@ -77,7 +78,7 @@ class Subscripts(Places):
         for thing in (each.module if isinstance(each, Wrapped) else each for each in base.things):
             if isinstance(thing, Table):
                 if key.const is not UNKNOWN and is_hashable(key.const) and key.const in thing.entries:
-                    found = found | thing.entries[key.const]
+                    found = found | (self._just_entered(thing, key.const, node) or thing.entries[key.const])
                 else:
                     found = found | self._called_alike(thing) | thing.element | under_samples(thing)
                     if self._loops and is_known(thing) and not thing.entries:
@@ -205,6 +206,17 @@ class Subscripts(Places):
         if state.depth == 1 and isinstance(key.const, str):
             return of(Parameters(state.module, cut=True, one=True)) if key.const in MOMENTS else NOTHING
         return of(OptimizerState(state.module, 0)) if state.depth == 1 else NOTHING
+
+    def _just_entered(self, table: Table, key: object, node: ast.Subscript) -> Value | None:
+        """What the function that now runs has written there before, whatever else may be written there at other times:
+        `self.parts["loss"] = ...; return self.parts["loss"]`."""
+        last = self._entered_last.get(table, {}).get(key)
+        if last is None or table.entries[key] is not last.held:
+            return None
+        if last.call is not (self._calls[-1] if self._calls else None) or not is_above(last.node, node):
+            return None
+        same = self._branches[: len(last.branches)] == last.branches
+        return last.value if same and ast.unparse(node.value) == ast.unparse(last.node.value) else None
 
     def _called_alike(self, table: Table) -> Value:
         """What an unknown key may give; of a module's names, what can be called."""

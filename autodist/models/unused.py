@@ -8,7 +8,7 @@ from itertools import product
 from typing import TypeGuard
 
 from autodist.interpreter import Interpreter
-from autodist.source import Source, last_name
+from autodist.source import Source, argument, last_name
 from autodist.values import NOTHING, Class, External, Items, Object, Value
 
 NO_PARAMETERS = (
@@ -343,7 +343,7 @@ def _picks(module: Object, run: Interpreter) -> bool:
                     whole.add(node.attr)
             elif around is not None and not (isinstance(around, ast.Call) and ast.unparse(around.func) == "len"):
                 whole.add(node.attr)
-    picked |= {name for name, keys in always.items() if len(keys) < _number_held(module.attributes[name])}
+    picked |= {name for name, keys in always.items() if len(keys) < _number_held(name, module)}
     return bool(picked - whole)
 
 
@@ -374,15 +374,16 @@ def _leaves_some_of_list(module: Object) -> bool:
                     if isinstance(n, ast.Subscript) and isinstance(n.slice, (ast.Constant, ast.UnaryOp))
                 }
                 plain = all(isinstance(n, ast.Subscript) and ast.unparse(n.slice) in keys for n in reads)
-                if keys and plain and len(keys) < (_number_held(module.attributes[held]) or len(keys) + 1):
+                if keys and plain and len(keys) < (_number_held(held, module) or len(keys) + 1):
                     return True
     return False
 
 
-def _number_held(value: Value) -> int:
+def _number_held(name: str, module: Object) -> int:
     """How many layers a list or dict of them is made with, 0 if that cannot be seen."""
-    made = next((thing.node for thing in value.things if isinstance(thing, Object) and _is_held_layers(thing)), None)
-    match made.args[:1] if made is not None else []:
+    things = module.attributes[name].things
+    held = next((thing for thing in things if isinstance(thing, Object) and _is_held_layers(thing)), None)
+    match held.node.args[:1] if held is not None else []:
         case [ast.List(elts=layers) | ast.Tuple(elts=layers)]:
             return len(layers) if not any(isinstance(each, ast.Starred) for each in layers) else 0
         case [ast.Dict(keys=names)]:
@@ -391,7 +392,26 @@ def _number_held(value: Value) -> int:
             match over.iter:
                 case ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=int(number))]):
                     return number
+                case ast.Call(func=ast.Name(id="range"), args=[ast.Name(id=asked)]) if held is not None:
+                    return _number_asked(name, asked, held, module)
     return 0
+
+
+def _number_asked(name: str, asked: str, held: Object, module: Object) -> int:
+    """The number that a function is told which makes a list of layers: `self.convs = clones(layer, 3)`."""
+    maker = held.source.function(held.node)
+    parameters = [each.arg for each in (*maker.args.posonlyargs, *maker.args.args)] if maker is not None else []
+    told: set[object] = set()
+    for cls in module.cls.line() if module.cls is not None else ():
+        for node in ast.walk(cls.node):
+            match node:
+                case ast.Assign(targets=[ast.Attribute(attr=attr)], value=ast.Call() as call) if attr == name:
+                    if maker is None or asked not in parameters or last_name(call.func) != maker.name:
+                        return 0
+                    given = argument(call, asked, parameters.index(asked))
+                    told.add(given.value if isinstance(given, ast.Constant) else None)
+    number = told.pop() if len(told) == 1 else 0
+    return number if isinstance(number, int) else 0
 
 
 def _is_held_layers(thing: object) -> bool:
