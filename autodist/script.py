@@ -304,6 +304,15 @@ class Apart(Site):
 
 
 @dataclass(frozen=True)
+class Decision(Site):
+    """A part of a condition that each rank would answer by what it finds for itself: the clock, a signal, a file. Rank
+    0 answers for all, or whichever rank finds it true, ``on_any``."""
+
+    node: ast.expr
+    on_any: bool = False
+
+
+@dataclass(frozen=True)
 class Setup:
     """Where the process group starts: before ``before``. ``define`` is the statement above which functions go. It may
     come there ``again`` where workers of a loader do not fork: these import the script, and what that imports."""
@@ -473,6 +482,7 @@ class TrainingScript:
     """What names a place after the clock, where all ranks read."""
     asked: tuple[Site, ...] = ()
     """Where a person is asked for a line: `input()`."""
+    decisions: tuple[Decision, ...] = ()
     unseeded: tuple[Site, ...] = ()
     """Calls that take a seed from the clock or the system: each rank would get another one."""
     reseeded: tuple[Site, ...] = ()

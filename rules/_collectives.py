@@ -223,6 +223,16 @@ def as_on_rank_zero(value):
 
 '''
 
+ON_ANY_RANK = '''\
+def on_any_rank(flag):
+    """Whether a flag is set on any rank."""
+    found = {torch}.tensor(float(bool(flag)))
+    {d}.all_reduce(found, {d}.ReduceOp.MAX)
+    return bool(found)
+
+
+'''
+
 COLLECTIVES = {
     **REDUCTIONS,
     "concatenated": '''\

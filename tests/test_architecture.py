@@ -26,7 +26,7 @@ LAYERS = """
     fsdp
     accumulation
     losses
-    waiting | answers | augmentation
+    waiting | answers | augmentation | parting
     escapes | models | launchers | borrowed | frameworks
     regions
     temporary

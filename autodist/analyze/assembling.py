@@ -12,6 +12,7 @@ from autodist import (
     escapes,
     hooks,
     naming,
+    parting,
     previews,
     randomness,
     regions,
@@ -153,6 +154,8 @@ def assembled(
     prefixed = list(prefixed_keys(run, models))
     concerns += lost_prefixes(prefixed)
     concerns += turns.concerns(loaders)
+    met = frozenset({*needed, *(site.node for site in waits)})
+    concerns += parting.concerns(run, met) if not is_distributed(run) else ()
     concerns += whole_and_shared(run)
     concerns += unwraps.concerns(run, run.catalog.knows)
     concerns += own_buffers(run) if not is_distributed(run) else ()
@@ -241,6 +244,7 @@ def assembled(
         unordered=tuple(_unordered(run, frozenset(first_on_rank_zero(prepared, run)))),
         named_apart=naming.named_apart(run),
         asked=tuple(sites("asked")),
+        decisions=parting.decisions(run, frozenset(guarded), outside, met) if not is_distributed(run) else (),
         unseeded=tuple(
             randomness.seed_of(e)
             for e in run.of("unseeded")

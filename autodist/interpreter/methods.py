@@ -78,6 +78,8 @@ SUBPARSERS = frozenset("add_subparsers add_parser add_argument_group add_mutuall
 ROWS_OF_A_TABLE = frozenset("n frac".split())
 """What pandas is told of how many rows to draw: `table.sample(frac=1)`."""
 
+FLAGS = frozenset(["threading.Event", "multiprocessing.Event"])
+
 OF_ITERATORS = frozenset("send close throw __next__ next".split())
 
 SPELLING = frozenset("lower upper strip title".split())
@@ -96,6 +98,11 @@ class Methods(Libraries, TorchModules):
             base = base.but(things=frozenset())  # what has such a method is a tensor
         if name in GRADIENT_HOOKS:
             self.event("gradient_hook", node, scope, base, union(values))
+        if name in ("set", "is_set") and (flags := [t for t in base.things if getattr(t, "name", "") in FLAGS]):
+            if name == "set":
+                for thing in flags:
+                    self._flag(thing, "set", constant(True))
+            return union(self._flagged(thing, "set", NOTHING) for thing in flags)
         results: list[Value] = []
         for thing in sorted(base.things, key=stable_order):
             inner = thing.module if isinstance(thing, Wrapped) else thing
