@@ -84,6 +84,8 @@ OF_ITERATORS = frozenset("send close throw __next__ next".split())
 
 SPELLING = frozenset("lower upper strip title".split())
 """Methods of a text that is known, which give another one."""
+PARTING = frozenset("split rsplit partition rpartition".split())
+"""Those that give its pieces: `module, name = path.rsplit(".", 1)`."""
 
 
 class Methods(Libraries, TorchModules):
@@ -163,6 +165,11 @@ class Methods(Libraries, TorchModules):
             return NOTHING
         if isinstance(base.const, str) and name in SPELLING and not values:
             return base.but(const=getattr(base.const, name)())
+        if isinstance(base.const, str) and name in PARTING and args and not keywords:
+            told = [value.const for value in args]
+            if isinstance(told[0], str) and told[0] and all(isinstance(each, int) for each in told[1:]):
+                pieces = [constant(each, base.firm) for each in getattr(base.const, name)(*told)]
+                return of(self._remember(node, lambda: Items(node, pieces, NOTHING), ("pieces", base.const)))
         literal = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.JoinedStr)
         if name in FORMATTING and (isinstance(base.const, str) or literal):
             for expression, value in zip([*node.args, *(k.value for k in node.keywords)], values, strict=False):
