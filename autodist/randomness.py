@@ -12,6 +12,7 @@ from autodist.models import keys, optimized_by, parts, unused, unwrapped
 from autodist.script import Apart, Loader, Model, Site
 from autodist.source import argument, last_name
 from autodist.spread import COUNT, ROWS
+from autodist.tensors import operations
 from autodist.values import NOTHING, Draw, External, Items, Object, Parameters, Value, is_clock
 
 DROPPING = ("alexnet", "vgg", "googlenet", "inception", "mobilenet", "efficientnet", "mnasnet", "convnext", "swin")
@@ -553,6 +554,52 @@ def noise_of_own(run: Interpreter) -> Iterator[Event]:
     for event in run.of("own_noise"):
         if any(loop.node in steps for loop in event.loops) and not is_per_sample(event):
             yield event
+
+
+def drawn_for_all(
+    run: Interpreter, apart: Iterable[Site], shared: frozenset[ast.AST]
+) -> Iterator[tuple[Event, ast.expr, bool]]:
+    """Where noise is drawn for as many samples as a rank has, from a generator that is alike on all ranks, so that it
+    can be drawn for those of all ranks: with each comes how many it is drawn for, and whether that is a shape."""
+    loops = {each.node for each in apart}
+    drawn: dict[ast.AST, list[Event]] = {}
+    for event in run.of("noise_drawn"):
+        drawn.setdefault(event.node, []).append(event)
+    own = {event.node for event in run.of("own_noise")}
+    for node, events in drawn.items():
+        if any(e.value.spread is not ROWS or e.on_one_rank or is_per_sample(e) for e in events):
+            continue
+        if not isinstance(node, ast.Call) or not shared.isdisjoint((node, *events[0].source.ancestors(node))):
+            continue
+        alike = all(_is_seeded_alike(e, loops, run) for e in events)
+        size = operations.drawn(str(events[0].detail.const), node)
+        if (node in own or alike) and size is not None and not any(_is_dropout(e, run) for e in events):
+            if run.values.get(size, NOTHING).spread is COUNT:
+                yield events[0], size, False
+            elif _is_shape(size):
+                yield events[0], size, True
+
+
+def _is_shape(size: ast.expr) -> bool:
+    """`x.shape`, `x.size()`"""
+    called = isinstance(size, ast.Call) and not size.args and last_name(size.func) == "size"
+    return called or isinstance(size, ast.Attribute) and size.attr == "shape"
+
+
+def _is_seeded_alike(event: Event, apart: set[ast.AST], run: Interpreter) -> bool:
+    """Whether ranks have just been seeded alike where they draw from torch, between the loops in which they go apart:
+    `torch.manual_seed(0)` ahead of a preview in each epoch."""
+    if "torch" not in _libraries(event, run) or event.inside_forward or _is_parted(event, apart):
+        return False
+    seeds = [e for e in run.of("seed") if e.order < event.order and "torch" in _libraries(e, run)]
+    around = {loop.node for loop in event.loops}
+    within = [e for e in seeds if around <= {loop.node for loop in e.loops}]
+    parted = [e.order for e in run.events if e.order < event.order and _is_parted(e, apart)] if within else []
+    return bool(within) and max(parted, default=-1) < within[-1].order
+
+
+def _is_parted(event: Event, apart: set[ast.AST]) -> bool:
+    return any(loop.node in apart for loop in event.loops)
 
 
 def _is_noise(node: ast.expr) -> bool:

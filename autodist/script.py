@@ -304,6 +304,26 @@ class Apart(Site):
 
 
 @dataclass(frozen=True)
+class WholeNoise(Site):
+    """Noise that all ranks draw alike, for as many samples as one of them has, ``size``, or in the ``shape`` of what it
+    has. It is drawn for the samples of all ranks. ``divided`` if the size is that of a whole batch."""
+
+    node: ast.Call
+    size: ast.expr
+    shape: bool
+    divided: bool
+
+
+@dataclass(frozen=True)
+class Decision(Site):
+    """A part of a condition that each rank would answer by what it finds for itself: the clock, a signal, a file. Rank
+    0 answers for all, or whichever rank finds it true, ``on_any``."""
+
+    node: ast.expr
+    on_any: bool = False
+
+
+@dataclass(frozen=True)
 class Setup:
     """Where the process group starts: before ``before``. ``define`` is the statement above which functions go. It may
     come there ``again`` where workers of a loader do not fork: these import the script, and what that imports."""
@@ -473,6 +493,7 @@ class TrainingScript:
     """What names a place after the clock, where all ranks read."""
     asked: tuple[Site, ...] = ()
     """Where a person is asked for a line: `input()`."""
+    decisions: tuple[Decision, ...] = ()
     unseeded: tuple[Site, ...] = ()
     """Calls that take a seed from the clock or the system: each rank would get another one."""
     reseeded: tuple[Site, ...] = ()
@@ -482,6 +503,7 @@ class TrainingScript:
     drops_alike: bool = False
     """Whether masks of dropout are the same on all ranks, beside batches that all of them draw."""
     noise: frozenset[str] = frozenset()
+    drawn_for_all: tuple[WholeNoise, ...] = ()
     names_device: bool = True
     default_device: bool = False
     """Tensors are made on a GPU unless something else is said."""

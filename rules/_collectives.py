@@ -213,12 +213,33 @@ def gather_rows(rows):
 '''
 """`gather_rows` where each rank fills its samples up to its own longest one."""
 
+AS_BYTES = (
+    REDUCTIONS["gather_rows"]
+    .replace(
+        "    parts = [{torch}.empty_like(own) for _ in parts]\n    {d}.all_gather(parts, own)\n",
+        "    held = own.view(len(own), -1).view({torch}.uint8)  # as bytes: no backend knows all types\n"
+        "    parts = [{torch}.empty_like(held) for _ in parts]\n    {d}.all_gather(parts, held)\n",
+    )
+    .replace(".flatten(0, 1)\n", ".flatten(0, 1).view(own.dtype).view(-1, *own.shape[1:])\n")
+)
+"""`gather_rows` of types that gloo and NCCL do not send: short integers and complex numbers."""
+
 AS_ON_RANK_ZERO = '''\
 def as_on_rank_zero(value):
     """The value that rank 0 has."""
     box = [value]
     {d}.broadcast_object_list(box)
     return box[0]
+
+
+'''
+
+ON_ANY_RANK = '''\
+def on_any_rank(flag):
+    """Whether a flag is set on any rank."""
+    found = {torch}.tensor(float(bool(flag)))
+    {d}.all_reduce(found, {d}.ReduceOp.MAX)
+    return bool(found)
 
 
 '''

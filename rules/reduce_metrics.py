@@ -11,7 +11,7 @@ from autodist.source import Source, last_name, shortened
 from autodist.spread import Spread
 from autodist.values import External, Function, Items, Table, Thing
 
-from ._collectives import OF_MANY, OF_NUMPY, PADDED, REDUCTIONS, UNEVEN
+from ._collectives import AS_BYTES, OF_MANY, OF_NUMPY, PADDED, REDUCTIONS, UNEVEN
 from ._preamble import Planned, defined, dist, imported, member, planned
 
 EXAMPLES = [
@@ -239,6 +239,8 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
     reductions = {**REDUCTIONS, **OF_NUMPY} if any(map(_uses_numpy, script.project.sources)) else REDUCTIONS
     if any(_is_of_many(reduction, script) for reduction in script.reductions):
         reductions = {**REDUCTIONS, **OF_MANY}
+    if any(UNSENT.search(source.text) for source in script.project.sources):
+        reductions = {**reductions, "gather_rows": AS_BYTES}
     if any(reduction.padded for reduction in script.reductions):
         reductions = {**reductions, "gather_rows": PADDED}
     for reduction in script.reductions:
@@ -301,6 +303,10 @@ ARRAYS = frozenset(
     "confusion_matrix multilabel_confusion_matrix".split()
 )
 """What NumPy and scikit-learn make arrays by."""
+
+
+UNSENT = re.compile(r"int16|uint32|uint64|\.short\(|complex|cfloat|cdouble|\.fft\b|torch\.polar")
+"""What speaks of types that backends of torch.distributed do not send."""
 
 
 def _uses_numpy(source: Source) -> bool:

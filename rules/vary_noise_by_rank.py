@@ -3,7 +3,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from autodist.edits import InsertBefore
+from autodist.edits import Edit, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
@@ -211,6 +211,19 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
             code = f"if {d}.get_rank() > 0:\n" + textwrap.indent(code, "    ")
         fix = Fix((*imports, *torch_import, *planned(site.source, InsertBefore(site.node, code))))
         yield Finding(site.source, site.node, "every rank would draw the same noise", fix)
+    for drawn in script.drawn_for_all:
+        d, imports = dist(context, drawn.source)
+        edits: list[Edit] = [WrapExpr(drawn.node, f"{{}}[{d}.get_rank() :: {d}.get_world_size()]")]
+        code = drawn.source.code(drawn.size)
+        if drawn.shape:
+            first = f"{code}[0] * {d}.get_world_size()"
+            edits.append(ReplaceExpr(drawn.size, f"({first}, *{code}[1:])"))
+        elif not drawn.divided:
+            edits.append(WrapExpr(drawn.size, f"{{}} * {d}.get_world_size()"))
+        fix = Fix((*imports, *planned(drawn.source, *edits)))
+        yield Finding(
+            drawn.source, drawn.node, "all ranks draw alike: for the samples of all, of which each has its own", fix
+        )
     for concern in script.concerns:
         if concern.code == "AD702":
             yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)

@@ -27,7 +27,7 @@ LAYERS = """
     fsdp
     accumulation
     losses
-    waiting | answers | augmentation
+    waiting | answers | augmentation | parting
     escapes | models | launchers | borrowed | frameworks
     regions
     temporary

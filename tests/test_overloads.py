@@ -131,3 +131,48 @@ def test_a_generator_hands_out_the_model(tmp_path: Path) -> None:
     )
     text, said = working(tmp_path, work)
     assert "print(total / 21)" in text and "AD404" not in said
+
+
+ADDED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Stats:
+    def __init__(self, total=0.0, count=0):
+        self.total, self.count = total, count
+
+    def __iadd__(self, other):
+        self.total += other.total
+        self.count += other.count
+        return self
+
+    def __str__(self):
+        return f"{self.total / self.count:.4f} of {self.count}"
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8, shuffle=True)
+test_loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+stats = Stats()
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    stats += Stats(loss.item() * len(x), len(x))
+print(stats)
+stats = Stats()
+for x, y in test_loader:
+    stats += Stats(nn.functional.mse_loss(model(x), y).item() * len(x), len(x))
+print(stats)
+"""
+
+
+def test_what_training_and_evaluation_add_up(tmp_path: Path) -> None:
+    """The numbers of the evaluation, which every rank has of all samples, were multiplied as those of training are."""
+    after, report = converted(tmp_path, ADDED)
+    assert "other.count * dist.get_world_size()" not in after
+    assert "self.count, computed from this rank's samples alone" in report

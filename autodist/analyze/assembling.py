@@ -12,6 +12,7 @@ from autodist import (
     escapes,
     hooks,
     naming,
+    parting,
     previews,
     randomness,
     regions,
@@ -63,7 +64,7 @@ from autodist.losses import joining, refilled, wholes
 from autodist.models import shuttles
 from autodist.project import Project
 from autodist.rule import Severity
-from autodist.script import Concern, Model, Shards, Site, TrainingScript, Unordered
+from autodist.script import Concern, Model, Shards, Site, TrainingScript, Unordered, WholeNoise
 from autodist.source import shortened
 from autodist.values import NOTHING, External, Function, Path_
 
@@ -153,6 +154,8 @@ def assembled(
     prefixed = list(prefixed_keys(run, models))
     concerns += lost_prefixes(prefixed)
     concerns += turns.concerns(loaders)
+    met = frozenset({*needed, *(site.node for site in waits)})
+    concerns += parting.concerns(run, met) if not is_distributed(run) else ()
     concerns += whole_and_shared(run)
     concerns += unwraps.concerns(run, run.catalog.knows)
     concerns += own_buffers(run) if not is_distributed(run) else ()
@@ -172,6 +175,8 @@ def assembled(
     lone = frozenset(site.node for site in sites("writer") if regions.is_lone_writer(site, run))
     varied = frozenset(randomness.noise(run, dealt, loaders))
     apart = randomness.diverge(run, loaders, draws | {d.node for d in wholes.draws(run, "dealt_out")}, models, varied)
+    for_all = _drawn_for_all(run, apart, dealt, batch_sizes) if not is_distributed(run) else ()
+    batch_sizes = [site for site in batch_sizes if all(each.size is not site.node for each in for_all)]
     script = TrainingScript(
         project,
         run.values,
@@ -241,6 +246,7 @@ def assembled(
         unordered=tuple(_unordered(run, frozenset(first_on_rank_zero(prepared, run)))),
         named_apart=naming.named_apart(run),
         asked=tuple(sites("asked")),
+        decisions=parting.decisions(run, frozenset(guarded), outside, met) if not is_distributed(run) else (),
         unseeded=tuple(
             randomness.seed_of(e)
             for e in run.of("unseeded")
@@ -251,6 +257,7 @@ def assembled(
         diverge=apart,
         drops_alike=randomness.drops_alike(run, models, apart, draws, loaders),
         noise=varied,
+        drawn_for_all=for_all,
         names_device=names_device(project),
         default_device=bool(run.of("default_device")),
         devices=tuple(device_numbers(run)),
@@ -260,13 +267,30 @@ def assembled(
         concerns=(
             *concerns,
             *naming.concerns(run),
-            *drawn_alike(run, varied | {"torch", "cuda"} if apart else frozenset(), dealt, loaders),
+            *drawn_alike(
+                run,
+                varied | {"torch", "cuda"} if apart else frozenset(),
+                dealt | {each.node for each in for_all},
+                loaders,
+            ),
         ),
         shards=sharded,
     )
     setup = setup_of(script, run, early)
     silenced = while_importing.silenced(run, setup) if models and not script.distributed else None
     return replace(script, setup=setup, silenced=silenced)
+
+
+def _drawn_for_all(
+    run: Interpreter, apart: Iterable[Site], dealt: frozenset[ast.AST], batch_sizes: Iterable[Site]
+) -> tuple[WholeNoise, ...]:
+    shares = {site.node for site in batch_sizes}
+    found = randomness.drawn_for_all(run, apart, dealt)
+    return tuple(
+        WholeNoise(event.source, event.node, size, is_shape, size in shares)
+        for event, size, is_shape in found
+        if isinstance(event.node, ast.Call)
+    )
 
 
 def _answering(

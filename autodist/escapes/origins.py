@@ -128,9 +128,9 @@ def is_sometimes_whole(node: ast.expr, source: Source, run: Interpreter) -> bool
     """Whether an expression stands for values that are a share and for others that are global already, as `v` does in
     `for k, v in report.items()`: their sum over the ranks would count the latter several times."""
     return any(
-        is_either(each, run) and (isinstance(each, ast.Subscript) or _is_given(each, source, run))
+        is_either(each, run) and (not isinstance(each, ast.Name) or _is_given(each, source, run))
         for each in ast.walk(node)
-        if isinstance(each, (ast.Name, ast.Subscript))
+        if isinstance(each, (ast.Name, ast.Subscript)) or isinstance(each, ast.Attribute) and _is_of_given(each, source)
     )
 
 
@@ -157,6 +157,11 @@ def is_rebound_whole(node: ast.expr, source: Source, run: Interpreter, depth: in
         if any(is_rebound_whole(each, source, run, depth - 1) for each in made if name in _names(each)):
             return True
     return False
+
+
+def _is_of_given(node: ast.Attribute, source: Source) -> bool:
+    """What a function reads of an object that it is given: `other.count`, or `self.count`."""
+    return isinstance(node.value, ast.Name) and is_parameter(node.value, source)
 
 
 def _names(node: ast.expr) -> set[str]:

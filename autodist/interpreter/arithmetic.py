@@ -528,7 +528,7 @@ class Arithmetic(Evaluation):
             if compared:
                 return Value(compared)
         if isinstance(node.ops[0], (ast.Is, ast.IsNot)) and not any(value.spread is RANK for value in values):
-            return NOTHING  # what is None on one rank is so on all
+            return _of_clocks(union(values))  # what is None on one rank is so on all, unless a signal has set it
         mixed = self._mixed(values)
         if {value.spread for value in values} == {ROWS, Spread.COLUMNS} and crossing.are_apart(node, self._lately):
             return mixed.computed(CROSS)  # `labels[:, None] == labels[None]`
@@ -568,7 +568,7 @@ class Arithmetic(Evaluation):
             return Value(spread=RANK)
         if mixed.spread.is_local:
             return mixed.computed(LOCAL)
-        return Value(origins=frozenset(each for each in mixed.origins if is_clock(each)))
+        return _of_clocks(mixed)
 
     def _note_filled(self, given: Sequence[ast.expr], scope: Scope) -> None:
         """Note a number computed from this rank's samples that stands for theirs from here on, no gradient flowing
@@ -711,3 +711,9 @@ def _holds_set(value: Value) -> bool:
 
 def _is_portion(value: Value) -> bool:
     return any(isinstance(each, Portion) for each in value.origins)
+
+
+def _of_clocks(value: Value) -> Value:
+    """What each process finds of its own, of all that a value is made of."""
+    found = frozenset(each for each in value.origins if is_clock(each))
+    return Value(origins=found) if found else NOTHING

@@ -72,8 +72,9 @@ class Draws(Contents):
         if size is None:
             return None
         sizes = [v for k, v in keywords.items() if k == "size"] or args[-1 if name.startswith("torch.") else 2 :]
-        told = (self.values.get(size, NOTHING), *(v for each in sizes for v in (each, *self._contents(each))))
+        told = (self._lately(size), *(v for each in sizes for v in (each, *self._contents(each))))
         counted = any(v.spread is COUNT for v in told)
+        self.event("noise_drawn", node, scope, Value(spread=ROWS if counted else SAME), constant(name))
         if name.endswith(COUNTING) and counted:  # a number for each of this rank's samples: `randint(0, n, (len(x),))`
             if _has_generator(keywords):
                 self.event("own_noise", node, scope, keywords["generator"])
@@ -90,9 +91,12 @@ class Draws(Contents):
     ) -> Value:
         if not _has_generator(keywords):
             self.event("random", node, scope, self._mixed(args))
-        sized = [*args, *keywords.values(), *(c for a in args for c in self._contents(a))]
+        given = [*args, *keywords.values()]
+        sized = [*given, *(each for value in given for each in self._contents(value))]
         self._note_noise(node, scope)
-        if any(v.spread in (COUNT, ROWS) for v in sized):
+        told = any(v.spread in (COUNT, ROWS) for v in sized)
+        self.event("noise_drawn", node, scope, Value(spread=ROWS if told else SAME), constant(name))
+        if told:
             if _has_generator(keywords):
                 self.event("own_noise", node, scope, keywords["generator"])
             return Value(spread=ROWS, origins=frozenset().union(*(v.origins for v in sized)))

@@ -136,7 +136,9 @@ class Evaluation(Single, Overloads):
         if not value.things and value.spread is SAME and shapes.is_zero(node, self.latest):
             value = value.but(zero=True)
         self.latest[node] = value
-        if value.const is UNKNOWN and (type(node) in (ast.Name, ast.Subscript) or self.plan.wholes is not None):
+        if value.const is UNKNOWN and (
+            type(node) in (ast.Name, ast.Subscript, ast.Attribute) or self.plan.wholes is not None
+        ):
             self.spreads.setdefault(node, set()).add(value.spread)
         old = self.values.get(node)
         self.values[node] = value if old is None else old | value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -120,6 +120,10 @@ class Machine(ABC):
         """Where an attribute that keeps older values, too, was bound last."""
         self._entered_last: WeakKeyDictionary[Table, dict[object, Entered]] = WeakKeyDictionary()
         """Where an entry of a dict that keeps older values, too, was written last."""
+        self._signalled: Object | None = None
+        """The call that has had the function called which is being run, whenever a signal comes."""
+        self._flags: dict[tuple[object, Hashable], Value] = {}
+        """What such functions write to, names and attributes and items, each with the calls that it comes from."""
         self._outcomes: alternatives.Outcomes = {}
         """How the tests came out that always come out alike, in what is being run."""
         self._made_where: WeakKeyDictionary[Object, alternatives.Outcomes] = WeakKeyDictionary()

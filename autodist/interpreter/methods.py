@@ -80,10 +80,14 @@ SUBPARSERS = frozenset("add_subparsers add_parser add_argument_group add_mutuall
 ROWS_OF_A_TABLE = frozenset("n frac".split())
 """What pandas is told of how many rows to draw: `table.sample(frac=1)`."""
 
+FLAGS = frozenset(["threading.Event", "multiprocessing.Event"])
+
 OF_ITERATORS = frozenset("send close throw __next__ next".split())
 
 SPELLING = frozenset("lower upper strip title".split())
 """Methods of a text that is known, which give another one."""
+PARTING = frozenset("split rsplit partition rpartition".split())
+"""Those that give its pieces: `module, name = path.rsplit(".", 1)`."""
 
 
 class Methods(Libraries, TorchModules):
@@ -98,6 +102,11 @@ class Methods(Libraries, TorchModules):
             base = base.but(things=frozenset())  # what has such a method is a tensor
         if name in GRADIENT_HOOKS:
             self.event("gradient_hook", node, scope, base, union(values))
+        if name in ("set", "is_set") and (flags := [t for t in base.things if getattr(t, "name", "") in FLAGS]):
+            if name == "set":
+                for thing in flags:
+                    self._flag(thing, "set", constant(True))
+            return union(self._flagged(thing, "set", NOTHING) for thing in flags)
         results: list[Value] = []
         for thing in sorted(base.things, key=stable_order):
             inner = thing.module if isinstance(thing, Wrapped) else thing
@@ -159,6 +168,11 @@ class Methods(Libraries, TorchModules):
             return NOTHING
         if isinstance(base.const, str) and name in SPELLING and not values:
             return base.but(const=getattr(base.const, name)())
+        if isinstance(base.const, str) and name in PARTING and args and not keywords:
+            told = [value.const for value in args]
+            if isinstance(told[0], str) and told[0] and all(isinstance(each, int) for each in told[1:]):
+                pieces = [constant(each, base.firm) for each in getattr(base.const, name)(*told)]
+                return of(self._remember(node, lambda: Items(node, pieces, NOTHING), ("pieces", base.const)))
         literal = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.JoinedStr)
         if name in FORMATTING and (isinstance(base.const, str) or literal):
             for expression, value in zip([*node.args, *(k.value for k in node.keywords)], values, strict=False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import partial
 
 from autodist.interpreter.questions import constants_in, first_text, stable_order, wrapped
 from autodist.interpreter.stores import Stores
@@ -52,7 +53,8 @@ class Roles(Stores):
         options = {name: _without_samples(value) for name, value in options.items()}
         for thing in sorted(target.things, key=stable_order):
             if isinstance(thing, Function):
-                self.call_function(thing, None, given, {k: v for k, v in options.items() if isinstance(k, str)}, scope)
+                named_args = {k: v for k, v in options.items() if isinstance(k, str)}
+                self._call_any_time(thing, node, given, named_args, scope, "thread")
             elif asked is not None and self._writes(thing):
                 self.event("write_to", asked, scope, of(thing))
 
@@ -80,6 +82,32 @@ class Roles(Stores):
             if isinstance(thing, Function):
                 self.call_function(thing, node, [Value(spread=RANK), *given], {}, scope)
         return NOTHING
+
+    def call_signal(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        """`signal.signal(signal.SIGTERM, handler)` calls handler(number, frame), in each process at another time."""
+        handler = keywords.get("handler", args[1] if len(args) > 1 else NOTHING)
+        self.event("signal", node, scope)
+        for thing in sorted(handler.things, key=stable_order):
+            if isinstance(thing, Function):
+                self._call_any_time(thing, node, [NOTHING, NOTHING], {}, scope, "signal")
+        return NOTHING
+
+    def _call_any_time(
+        self,
+        function: Function,
+        node: ast.Call,
+        args: list[Value],
+        keywords: dict[str, Value],
+        scope: Scope,
+        by: str,
+    ) -> None:
+        """Run what each process runs at a time of its own, whatever it is doing."""
+        make = partial(Object, by, frozenset(["clock", by]), node, scope.source, self._path)
+        around, self._signalled = self._signalled, self._remember(node, make, by)
+        self.call_function(function, None, args, keywords, scope)
+        self._signalled = around
 
     def call_rank(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.machine import Entered, Stored
@@ -87,9 +87,10 @@ class Stores(Evaluation):
             home = scope
             if target.id in scope.outer:
                 home = (scope.parent or scope).find(target.id) or scope.top
-                if self._branches and target.id in home.names:
+                self._flag(home, target.id, value)
+                if (self._branches or (home, target.id) in self._flags) and target.id in home.names:
                     value = value | home.names[target.id]
-            home.names[target.id] = value
+            home.names[target.id] = value = self._flagged(home, target.id, value)
             self.values[target] = self.values.get(target, NOTHING) | value
             self.sources[target] = scope.source
         elif isinstance(target, (ast.Tuple, ast.List)):
@@ -108,6 +109,16 @@ class Stores(Evaluation):
             self._set_attribute(target, value, scope)
         elif isinstance(target, ast.Subscript):
             self._set_item(target, value, scope, made)
+
+    def _flag(self, holder: object, name: Hashable, value: Value) -> None:
+        """Note what is written while a signal is handled, and what a thread says yes or no to."""
+        if (by := self._signalled) is not None and ("signal" in by.roles or isinstance(value.const, bool)):
+            self._flags[holder, name] = self._flags.get((holder, name), NOTHING) | Value(origins=frozenset([by]))
+
+    def _flagged(self, holder: object, name: Hashable, value: Value) -> Value:
+        """What is written under a name, which may be another value in each process if a signal comes in between."""
+        flag = self._flags.get((holder, name)) if self._flags else None
+        return value.but(origins=value.origins | flag.origins, firm=False) if flag is not None else value
 
     def _set_attribute(self, target: ast.Attribute, value: Value, scope: Scope) -> None:
         base = self.eval(target.value, scope)
@@ -148,12 +159,15 @@ class Stores(Evaluation):
                 thing = thing.module
             if isinstance(thing, Object):
                 keep = len(base.things) > 1 or name == KEPT or not self._always_runs_for(thing)
+                self._flag(thing, name, value)
+                keep = keep or (thing, name) in self._flags
                 old = thing.attributes.get(name, NOTHING) if keep else NOTHING
-                thing.attributes[name] = old | value
+                thing.attributes[name] = self._flagged(thing, name, old | value)
                 if keep and len(base.things) == 1 and name != KEPT and self._calls:
                     self._stored[thing, name] = Stored(self._calls[-1], self._branches, value)
             elif isinstance(thing, (LocalModule, Class)):
-                thing.scope.names[name] = value
+                self._flag(thing.scope, name, value)
+                thing.scope.names[name] = self._flagged(thing.scope, name, value)
 
     @staticmethod
     def _put(thing: Object, key: str, value: Value) -> None:
@@ -179,8 +193,10 @@ class Stores(Evaluation):
         for thing in base.things:
             if isinstance(thing, Table):
                 if key.const is not UNKNOWN and is_hashable(key.const):
-                    held = thing.entries.get(key.const, NOTHING) | value if self._branches else value
-                    thing.entries[key.const] = held
+                    self._flag(thing, key.const, value)
+                    keep = self._branches or (thing, key.const) in self._flags
+                    held = thing.entries.get(key.const, NOTHING) | value if keep else value
+                    held = thing.entries[key.const] = self._flagged(thing, key.const, held)
                     if self._branches and len(base.things) == 1:
                         call = self._calls[-1] if self._calls else None
                         entered = Entered(target, call, self._branches, value, held)

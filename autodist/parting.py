@@ -1,0 +1,195 @@
+"""Where ranks would part ways by what each finds for itself: the clock, a signal, a file that somebody puts there.
+
+A rank that leaves a loop earlier than another, or comes alone to what all compute together, has the others wait for it
+in vain: they decide together.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from autodist import regions
+from autodist.interpreter import Event, Interpreter
+from autodist.rule import Severity
+from autodist.script import Concern, Decision
+from autodist.source import Source, last_name
+from autodist.spread import SAME
+from autodist.values import NOTHING, Value, is_clock
+
+MEETING = ("forward", "backward", "step", "collective")
+"""Kinds of events for which a rank needs the others."""
+ANY_TIME = ("signal", "thread")
+ENDING = frozenset("exit quit _exit".split())
+SET = (ast.IsNot, ast.NotEq, ast.Gt, ast.GtE)
+
+
+def decisions(
+    run: Interpreter, alone: frozenset[ast.AST], apart: frozenset[ast.AST], reduced: Iterable[ast.AST]
+) -> tuple[Decision, ...]:
+    """The parts of conditions that all ranks must answer alike. ``alone`` are statements that rank 0 runs alone,
+    ``apart`` those that ranks run one after the other, ``reduced`` expressions that all of them compute together."""
+    training = frozenset(loop.node for event in run.of("backward") for loop in event.loops)
+    if not training:
+        return ()
+    met = _met(run, reduced)
+    looked = frozenset(event.node for event in run.of("exists"))
+    found: dict[ast.expr, Decision] = {}
+    for event in run.of("test"):
+        if event.on_one_rank or event.inside_forward or regions.within(event, apart) or _is_of_sample(event):
+            continue
+        if regions.within(event, alone):
+            continue
+        assert isinstance(event.node, ast.expr)
+        inside = any(loop.node in training for loop in event.loops) or event.source.parents[event.node] in training
+        for part in _parts(event.node):
+            value = run.values.get(part, NOTHING)
+            clocks = [each for each in value.origins if is_clock(each)]
+            by_signal = any(not each.roles.isdisjoint(ANY_TIME) for each in clocks)  # type: ignore[union-attr]
+            by_file = not clocks and not looked.isdisjoint(ast.walk(part))
+            if part in found or value.spread is not SAME or not (clocks or by_file):
+                continue
+            if not inside and not by_signal:
+                continue
+            if _decides(event, run, training, met, by_file):
+                found[part] = Decision(event.source, part, by_signal and _says_set(part))
+    return tuple(found.values())
+
+
+def _met(run: Interpreter, reduced: Iterable[ast.AST]) -> frozenset[ast.AST]:
+    """What all ranks compute together, and the calls that lead there."""
+    events = [event for kind in MEETING for event in run.of(kind)]
+    calls = {call.node for event in events for call in event.calls if call.node is not None}
+    return frozenset({*(event.node for event in events), *calls, *reduced})
+
+
+def _is_of_sample(event: Event) -> bool:
+    """Whether a data set decides, or a worker of a loader, for the samples that it reads."""
+    names = {getattr(call.function.node, "name", "") for call in event.calls}
+    return "__getitem__" in names
+
+
+def _parts(test: ast.expr) -> Iterator[ast.expr]:
+    """What a condition is put together of: `done` and `expired()` of `not done and expired()`."""
+    match test:
+        case ast.BoolOp(values=values):
+            for value in values:
+                yield from _parts(value)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield from _parts(operand)
+        case _:
+            yield test
+
+
+def _says_set(part: ast.expr) -> bool:
+    """Whether a flag is asked for that a signal sets, or whether it is set: `self.signum is not None`."""
+    if not isinstance(part, ast.Compare):
+        return True
+    unset = [each.value for each in part.comparators if isinstance(each, ast.Constant)]
+    if isinstance(part.ops[0], (ast.Is, ast.Eq)):
+        return unset == [True]
+    return isinstance(part.ops[0], SET) and len(unset) == 1 and not unset[0]
+
+
+def _decides(
+    event: Event, run: Interpreter, training: frozenset[ast.AST], met: frozenset[ast.AST], by_file: bool
+) -> bool:
+    """Whether a condition says what ranks do together, and not only what one of them reports or writes."""
+    branch: ast.AST = event.source.parents[event.node]
+    if isinstance(branch, ast.While):
+        return branch in training or not met.isdisjoint(ast.walk(branch))
+    if not isinstance(branch, ast.If):
+        return isinstance(branch, ast.IfExp) and not by_file
+    blocks = [*branch.body, *branch.orelse]
+    inside = [each for statement in blocks for each in ast.walk(statement)]
+    if not met.isdisjoint(inside):
+        return True
+    if any(_leaves(each, event, training, by_file) for each in inside):
+        return True
+    return any(_settles(each, run, by_file) for each in inside)
+
+
+def _leaves(node: ast.AST, event: Event, training: frozenset[ast.AST], by_file: bool) -> bool:
+    """Whether a rank would leave a training loop there, or the training."""
+    if isinstance(node, (ast.Break, ast.Continue)):
+        around = event.source.ancestors(node)
+        return next((each for each in around if isinstance(each, (ast.For, ast.While))), None) in training
+    if isinstance(node, ast.Return):
+        return not by_file or _is_answer(node.value)
+    if isinstance(node, ast.Raise):
+        return not by_file
+    return isinstance(node, ast.Call) and last_name(node.func) in ENDING
+
+
+def _settles(node: ast.AST, run: Interpreter, by_file: bool) -> bool:
+    """Whether something is kept that later decisions are taken by: `stop = True`, not `last = time.time()`."""
+    if not isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) or node.value is None:
+        return False
+    if by_file or isinstance(node, ast.AugAssign):
+        return _is_answer(node.value)
+    value: Value = run.values.get(node.value, NOTHING)
+    if value.things or any(map(is_clock, value.origins)) or isinstance(node.value, (ast.JoinedStr, ast.BinOp)):
+        return False
+    return _is_answer(node.value)
+
+
+def _is_answer(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, bool)
+
+
+INTERRUPTS = frozenset("KeyboardInterrupt BaseException".split())
+
+
+def concerns(run: Interpreter, reduced: Iterable[ast.AST]) -> Iterator[Concern]:
+    """Where an interrupt ends the training of a rank in the midst of a step, and the rank goes on to what it needs the
+    others for."""
+    met = _met(run, reduced)
+    trained = {event.node for event in run.of("backward")}
+    trained |= {call.node for event in run.of("backward") for call in event.calls if call.node is not None}
+    for source in run.project.sources:
+        for attempt in (node for node in ast.walk(source.tree) if isinstance(node, ast.Try)):
+            if trained.isdisjoint(each for statement in attempt.body for each in ast.walk(statement)):
+                continue
+            for handler in attempt.handlers:
+                if _catches_interrupt(handler) and not met.isdisjoint(_afterwards(handler, attempt, source)):
+                    message = (
+                        "an interrupt reaches each rank in another step, and ranks that go on from here would wait for "
+                        "those that are still in it: have it set a flag that ranks agree on after each step, or leave "
+                        "what follows to a run of its own"
+                    )
+                    yield Concern("AD608", source, handler, message, Severity.WARNING)
+
+
+def _catches_interrupt(handler: ast.ExceptHandler) -> bool:
+    if handler.type is None:
+        return True
+    named = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(last_name(each) in INTERRUPTS for each in named)
+
+
+def _afterwards(handler: ast.ExceptHandler, attempt: ast.Try, source: Source) -> Iterator[ast.AST]:
+    """What may be run in the function once a handler has been entered."""
+    for statement in handler.body:
+        yield from ast.walk(statement)
+    for statement in attempt.finalbody:
+        yield from ast.walk(statement)
+    if any(_goes(each) for each in handler.body):
+        return
+    inner: ast.stmt = attempt
+    for around in source.ancestors(attempt):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(around, name, None)
+            if isinstance(block, list) and inner in block:
+                later = block if isinstance(around, (ast.For, ast.While)) else block[block.index(inner) + 1 :]
+                for statement in later:
+                    yield from ast.walk(statement)
+        if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)) or not isinstance(around, ast.stmt):
+            return
+        inner = around
+
+
+def _goes(statement: ast.stmt) -> bool:
+    """`raise`, `return`, `sys.exit()`"""
+    called = statement.value if isinstance(statement, ast.Expr) else None
+    ends = isinstance(called, ast.Call) and last_name(called.func) in ENDING
+    return ends or isinstance(statement, (ast.Raise, ast.Return))

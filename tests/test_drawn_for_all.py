@@ -1,0 +1,78 @@
+"""Noise that all ranks draw alike is drawn for the samples of all of them, and each takes its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import conftest
+import pytest
+
+SCRIPT = """\
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+g = torch.Generator().manual_seed(0)
+rng = np.random.default_rng(0)
+for epoch in range(2):
+    for x, y in loader:
+        {step}
+        loss = nn.functional.mse_loss(model(x + 0.1 * torch.randn_like(x)), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    {preview}
+"""
+SHARE = "[dist.get_rank() :: dist.get_world_size()]"
+
+
+@pytest.mark.parametrize(
+    ("step", "drawn"),
+    [
+        ("x = x + torch.randn(len(x), 4, generator=g)", "torch.randn(len(x) * dist.get_world_size(), 4, generator=g)"),
+        (
+            "x = x + torch.randn(x.shape, generator=g)",
+            "torch.randn((x.shape[0] * dist.get_world_size(), *x.shape[1:]), generator=g)",
+        ),
+        (
+            "x = x + rng.normal(size=(len(x), 1))",
+            "rng.normal(size=(len(x) * dist.get_world_size(), 1))",
+        ),
+    ],
+)
+def test_in_steps(tmp_path: Path, step: str, drawn: str) -> None:
+    """It repeated from rank to rank within a batch."""
+    after, report = conftest.converted(tmp_path, SCRIPT.format(step=step, preview="pass"))
+    assert drawn + SHARE in after
+    assert "draws for this rank's samples" not in report
+
+
+@pytest.mark.parametrize(
+    ("seed", "drawn"),
+    [
+        ("g.manual_seed(0)", "torch.randn(x.size(0) * dist.get_world_size(), 4, generator=g)"),
+        ("torch.manual_seed(0)", "torch.randn(x.size(0) * dist.get_world_size(), 4)"),
+    ],
+)
+def test_previews(tmp_path: Path, seed: str, drawn: str) -> None:
+    """The rows gathered of all ranks were those of one, once for each rank, in silence."""
+    noise = drawn.replace(" * dist.get_world_size()", "")
+    preview = f"{seed}\n    shown = model({noise})\n    torch.save(shown.detach(), 'shown.pt')"
+    after = conftest.converted(tmp_path, SCRIPT.format(step="pass", preview=preview))[0]
+    assert drawn + SHARE in after
+
+
+def test_shared_with_an_evaluation(tmp_path: Path) -> None:
+    """Where a function draws for a share of the samples and for all of them, it cannot be said for how many."""
+    noisy = "def noisy(x):\n    return x + torch.randn(x.shape, generator=g)\n\n\nfor epoch"
+    script = SCRIPT.replace("for epoch", noisy).format(
+        step="x = noisy(x)", preview="print(model(noisy(torch.ones(8, 4))).mean().item())"
+    )
+    after, report = conftest.converted(tmp_path, script)
+    assert "draws for this rank's samples" in report
+    assert SHARE not in after
