@@ -147,8 +147,13 @@ class Object:
     def is_writer(self) -> bool:
         """Whether its class derives from a writer that other ranks do without: whatever its methods are called, they
         write."""
+        return self.cls is not None and any(name.endswith(("SummaryWriter", "Visdom")) for name in self.library_classes)
+
+    @property
+    def library_classes(self) -> list[str]:
+        """The class of a library that it is of, or those that its class derives from."""
         bases = [base for each in self.cls.line() for base in each.bases] if self.cls is not None else []
-        return any(isinstance(each, External) and each.name.endswith(("SummaryWriter", "Visdom")) for each in bases)
+        return [each.name for each in bases if isinstance(each, External)] if self.cls is not None else [self.name]
 
     @property
     def key(self) -> tuple[int, Path_]:

@@ -10,7 +10,7 @@ from autodist.analyze.handmade import batch_draws, beside_loaders, filled_batch,
 from autodist.analyze.launched import is_distributed
 from autodist.config import Strategy
 from autodist.frameworks import owned
-from autodist.interpreter import Event, Interpreter
+from autodist.interpreter import LBFGS, Event, Interpreter
 from autodist.losses import unbatched, wholes
 from autodist.models import UNSEEN, parts
 from autodist.rule import Severity
@@ -63,15 +63,14 @@ def refusals_of(
     backwards = [event for event in run.events if event.kind == "backward"]
     steps = [event for event in run.events if event.kind == "step"]
     for event in steps:
-        closure = any(isinstance(t, Function) for t in event.detail.things) or _takes_closure(event)
-        if closure:
+        if _takes_closure(event) and not any(isinstance(t, Function) for t in event.detail.things):
             yield refuse(
                 "AD904",
                 event.source,
                 event.node,
                 (
-                    "optimizer.step(closure) evaluates the loss several times on its own; gradients "
-                    "cannot be averaged between: use an optimizer without a closure, or convert by hand"
+                    "cannot see the closure that the optimizer calls, and decides by: give it a function of this "
+                    "script, which returns the loss"
                 ),
             )
             return
@@ -291,7 +290,7 @@ def _lazily_made(run: Interpreter) -> list[Event]:
 
 
 def _takes_closure(event: Event) -> bool:
-    return any(isinstance(t, Object) and t.name.endswith(".LBFGS") for t in event.value.things)
+    return any(isinstance(t, Object) and t.name.endswith(LBFGS) for t in event.value.things)
 
 
 def _foreign_iterator(run: Interpreter) -> str | None:

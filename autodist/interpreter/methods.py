@@ -312,10 +312,10 @@ class Methods(Libraries, TorchModules):
             return of(inner)
         if "optimizer" in inner.roles:
             if name == "step":
-                for value in args[:1]:
-                    self._callbacks(value, "closure", node, scope)
-                self.event("step", node, scope, of(inner), self._mixed(values))
-            elif name in ("zero_grad", "state_dict", "load_state_dict", "add_param_group"):
+                answers = self._closures(inner, node, args, keywords, scope)
+                self.event("step", node, scope, of(inner), union([self._mixed(values), *values]))
+                return union(answers)
+            if name in ("zero_grad", "state_dict", "load_state_dict", "add_param_group"):
                 self.event("optimizer_" + name, node, scope, of(inner), self._mixed(values))
                 if name == "add_param_group":
                     inner.args.extend(args)
