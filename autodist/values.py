@@ -300,6 +300,8 @@ class Draw:
     """Whether it is an iterable of such batches."""
     nested: bool = False
     """Whether these batches are tuples of tensors."""
+    once: bool = False
+    """Whether indices or numbers are drawn outside of all loops, so that what they make is data like any other."""
 
 
 @dataclass(frozen=True)

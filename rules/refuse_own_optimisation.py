@@ -16,6 +16,7 @@ EXAMPLES = [
     Example(before=CLIPPED.replace("gradient.clamp(-1, 1)", "0.1 * gradient"), after=None),
     Example(
         before="""\
+        import physics
         import torch
         from torch import nn
         from torch.utils.data import DataLoader, TensorDataset
@@ -27,16 +28,10 @@ EXAMPLES = [
 
         for epoch in range(2):
             for x, y in loader:
-
-                def closure():
-                    optimizer.zero_grad()
-                    loss = nn.functional.mse_loss(model(x), y)
-                    loss.backward()
-                    return loss
-
-                optimizer.step(closure)
+                optimizer.step(physics.Residual(model, optimizer, x, y))
         """,
         after="""\
+        import physics
         import torch
         from torch import nn
         from torch.utils.data import DataLoader, TensorDataset
@@ -48,14 +43,7 @@ EXAMPLES = [
 
         for epoch in range(2):
             for x, y in loader:
-
-                def closure():
-                    optimizer.zero_grad()
-                    loss = nn.functional.mse_loss(model(x), y)
-                    loss.backward()
-                    return loss
-
-                optimizer.step(closure)
+                optimizer.step(physics.Residual(model, optimizer, x, y))
         """,
     ),
     Example(
@@ -123,9 +111,10 @@ EXAMPLES = [
 def refuse_own_optimisation(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Refuse optimisation that gradients cannot be averaged for.
 
-    Closures that an optimizer calls several times, and parameters that are updated by hand, leave no place between
-    gradient and update. Hooks of gradients see those of a rank's own samples: scaling them is the same as scaling their
-    mean, clamping is not.
+    L-BFGS decides by the loss that its closure returns, which has to be that of all ranks: where the closure is code of
+    a library, it cannot be reduced. Parameters that are updated by hand leave no place between gradient and update.
+    Hooks of gradients see those of a rank's own samples: scaling them is the same as scaling their mean, clamping is
+    not.
     """
     for concern in script.concerns:
         if concern.code == "AD904":

@@ -33,8 +33,11 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
         left = bool(handler(node, scope)) if handler is not None else False
         self._hands_on(node, scope)
         for target in self.plan.wraps.get(node, ()):
+            held = self.values.get(target)
             planned = self._planned(target, self.eval(target, scope))
             self.assign(target, planned, scope, None)
+            if held is not None and isinstance(getattr(target, "ctx", None), ast.Load):
+                self.values[target] = held  # in `model.double()`, which comes before
             self.event("wrapped", target, scope, planned)
         for accumulator in self.plan.settled.get(node, ()):
             self.assign(accumulator, NOTHING, scope, None)
