@@ -18,7 +18,19 @@ from autodist.script import Concern, Site
 from autodist.source import Source, shortened
 from autodist.spread import CROSS, SAME
 from autodist.tensors.mixing import ONE
-from autodist.values import NOTHING, Draw, External, Function, Index, Items, Object, Table, Value, drawn_from
+from autodist.values import (
+    NOTHING,
+    Draw,
+    External,
+    Function,
+    Index,
+    Items,
+    Object,
+    Parameters,
+    Table,
+    Value,
+    drawn_from,
+)
 
 
 def in_batch_negatives(event: Event, run: Interpreter) -> Concern:
@@ -83,7 +95,7 @@ def refusals_of(
             + (" (an environment loop draws no batches)" if _is_environment(run) else ""),
         )
         return
-    if not steps:
+    if not steps and not _steps_by_hand(run):
         event = backwards[0]
         unknown = _unknown_optimizer(run)
         if unknown is not None:
@@ -101,8 +113,8 @@ def refusals_of(
             (
                 "trains by apex.amp, which is no longer maintained and hides model and optimizer: use torch.amp"
                 if any(_is_of_apex(value) for value in run.values.values())
-                else "gradients are computed but no optimizer steps: parameters that are updated by hand "
-                "cannot be converted; use a torch.optim optimizer"
+                else "gradients are computed but no optimizer steps: nothing averages those of tensors that are in no "
+                "module; make them parameters of one, or use a torch.optim optimizer"
             ),
         )
         return
@@ -206,6 +218,17 @@ def refusals_of(
             return
         site, message = unbatched.reason(event, run)
         yield refuse("AD902", site.source, site.node, message)
+
+
+def _steps_by_hand(run: Interpreter) -> bool:
+    """Whether the script changes the parameters of modules itself, `p -= lr * p.grad`, which their wrapper averages the
+    gradients for. Of tensors that are in no module, nothing does."""
+    written = {t.module for e in run.of("own_step") for t in e.value.things if isinstance(t, Parameters)}
+    learning = [event.value.models for event in run.of("backward")]
+    trained = {part for models in learning for each in models if isinstance(each, Object) for part in parts(each)}
+    owned = {t for module in trained for held in module.attributes.values() for t in held.objects("parameter")}
+    loose = {t for value in run.values.values() for t in value.objects("parameter")} - owned
+    return bool(written & trained) and all(learning) and not loose
 
 
 def unshared_output(run: Interpreter) -> Concern | None:

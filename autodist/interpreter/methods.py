@@ -78,6 +78,9 @@ SUBPARSERS = frozenset("add_subparsers add_parser add_argument_group add_mutuall
 ROWS_OF_A_TABLE = frozenset("n frac".split())
 """What pandas is told of how many rows to draw: `table.sample(frac=1)`."""
 
+STEPPING = frozenset("add_ sub_ addcmul_ addcdiv_ copy_ lerp_ subtract_".split())
+"""What changes parameters by their gradients: `p.data.add_(p.grad, alpha=-lr)`."""
+
 OF_ITERATORS = frozenset("send close throw __next__ next".split())
 
 SPELLING = frozenset("lower upper strip title".split())
@@ -280,8 +283,11 @@ class Methods(Libraries, TorchModules):
                 self.event("freeze", node, scope, of(inner.module))
             if name in DRAWING:
                 self.event("draw_parameters", node, scope, of(inner.module))
-            if inner.part and name.endswith("_") and not name.endswith("__"):
+            in_place = name.endswith("_") and not name.endswith("__")
+            if inner.part and in_place:
                 self.event("write_part", node, scope, of(inner))
+            if in_place and name in STEPPING and not self._forward and not _is_gradient(node.func):
+                self.event("own_step", node, scope, of(inner))
             if (
                 name in SIZES
                 or operations.reduces(name, node, 0)
@@ -507,3 +513,8 @@ def _is_thread(cls: Class) -> bool:
     """Whether a class of the project derives from a thread or a process, whose `run` is called by `start`."""
     bases = {base.name for each in cls.line() for base in each.bases if isinstance(base, External)}
     return not bases.isdisjoint(LATER)
+
+
+def _is_gradient(node: ast.expr) -> bool:
+    """`p.grad.data.add_`"""
+    return any(isinstance(each, ast.Attribute) and each.attr == "grad" for each in ast.walk(node))
