@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -175,3 +176,46 @@ for step in range(5):
         assert "net.double().float()" in after  # before it is wrapped
     _, said = converted(tmp_path, HEAD.split("rows =")[0] + source.replace("PIECES", "x.split(1)"))
     assert "cuts the rows (split)" in said
+
+
+BY_HAND = """\
+for epoch in range(2):
+    for x, y in loader:
+        model.zero_grad()
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        with torch.no_grad():
+            for p in model.parameters():
+                UPDATE
+"""
+NO_OPTIMIZER = "".join(line for line in HEAD.splitlines(keepends=True) if not line.startswith("optimizer"))
+
+
+@pytest.mark.parametrize(
+    "update",
+    ["p -= 0.1 * p.grad", "p.data.add_(p.grad, alpha=-0.1)", "p.sub_(0.1 * p.grad)", "p.copy_(p - 0.1 * p.grad)"],
+)
+@pytest.mark.parametrize("strategy", [Strategy.DDP, Strategy.FSDP])
+def test_parameters_of_modules_may_be_updated_by_hand(tmp_path: Path, update: str, strategy: Strategy) -> None:
+    after, said = converted(tmp_path, NO_OPTIMIZER + BY_HAND.replace("UPDATE", update), strategy)
+    assert ("DDP(nn.Sequential" if strategy is Strategy.DDP else "fully_shard(model") in after
+    assert "AD9" not in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (
+            "mse_loss(model(x), y)",
+            "mse_loss(model[2](model[1](model[0](x))), y)",
+            "updates parameters by hand",
+        ),
+        ("mse_loss(model(x), y)", "mse_loss(model(x) * torch.ones(1, requires_grad=True), y)", "no module"),
+        ("                UPDATE", "                print(p.grad.abs_().sum())", "no optimizer steps"),
+    ],
+)
+def test_gradients_that_nothing_averages_are_refused(tmp_path: Path, old: str, new: str, reason: str) -> None:
+    source = (NO_OPTIMIZER + BY_HAND).replace(old, new)
+    after, said = converted(tmp_path, source.replace("UPDATE", "p -= 0.1 * p.grad"))
+    assert "AD904" in said and re.search(reason, said)
+    assert "DDP" not in after

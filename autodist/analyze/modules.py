@@ -23,11 +23,12 @@ def uncovered(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
     """Optimizers that train something whose forward pass was not seen: its gradients would stay each rank's own."""
     members = {part.key for model in models for each in (model.object, *model.alternatives) for part in parts(each)}
     stepped = {t for e in run.events if e.kind == "step" for t in e.value.objects("optimizer")}
-    bypassed = [model for model in models if model.bypassed is not None and not model.wrapped]
-    for event in run.of("own_step") if bypassed and not run.of("step") else ():
+    alone = [m for m in models if not m.wrapped and (m.bypassed is not None or m.wrapping is None)]
+    for event in run.of("own_step") if alone and not run.of("step") else ():
+        reason = alone[0].bypassed or "it cannot be seen where its model is ready to be wrapped"
         message = (
-            f"updates parameters by hand, of which DistributedDataParallel does not average the gradients: "
-            f"{bypassed[0].bypassed}; use a torch.optim optimizer"
+            "updates parameters by hand, of which DistributedDataParallel does not average the gradients: "
+            f"{reason}; use a torch.optim optimizer"
         )
         yield Concern("AD904", event.source, event.node, message, Severity.REFUSAL)
         return

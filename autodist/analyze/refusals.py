@@ -223,10 +223,11 @@ def refusals_of(
 def _steps_by_hand(run: Interpreter) -> bool:
     """Whether the script changes the parameters of modules itself, `p -= lr * p.grad`, which their wrapper averages the
     gradients for. Of tensors that are in no module, nothing does."""
-    written = {t.module for e in run.of("own_step") for t in e.value.things if isinstance(t, Parameters)}
+    held = {t.module for e in run.of("own_step") for t in e.value.things if isinstance(t, Parameters)}
+    written = {part for module in held if isinstance(module, Object) for part in parts(module)}
     learning = [event.value.models for event in run.of("backward")]
     trained = {part for models in learning for each in models if isinstance(each, Object) for part in parts(each)}
-    owned = {t for module in trained for held in module.attributes.values() for t in held.objects("parameter")}
+    owned = {t for module in trained for each in module.attributes.values() for t in each.objects("parameter")}
     loose = {t for value in run.values.values() for t in value.objects("parameter")} - owned
     return bool(written & trained) and all(learning) and not loose
 

@@ -84,8 +84,8 @@ class TrainingProbe:
         self._by_hand.held = self._digested()
 
     def _end_step_by_hand(self) -> None:
-        """It has been one if parameters are others now."""
-        if self._by_hand.held is not None and self._digested() != self._by_hand.held:
+        """It has been one if parameters are others now, for all that a rank with nothing of them can tell."""
+        if self._by_hand.held is not None and (self._by_hand.is_empty or self._digested() != self._by_hand.held):
             self._step_depth, self._by_hand.held, self._by_hand.initial = 1, None, None
             self._after_step(self._by_hand, (), {})
 
@@ -315,6 +315,12 @@ class ByHand:
         """All their parameters, as an optimizer would hold them."""
         found = {id(each): each for module in self.modules.values() for each in module.parameters()}
         return [{"params": list(found.values())}]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether this rank's shards hold no number at all."""
+        held = self.param_groups[0]["params"]
+        return not any((each.to_local() if hasattr(each, "to_local") else each).numel() for each in held)
 
 
 def _varies(value: torch.Tensor) -> bool:
