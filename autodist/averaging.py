@@ -11,7 +11,7 @@ from autodist.regions import exclusive
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
 from autodist.source import Source, shortened
-from autodist.values import NOTHING, Path_, Scope, Thing
+from autodist.values import NOTHING, Object, Path_, Scope, Thing
 
 KINDS = ("backward", "gradient", "clip", "unscale", "step")
 Key = tuple[int, Path_]
@@ -21,7 +21,9 @@ def averaged(run: Interpreter, models: list[Model]) -> tuple[list[tuple[Site, st
     """The statements before which gradients are averaged and by which optimizer; uses of them that come earlier."""
     ours = set() if any(model.wrapped for model in models) else _optimizers(run, models)
     events = [event for event in run.events if event.kind in KINDS] if ours else []
-    stepped = {e.node for e in events if e.kind == "step"}  # by torch's optimizer, or by one around it, as settings say
+    stepped = {
+        e.node: e for e in events if e.kind == "step"
+    }  # by torch's optimizer, or by one around it, as settings say
     events = [e for e in events if e.kind == "backward" or not any(call.node in stepped for call in e.calls)]
     found: dict[tuple[ast.stmt, str], Site] = {}
     missed: dict[ast.AST, Concern] = {}
@@ -29,7 +31,16 @@ def averaged(run: Interpreter, models: list[Model]) -> tuple[list[tuple[Site, st
     done: dict[Key, list[Event]] = {}  # the uses before which an optimizer's gradients were averaged since then
     for index, event in enumerate(events):
         if event.kind == "backward":
-            backward, done = event, {key: [] for key in ours}
+            steps = {i: stepped[c.node] for i, c in enumerate(event.calls) if c.node is not None and c.node in stepped}
+            inner = min(steps, default=None)
+            if inner is None:
+                backward, done = event, {key: [] for key in ours}
+            elif _keys(step := steps[inner]) & ours:  # of a closure that the optimizer calls
+                ends = list(_ends(event, step, inner + 1, run))
+                for site, optimizer in ends:
+                    found.setdefault((site.statement, optimizer), site)
+                if not ends:
+                    missed.setdefault(step.node, _within_closure(step))
             continue
         for step in _steps(event, events[index:]) if backward is not None else ():
             due = [k for k in _keys(step) & done.keys() if all(_are_alternatives(e, event) for e in done[k])]
@@ -95,11 +106,24 @@ def _places(use: Event, step: Event, backward: Event, run: Interpreter) -> Itera
         place = _place(use, step, backward, run)
         yield from [place] if place is not None else []
         return
+    yield from _ends(backward, step, depth - 1, run)
+
+
+def _ends(backward: Event, step: Event, at: int, run: Interpreter) -> Iterator[tuple[Site, str]]:
+    """Where a closure ends that is called ``at`` this depth or further down, but for methods of its optimizer."""
+    outside = (i for i, c in enumerate(backward.calls) if i >= at and not _is_of_optimizer(c))
+    depth = next(outside, len(backward.calls)) + 1
+    if depth > len(backward.calls):
+        return
     closure = backward.calls[depth - 1].function
     ends = [closure.source.statement(each) for each in returned(closure.node)]
     names = [_name(step, _frame(backward, depth).scope, each, run) for each in ends if isinstance(each, ast.Return)]
     if not isinstance(closure.node, ast.Lambda) and len(names) == len(ends) and None not in names:
         yield from ((Site(closure.source, end), name) for end, name in zip(ends, names, strict=True) if name)
+
+
+def _is_of_optimizer(call: Call_) -> bool:
+    return isinstance(call.function.owner, Object) and "optimizer" in call.function.owner.roles
 
 
 def _closure(backward: Event, run: Interpreter) -> int | None:

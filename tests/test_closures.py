@@ -219,3 +219,28 @@ def test_gradients_that_nothing_averages_are_refused(tmp_path: Path, old: str, n
     after, said = converted(tmp_path, source.replace("UPDATE", "p -= 0.1 * p.grad"))
     assert "AD904" in said and re.search(reason, said)
     assert "DDP" not in after
+
+
+def test_closures_that_an_optimizer_of_the_script_calls_average_as_well(tmp_path: Path) -> None:
+    own = """\
+class Twice(torch.optim.SGD):
+    @torch.no_grad()
+    def step(self, closure):
+        closure = torch.enable_grad()(closure)
+        super().step()
+        closure()
+        super().step()
+
+
+optimizer = Twice"""
+    steps = STEPS.replace("loss = optimizer.step(closure)", "closure()\n        optimizer.step(closure)")
+    bypassed = HEAD.replace("optimizer = torch.optim.LBFGS", own) + steps.replace(
+        "model(x)", "model[2](model[1](model[0](x)))"
+    )
+    after, _ = converted(tmp_path, bypassed.replace("    print(epoch, loss.item())\n", ""))
+    assert "            average_gradients(optimizer)\n            return loss\n" in after
+
+
+def test_gradients_with_a_graph_cannot_be_averaged(tmp_path: Path) -> None:
+    source = HEAD.replace("LBFGS", "SGD") + STEPS.replace("backward()", "backward(create_graph=True)")
+    assert converted(tmp_path, source)[1].startswith("AD904 gradients with a graph of their own")

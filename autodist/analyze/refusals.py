@@ -130,6 +130,18 @@ def refusals_of(
             ),
         )
         return
+    for event in [] if is_distributed(run) else [each for each in backwards if _keeps_graph(each, run)][:1]:
+        yield refuse(
+            "AD904",
+            event.source,
+            event.node,
+            (
+                "gradients with a graph of their own (create_graph=True) cannot be averaged in place, as "
+                "DistributedDataParallel does: take them by torch.autograd.grad, and call backward() on what is "
+                "computed from them"
+            ),
+        )
+        return
     for event in _lazily_made(run)[:1]:
         yield refuse(
             "AD904",
@@ -311,6 +323,12 @@ def _lazily_made(run: Interpreter) -> list[Event]:
     lazy = (each for each in first if any(part.name.startswith("torch.nn.Lazy") for part in parts(each)))
     found = (first[each] for each in lazy)
     return [each for each in found if each.loops and each.loops[-1].node in run.step_loops]
+
+
+def _keeps_graph(event: Event, run: Interpreter) -> bool:
+    """`loss.backward(create_graph=True)`"""
+    told = event.node.keywords if isinstance(event.node, ast.Call) and event.value.models else []
+    return any(each.arg == "create_graph" and run.values.get(each.value, NOTHING).const is True for each in told)
 
 
 def _takes_closure(event: Event) -> bool:
