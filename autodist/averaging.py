@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from autodist.interpreter import Call_, Event, Interpreter
+from autodist.interpreter import Call_, Event, Interpreter, returned
 from autodist.models import loose_parameters, optimized_by, owned_parameters, parts
 from autodist.regions import exclusive
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
 from autodist.source import Source, shortened
-from autodist.values import NOTHING, Path_, Scope, Thing
+from autodist.values import NOTHING, Object, Path_, Scope, Thing
 
 KINDS = ("backward", "gradient", "clip", "unscale", "step")
 Key = tuple[int, Path_]
@@ -21,7 +21,9 @@ def averaged(run: Interpreter, models: list[Model]) -> tuple[list[tuple[Site, st
     """The statements before which gradients are averaged and by which optimizer; uses of them that come earlier."""
     ours = set() if any(model.wrapped for model in models) else _optimizers(run, models)
     events = [event for event in run.events if event.kind in KINDS] if ours else []
-    stepped = {e.node for e in events if e.kind == "step"}  # by torch's optimizer, or by one around it, as settings say
+    stepped = {
+        e.node: e for e in events if e.kind == "step"
+    }  # by torch's optimizer, or by one around it, as settings say
     events = [e for e in events if e.kind == "backward" or not any(call.node in stepped for call in e.calls)]
     found: dict[tuple[ast.stmt, str], Site] = {}
     missed: dict[ast.AST, Concern] = {}
@@ -29,18 +31,28 @@ def averaged(run: Interpreter, models: list[Model]) -> tuple[list[tuple[Site, st
     done: dict[Key, list[Event]] = {}  # the uses before which an optimizer's gradients were averaged since then
     for index, event in enumerate(events):
         if event.kind == "backward":
-            backward, done = event, {key: [] for key in ours}
+            steps = {i: stepped[c.node] for i, c in enumerate(event.calls) if c.node is not None and c.node in stepped}
+            inner = min(steps, default=None)
+            if inner is None:
+                backward, done = event, {key: [] for key in ours}
+            elif _keys(step := steps[inner]) & ours:  # of a closure that the optimizer calls
+                ends = list(_ends(event, step, inner + 1, run))
+                for site, optimizer in ends:
+                    found.setdefault((site.statement, optimizer), site)
+                if not ends:
+                    missed.setdefault(step.node, _within_closure(step))
             continue
         for step in _steps(event, events[index:]) if backward is not None else ():
             due = [k for k in _keys(step) & done.keys() if all(_are_alternatives(e, event) for e in done[k])]
-            place = _place(event, step, backward, run) if due and backward is not None else None
-            if place is not None:
-                site, optimizer = place
+            places = list(_places(event, step, backward, run)) if due and backward is not None else []
+            for site, optimizer in places:
                 found.setdefault((site.statement, optimizer), site)
-                for key in due:
-                    done[key].append(event)
-            elif due and event.kind != "step":
+            for key in due if places else ():
+                done[key].append(event)
+            if due and not places and event.kind != "step":
                 missed.setdefault(event.node, _too_early(event, step))
+            elif due and not places and backward is not None and _closure(backward, run) is not None:
+                missed.setdefault(event.node, _within_closure(event))
     return [(site, optimizer) for (_, optimizer), site in found.items()], list(missed.values())
 
 
@@ -85,6 +97,39 @@ def _place(use: Event, step: Event, backward: Event, run: Interpreter) -> tuple[
         if optimizer is not None:
             return Site(here.source, statement), optimizer
     return None
+
+
+def _places(use: Event, step: Event, backward: Event, run: Interpreter) -> Iterator[tuple[Site, str]]:
+    """The same for all ways to a step: a closure, which its optimizer calls several times, ends in several places."""
+    depth = _closure(backward, run)
+    if use.kind != "step" or depth is None:
+        place = _place(use, step, backward, run)
+        yield from [place] if place is not None else []
+        return
+    yield from _ends(backward, step, depth - 1, run)
+
+
+def _ends(backward: Event, step: Event, at: int, run: Interpreter) -> Iterator[tuple[Site, str]]:
+    """Where a closure ends that is called ``at`` this depth or further down, but for methods of its optimizer."""
+    outside = (i for i, c in enumerate(backward.calls) if i >= at and not _is_of_optimizer(c))
+    depth = next(outside, len(backward.calls)) + 1
+    if depth > len(backward.calls):
+        return
+    closure = backward.calls[depth - 1].function
+    ends = [closure.source.statement(each) for each in returned(closure.node)]
+    names = [_name(step, _frame(backward, depth).scope, each, run) for each in ends if isinstance(each, ast.Return)]
+    if not isinstance(closure.node, ast.Lambda) and len(names) == len(ends) and None not in names:
+        yield from ((Site(closure.source, end), name) for end, name in zip(ends, names, strict=True) if name)
+
+
+def _is_of_optimizer(call: Call_) -> bool:
+    return isinstance(call.function.owner, Object) and "optimizer" in call.function.owner.roles
+
+
+def _closure(backward: Event, run: Interpreter) -> int | None:
+    """How many calls down the closure is that a backward pass runs in, and which an optimizer calls."""
+    depths = (i for i, call in enumerate(backward.calls, 1) if call.function.node in run.closures and call.node is None)
+    return next(depths, None)
 
 
 def _depth(one: Event, other: Event) -> int:
@@ -164,6 +209,14 @@ def _is_bound_later(name: ast.Name, source: Source, statement: ast.stmt) -> bool
 def _held(name: str, scope: Scope) -> frozenset[Thing]:
     home = scope.find(name)
     return home.names.get(name, NOTHING).things if home is not None else frozenset()
+
+
+def _within_closure(step: Event) -> Concern:
+    message = (
+        "the closure that is given here computes gradients that DistributedDataParallel does not average, and it "
+        "cannot be seen where they are to be averaged: let it be a function that returns the loss at its end"
+    )
+    return Concern("AD904", step.source, step.node, message, Severity.REFUSAL)
 
 
 def _too_early(event: Event, step: Event) -> Concern:

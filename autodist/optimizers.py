@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from autodist.fsdp.sharding import rank_check
-from autodist.interpreter import Event, Interpreter
+from autodist.interpreter import LBFGS, Event, Interpreter
 from autodist.models import optimized_by
 from autodist.script import Model, OptimizerState, PartedOptimizer, Site
 from autodist.source import Source
@@ -88,6 +88,8 @@ def _whole(optimizer: Object, run: Interpreter) -> str | None:
         or not (chosen or things)
     ):
         return "it is made by a function, not by its class"
+    if optimizer.name.endswith(LBFGS):
+        return "L-BFGS steps along all parameters at once"
     if not node.args and all(k.arg != "params" for k in node.keywords):
         return "its parameters cannot be seen"
     if any(isinstance(a, ast.Starred) for a in node.args) or len(node.args) - 1 > len(_names(optimizer)):

@@ -327,7 +327,7 @@ def parted_orders(run: Interpreter) -> Iterator[tuple[Event, str]]:
         rows = [
             loop
             for loop in event.loops
-            if not isinstance(loop.node, ast.While) and run.values.get(loop.node.iter, NOTHING).spread is ROWS
+            if loop.through is not None and run.values.get(loop.through.iter, NOTHING).spread is ROWS
         ]
         if not tries or not rows or event.loops.index(rows[0]) > [e.node for e in event.loops].index(tries[-1]):
             continue

@@ -147,8 +147,13 @@ class Object:
     def is_writer(self) -> bool:
         """Whether its class derives from a writer that other ranks do without: whatever its methods are called, they
         write."""
+        return self.cls is not None and any(name.endswith(("SummaryWriter", "Visdom")) for name in self.library_classes)
+
+    @property
+    def library_classes(self) -> list[str]:
+        """The class of a library that it is of, or those that its class derives from."""
         bases = [base for each in self.cls.line() for base in each.bases] if self.cls is not None else []
-        return any(isinstance(each, External) and each.name.endswith(("SummaryWriter", "Visdom")) for each in bases)
+        return [each.name for each in bases if isinstance(each, External)] if self.cls is not None else [self.name]
 
     @property
     def key(self) -> tuple[int, Path_]:
@@ -295,6 +300,8 @@ class Draw:
     """Whether it is an iterable of such batches."""
     nested: bool = False
     """Whether these batches are tuples of tensors."""
+    once: bool = False
+    """Whether indices or numbers are drawn outside of all loops, so that what they make is data like any other."""
 
 
 @dataclass(frozen=True)

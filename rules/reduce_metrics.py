@@ -209,6 +209,59 @@ EXAMPLES = [
         """,
         after=None,
     ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.LBFGS(model.parameters())
+
+        for epoch in range(2):
+            for x, y in loader:
+
+                def closure():
+                    optimizer.zero_grad()
+                    loss = nn.functional.mse_loss(model(x), y)
+                    loss.backward()
+                    return loss
+
+                optimizer.step(closure)
+        """,
+        after='''\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+
+        def reduce_mean(value):
+            """The mean of a number or tensor over all ranks."""
+            mean = torch.as_tensor(value, dtype=torch.float64).detach().cpu() / dist.get_world_size()
+            dist.all_reduce(mean)
+            return mean.to(value) if torch.is_tensor(value) else mean.item()
+
+
+        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+        loader = DataLoader(train_set, batch_size=8, shuffle=True)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.LBFGS(model.parameters())
+
+        for epoch in range(2):
+            for x, y in loader:
+
+                def closure():
+                    optimizer.zero_grad()
+                    loss = nn.functional.mse_loss(model(x), y)
+                    loss.backward()
+                    return reduce_mean(loss)
+
+                optimizer.step(closure)
+        ''',
+    ),
 ]
 
 
@@ -226,7 +279,8 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
     """Report and decide on what all ranks computed, not on one rank's share.
 
     A rank's loss, accuracy or count covers its own samples. Where such a value is printed, logged, saved, or decides
-    what happens next, it is first made global: means are averaged over the ranks, sums added, counts multiplied.
+    what happens next, it is first made global: means are averaged over the ranks, sums added, counts multiplied. So is
+    the loss that a closure returns to an optimizer that goes on or stops by it, as L-BFGS does.
     """
     if not script.trains:
         return

@@ -16,6 +16,7 @@ EXAMPLES = [
     Example(before=CLIPPED.replace("gradient.clamp(-1, 1)", "0.1 * gradient"), after=None),
     Example(
         before="""\
+        import physics
         import torch
         from torch import nn
         from torch.utils.data import DataLoader, TensorDataset
@@ -27,16 +28,10 @@ EXAMPLES = [
 
         for epoch in range(2):
             for x, y in loader:
-
-                def closure():
-                    optimizer.zero_grad()
-                    loss = nn.functional.mse_loss(model(x), y)
-                    loss.backward()
-                    return loss
-
-                optimizer.step(closure)
+                optimizer.step(physics.Residual(model, optimizer, x, y))
         """,
         after="""\
+        import physics
         import torch
         from torch import nn
         from torch.utils.data import DataLoader, TensorDataset
@@ -48,14 +43,7 @@ EXAMPLES = [
 
         for epoch in range(2):
             for x, y in loader:
-
-                def closure():
-                    optimizer.zero_grad()
-                    loss = nn.functional.mse_loss(model(x), y)
-                    loss.backward()
-                    return loss
-
-                optimizer.step(closure)
+                optimizer.step(physics.Residual(model, optimizer, x, y))
         """,
     ),
     Example(
@@ -66,16 +54,15 @@ EXAMPLES = [
 
         train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
         loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
+        w = torch.randn(4, 1, requires_grad=True)
 
         for epoch in range(2):
             for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                model.zero_grad()
+                loss = nn.functional.mse_loss(x @ w, y)
                 loss.backward()
                 with torch.no_grad():
-                    for parameter in model.parameters():
-                        parameter -= 0.1 * parameter.grad
+                    w -= 0.1 * w.grad
+                    w.grad.zero_()
         """,
         after="""\
         import torch
@@ -84,16 +71,15 @@ EXAMPLES = [
 
         train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
         loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Linear(4, 1)
+        w = torch.randn(4, 1, requires_grad=True)
 
         for epoch in range(2):
             for x, y in loader:
-                loss = nn.functional.mse_loss(model(x), y)
-                model.zero_grad()
+                loss = nn.functional.mse_loss(x @ w, y)
                 loss.backward()
                 with torch.no_grad():
-                    for parameter in model.parameters():
-                        parameter -= 0.1 * parameter.grad
+                    w -= 0.1 * w.grad
+                    w.grad.zero_()
         """,
     ),
     Example(
@@ -123,9 +109,10 @@ EXAMPLES = [
 def refuse_own_optimisation(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Refuse optimisation that gradients cannot be averaged for.
 
-    Closures that an optimizer calls several times, and parameters that are updated by hand, leave no place between
-    gradient and update. Hooks of gradients see those of a rank's own samples: scaling them is the same as scaling their
-    mean, clamping is not.
+    L-BFGS decides by the loss that its closure returns, which has to be that of all ranks: where the closure is code of
+    a library, it cannot be reduced. Nothing averages the gradients of tensors that are in no module and are updated by
+    hand, `w -= 0.1 * w.grad`; those of a module's parameters are averaged by its wrapper. Hooks of gradients see those
+    of a rank's own samples: scaling them is the same as scaling their mean, clamping is not.
     """
     for concern in script.concerns:
         if concern.code == "AD904":

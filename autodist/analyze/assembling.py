@@ -336,6 +336,13 @@ def _leftover_concerns(leftover: list[escapes.Placed], run: Interpreter) -> Iter
                 f"decides on {shortened(code)}, which differs between ranks: they would part ways here; "
                 "decide on a value that is reduced over the ranks"
             )
+        elif place.event.kind == "answer":
+            message = (
+                f"the optimizer decides by {shortened(code)}, which differs between ranks and cannot be reduced over "
+                "them: let the closure return a mean or a sum over the samples of the batch"
+            )
+            yield Concern("AD904", place.source, place.node, message, Severity.REFUSAL)
+            continue
         elif place.event.kind == "statistic":
             message = (
                 f"the loss is computed from {shortened(code)}, and that from this rank's samples alone: gather it over "

@@ -199,7 +199,7 @@ def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: In
     looked_at: set[Object] = set()
     for _, event in sorted(events.items()):
         statement = event.node if isinstance(event.node, ast.stmt) else event.source.statement(event.node)
-        outer = [loop for loop in event.loops if isinstance(loop.node, (ast.For, ast.While))]
+        outer = [loop for loop in event.loops if isinstance(loop.node, (ast.For, ast.While, ast.Call))]
         if not outer and event.grad and statement not in seen:  # a look at the data before it is trained on
             again_looked = not looked_at.isdisjoint(drawn_from(event.value))
             looked_at |= set(drawn_from(event.value))
@@ -215,7 +215,7 @@ def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: In
         anew = number is not None and any(loop.node in made[loader] for loader in loaders for loop in outer)
         again = restarts or number is not None and _passes_again(statement, events.values(), loaders)
         goes_on = False
-        if len(phases) > 1 or _is_repeated(kept):
+        if len(phases) > 1 or _is_repeated(kept) or any(call.function.node in run.closures for call in event.calls):
             number = None
         elif again:
             goes_on = anew
@@ -253,13 +253,13 @@ def _passes_again(statement: ast.stmt, events: Iterable[Event], loaders: list[Ob
 def _is_repeated(loops: list[Loop]) -> bool:
     """Whether no loop numbers the passes over a loader: a `while` has no number, a loop around starts it anew."""
     counting = [place for place, loop in enumerate(loops) if any(_numbers(loop).values())]
-    return any(isinstance(loop.node, ast.While) for loop in loops) or bool(counting) and counting[-1] > 0
+    return any(isinstance(loop.node, (ast.While, ast.Call)) for loop in loops) or bool(counting) and counting[-1] > 0
 
 
 def _numbers(loop: Loop) -> dict[str, set[Index]]:
     """What a loop's target names that counts its rounds."""
-    target = None if isinstance(loop.node, ast.While) else loop.node.target
-    names = [n.id for n in ast.walk(target) if isinstance(n, ast.Name)] if target is not None else []
+    bound = ast.walk(loop.through.target) if loop.through is not None else ()
+    names = [n.id for n in bound if isinstance(n, ast.Name)]
     return {name: {t for t in loop.scope.names.get(name, NOTHING).things if isinstance(t, Index)} for name in names}
 
 

@@ -23,6 +23,15 @@ def uncovered(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
     """Optimizers that train something whose forward pass was not seen: its gradients would stay each rank's own."""
     members = {part.key for model in models for each in (model.object, *model.alternatives) for part in parts(each)}
     stepped = {t for e in run.events if e.kind == "step" for t in e.value.objects("optimizer")}
+    alone = [m for m in models if not m.wrapped and (m.bypassed is not None or m.wrapping is None)]
+    for event in run.of("own_step") if alone and not run.of("step") else ():
+        reason = alone[0].bypassed or "it cannot be seen where its model is ready to be wrapped"
+        message = (
+            "updates parameters by hand, of which DistributedDataParallel does not average the gradients: "
+            f"{reason}; use a torch.optim optimizer"
+        )
+        yield Concern("AD904", event.source, event.node, message, Severity.REFUSAL)
+        return
     for optimizer in sorted(stepped, key=lambda o: (str(o.source.path), o.node.lineno)):
         missing = [m for m in optimized_by(optimizer) if not any(part.key in members for part in parts(m))]
         if missing or not models:

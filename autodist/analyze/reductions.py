@@ -108,6 +108,7 @@ def _first(fresh: dict[ast.expr, escapes.Placed], run: Interpreter) -> dict[ast.
         node: place
         for node, place in fresh.items()
         if place.after is not None
+        or place.event.kind == "answer"  # of a closure, which others may call as well
         or _is_added_to_attribute(place)  # which whatever reports it reads
         or not any(each is node for each in ast.walk(place.event.node))
     }

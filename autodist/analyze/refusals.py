@@ -10,7 +10,7 @@ from autodist.analyze.handmade import batch_draws, beside_loaders, filled_batch,
 from autodist.analyze.launched import is_distributed
 from autodist.config import Strategy
 from autodist.frameworks import owned
-from autodist.interpreter import Event, Interpreter
+from autodist.interpreter import LBFGS, Event, Interpreter
 from autodist.losses import unbatched, wholes
 from autodist.models import UNSEEN, parts
 from autodist.rule import Severity
@@ -18,7 +18,19 @@ from autodist.script import Concern, Site
 from autodist.source import Source, shortened
 from autodist.spread import CROSS, SAME
 from autodist.tensors.mixing import ONE
-from autodist.values import NOTHING, Draw, External, Function, Index, Items, Object, Table, Value, drawn_from
+from autodist.values import (
+    NOTHING,
+    Draw,
+    External,
+    Function,
+    Index,
+    Items,
+    Object,
+    Parameters,
+    Table,
+    Value,
+    drawn_from,
+)
 
 
 def in_batch_negatives(event: Event, run: Interpreter) -> Concern:
@@ -63,15 +75,14 @@ def refusals_of(
     backwards = [event for event in run.events if event.kind == "backward"]
     steps = [event for event in run.events if event.kind == "step"]
     for event in steps:
-        closure = any(isinstance(t, Function) for t in event.detail.things) or _takes_closure(event)
-        if closure:
+        if _takes_closure(event) and not any(isinstance(t, Function) for t in event.detail.things):
             yield refuse(
                 "AD904",
                 event.source,
                 event.node,
                 (
-                    "optimizer.step(closure) evaluates the loss several times on its own; gradients "
-                    "cannot be averaged between: use an optimizer without a closure, or convert by hand"
+                    "cannot see the closure that the optimizer calls, and decides by: give it a function of this "
+                    "script, which returns the loss"
                 ),
             )
             return
@@ -84,7 +95,7 @@ def refusals_of(
             + (" (an environment loop draws no batches)" if _is_environment(run) else ""),
         )
         return
-    if not steps:
+    if not steps and not _steps_by_hand(run):
         event = backwards[0]
         unknown = _unknown_optimizer(run)
         if unknown is not None:
@@ -102,8 +113,8 @@ def refusals_of(
             (
                 "trains by apex.amp, which is no longer maintained and hides model and optimizer: use torch.amp"
                 if any(_is_of_apex(value) for value in run.values.values())
-                else "gradients are computed but no optimizer steps: parameters that are updated by hand "
-                "cannot be converted; use a torch.optim optimizer"
+                else "gradients are computed but no optimizer steps: nothing averages those of tensors that are in no "
+                "module; make them parameters of one, or use a torch.optim optimizer"
             ),
         )
         return
@@ -116,6 +127,18 @@ def refusals_of(
             (
                 "draws on an environment, which is no data set that could be shared out among ranks; if it only "
                 "evaluates there, move that to a script of its own"
+            ),
+        )
+        return
+    for event in [] if is_distributed(run) else [each for each in backwards if _keeps_graph(each, run)][:1]:
+        yield refuse(
+            "AD904",
+            event.source,
+            event.node,
+            (
+                "gradients with a graph of their own (create_graph=True) cannot be averaged in place, as "
+                "DistributedDataParallel does: take them by torch.autograd.grad, and call backward() on what is "
+                "computed from them"
             ),
         )
         return
@@ -209,6 +232,18 @@ def refusals_of(
         yield refuse("AD902", site.source, site.node, message)
 
 
+def _steps_by_hand(run: Interpreter) -> bool:
+    """Whether the script changes the parameters of modules itself, `p -= lr * p.grad`, which their wrapper averages the
+    gradients for. Of tensors that are in no module, nothing does."""
+    held = {t.module for e in run.of("own_step") for t in e.value.things if isinstance(t, Parameters)}
+    written = {part for module in held if isinstance(module, Object) for part in parts(module)}
+    learning = [event.value.models for event in run.of("backward")]
+    trained = {part for models in learning for each in models if isinstance(each, Object) for part in parts(each)}
+    owned = {t for module in trained for each in module.attributes.values() for t in each.objects("parameter")}
+    loose = {t for value in run.values.values() for t in value.objects("parameter")} - owned
+    return bool(written & trained) and all(learning) and not loose
+
+
 def unshared_output(run: Interpreter) -> Concern | None:
     """A loss that compares what a model gives for a whole batch with a rank's share of the labels: the samples of what
     the model is given lie along another axis, `model(x[:, i : i + 8])` beside `y[i : i + 8]`."""
@@ -290,8 +325,14 @@ def _lazily_made(run: Interpreter) -> list[Event]:
     return [each for each in found if each.loops and each.loops[-1].node in run.step_loops]
 
 
+def _keeps_graph(event: Event, run: Interpreter) -> bool:
+    """`loss.backward(create_graph=True)`"""
+    told = event.node.keywords if isinstance(event.node, ast.Call) and event.value.models else []
+    return any(each.arg == "create_graph" and run.values.get(each.value, NOTHING).const is True for each in told)
+
+
 def _takes_closure(event: Event) -> bool:
-    return any(isinstance(t, Object) and t.name.endswith(".LBFGS") for t in event.value.things)
+    return any(isinstance(t, Object) and t.name.endswith(LBFGS) for t in event.value.things)
 
 
 def _foreign_iterator(run: Interpreter) -> str | None:

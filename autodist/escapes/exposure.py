@@ -18,7 +18,7 @@ SETTINGS = frozenset("lr learning_rate momentum weight_decay betas".split())
 def exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
     """The expressions that an event hands to the outside."""
     node = event.node
-    if event.kind in ("format", "test", "meets", "statistic", "scales_gradient"):
+    if event.kind in ("format", "test", "meets", "statistic", "scales_gradient", "answer"):
         assert isinstance(node, ast.expr)
         yield node
     elif event.kind == "store" and isinstance(node, ast.Call):

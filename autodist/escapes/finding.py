@@ -21,7 +21,7 @@ from autodist.values import NOTHING, External, Items, Object, Turn
 
 SINKS = frozenset(
     "format print log tracker schedule test save write file_method step discarded store set_item meets handed_over "
-    "statistic scales_gradient".split()
+    "statistic scales_gradient answer".split()
 )
 
 
@@ -104,8 +104,8 @@ def _is_about_one_row(event: Event, run: Interpreter) -> bool:
     """Whether a function decides that is called for one row of this rank's after the other, or what is counted of such
     a row: each rank for its own."""
     for loop in event.loops:
-        over = loop.node.iter if not isinstance(loop.node, ast.While) else None
-        if over is not None and loop.function is not event.function and run.values.get(over, NOTHING).spread is ROWS:
+        own = loop.function is event.function
+        if loop.through is not None and not own and run.values.get(loop.through.iter, NOTHING).spread is ROWS:
             return True
     branch = event.source.parents.get(event.node)
     return any(loop.by_row for loop in event.loops) and isinstance(branch, ast.If) and _only_counts(branch, run)

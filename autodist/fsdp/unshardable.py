@@ -147,8 +147,8 @@ def _uneven(sharded: Sharded) -> Iterator[Concern]:
         if not keys(sharded.held(event)) & sharded.roots:
             continue
         for loop in event.loops:
-            node = loop.node
-            if isinstance(node, ast.While):
+            node = loop.through
+            if node is None:
                 continue
             read = (n for n in ast.walk(node.iter) if isinstance(n, ast.expr))
             inside = {t for n in read for t in run.values.get(n, NOTHING).things}
@@ -452,10 +452,10 @@ def _saved(event: Event, sharded: Sharded) -> str | None:
 
 def _optimized(event: Event, sharded: Sharded) -> str | None:
     for optimizer in event.value.objects("optimizer"):
-        name = optimizer.name.rpartition(".")[2]
+        names = [each.rpartition(".")[2] for each in optimizer.library_classes]
         if not any(module.key in sharded.owners for module in optimized_by(optimizer)):
             continue
-        if name in UNSHARDED and optimizer.cls is None:
+        if (name := next((each for each in names if each in UNSHARDED), None)) is not None:
             return f"{name} cannot step on shards: use another optimizer, or --strategy ddp"
         if optimizer.cls is not None and (whole := _whole_tensors(optimizer.cls)) is not None:
             return (

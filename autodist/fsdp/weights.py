@@ -136,7 +136,7 @@ def _where_given(use: Use, run: Interpreter, ours: Keys) -> list[Use]:
     if isinstance(name, ast.expr) and not _owners(name, run, ours):
         return [use]  # what is given is a model
     scope = source.function(name)
-    taken = [] if scope is None or use.flows else [*scope.args.posonlyargs, *scope.args.args, *scope.args.kwonlyargs]
+    taken = [] if scope is None else [*scope.args.posonlyargs, *scope.args.args, *scope.args.kwonlyargs]
     at = next((i for i, each in enumerate(taken) if isinstance(name, ast.Name) and each.arg == name.id), None)
     if at is None:
         return [use]
@@ -150,7 +150,7 @@ def _where_given(use: Use, run: Interpreter, ours: Keys) -> list[Use]:
     held = {argument: _owners(argument, run, ours) for argument in given}
     if all(held.values()):
         return [use]
-    return [Use(Site(run.sources[node], node), False, owners, None) for node, owners in held.items() if owners]
+    return [Use(Site(run.sources[node], node), use.flows, owners, None) for node, owners in held.items() if owners]
 
 
 def _argument(call: ast.Call, at: int, name: str) -> ast.expr | None:

@@ -23,7 +23,8 @@ from __future__ import annotations
 from autodist.interpreter.events import Call_, Event, Loop
 from autodist.interpreter.methods import TESTING_FILES
 from autodist.interpreter.plan import Plan
-from autodist.interpreter.questions import children_of, leaves_ties
+from autodist.interpreter.questions import children_of, leaves_ties, returned
+from autodist.interpreter.roles import LBFGS
 from autodist.interpreter.run import Interpreter
 from autodist.interpreter.torch_modules import SAFE_ON_WRAPPER
 from autodist.interpreter.words import COUNTING, CUTTING, DRAWING, GROWS, MOVES, SIZES
@@ -33,6 +34,7 @@ __all__ = [
     "CUTTING",
     "DRAWING",
     "GROWS",
+    "LBFGS",
     "MOVES",
     "SAFE_ON_WRAPPER",
     "SIZES",
@@ -44,4 +46,5 @@ __all__ = [
     "Plan",
     "children_of",
     "leaves_ties",
+    "returned",
 ]

@@ -212,8 +212,8 @@ class Arithmetic(Evaluation):
             return False
         loops = {each.loop for each in one.origins if isinstance(each, Turn)}
         counted = {thing.loop for thing in number.things if isinstance(thing, Index)}
-        going = [loop.node for loop in self._loops if loop.node in loops and not isinstance(loop.node, ast.While)]
-        return any(not counted.isdisjoint(ast.walk(node.iter)) for node in going)
+        going = [loop.through for loop in self._loops if loop.node in loops and loop.through is not None]
+        return any(not counted.isdisjoint(ast.walk(each.iter)) for each in going)
 
     def _is_last(self, number: Value) -> bool:
         """Whether a loop over samples, one by one, has left a number as that of the last one."""
@@ -372,9 +372,9 @@ class Arithmetic(Evaluation):
     def _is_loaded(self, name: str) -> bool | None:
         """Whether the innermost loop that binds a name takes it from a loader; nothing if no loop binds it."""
         for loop in reversed(self._loops):
-            target = loop.node.target if not isinstance(loop.node, ast.While) else None
-            if target is not None and name in {each.id for each in ast.walk(target) if isinstance(each, ast.Name)}:
-                over = self._lately(loop.node.iter)  # type: ignore[union-attr]
+            through = loop.through
+            if through is not None and name in {n.id for n in ast.walk(through.target) if isinstance(n, ast.Name)}:
+                over = self._lately(through.iter)
                 streams = [thing.over for thing in over.things if isinstance(thing, Stream)]
                 return any(True for each in (over, *streams) for _ in each.objects("loader"))
         return None

@@ -532,7 +532,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         len(text))`, or it was put into a list by such a loop: as long as it is, whatever a batch has."""
         if value.spread is not ROWS or value.things or value.models or not nodes or not isinstance(nodes[0], ast.Name):
             return False
-        loops = [loop.node for loop in self._loops if loop.by_row and not isinstance(loop.node, ast.While)]
+        loops = [loop.through for loop in self._loops if loop.by_row and loop.through is not None]
         targets = [each.target for each in loops if self._goes_over_samples(each.iter)]
         named = {each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)}
         turns = [each for each in value.origins if isinstance(each, Turn)]

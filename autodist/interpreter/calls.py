@@ -110,6 +110,8 @@ class Calls(Methods, AutogradFunctions):
         else:
             callee = self.eval(node.func, scope)
         args, keywords = self._arguments(node, scope)
+        if isinstance(node.func, ast.Call) and last_part(node.func.func) == "enable_grad" and len(args) == 1:
+            return args[0]  # `torch.enable_grad()(closure)` is the closure
         if _is_default(callee, args):
             self.event("default_device", node, scope)
         if _is_default(callee, args) or _comes_to_device(node, callee, args, keywords):

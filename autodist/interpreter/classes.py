@@ -120,6 +120,8 @@ class Classes(Records):
                 if name == "__call__" and owner.cls.find("forward"):
                     return self.method(owner, "forward", node, args, keywords, scope)
                 return self._inherited_pass(owner, owner.cls, node, args, keywords, scope)
+            if name == "step" and "optimizer" in owner.roles:
+                return union(self._closures(owner, node, args, keywords, scope))
             return NOTHING
         bound = self._noted(node.func, self._bound(found[1], owner, node, scope), scope)
         return union(

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from autodist.interpreter.loaders import Loaders
 from autodist.interpreter.questions import last_part, one_of, under_samples
+from autodist.interpreter.words import SPLITTING
 from autodist.spread import COUNT, LOCAL, ROWS, SAME, Spread, combine
-from autodist.tensors import axes, collation, mixing
+from autodist.tensors import axes, collation, mixing, operations
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -140,10 +141,19 @@ class Contents(Loaders):
     def _one_by_one(self, value: Value, node: ast.expr | ast.For | ast.comprehension) -> Value:
         """Rows that a loop takes one after the other."""
         start = node if isinstance(node, ast.expr) else node.iter
-        if value.things or value.spread is not ROWS or start not in self.sources:
+        if value.things or value.spread is not ROWS or start not in self.sources or self._takes_pieces(start):
             return value
         mixed = Mixing(start, self.sources[start], "takes one row after the other")
         return value.but(origins=value.origins | {mixed})
+
+    def _takes_pieces(self, over: ast.expr) -> bool:
+        """Whether a loop goes through pieces of which each has all of the rows: `x.split(1, dim=1)`, `x.unbind(1)`."""
+        if not isinstance(over, ast.Call):
+            return False
+        method = isinstance(over.func, ast.Attribute) and not self._lately(over.func.value).things
+        name = last_part(over.func)
+        at = operations.axis(over, (0 if name == "unbind" else 1) + (not method))
+        return name in (*SPLITTING, "unbind") and at is not None and at is not False and at > 0
 
     def _children(self, thing: Object) -> list[Value]:
         held = (*thing.args, *thing.attributes.values())

@@ -80,7 +80,8 @@ class Draws(Contents):
                 self.event("own_noise", node, scope, keywords["generator"])
             return Value(spread=ROWS, origins=frozenset().union(*(v.origins for v in args)))
         permutes = name.rpartition(".")[2] in ("randperm", "permutation")
-        return self._draw(Draw(node, scope.source, self._path, size, permutes=permutes), scope)
+        once = not self._loops
+        return self._draw(Draw(node, scope.source, self._path, size, permutes=permutes, once=once), scope)
 
     def _draw(self, draw: Draw, scope: Scope) -> Value:
         self.event("draw", draw.node, scope, of(draw))

@@ -12,9 +12,9 @@ from autodist.values import NOTHING, Function, Scope, Value
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop that is being run."""
+    """A loop that is being run. `optimizer.step(closure)` is one, where L-BFGS takes its steps outside of any other."""
 
-    node: ast.For | ast.While | ast.AsyncFor | ast.comprehension
+    node: ast.For | ast.While | ast.AsyncFor | ast.comprehension | ast.Call
     source: Source
     scope: Scope
     function: Function | None
@@ -22,6 +22,11 @@ class Loop:
     """It takes the samples of a batch one by one."""
     certain: bool = False
     """It takes samples, and none of several outputs of a model or fields of a batch."""
+
+    @property
+    def through(self) -> ast.For | ast.AsyncFor | ast.comprehension | None:
+        """The same, if it goes through something."""
+        return None if isinstance(self.node, (ast.While, ast.Call)) else self.node
 
 
 @dataclass(frozen=True)

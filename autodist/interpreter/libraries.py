@@ -74,7 +74,8 @@ class Libraries(BuiltinCalls):
                     return result
         if name in LATER:
             self._start_later(node, args, keywords, scope)
-        for value in values if name != "builtins.map" else ():  # which is called with what it is mapped over
+        # what `map` calls is given what it goes over, and `partial` calls nothing yet
+        for value in values if name not in ("builtins.map", "functools.partial") else ():
             self._callbacks(value, name, node, scope)
         if roles & {
             "print",

@@ -102,6 +102,8 @@ class Loops(Stores):
             return True
         if value.spread is not ROWS or value.things:
             return self.splits_by_number(over)
+        if self._takes_pieces(over):
+            return False
         return not value.models or self.gives_tensor(over, value)  # a model may give several outputs
 
     def _goes_through_batches(self, loop: ast.For | ast.AsyncFor, scope: Scope) -> list[bool]:

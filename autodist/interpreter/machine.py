@@ -65,6 +65,8 @@ class Machine(ABC):
         self.complete = True
         self.executed: set[ast.AST] = set()
         self._entered: set[ast.AST] = set()
+        self.closures: set[ast.AST] = set()
+        """The functions that optimizers are given to call as often as they like: `optimizer.step(closure)`."""
         self.promoted: set[int] = set()
         self.loops_of: dict[ast.expr, set[ast.AST]] = {}
         self.apart: dict[ast.expr, int] = {}
@@ -237,6 +239,11 @@ class Machine(ABC):
         keywords: dict[str, Value],
         scope: Scope,
     ) -> Value: ...
+
+    @abstractmethod
+    def _closures(
+        self, optimizer: Object, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> list[Value]: ...
 
     @abstractmethod
     def _call(

@@ -81,6 +81,8 @@ ROWS_OF_A_TABLE = frozenset("n frac".split())
 """What pandas is told of how many rows to draw: `table.sample(frac=1)`."""
 
 FLAGS = frozenset(["threading.Event", "multiprocessing.Event"])
+STEPPING = frozenset("add_ sub_ addcmul_ addcdiv_ copy_ lerp_ subtract_".split())
+"""What changes parameters by their gradients: `p.data.add_(p.grad, alpha=-lr)`."""
 
 OF_ITERATORS = frozenset("send close throw __next__ next".split())
 
@@ -297,8 +299,11 @@ class Methods(Libraries, TorchModules):
                 self.event("freeze", node, scope, of(inner.module))
             if name in DRAWING:
                 self.event("draw_parameters", node, scope, of(inner.module))
-            if inner.part and name.endswith("_") and not name.endswith("__"):
+            in_place = name.endswith("_") and not name.endswith("__")
+            if inner.part and in_place:
                 self.event("write_part", node, scope, of(inner))
+            if in_place and name in STEPPING and not self._forward and not _is_gradient(node.func):
+                self.event("own_step", node, scope, of(inner))
             if (
                 name in SIZES
                 or operations.reduces(name, node, 0)
@@ -329,10 +334,10 @@ class Methods(Libraries, TorchModules):
             return of(inner)
         if "optimizer" in inner.roles:
             if name == "step":
-                for value in args[:1]:
-                    self._callbacks(value, "closure", node, scope)
-                self.event("step", node, scope, of(inner), self._mixed(values))
-            elif name in ("zero_grad", "state_dict", "load_state_dict", "add_param_group"):
+                answers = self._closures(inner, node, args, keywords, scope)
+                self.event("step", node, scope, of(inner), union([self._mixed(values), *values]))
+                return union(answers)
+            if name in ("zero_grad", "state_dict", "load_state_dict", "add_param_group"):
                 self.event("optimizer_" + name, node, scope, of(inner), self._mixed(values))
                 if name == "add_param_group":
                     inner.args.extend(args)
@@ -533,3 +538,8 @@ def _is_thread(cls: Class) -> bool:
     """Whether a class of the project derives from a thread or a process, whose `run` is called by `start`."""
     bases = {base.name for each in cls.line() for base in each.bases if isinstance(base, External)}
     return not bases.isdisjoint(LATER)
+
+
+def _is_gradient(node: ast.expr) -> bool:
+    """`p.grad.data.add_`"""
+    return any(isinstance(each, ast.Attribute) and each.attr == "grad" for each in ast.walk(node))

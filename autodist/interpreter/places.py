@@ -192,7 +192,8 @@ class Places(Layout):
             return frozenset()  # `out[i - 1]` is another one
         parts = (each for each in ast.walk(axis) if isinstance(each, ast.expr))
         numbers = {t.loop for part in parts for t in self._lately(part).things if isinstance(t, Index)}
-        loops = (loop.node for loop in self._loops if numbers and loop.certain and not isinstance(loop.node, ast.While))
+        certain = (loop.through for loop in self._loops if numbers and loop.certain)
+        loops = (through for through in certain if through is not None)
         cut = isinstance(axis, ast.Slice)
         return frozenset(Turn(loop, cut) for loop in loops if numbers & set(ast.walk(loop.iter)))
 

@@ -20,6 +20,21 @@ OF_SETS = frozenset("difference union intersection symmetric_difference".split()
 """Methods of sets that answer with another one."""
 
 
+def returned(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list[ast.expr]:
+    """What a function may return."""
+    if isinstance(function, ast.Lambda):
+        return [function.body]
+    found: list[ast.expr] = []
+    pending: list[ast.AST] = [*function.body]
+    while pending:
+        node = pending.pop(0)
+        if isinstance(node, ast.Return) and node.value is not None:
+            found.append(node.value)
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            pending += ast.iter_child_nodes(node)
+    return found
+
+
 def is_set(value: Value) -> bool:
     """Whether a value is a set of what may be strings."""
     for thing in value.things:

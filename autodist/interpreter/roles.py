@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from functools import partial
 
-from autodist.interpreter.questions import constants_in, first_text, stable_order, wrapped
+from autodist.interpreter.events import Loop
+from autodist.interpreter.questions import constants_in, first_text, returned, stable_order, wrapped
 from autodist.interpreter.stores import Stores
 from autodist.source import argument
 from autodist.spread import COLUMNS, MEAN, RANK, ROWS, SAME, SUM, WORLD
@@ -29,6 +30,8 @@ from autodist.values import (
 
 FIXED_STEPS = frozenset("euler midpoint heun2 heun3 rk4 explicit_adams implicit_adams".split())
 """Methods of torchdiffeq whose steps go by no error."""
+LBFGS = ".LBFGS"
+"""The one optimizer of torch that does more with what a closure answers than to return it."""
 
 
 class Roles(Stores):
@@ -40,6 +43,29 @@ class Roles(Stores):
             if isinstance(thing, Function) and thing.node not in self._entered:
                 first = [Value(spread=RANK)] if self.catalog.has(name, "spawn") else []
                 self.call_function(thing, None, first, {}, scope)
+
+    def _closures(
+        self, optimizer: Object, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> list[Value]:
+        """`optimizer.step(closure)` calls it as often as it likes, and may decide by what it answers, as L-BFGS does:
+        whether it goes on, and how far a step of its line search goes."""
+        given = args[0] if args else keywords.get("closure", NOTHING)
+        made = optimizer.library_classes
+        decides = not all(name.startswith("torch.optim.") and not name.endswith(LBFGS) for name in made)
+        alone = decides and not self._loops
+        if alone:
+            self._loops.append(Loop(node, scope.source, scope, self._calls[-1].function if self._calls else None))
+        found = []
+        for thing in sorted(given.things, key=stable_order):
+            if isinstance(thing, Function):
+                inner = Scope(thing.source, thing.scope)
+                self.closures.add(thing.node)
+                found.append(self.call_function(thing, None, [], {}, inner))
+                for answer in returned(thing.node) if decides else ():
+                    self.event("answer", answer, inner, self.values.get(answer, NOTHING))
+        if alone:
+            self._loops.pop()
+        return found
 
     def _start_later(self, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope) -> None:
         """`Thread(target=save, args=(state, path))` calls save(state, path) once it is started."""

@@ -13,6 +13,7 @@ from autodist.interpreter.lasting import Lasting
 from autodist.interpreter.loops import Loops
 from autodist.interpreter.questions import adds_to, constants_in, is_of_one, wrapped
 from autodist.interpreter.stores import Stores
+from autodist.source import last_name
 from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, SUM
 from autodist.tensors import shapes
 from autodist.values import NOTHING, UNKNOWN, External, Items, Object, Scope, Table, Value, constant, of, union
@@ -33,8 +34,11 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
         left = bool(handler(node, scope)) if handler is not None else False
         self._hands_on(node, scope)
         for target in self.plan.wraps.get(node, ()):
+            held = self.values.get(target)
             planned = self._planned(target, self.eval(target, scope))
             self.assign(target, planned, scope, None)
+            if held is not None and isinstance(getattr(target, "ctx", None), ast.Load):
+                self.values[target] = held  # in `model.double()`, which comes before
             self.event("wrapped", target, scope, planned)
         for accumulator in self.plan.settled.get(node, ()):
             self.assign(accumulator, NOTHING, scope, None)
@@ -125,6 +129,9 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
             self.assign(node.target, overloaded, scope, None)
             return
         self._note_scaling(node.target, node.op, node.value, change, scope)
+        if isinstance(node.target, (ast.Name, ast.Attribute)) and last_name(node.target) != "grad":
+            if changed := self._parameters(node.target) if not self._forward else frozenset():
+                self.event("own_step", node, scope, Value(changed))
         if isinstance(node.op, ast.Add) and any(isinstance(t, Items) for t in before.things):
             self._note_refill(node.target, scope)
             self._grow(before, [(change, node.value)], scope, "extend")

@@ -55,8 +55,8 @@ class Stores(Evaluation):
         and what can be made global are the samples that a loop goes over."""
         if not key.spread.is_local or has_keys(table):
             return False
-        loops = ((each.source, each.node) for each in self._loops if each.by_row)
-        over = [(source, node.iter) for source, node in loops if not isinstance(node, ast.While)]
+        loops = ((each.source, each.through) for each in self._loops if each.by_row)
+        over = [(source, through.iter) for source, through in loops if through is not None]
         counted = bool(over) and any(isinstance(n, ast.Name) and n.id == "range" for n in ast.walk(over[-1][1]))
         _add_keys(table, [] if counted else over[-1:])
         return True

@@ -108,7 +108,7 @@ class WholeData(Contents):
             return value
         if not value.array:
             return self._counted(node, value, scope)
-        if any(not isinstance(origin, Mixing) for origin in value.origins):
+        if any(not isinstance(each, Mixing) and not (isinstance(each, Draw) and each.once) for each in value.origins):
             return value
         if node in wholes or node in self.plan.columns:
             columns = node in self.plan.columns

@@ -240,7 +240,7 @@ def parts_ranks(event: Event, guarded: frozenset[ast.AST], run: Interpreter) -> 
     places = [(event.source, event.node), *((call.source, call.node) for call in event.calls if call.node is not None)]
     if any(stands_in(source, node, guarded) for source, node in places):
         return True
-    deciding = [loop.node.iter for loop in event.loops if not isinstance(loop.node, ast.While)]
+    deciding = [loop.through.iter for loop in event.loops if loop.through is not None]
     for source, node in places:
         around = [each for each in source.ancestors(node) if isinstance(each, (ast.If, ast.While, ast.IfExp))]
         deciding += [each.test for each in around]

@@ -38,6 +38,7 @@ class TrainingProbe:
         self._seen_modules: set[int] = set()
         self._axes: dict[str, int | None] = {}
         self._rounded: set[int] = set()
+        self._by_hand = ByHand()
         self._step_depth = 0
         self._backward_depth = 0
         self._call_depth = 0
@@ -59,14 +60,42 @@ class TrainingProbe:
         @functools.wraps(plain)
         def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:
             if self._backward_depth == 0:
+                self._end_step_by_hand()
                 self._record_loss(tensors, grad_tensors)
             self._backward_depth += 1
             try:
                 plain(tensors, grad_tensors, *args, **kwargs)
             finally:
                 self._backward_depth -= 1
+            if self._backward_depth == 0:
+                self._begin_step_by_hand()
 
         torch.autograd.backward = backward
+
+    def _begin_step_by_hand(self) -> None:
+        """Where there is no optimizer, a step may follow that the script takes itself: `p -= lr * p.grad`."""
+        if self._context.optimizers or self._step_depth or not self._by_hand.modules:
+            return
+        self._before_step(self._by_hand, (), {})
+        self._step_depth = 0
+        if self._by_hand.initial is not None:
+            self._pending["initial"] = self._by_hand.initial  # another backward pass of the first step
+        self._by_hand.initial = self._pending.get("initial")
+        self._by_hand.held = self._digested()
+
+    def _end_step_by_hand(self) -> None:
+        """It has been one if parameters are others now, for all that a rank with nothing of them can tell."""
+        if self._by_hand.held is not None and (self._by_hand.is_empty or self._digested() != self._by_hand.held):
+            self._step_depth, self._by_hand.held, self._by_hand.initial = 1, None, None
+            self._after_step(self._by_hand, (), {})
+
+    def _digested(self) -> Any:
+        self._context.probing = True
+        try:
+            with torch.no_grad():
+                return self._digester.all(self._by_hand.param_groups[0]["params"])
+        finally:
+            self._context.probing = False
 
     def _record_loss(self, tensors: Any, gradients: Any) -> None:
         if gradients is None and isinstance(tensors, torch.Tensor) and tensors.dtype in REAL and tensors.numel() == 1:
@@ -128,6 +157,7 @@ class TrainingProbe:
             return
         if isinstance(module, torch.nn.parallel.DistributedDataParallel):
             module = module.module
+        self._by_hand.modules.setdefault(id(module), module)
         context = self._context
         for loader, number in context.given([args, kwargs]):
             context.trace.emit("trained-on", loader=loader, number=number)
@@ -270,6 +300,27 @@ class TrainingProbe:
         self._context.indexed_rows = []
         if self._context.plan.steps is not None and self._context.steps >= self._context.plan.steps:
             self._stop()
+
+
+class ByHand:
+    """The steps that a script without an optimizer takes itself, on the modules that it trains."""
+
+    def __init__(self) -> None:
+        self.modules: dict[int, Any] = {}
+        self.held: Any = None
+        self.initial: Any = None
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """All their parameters, as an optimizer would hold them."""
+        found = {id(each): each for module in self.modules.values() for each in module.parameters()}
+        return [{"params": list(found.values())}]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether this rank's shards hold no number at all."""
+        held = self.param_groups[0]["params"]
+        return not any((each.to_local() if hasattr(each, "to_local") else each).numel() for each in held)
 
 
 def _varies(value: torch.Tensor) -> bool:
