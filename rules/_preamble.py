@@ -214,14 +214,14 @@ def first_free(taken: Collection[str], *names: str) -> str:
 def divided_options(source: Source, statement: ast.stmt, unpacked: ast.keyword, d: str) -> list[Edit]:
     """Edits that share out the batch size in the options that a loader's call unpacks."""
     name = source.code(unpacked.value)
-    check = InsertBefore(statement, divisible(f'{name}["batch_size"]', d))
+    check = InsertBefore(statement, divisible(f'{name}["batch_size"]', d), prepares=True)
     if any(
         isinstance(node, ast.keyword) and node.arg is None and node is not unpacked and source.code(node.value) == name
         for node in ast.walk(source.tree)
     ):  # another call unpacks the same options
         code = f'{{**{name}, "batch_size": {name}["batch_size"] // {d}.get_world_size()}}'
         return [check, ReplaceExpr(unpacked.value, code)]
-    return [check, InsertBefore(statement, f'{name}["batch_size"] //= {d}.get_world_size()\n')]
+    return [check, InsertBefore(statement, f'{name}["batch_size"] //= {d}.get_world_size()\n', prepares=True)]
 
 
 __all__ = [

@@ -120,8 +120,8 @@ class _Rewriter(Rebuilder):
             return
         edits = self._layout.statements.setdefault(self._find(edit, edit.anchor), StatementEdits())
         match edit:
-            case InsertBefore(code=code):
-                edits.before.append(code)
+            case InsertBefore(code=code, prepares=prepares):
+                (edits.prepared if prepares else edits.before).append(code)
             case InsertAfter(code=code):
                 edits.after.append(code)
             case Guard(test=test):
