@@ -334,7 +334,10 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
             if _reads(source.code(dataset), _bound_inside(source, call)):  # `[DataLoader(Data(k)) for k in range(3)]`
                 edits.append(WrapExpr(dataset, f"({name} := {{}})"))
             else:
-                edits += [InsertBefore(statement, bound(source, name, dataset), prepares=True), ReplaceExpr(dataset, name)]
+                edits += [
+                    InsertBefore(statement, bound(source, name, dataset), prepares=True),
+                    ReplaceExpr(dataset, name),
+                ]
         options = ""
         unpacked = next((k for k in call.keywords if k.arg is None), None)
         table = _table(script, unpacked)

@@ -26,7 +26,7 @@ LAYERS = """
     fsdp
     accumulation
     losses
-    waiting | answers | augmentation
+    lifting | waiting | answers | augmentation
     escapes | models | launchers | borrowed | frameworks
     regions
     temporary
@@ -121,7 +121,7 @@ ANALYZE = """
     analysis
     assembling | refusals
     beginning | handmade | loaders | losses | modules
-    batch_sizes | checkpoints | device_numbers | devices | launched | reductions
+    batch_sizes | checkpoints | device_numbers | devices | launched | reductions | sets
 """
 
 FOR_RULES = {"rule", "script", "config", "edits", "imports", "values", "spread", "source"}

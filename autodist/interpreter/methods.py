@@ -14,6 +14,8 @@ from autodist.interpreter.questions import (
     has_state,
     is_hashable,
     is_hidden,
+    joins_sets,
+    makes_set,
     stable_order,
     sums_products,
     under_samples,
@@ -450,6 +452,8 @@ class Methods(Libraries, TorchModules):
                     self._note_row_by_row(node.func.value, scope)
                 return NOTHING
             held = union([*container.parts, container.element])
+            if joins_sets(node) and makes_set(container.node):
+                return self._combined(node, [of(container), *args])
             if name == "count" and held.spread is ROWS and not held.things:
                 return held.but(spread=SUM, models=frozenset()).without(Turn)
             return held if name == "pop" else NOTHING

@@ -16,6 +16,10 @@ MODULE_METHODS = frozenset(
 )
 
 
+OF_SETS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
+JOINS_SETS = frozenset(["union", "intersection", "difference", "symmetric_difference"])
+
+
 def is_set(value: Value) -> bool:
     """Whether a value is a set of what may be strings."""
     for thing in value.things:
@@ -32,8 +36,16 @@ def leaves_ties(call: ast.Call) -> bool:
 
 
 def makes_set(node: ast.AST) -> bool:
-    called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("set", "frozenset")
-    return called or isinstance(node, (ast.Set, ast.SetComp))
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id in ("set", "frozenset") or joins_sets(node)
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, OF_SETS)  # of lists there is no such result
+    return isinstance(node, (ast.Set, ast.SetComp))
+
+
+def joins_sets(node: ast.Call) -> bool:
+    """`set(names).difference(left_out)`"""
+    return isinstance(node.func, ast.Attribute) and node.func.attr in JOINS_SETS
 
 
 def has_keys(table: Table) -> bool:
