@@ -68,9 +68,11 @@ class ReplaceExpr(Edit):
 
 @dataclass(frozen=True)
 class WrapExpr(Edit):
-    """Write ``template``, whose one ``{}`` stands for the anchor expression with its own edits applied."""
+    """Write ``template``, whose one ``{}`` stands for the anchor expression with its own edits applied; ``outer`` also
+    with another wrapping of it."""
 
     template: str
+    outer: bool = False
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import mixing, operations
 from autodist.tensors.collation import Rows
 from autodist.tensors.picking import picks, takes_first
-from autodist.values import NOTHING, UNKNOWN, Function, Items, Object, Stream, Table, Value, is_chosen
+from autodist.values import NOTHING, UNKNOWN, Function, Items, Object, Stream, Table, Value, is_chosen, is_scope
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,14 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
     value = run.values.get(node, NOTHING)
     if event.kind == "set_item" and isinstance(event.node, ast.expr) and _was_before(node, event.node, run):
         return  # global, once what is added to it is
+    if (variables := _variables_read(node, run)) is not None:
+        for variable in variables:
+            sites = [(where, made) for where, made in sorted_sites(variable) if made not in learnt_from(run)]
+            for where, made in sites:
+                yield from resolve(made, where, event, run, seen)
+            if not sites:
+                yield Escape(source, node, LOCAL, event)
+        return
     if isinstance(node, (ast.Starred, ast.FormattedValue)):
         yield from resolve(node.value, source, event, run, seen)
         return
@@ -169,6 +177,23 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
     lists = [t for t in value.things if isinstance(t, Items)]
     if not held and event.kind != "test" and any(map(is_chosen, (t.element for t in lists))):
         yield Escape(source, node, LOCAL, event)  # the numbers of some samples among this rank's
+
+
+def _variables_read(node: ast.expr, run: Interpreter) -> list[Value] | None:
+    """The variables of a rank's own samples that may be read where one is looked up by its name, as the script may say
+    it: `variables.get(column)`, where they were given as `locals()`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get" and node.args:
+        holder, key = node.func.value, node.args[0]
+    elif isinstance(node, ast.Subscript):
+        holder, key = node.value, node.slice
+    else:
+        return None
+    tables = [t for t in run.values.get(holder, NOTHING).things if isinstance(t, Table) and is_scope(t)]
+    if not tables or run.values.get(key, NOTHING).const is not UNKNOWN:
+        return None
+    said = {n.value for each in run.project.sources for n in ast.walk(each.tree) if isinstance(n, ast.Constant)}
+    found = [value for each in tables for name, value in each.entries.items() if name in said]
+    return [each for each in found if each.spread.is_local]
 
 
 def _is_whole_batch(node: ast.expr, run: Interpreter) -> bool:
@@ -460,6 +485,9 @@ def _contained(
         if isinstance(thing, (Items, Table)):
             for where, stored in list(thing.stores):
                 if in_forward(where, stored):
+                    continue
+                if run.values.get(stored, NOTHING).models and stored in learnt_from(run) and not is_cut(stored, where):
+                    yield Escape(where, stored, LOCAL, event)  # made global there, nothing would be learnt from it
                     continue
                 yield from resolve(stored, where, event, run, seen)
             if not thing.stores:

@@ -68,7 +68,14 @@ class Lasting(Machine):
             for each in ast.walk(self._loops[-1].node)
             if isinstance(each, ast.Name) and each.id == name and isinstance(each.ctx, ast.Store)
         ]
-        return self._filled_first(name, node, scope) or any(scope.source.statement(e) is not node for e in stores)
+        others = {scope.source.statement(each) for each in stores} - {node}
+        return self._filled_first(name, node, scope) or not all(map(self._goes_on, others))
+
+    def _goes_on(self, node: ast.stmt) -> bool:
+        """Whether a statement changes a variable, as `alpha = min(alpha, 1)` does."""
+        if node not in self._carried:
+            self._carried[node] = carried.written(node)
+        return self._carried[node] is not None
 
     def _is_computed_before(self, name: str, node: ast.stmt, source: Source) -> bool:
         """Whether a parameter of a function names another tensor by then: `x = x - mean` ahead of `x /= deviation`, or
