@@ -26,6 +26,7 @@ from autodist.interpreter import Event, Interpreter
 from autodist.source import Source, last_name
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import mixing, operations
+from autodist.tensors.calls import number_of
 from autodist.tensors.collation import Rows
 from autodist.tensors.picking import picks, takes_first
 from autodist.values import NOTHING, UNKNOWN, Function, Items, Object, Stream, Table, Value, is_chosen, is_scope
@@ -46,6 +47,8 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
         return
     seen.add(node)
     value = run.values.get(node, NOTHING)
+    if _is_for_rank_zero(event, run) and _is_of_first_sample(node, source, run, 20):
+        return
     if event.kind == "set_item" and isinstance(event.node, ast.expr) and _was_before(node, event.node, run):
         return  # global, once what is added to it is
     if (variables := _variables_read(node, run)) is not None:
@@ -177,6 +180,32 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
     lists = [t for t in value.things if isinstance(t, Items)]
     if not held and event.kind != "test" and any(map(is_chosen, (t.element for t in lists))):
         yield Escape(source, node, LOCAL, event)  # the numbers of some samples among this rank's
+
+
+ON_RANK_ZERO = frozenset("print log tracker write save".split())
+"""What rank 0 alone does with a value, or is the only one to show."""
+
+
+def _is_for_rank_zero(event: Event, run: Interpreter) -> bool:
+    kinds = ("tracker", "write", "save") if event.kind == "discarded" else ()
+    return event.kind in ON_RANK_ZERO or any(each.node is event.node for kind in kinds for each in run.of(kind))
+
+
+def _is_of_first_sample(node: ast.expr, source: Source, run: Interpreter, depth: int) -> bool:
+    """Whether all that is of a rank's own in something is its first sample, which on rank 0 is that of the whole batch:
+    `x[0]`, also once it has been computed with."""
+    value = run.values.get(node, NOTHING)
+    if not value.spread.is_local or value.things or depth == 0:
+        return False
+    if isinstance(node, ast.Subscript) and (base := run.values.get(node.value, NOTHING)).spread is ROWS:
+        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        plain = not base.things and picks(base) is None and run.uneven(base) is None and not _is_several(base)
+        return number_of(first) == 0 and plain and holds_rows(node.value, run, set())
+    if isinstance(node, ast.Name):
+        sites = [(where, made) for where, made in sorted_sites(value) if made is not node]
+        return bool(sites) and all(_is_of_first_sample(made, where, run, depth - 1) for where, made in sites)
+    parts = [each for each in operands_of(node) if run.values.get(each, NOTHING).spread.is_local]
+    return bool(parts) and all(_is_of_first_sample(each, source, run, depth - 1) for each in parts)
 
 
 def _variables_read(node: ast.expr, run: Interpreter) -> list[Value] | None:

@@ -283,7 +283,8 @@ class Subscripts(Places):
         """Whether one sample is taken by its place, `images[0]`, `images[-1]`, also as a loop goes over places that are
         the same on all ranks: `for i in range(6): show(images[i])`."""
         if number_of(index) is not None:
-            return self._is_tensor(holder, base) and not self._is_recurrent_state(holder)
+            one = self._is_tensor(holder, base) or self._is_picked_by_condition(holder)
+            return one and not self._is_recurrent_state(holder)
         value = self._lately(index)
         loops = [thing.loop for thing in value.things if isinstance(thing, Index)]
         calls = [each for each in loops if isinstance(each, ast.Call) and last_part(each) == "range"]
@@ -291,6 +292,19 @@ class Subscripts(Places):
         if not calls or len(calls) != len(value.things) or not same or value.spread is not SAME:
             return False
         return self._is_tensor(holder, base) or self.gives_tensor(holder, base)
+
+    def _is_picked_by_condition(self, holder: ast.expr) -> bool:
+        """`x[out != y]`, of which the first sample on a rank is another one than that of the whole batch"""
+        made = [each for _, each in self._lately(holder).made] if isinstance(holder, ast.Name) else [holder]
+        chosen = [each for each in made if isinstance(each, ast.Subscript)]
+        return (
+            bool(chosen)
+            and len(chosen) == len(made)
+            and all(
+                self._lately(each.slice).spread is ROWS and picking.is_condition(each.slice, self._lately)
+                for each in chosen
+            )
+        )
 
     def _is_recurrent_state(self, holder: ast.expr) -> bool:
         """Whether its first axis is that of layers, as of `h` in `output, h = self.gru(x)` and `output, (h, c) =
