@@ -20,11 +20,14 @@ class Edit:
 class InsertBefore(Edit):
     """Put statements before the anchor statement, below the blank lines and above the comments that belong to it.
 
-    Of several insertions before one statement, those with the lower ``order`` come first.
+    Of several insertions before one statement, those with the lower ``order`` come first. What only ``prepares`` a
+    value for the statement comes last, below its comments, and lets it share the guard of the statement above it, which
+    the value must not depend on.
     """
 
     code: str
     order: int = 0
+    prepares: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,9 +68,11 @@ class ReplaceExpr(Edit):
 
 @dataclass(frozen=True)
 class WrapExpr(Edit):
-    """Write ``template``, whose one ``{}`` stands for the anchor expression with its own edits applied."""
+    """Write ``template``, whose one ``{}`` stands for the anchor expression with its own edits applied; ``outer`` also
+    with another wrapping of it."""
 
     template: str
+    outer: bool = False
 
 
 @dataclass(frozen=True)

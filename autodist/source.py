@@ -236,13 +236,16 @@ def operands(node: ast.expr) -> list[ast.expr]:
 
 
 def counted_of(node: ast.expr) -> ast.expr | None:
-    """The tensor of `len(x)`, `x.size(0)` and `x.shape[0]`."""
+    """The tensor of `len(x)`, `x.size(0)`, `x.size()[0]` and `x.shape[0]`."""
     if isinstance(node, ast.Call) and last_name(node.func) == "len" and len(node.args) == 1:
         return node.args[0]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "size":
         return node.func.value
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
         return node.value.value
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Call) and not node.value.args:
+        sizes = node.value.func
+        return sizes.value if isinstance(sizes, ast.Attribute) and sizes.attr == "size" else None
     return None
 
 

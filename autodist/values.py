@@ -229,6 +229,11 @@ class Table:
     """Where its keys are samples, so that each rank has others: the samples that loops go over, if they do."""
 
 
+def is_scope(table: Table) -> bool:
+    """Whether it is what `locals()` or `globals()` gives: variables by their names."""
+    return isinstance(table.node, ast.Attribute) and isinstance(table.node.value, ast.Call)
+
+
 @dataclass(eq=False)
 class Stream:
     """An iterator; ``over`` are the loaders that it draws from."""

@@ -222,13 +222,13 @@ def divided_options(
     """Edits that share out the batch size in the options that a loader's call unpacks; with ``shuffled``, the sampler
     has been told their order. ``switch`` tells the loader that trains from others that the call makes."""
     name = source.code(unpacked.value)
-    check = InsertBefore(statement, divisible(f'{name}["batch_size"]', d))
+    check = InsertBefore(statement, divisible(f'{name}["batch_size"]', d), prepares=True)
     again = any(
         isinstance(node, ast.keyword) and node.arg is None and node is not unpacked and source.code(node.value) == name
         for node in ast.walk(source.tree)
     )  # another call unpacks the same options
     if not again and are_own(source, unpacked):
-        return [check, InsertBefore(statement, f'{name}["batch_size"] //= {d}.get_world_size()\n')]
+        return [check, InsertBefore(statement, f'{name}["batch_size"] //= {d}.get_world_size()\n', prepares=True)]
     plain = ', "shuffle": False' if shuffled and not are_own(source, unpacked) else ""
     code = f'{{**{name}, "batch_size": {name}["batch_size"] // {d}.get_world_size(){plain}}}'
     return [check, ReplaceExpr(unpacked.value, f"({code} if {switch} else {name})" if switch and not again else code)]

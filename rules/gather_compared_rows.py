@@ -93,7 +93,7 @@ def gather_compared_rows(script: TrainingScript, context: Context) -> Iterator[F
             whole = whole.replace("{}", f"{torch}.as_tensor({{}})") + ".numpy()"
         wrap: InsertBefore | WrapExpr = WrapExpr(each.node, whole)
         if each.node in hoisted:
-            wrap = InsertBefore(each.source.statement(each.node), f"{code} = {whole.format(code)}\n")
+            wrap = InsertBefore(each.source.statement(each.node), f"{code} = {whole.format(code)}\n", prepares=True)
         message = f"the loss is computed from the {code} of all ranks"
         edits = (*imports, *torch_import, *helper, *planned(each.source, wrap))
         yield Finding(each.source, each.node, message, Fix(edits))

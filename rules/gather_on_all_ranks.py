@@ -89,7 +89,7 @@ def gather_on_all_ranks(script: TrainingScript, context: Context) -> Iterator[Fi
             code = _unwrapped(site.source, site.node, site.source.extended(site.node, endings), wrappers)
             name = free_name(site.source, "output", taken=set(given))
             given[name] = code
-        before = InsertBefore(guarded, f"{name} = {code}\n")
+        before = InsertBefore(guarded, f"{name} = {code}\n", prepares=True)
         fix = Fix((*edits, *planned(site.source, before, ReplaceExpr(site.node, name))))
         yield Finding(site.source, site.node, "every rank must take part in this", fix)
 

@@ -59,7 +59,7 @@ def join_batch_statistic(script: TrainingScript, context: Context) -> Iterator[F
         given = "{}" if counted_of(each.node) is None else f"{torch}.tensor({{}})"
         if each.array:
             given, mean = f"{torch}.from_numpy({{}})", f".numpy(){mean}"
-        wrap = WrapExpr(each.node, f"{name}({given}){mean}")
+        wrap = WrapExpr(each.node, f"{name}({given}){mean}", outer=True)
         message = f"the loss is computed from this {each.spread.name.lower()} over a rank's samples"
         yield Finding(
             each.source, each.node, message, Fix((*imports, *torch_import, *helper, *planned(each.source, wrap)))

@@ -89,7 +89,9 @@ def load_shards(script: TrainingScript, context: Context) -> Iterator[Finding]:
             yield Finding(site.source, site.node, f"{target} holds shards, the checkpoint whole tensors", fix)
     for site, cut in script.shards.mixed:
         fix = Fix((*cutting(script, context, site.source), *planned(site.source, WrapExpr(site.node, cut))))
-        yield Finding(site.source, site.node, "this is a whole tensor, and what it is computed with a shard", fix)
+        yield Finding(
+            site.source, site.node, "is computed with a shard: each rank takes the same part of this whole tensor", fix
+        )
     for site in script.shards.whole_loads:
         wrapped = planned(site.source, WrapExpr(site.node, "whole_tensors({})"))
         fix = Fix((*joining(script, context, site.source), *wrapped))

@@ -335,7 +335,7 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
             while variables.setdefault((source, variable), code) != code:
                 variable += "_"
             line = f"{variable} = " + template.replace("{}", code) + "\n"
-            edits = [InsertBefore(reduction.hoist, line), ReplaceExpr(node, variable)]
+            edits = [InsertBefore(reduction.hoist, line, prepares=True), ReplaceExpr(node, variable)]
         elif reduction.of is not None:
             edits = [Recompose(node, template.replace("{}", "{0}"), (reduction.of,))]
         else:

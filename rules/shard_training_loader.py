@@ -335,7 +335,10 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
             if _reads(source.code(dataset), _bound_inside(source, call)):  # `[DataLoader(Data(k)) for k in range(3)]`
                 edits.append(WrapExpr(dataset, f"({name} := {{}})"))
             else:
-                edits += [InsertBefore(statement, bound(source, name, dataset)), ReplaceExpr(dataset, name)]
+                edits += [
+                    InsertBefore(statement, bound(source, name, dataset), prepares=True),
+                    ReplaceExpr(dataset, name),
+                ]
         options = ""
         unpacked = next((k for k in call.keywords if k.arg is None), None)
         table = _table(script, unpacked)
@@ -377,7 +380,7 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
             made = f"{made} if {loader.switch} else None"
         if ".pop(" in options:
             variable = _target(source, call, "sampler")
-            edits.append(InsertBefore(statement, f"{variable} = {made}\n"))
+            edits.append(InsertBefore(statement, f"{variable} = {made}\n", prepares=True))
             made = variable
         if shuffle is not None and argument(call, "shuffle", 2) is None:
             edits.append(SetArgument(call, "shuffle", "False", 2))
@@ -492,7 +495,7 @@ def _divided(script: TrainingScript, context: Context, loader: Loader, d: str, s
             ) and not _reads(loader.switch or "", inner)
             whole = code if simple(size) or isinstance(size, ast.Call) else f"({code})"
             check = divisible(whole, d, unless=negated(loader.switch) if varies else None)
-            edits.append(InsertBefore(statement, check))
+            edits.append(InsertBefore(statement, check, prepares=True))
     if argument(call, "batch_size", 1) is None:  # `partial` was given it
         return [*edits, SetArgument(call, "batch_size", f"{code} // {d}.get_world_size()", 1)]
     template = f"{{}} // {d}.get_world_size()"

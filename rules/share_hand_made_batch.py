@@ -349,7 +349,7 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
         if size is None:
             helper = defined(script, draw.source, LOCAL_ROWS.replace("{d}", d))
         else:
-            edits.append(InsertBefore(draw.source.statement(draw.node), divisible(size, d)))
+            edits.append(InsertBefore(draw.source.statement(draw.node), divisible(size, d), prepares=True))
         fix = Fix((*imports, *helper, *planned(draw.source, *edits)))
         yield Finding(draw.source, draw.node, message, fix)
     for site in script.batch_sizes:

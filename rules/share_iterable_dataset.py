@@ -141,7 +141,7 @@ def share_iterable_dataset(script: TrainingScript, context: Context) -> Iterator
         more: Planned = ()
         if size is not None and not (isinstance(size, ast.Constant) and size.value is None):
             check = divisible(source.code(size), d)
-            more = planned(source, InsertBefore(source.statement(call), check))
+            more = planned(source, InsertBefore(source.statement(call), check, prepares=True))
             edits.append(WrapExpr(size, f"{{}} // {d}.get_world_size()"))
         fix = Fix((*imports, *torch_import, *defined(script, source, code), *more, *planned(source, *edits)))
         yield Finding(source, call, "every rank would read the whole stream", fix)

@@ -343,7 +343,7 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
             more = (*more, *needed)
         if divides and size is not None:
             assertion = divisible(source.code(size), d, unless=negated(loader.switch) if loader.switch else None)
-            more = (*more, *planned(source, InsertBefore(statement, assertion)))
+            more = (*more, *planned(source, InsertBefore(statement, assertion, prepares=True)))
             unless = f" if {loader.switch} else {source.code(size)}" if loader.switch else ""
             edits.append(WrapExpr(size, f"{{}} // {d}.get_world_size(){unless}"))
         elif divides and unpacked is not None:
@@ -428,7 +428,7 @@ def _either(context: Context, source: Source, call: ast.Call, given: ast.expr, n
     if dataset is not None and not simple(dataset):
         needed = (
             *needed,
-            *planned(source, InsertBefore(source.statement(call), bound(source, "train_set", dataset))),
+            *planned(source, InsertBefore(source.statement(call), bound(source, "train_set", dataset), prepares=True)),
         )
         edits.append(ReplaceExpr(dataset, "train_set"))
     data = "train_set" if edits or dataset is None else source.code(dataset)

@@ -27,7 +27,7 @@ LAYERS = """
     fsdp
     accumulation
     losses
-    waiting | answers | augmentation | parting
+    lifting | waiting | answers | augmentation | parting
     escapes | models | launchers | borrowed | frameworks
     regions
     temporary
@@ -122,7 +122,7 @@ ANALYZE = """
     analysis
     assembling | refusals
     beginning | handmade | loaders | losses | modules
-    batch_sizes | checkpoints | device_numbers | devices | launched | reductions
+    batch_sizes | checkpoints | device_numbers | devices | launched | reductions | sets
 """
 
 FOR_RULES = {"rule", "script", "config", "edits", "imports", "values", "spread", "source"}

@@ -167,6 +167,7 @@ def test_a_masked_accuracy_that_a_function_returns(tmp_path: Path) -> None:
         "counts += len(np.where(scores.argmax(1).numpy() == y.numpy())[0])",
         "counts += len(torch.nonzero(scores.argmax(1) == y))",
         "counts += (scores.argmax(1) == y).nonzero().size(0)",
+        "counts += (scores.argmax(1) == y).nonzero().size()[0]",
         "places = np.argwhere(scores.argmax(1).numpy() == y.numpy())\n    counts += places.shape[0]",
     ],
 )

@@ -144,3 +144,56 @@ def test_a_method_that_a_setting_names(tmp_path: Path) -> None:
     script = script.replace("mode, rounds = flow", 'mode, rounds = flow if flow in ("train", "val") else "train", 1')
     text, said = converted(tmp_path, script)
     assert "DDP(" in text and "AD901" not in said
+
+
+LABELLED = """\
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+words = "the cat sees the dog and the dog sees the cat".split()
+numbers = np.arange(11) % 3
+
+
+def classes_of(words, y):
+    {made}
+    return found
+
+
+found = classes_of(words, numbers)
+inputs = torch.tensor([found.index(each) for each in {over}]).float()[:, None]
+loader = DataLoader(TensorDataset(inputs, inputs), batch_size=2)
+model = nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "over", "told"),
+    [
+        ("found = list(set(words))", "words", True),
+        ("found = list(set(words))\n    found.sort()", "words", False),
+        ("found = list(set(words))\n    found.sort(key=len)", "words", True),
+        ("y = y - np.min(y)\n    found = list(set(y))", "numbers", False),
+        ("y = y.astype(np.int64)\n    found = list(set(y.tolist()))", "numbers", False),
+        ("found = list(set(y))", "numbers", True),
+        ("if len(y) > 5:\n        y = y.astype(np.int64)\n    found = list(set(y))", "numbers", True),
+        ("found = list({len(word) for word in words})", "map(len, words)", False),
+        ("found = list(set(words) - set(['the']))", "words[1:3]", True),
+        ("found = list(set(words)) + list(range(3))", "words", True),
+        ("found = list(set(words).difference(['the']))", "words[1:3]", True),
+        ("found = list(set(words) | {'a'})", "words[1:3]", True),
+        ("found = list(set(range(20)) - {3})", "range(3)", False),
+        ("found = list(set(np.arange(20)) - set(y))", "range(3)", False),
+    ],
+)
+def test_the_order_of_a_set(tmp_path: Path, made: str, over: str, told: bool) -> None:
+    """Only words have another one in each process, unless they are sorted at once."""
+    after, _ = converted(tmp_path, LABELLED.format(made=made, over=over))
+    assert ("as_on_rank_zero" in after) is told, after

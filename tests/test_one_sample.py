@@ -175,3 +175,44 @@ def test_models_in_texts_of_comprehensions(tmp_path: Path) -> None:
     names = 'names = "_".join(f"{each}" for each in [model, optimizer])\n'
     text = LOSS.format(functions="", step=" " * 8 + "loss = nn.functional.cross_entropy(model(x), y)")
     assert "DDP(" in conftest.converted(tmp_path, text.replace("for epoch", names + "for epoch", 1))[0]
+
+
+SHOWN = """\
+import torch
+import torch.nn as nn
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.tensorboard import SummaryWriter
+
+loader = DataLoader(TensorDataset(torch.randn(64, 3, 4, 4)), batch_size=8, shuffle=True)
+model = nn.Conv2d(3, 3, 3, padding=1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+writer = SummaryWriter("logs")
+for i, (x,) in enumerate(loader):
+    result = model(x)
+    loss = nn.functional.mse_loss(result, x)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {shown}
+"""
+
+
+@pytest.mark.parametrize(
+    ("shown", "alone"),
+    [
+        ("writer.add_image('image', x[0] * 0.5, i)", True),
+        (
+            "image = result[0] * 0.5\n    image = image.cpu().numpy()\n    writer.add_image('image', image, i)",
+            True,
+        ),
+        ("print(x[0].mean())", True),
+        ("print(x[1].mean())", False),
+        ("if x[0].mean() > 0:\n        print(i)", False),
+        ("print(x[x.sum((1, 2, 3)) > 0][0].mean())", False),
+    ],
+)
+def test_the_first_sample_on_rank_zero(tmp_path: Path, shown: str, alone: bool) -> None:
+    """It is that of the whole batch: nothing is gathered for what rank 0 shows of it."""
+    after, said = conftest.converted(tmp_path, SHOWN.format(shown=shown))
+    assert "mean_over_ranks" not in after
+    assert ("gather_rows" not in after and "AD601 reports" not in said) is alone, after

@@ -220,3 +220,73 @@ def test_a_model_is_tried_out_before_it_is_wrapped(tmp_path: Path, trial: str) -
     text = script().replace("model = Net()\n", f"model = Net()\n{trial}\n")
     code, _ = converted(tmp_path, text)
     assert code.index("torch.rand(2, 4, 6)") < code.index("model = DDP(model)")
+
+
+def test_what_dicts_have_under_a_key(tmp_path: Path) -> None:
+    """`itemgetter` reads no other entries: made global where it is put, the loss would have no gradients."""
+    step = 'loss = F.cross_entropy(out, y)\nrecord = {"loss": loss, "right": (out.argmax(1) == y).sum().item()}'
+    step += "\nscores.append(record)"
+    after = '    print(sum(map(itemgetter("right"), scores)), sum(each["loss"].item() for each in scores))'
+    text = script(step, f"from operator import itemgetter\n{PLAIN}", after).replace("loss.back", 'record["loss"].back')
+    text, said = converted(tmp_path, text)
+    assert '{"loss": loss, "right": reduce_sum(' in text, text
+    assert "warning" not in said
+
+
+def test_variables_that_are_looked_up_by_their_names(tmp_path: Path) -> None:
+    """Those that the script says, where they are bound: not the loss that a step learns from."""
+    before = f"""\
+{PLAIN}
+
+def show(variables):
+    for column in ("epoch", "accuracy"):
+        print(column, variables.get(column))
+"""
+    after = "    accuracy = (out.argmax(1) == y).float().mean().item()\n    show(locals())"
+    text, _ = converted(tmp_path, script(before=before, after=after))
+    assert "accuracy = reduce_mean((out.argmax(1) == y).float().mean().item())" in text, text
+    assert "print(column, variables.get(column))" in text and text.count("reduce_mean(") == 2
+
+
+@pytest.mark.parametrize("divided", ["loss /= count", "loss = loss / count"])
+def test_a_sum_over_its_own_number(tmp_path: Path, divided: str) -> None:
+    """As SSD's, also in place: the number is that of all ranks."""
+    step = 'picked = y > 0\nloss = F.cross_entropy(out[picked], y[picked], reduction="sum")\ncount = picked.sum()\n'
+    text, said = converted(tmp_path, script(step + divided))
+    assert "mean_count(" in text or "SumOverRanks.apply(picked.sum())" in text, text
+    assert "cannot tell" not in said
+
+
+def test_means_of_some_samples_below_a_root(tmp_path: Path) -> None:
+    """As in the losses of depths: each is that of all ranks, which have different numbers of them."""
+    step = "d = (out.sum(1) - y)[y > 0]\nloss = torch.sqrt((d ** 2).mean() - 0.85 * d.mean() ** 2)"
+    text, said = converted(tmp_path, script(step))
+    assert "SumOverRanks.apply(weigh_by_count((d ** 2).mean(), (d ** 2).numel()))" in text, (text, said)
+
+
+@pytest.mark.parametrize("layer", ["GRU", "RNN", "LSTM"])
+def test_the_last_state_of_a_recurrent_layer(tmp_path: Path, layer: str) -> None:
+    """It has all samples, and not one of them."""
+    state = "(state, _)" if layer == "LSTM" else "state"
+    net = f"""\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.{layer}(6, 5, batch_first=True)
+        self.mean = nn.Linear(5, 3)
+
+    def forward(self, x):
+        _, {state} = self.rnn(x)
+        return self.mean(state[-1])
+"""
+    step = 'loss = (F.cross_entropy(out, y, reduction="sum") - 0.5 * torch.sum(1 - out.pow(2))) / x.size(0)'
+    text, said = converted(tmp_path, script(step, net))
+    assert "cannot tell" not in said and "loss.backward()" in text, said
+
+
+@pytest.mark.parametrize("bound", ["alpha = min(alpha, 1)", "alpha *= 0.99", "pass"])
+def test_progress_that_is_counted_in_samples(tmp_path: Path, bound: str) -> None:
+    """A part that a model is given grows by the samples of all ranks, as progressive growing has it."""
+    step = f"loss = F.cross_entropy(out * (1 - alpha), y)\nalpha += len(x) / (2 * len(data))\n{bound}"
+    text, _ = converted(tmp_path, script(step, f"{PLAIN}alpha = 0.0\n"))
+    assert "alpha += len(x) / (2 * len(data)) * dist.get_world_size()" in text, text

@@ -11,6 +11,7 @@ from autodist import (
     averaging,
     escapes,
     hooks,
+    lifting,
     naming,
     parting,
     previews,
@@ -57,14 +58,15 @@ from autodist.analyze.modules import (
     unwrapped_uses,
 )
 from autodist.analyze.reductions import filled_up, reduction_at
+from autodist.analyze.sets import unordered
 from autodist.fsdp import shards, unshardable
-from autodist.interpreter import Event, Interpreter, leaves_ties
+from autodist.interpreter import Event, Interpreter
 from autodist.launchers import launcher, without
 from autodist.losses import joining, refilled, wholes
 from autodist.models import shuttles
 from autodist.project import Project
 from autodist.rule import Severity
-from autodist.script import Concern, Model, Shards, Site, TrainingScript, Unordered, WholeNoise
+from autodist.script import Concern, Model, Shards, Site, TrainingScript, WholeNoise
 from autodist.source import shortened
 from autodist.values import NOTHING, External, Function, Path_
 
@@ -95,6 +97,8 @@ def assembled(
     needed = {p.node: p.source for p in placed} | {s.node: s.source for s in (*sharded.saves, *sharded.reads)}
     guards, opens = regions.opened(guards, opens, needed)
     guards = [site for site in guards if not only_saves(site, sharded)]
+    guards = lifting.lifted(guards, run, needed, waits)
+    alone = lifting.lifted(alone, run, needed, waits)
     alone_there = [*guards, *regions.where_a_writer_is(guards, run)]
     if not is_distributed(run) or run.plan.bare:
         hoists, stuck = shards.hoists(run, models, sharded, alone_there)
@@ -243,7 +247,7 @@ def assembled(
         uses_loguru=any(_is_loguru(event, run) for event in kinds.get("log", [])),
         seeded=seeded,
         drawn=frozenset(randomness.drawn(run)),
-        unordered=tuple(_unordered(run, frozenset(first_on_rank_zero(prepared, run)))),
+        unordered=tuple(unordered(run, frozenset(first_on_rank_zero(prepared, run)))),
         named_apart=naming.named_apart(run),
         asked=tuple(sites("asked")),
         decisions=parting.decisions(run, frozenset(guarded), outside, met) if not is_distributed(run) else (),
@@ -390,29 +394,6 @@ def _accepts_disable(site: Site, run: Interpreter) -> bool:
             if thing.node.args.kwarg is None and "disable" not in names:
                 return False
     return True
-
-
-def _unordered(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Unordered]:
-    """Where all ranks together put a set in order. Of what is sorted or counted right away the order is none."""
-    seen: set[ast.AST] = set()
-    for event in run.of("ordered"):
-        early = event.source is not run.project.entry and not event.calls
-        called_back = any(call.node is None for call in event.calls)
-        if event.node in seen or event.on_one_rank or early or called_back or randomness.is_per_sample(event):
-            continue
-        seen.add(event.node)
-        parent = event.source.parents.get(event.node)
-        if isinstance(parent, ast.Call) and event.node in parent.args and _needs_no_order(parent):
-            continue
-        waiting = regions.within(event, prepared)
-        if not waiting or not regions.is_kept_for_others(event, run):
-            yield Unordered(Site(event.source, event.node), event.detail.const is True, waiting)
-
-
-def _needs_no_order(call: ast.Call) -> bool:
-    """Whether a call answers alike whatever the order of what it is given."""
-    name = call.func.id if isinstance(call.func, ast.Name) else ""
-    return name in ("len", "set", "sum", "max", "min", "any", "all") or name == "sorted" and not leaves_ties(call)
 
 
 def _is_loguru(event: Event, run: Interpreter) -> bool:

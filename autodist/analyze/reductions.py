@@ -146,7 +146,7 @@ def _is_added_to_attribute(place: escapes.Placed) -> bool:
     """Whether an object keeps it from step to step: `self.total += x.sum(0)`."""
     if place.event.kind != "state":
         return False
-    statement = place.source.statement(place.event.node)
+    statement = place.event.source.statement(place.event.node)
     return isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Attribute)
 
 

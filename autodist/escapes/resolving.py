@@ -26,9 +26,10 @@ from autodist.interpreter import Event, Interpreter
 from autodist.source import Source, last_name
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import mixing, operations
+from autodist.tensors.calls import number_of
 from autodist.tensors.collation import Rows
 from autodist.tensors.picking import picks, takes_first
-from autodist.values import NOTHING, UNKNOWN, Function, Items, Object, Stream, Table, Value, is_chosen
+from autodist.values import NOTHING, UNKNOWN, Function, Items, Object, Stream, Table, Value, is_chosen, is_scope
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,18 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
         return
     seen.add(node)
     value = run.values.get(node, NOTHING)
+    if _is_for_rank_zero(event, run) and _is_of_first_sample(node, source, run, 20):
+        return
     if event.kind == "set_item" and isinstance(event.node, ast.expr) and _was_before(node, event.node, run):
         return  # global, once what is added to it is
+    if (variables := _variables_read(node, run)) is not None:
+        for variable in variables:
+            sites = [(where, made) for where, made in sorted_sites(variable) if made not in learnt_from(run)]
+            for where, made in sites:
+                yield from resolve(made, where, event, run, seen)
+            if not sites:
+                yield Escape(source, node, LOCAL, event)
+        return
     if isinstance(node, (ast.Starred, ast.FormattedValue)):
         yield from resolve(node.value, source, event, run, seen)
         return
@@ -169,6 +180,49 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
     lists = [t for t in value.things if isinstance(t, Items)]
     if not held and event.kind != "test" and any(map(is_chosen, (t.element for t in lists))):
         yield Escape(source, node, LOCAL, event)  # the numbers of some samples among this rank's
+
+
+ON_RANK_ZERO = frozenset("print log tracker write save".split())
+"""What rank 0 alone does with a value, or is the only one to show."""
+
+
+def _is_for_rank_zero(event: Event, run: Interpreter) -> bool:
+    kinds = ("tracker", "write", "save") if event.kind == "discarded" else ()
+    return event.kind in ON_RANK_ZERO or any(each.node is event.node for kind in kinds for each in run.of(kind))
+
+
+def _is_of_first_sample(node: ast.expr, source: Source, run: Interpreter, depth: int) -> bool:
+    """Whether all that is of a rank's own in something is its first sample, which on rank 0 is that of the whole batch:
+    `x[0]`, also once it has been computed with."""
+    value = run.values.get(node, NOTHING)
+    if not value.spread.is_local or value.things or depth == 0:
+        return False
+    if isinstance(node, ast.Subscript) and (base := run.values.get(node.value, NOTHING)).spread is ROWS:
+        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        plain = not base.things and picks(base) is None and run.uneven(base) is None and not _is_several(base)
+        return number_of(first) == 0 and plain and holds_rows(node.value, run, set())
+    if isinstance(node, ast.Name):
+        sites = [(where, made) for where, made in sorted_sites(value) if made is not node]
+        return bool(sites) and all(_is_of_first_sample(made, where, run, depth - 1) for where, made in sites)
+    parts = [each for each in operands_of(node) if run.values.get(each, NOTHING).spread.is_local]
+    return bool(parts) and all(_is_of_first_sample(each, source, run, depth - 1) for each in parts)
+
+
+def _variables_read(node: ast.expr, run: Interpreter) -> list[Value] | None:
+    """The variables of a rank's own samples that may be read where one is looked up by its name, as the script may say
+    it: `variables.get(column)`, where they were given as `locals()`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get" and node.args:
+        holder, key = node.func.value, node.args[0]
+    elif isinstance(node, ast.Subscript):
+        holder, key = node.value, node.slice
+    else:
+        return None
+    tables = [t for t in run.values.get(holder, NOTHING).things if isinstance(t, Table) and is_scope(t)]
+    if not tables or run.values.get(key, NOTHING).const is not UNKNOWN:
+        return None
+    said = {n.value for each in run.project.sources for n in ast.walk(each.tree) if isinstance(n, ast.Constant)}
+    found = [value for each in tables for name, value in each.entries.items() if name in said]
+    return [each for each in found if each.spread.is_local]
 
 
 def _is_whole_batch(node: ast.expr, run: Interpreter) -> bool:
@@ -460,6 +514,9 @@ def _contained(
         if isinstance(thing, (Items, Table)):
             for where, stored in list(thing.stores):
                 if in_forward(where, stored):
+                    continue
+                if run.values.get(stored, NOTHING).models and stored in learnt_from(run) and not is_cut(stored, where):
+                    yield Escape(where, stored, LOCAL, event)  # made global there, nothing would be learnt from it
                     continue
                 yield from resolve(stored, where, event, run, seen)
             if not thing.stores:

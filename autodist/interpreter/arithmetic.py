@@ -6,7 +6,16 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence
 
 from autodist.interpreter.evaluation import Evaluation
-from autodist.interpreter.questions import is_new_axis, last_part, literal_int, makes_set, spine, sums_products, truth
+from autodist.interpreter.questions import (
+    OF_SETS,
+    is_new_axis,
+    last_part,
+    literal_int,
+    makes_set,
+    spine,
+    sums_products,
+    truth,
+)
 from autodist.source import Source, argument, last_name
 from autodist.spread import (
     COUNT,
@@ -57,7 +66,6 @@ ARITHMETIC: Mapping[str, type[ast.operator]] = {
     "multiply": ast.Mult,
 }
 """Functions and methods that are operators by name."""
-OF_SETS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
 
 
 def _words_of_both(left: Value, right: Value) -> list[Value]:
@@ -113,13 +121,7 @@ class Arithmetic(Evaluation):
                 return joined.but(spread=ROWS, origins=left.origins | right.origins)
             return joined
         if isinstance(node.op, OF_SETS) and _holds_set(left) and _holds_set(right):
-            held = [*(union(self._contents(each)) for each in (left, right)), left, right]
-            found = [each for each in held if each.spread.is_local]
-            if found:
-                return Value(spread=LOCAL, origins=frozenset().union(*(each.origins for each in found)))
-            rest = self._remember(node, lambda: Items(node, [], NOTHING))  # which is in no order, either
-            rest.element = rest.element | union([self._element(left, node), self._element(right, node)])
-            return of(rest)
+            return self._combined(node, [left, right])
         if isinstance(node.op, ast.Mult):
             for many, number in ((left, right), (right, left)):
                 if number.spread is COUNT and any(isinstance(t, Items) for t in many.things):
@@ -169,6 +171,16 @@ class Arithmetic(Evaluation):
         kept += [] if spread.is_local or isinstance(node.op, ast.MatMult) else [Parameters]
         things = frozenset(t for t in left.things | right.things if isinstance(t, tuple(kept)))
         return Value(things, spread, left.origins | right.origins | mixed | apart, left.models | right.models)
+
+    def _combined(self, node: ast.expr, sets: Sequence[Value]) -> Value:
+        """The set that others make together: `set(names) - set(left_out)`"""
+        held = [each for value in sets for each in (*self._contents(value), value)]
+        local = [each for each in held if each.spread.is_local]
+        if local:
+            return Value(spread=LOCAL, origins=frozenset().union(*(each.origins for each in local)))
+        items = self._remember(node, lambda: Items(node, [], NOTHING))
+        items.element = union([items.element, *(each for value in sets for each in self._contents(value))])
+        return of(items)
 
     def _term(self, node: ast.expr, value: Value, other: Value, scope: Scope) -> Value:
         """A sum over a rank's samples that is added to something else, see `losses/terms.py`."""

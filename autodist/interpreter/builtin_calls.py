@@ -126,6 +126,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             converts = {t.name.rpartition(".")[2] for t in first.things if isinstance(t, External)}
             if self.plan.wholes is not None and converts and converts <= facts.CONVERTING:
                 return of(Stream(Value(array=True), NOTHING))  # `map(torch.LongTensor, zip(*samples))`
+            if len(args) == 2 and (wanted := self._key_got(node.args[0])) is not None:
+                return of(Stream(_entry(self._element(args[1], node), wanted), NOTHING))
             fields = self._fields(args[1]).values() if len(args) == 2 else ()
             for thing in first.things:
                 if isinstance(thing, (Function, Object)) and fields:
@@ -291,6 +293,14 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 spread = Spread.COLUMNS
             return mixed.computed(spread)
         return None
+
+    def _key_got(self, node: ast.expr) -> str | None:
+        """`correct` of `itemgetter("correct")`"""
+        if not isinstance(node, ast.Call) or len(node.args) != 1:
+            return None
+        names = {each.name for each in self._lately(node.func).things if isinstance(each, External)}
+        key = self._lately(node.args[0]).const
+        return key if names == {"operator.itemgetter"} and isinstance(key, str) else None
 
     def _partial(self, node: ast.Call, called: Value, args: list[Value], keywords: dict[str, Value]) -> Value:
         """`partial(summarise, resolution)`: functions and classes know what they are given already."""
@@ -655,3 +665,9 @@ def _fallen_back_on(default: Value) -> Value:
 def _names_own_attribute(owner: Value, name: Value) -> bool:
     """`setattr(self, name, rows)` of a class of the project, with a name that is known."""
     return isinstance(name.const, str) and any(isinstance(t, Object) and t.cls is not None for t in owner.things)
+
+
+def _entry(value: Value, key: str) -> Value:
+    """What dicts have under a key."""
+    tables = [each for each in value.things if isinstance(each, Table)]
+    return union(each.entries.get(key, each.element) for each in tables) if tables else value

@@ -64,7 +64,14 @@ class Lasting(Machine):
         if self._is_of_a_call(name, scope):
             return True
         stores = scope.source.stores(self._loops[-1].node, name)
-        return self._filled_first(name, node, scope) or any(scope.source.statement(e) is not node for e in stores)
+        others = {scope.source.statement(each) for each in stores} - {node}
+        return self._filled_first(name, node, scope) or not all(map(self._goes_on, others))
+
+    def _goes_on(self, node: ast.stmt) -> bool:
+        """Whether a statement changes a variable, as `alpha = min(alpha, 1)` does."""
+        if node not in self._carried:
+            self._carried[node] = carried.written(node)
+        return self._carried[node] is not None
 
     def _is_computed_before(self, name: str, node: ast.stmt, source: Source) -> bool:
         """Whether a parameter of a function names another tensor by then: `x = x - mean` ahead of `x /= deviation`, or

@@ -9,12 +9,12 @@ from functools import partial
 from autodist import carried
 from autodist.interpreter.libraries import Libraries
 from autodist.interpreter.questions import (
-    OF_SETS,
     any_entry,
     first_text,
     has_state,
     is_hashable,
     is_hidden,
+    joins_sets,
     makes_set,
     stable_order,
     sums_products,
@@ -458,10 +458,6 @@ class Methods(Libraries, TorchModules):
         if isinstance(container, Stream):
             return container.element if name in ("next", "__next__") else NOTHING
         if isinstance(container, Items):
-            if name in OF_SETS and makes_set(container.node):
-                made = self._remember(node, lambda: Items(node, [], NOTHING))
-                made.element = made.element | union([self._element(each, node) for each in (of(container), *args)])
-                return of(made)
             if name in GROWS:
                 self.event("store", node, scope, union(args))
                 self._note_kept_by_sample(node)
@@ -476,6 +472,8 @@ class Methods(Libraries, TorchModules):
                     self._note_row_by_row(node.func.value, scope)
                 return NOTHING
             held = union([*container.parts, container.element])
+            if joins_sets(node) and makes_set(container.node):
+                return self._combined(node, [of(container), *args])
             if name == "count" and held.spread is ROWS and not held.things:
                 return held.but(spread=SUM, models=frozenset()).without(Turn)
             return held if name == "pop" else NOTHING

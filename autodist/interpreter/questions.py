@@ -16,8 +16,8 @@ MODULE_METHODS = frozenset(
 )
 
 
-OF_SETS = frozenset("difference union intersection symmetric_difference".split())
-"""Methods of sets that answer with another one."""
+OF_SETS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
+JOINS_SETS = frozenset(["union", "intersection", "difference", "symmetric_difference"])
 
 
 def returned(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list[ast.expr]:
@@ -51,11 +51,16 @@ def leaves_ties(call: ast.Call) -> bool:
 
 
 def makes_set(node: ast.AST) -> bool:
-    """`set(names)`, and what is made of sets: `seen - held`, `seen.difference(held)`."""
-    called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("set", "frozenset")
-    asked = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in OF_SETS
-    of_both = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub))
-    return called or asked or of_both or isinstance(node, (ast.Set, ast.SetComp))
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id in ("set", "frozenset") or joins_sets(node)
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, OF_SETS)  # of lists there is no such result
+    return isinstance(node, (ast.Set, ast.SetComp))
+
+
+def joins_sets(node: ast.Call) -> bool:
+    """`set(names).difference(left_out)`"""
+    return isinstance(node.func, ast.Attribute) and node.func.attr in JOINS_SETS
 
 
 def has_keys(table: Table) -> bool:

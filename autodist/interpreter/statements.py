@@ -173,6 +173,12 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
         )
         if spread is LOCAL and isinstance(node.op, (ast.Add, ast.Sub)):
             self._note_joinable_terms(node, before, change, scope)
+        if (
+            isinstance(node.op, ast.Div)
+            and before.spread is change.spread is SUM
+            and not (before.things or change.things)
+        ):
+            self.event("joinable", node.value, scope, change)  # over the sum of all ranks it is a sum
         if node in self.plan.reduced:
             value = NOTHING
         if value.origins:

@@ -24,6 +24,8 @@ class StatementEdits:
     """What happens to one statement; code is not parsed yet."""
 
     before: list[str] = field(default_factory=list)
+    prepared: list[str] = field(default_factory=list)
+    """Code that computes what the statement needs."""
     opening: list[str] = field(default_factory=list)
     """Code that opens the block which starts with this statement, a docstring or the like."""
     after: list[str] = field(default_factory=list)
@@ -67,6 +69,8 @@ class _Piece:
     statements: list[cst.BaseStatement]
     lead: Lines = ()
     before: list[cst.BaseStatement] = field(default_factory=list)
+    prepared: Sequence[str] = ()
+    """What the statements need, below the comments; not parsed yet."""
     after: list[cst.BaseStatement] = field(default_factory=list)
     guard: str | None = None
     apart: bool = False
@@ -195,7 +199,7 @@ class Layout:
             body = self._parse([edits.replacement])
         if edits.unwrap:
             body = _unwrapped(updated)
-        return _Piece(body, lead, self._parse(edits.before), self._parse(edits.below), edits.guard)
+        return _Piece(body, lead, self._parse(edits.before), edits.prepared, self._parse(edits.below), edits.guard)
 
     def _line_pieces(
         self,
@@ -209,8 +213,10 @@ class Layout:
             edits = self.statements.get(original, StatementEdits())
             inline = self._inline(statement, edits)
             alone = edits.guard is not None or inline is None
-            if alone or edits.before or pieces[-1].guard is not None or pieces[-1].after:
-                pieces.append(_Piece([], before=self._parse(edits.before), guard=edits.guard))
+            apart = alone or edits.before or edits.prepared
+            if apart or pieces[-1].guard is not None or pieces[-1].after:
+                before = self._parse(edits.before)
+                pieces.append(_Piece([], before=before, prepared=edits.prepared, guard=edits.guard))
             piece = pieces[-1]
             if inline is None:
                 piece.statements = self._parse([edits.replacement or ""])
@@ -219,7 +225,7 @@ class Layout:
                 piece.statements = _joined(piece.statements, inline)
             piece.after = self._parse(edits.below)
             piece.forgets = edits.forgets and len(originals) == 1
-        pieces = [piece for piece in pieces if piece.statements or piece.before or piece.after] or [
+        pieces = [each for each in pieces if each.statements or each.before or each.prepared or each.after] or [
             _Piece([], forgets=pieces[-1].forgets)
         ]
         _end_line(pieces, trailing, updated[-1])
@@ -233,7 +239,7 @@ class Layout:
         inlines = [self._inline(statement, edit) for statement, edit in zip(updated.body, edits, strict=True)]
         small = [statement for inline in inlines for statement in inline or ()] or [cst.Pass()]
         suite = changed(updated, body=_ended(small, updated.body[-1]))
-        plain = original not in self.blocks and not any(edit.before or edit.below for edit in edits)
+        plain = original not in self.blocks and not any(edit.before or edit.prepared or edit.below for edit in edits)
         plain = plain and None not in inlines
         guards = {edit.guard for edit in edits}
         if plain and guards == {None}:
@@ -271,6 +277,10 @@ class Layout:
                 body += _lead(above, inserted)
                 if isinstance(inserted[-1], _DEFINITIONS):
                     lead = _two_blank(lead)
+            prepared = self._parse(dict.fromkeys(code for piece in run for code in piece.prepared))
+            if prepared:
+                body += _lead(lead, prepared)
+                lead = ()
             run[0].lead = lead
             statements = [*self._run(run, indent), *run[-1].after]
             pending = () if statements else lead

@@ -71,6 +71,8 @@ def _check_group(group: Sequence[Edit]) -> None:
     """Raise if two edits of one node exclude each other."""
     for kinds in ((Guard, RemoveStatement, Unwrap), (WrapExpr,), (*_SWALLOWS, Unwrap)):
         same = [edit for edit in group if isinstance(edit, kinds)]
+        if len({isinstance(edit, WrapExpr) and edit.outer for edit in same}) == len(same):
+            continue
         if len(same) > 1:
             raise EditConflict(same[0], same[1], "both change the same code, in different ways")
     names: dict[str, Edit] = {}

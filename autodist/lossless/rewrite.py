@@ -120,8 +120,8 @@ class _Rewriter(Rebuilder):
             return
         edits = self._layout.statements.setdefault(self._find(edit, edit.anchor), StatementEdits())
         match edit:
-            case InsertBefore(code=code):
-                edits.before.append(code)
+            case InsertBefore(code=code, prepares=prepares):
+                (edits.prepared if prepares else edits.before).append(code)
             case InsertAfter(code=code):
                 edits.after.append(code)
             case Guard(test=test):
@@ -215,7 +215,7 @@ class _Rewriter(Rebuilder):
                 parts = [self._kept[self._locator.find(part)] for part in edit.parts]
                 template = self._inserted(edit, with_holes(edit.template, len(parts)))
                 updated = fill_all(template, [part for part in parts if part is not None])
-        for edit in edits:
+        for edit in sorted(edits, key=lambda edit: isinstance(edit, WrapExpr) and edit.outer):
             if isinstance(edit, WrapExpr):
                 updated = fill(self._inserted(edit, with_hole(edit.template)), updated)
         return updated if len(arguments) == len(edits) else fit(updated, original, self.parents)
