@@ -324,6 +324,9 @@ def _shared_place(key: frozenset[tuple[Source, ast.expr]], group: list[Escape], 
         loop = _outermost_loop(source, statement, group)
         if loop is None or not isinstance(statement.target, ast.Name) or not first.spread.is_reducible:
             return None
+        sums = [event.value for event in run.of("accumulate") if event.node is statement]
+        if not all(value.spread.is_local for value in sums):
+            return None  # an evaluation comes here, too, with all samples
         if _starts_anew(statement.target.id, loop, source):
             return Placed(source, statement.target, first.spread, loop, first.event)
         return None
