@@ -14,6 +14,7 @@ from autodist.escapes.origins import (
     learnt_from,
     roots,
     sorted_sites,
+    trains,
 )
 from autodist.escapes.resolving import Escape, resolve
 from autodist.escapes.rows import holds_rows
@@ -402,7 +403,7 @@ def given_instead(leftover: list[Placed], run: Interpreter) -> list[Placed]:
             continue
         for source, call, given in _ways_in(place, run):
             local = [each for each in given if run.values.get(each, NOTHING).spread.is_local]
-            if not local or call in learnt_from(run) or _trains(call, run):
+            if not local or call in learnt_from(run) or trains(call, run):
                 continue
             rows = [_rows_of(each, source, place.event, run) for each in local]
             if all(rows):
@@ -447,11 +448,6 @@ def _ways_in(place: Placed, run: Interpreter) -> Iterator[tuple[Source, ast.Call
     if home is not None and home is not reported and fed_to_losses(run).isdisjoint(ast.walk(home)):
         for caller, source in run.callers.get(home, {}).items():
             yield source, caller, [*caller.args, *(keyword.value for keyword in caller.keywords)]
-
-
-def _trains(call: ast.Call, run: Interpreter) -> bool:
-    """Whether a training step happens inside of a call."""
-    return any(each.node is call for kind in ("backward", "step") for event in run.of(kind) for each in event.calls)
 
 
 def _is_row_each(node: ast.expr, run: Interpreter) -> bool:
