@@ -275,7 +275,8 @@ UNEVEN = {
 
 
         def collate(batch):
-            return torch.tensor(fill([item[0] for item in batch])), torch.tensor(fill([item[1] for item in batch])), None
+            words, tags = fill([item[0] for item in batch]), fill([item[1] for item in batch])
+            return torch.tensor(words), torch.tensor(tags), None
         """,
         """
         def collate(batch):

@@ -211,7 +211,7 @@ def _precedes_batches(event: Event) -> bool:
 
 
 def _makes_batches(event: Event) -> bool:
-    """Whether a generator draws in the loop that yields its batches, wherever it is called: `run(batches(8), model)`."""
+    """Whether a generator draws in the loop that yields its batches, wherever it is called: `train(batches(8))`."""
     inner = event.calls[-1].function.node if event.calls else None
     return inner is not None and bool(event.loops) and event.loops[-1].node in _yielding(inner)
 

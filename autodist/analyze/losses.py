@@ -157,6 +157,14 @@ def loss_concerns(run: Interpreter) -> Iterator[Concern]:
             "another number of samples than one process; take a batch whose shares need no rounding"
         )
         yield Concern("AD602", run.sources[node], node, message, Severity.WARNING)
+    steps = run.step_loops
+    for event in [each for each in run.of("changes_samples") if any(loop.node in steps for loop in each.loops)][:1]:
+        message = (
+            f"changes those of a batch's samples that have these places, {shortened(ast.unparse(event.node))}: each "
+            "rank changes its own, and results differ from those of one process; do it before the batch is shared out, "
+            "in the data set"
+        )
+        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
     for event in [each for each in run.of("adaptive") if each.value.spread.is_local][:1]:
         message = (
             "chooses its steps by the errors of a whole batch, a rank by those of its own samples: results differ from "

@@ -8,7 +8,7 @@ from autodist.interpreter.questions import last_part, literal_int, objects_calle
 from autodist.interpreter.whole_data import WholeData
 from autodist.interpreter.words import MOVES
 from autodist.source import argument, last_name, operands
-from autodist.spread import LOCAL, ROWS
+from autodist.spread import LOCAL, ROWS, SAME
 from autodist.tensors.calls import number_of
 from autodist.tensors.facts import ELEMENTWISE, FOLDING, LAYERS, PER_ROW
 from autodist.tensors.picking import FORMS
@@ -64,6 +64,19 @@ class Single(WholeData):
         made = [each for _, each in value.made] if isinstance(node, ast.Name) else [node]
         names = {each.func.attr for each in made if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute)}
         return not value.models and bool(made) and len(names) == len(made) and names <= MOVES | {"detach", "clone"}
+
+    def _is_at_place(self, index: ast.expr, holder: ast.expr, base: Value) -> bool:
+        """Whether one sample is taken by its place, `images[0]`, `images[-1]`, also as a loop goes over places that are
+        the same on all ranks: `for i in range(6): show(images[i])`."""
+        if number_of(index) is not None:
+            return self._is_tensor(holder, base)
+        value = self._lately(index)
+        loops = [thing.loop for thing in value.things if isinstance(thing, Index)]
+        calls = [each for each in loops if isinstance(each, ast.Call) and last_part(each) == "range"]
+        same = all(self._lately(bound).spread is SAME for each in calls for bound in each.args)
+        if not calls or len(calls) != len(value.things) or not same or value.spread is not SAME:
+            return False
+        return self._is_tensor(holder, base) or self.gives_tensor(holder, base)
 
     def is_one_sample(self, node: ast.expr) -> bool:
         """Whether a sample is taken by its place, `images[0]`, which is as large as any other."""

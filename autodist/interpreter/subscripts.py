@@ -15,13 +15,11 @@ from autodist.interpreter.questions import (
     is_known,
     is_new_axis,
     kept_as,
-    last_part,
     literal_int,
     under_samples,
 )
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
 from autodist.tensors import collation, mixing, picking
-from autodist.tensors.calls import number_of
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -278,19 +276,6 @@ class Subscripts(Places):
                 spread = ROWS  # a part of it for each sample: `centres[labels]`
             return Value(spread=spread, origins=origins, models=models, weights=base.weights)
         return Value(spread=key.spread, origins=origins, models=models)
-
-    def _is_at_place(self, index: ast.expr, holder: ast.expr, base: Value) -> bool:
-        """Whether one sample is taken by its place, `images[0]`, `images[-1]`, also as a loop goes over places that are
-        the same on all ranks: `for i in range(6): show(images[i])`."""
-        if number_of(index) is not None:
-            return self._is_tensor(holder, base)
-        value = self._lately(index)
-        loops = [thing.loop for thing in value.things if isinstance(thing, Index)]
-        calls = [each for each in loops if isinstance(each, ast.Call) and last_part(each) == "range"]
-        same = all(self._lately(bound).spread is SAME for each in calls for bound in each.args)
-        if not calls or len(calls) != len(value.things) or not same or value.spread is not SAME:
-            return False
-        return self._is_tensor(holder, base) or self.gives_tensor(holder, base)
 
     def _strided(self, slice_: ast.Slice, scope: Scope) -> bool:
         return slice_.lower is not None and self._lately(slice_.lower).spread is RANK

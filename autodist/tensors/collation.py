@@ -356,14 +356,16 @@ class Reading:
         """`[PAD] * (longest - len(text))`, and such a list behind another one."""
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             return self._lengthens(node.left) or self._lengthens(node.right)
-        makes = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) or isinstance(node, (ast.Call, ast.ListComp))
+        makes = (
+            isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) or isinstance(node, (ast.Call, ast.ListComp))
+        )
         return makes and self._pads(node)
 
     def _fill(self, target: ast.expr) -> None:
         """Remember what is now as long as the longest: `text`, `texts[i]`, `sample["text"]`."""
         if isinstance(target, (ast.Subscript, ast.Attribute)):
             root = target.value
-            if isinstance(root, ast.Name) and isinstance(self.names.get(root.id), Rows) and target is not root:
+            if isinstance(root, ast.Name) and isinstance(self.names.get(root.id), Rows):
                 self.names[root.id] = self._padded(root.id)  # `texts[i]`
             else:  # `sample["text"]`, `batch[i]["text"]`
                 self._filled.add(_place(target))
@@ -378,7 +380,8 @@ class Reading:
         function = self._called(call.func)
         if function is None:
             return
-        given, told = [self.kind(each) for each in call.args], {k.arg: self.kind(k.value) for k in call.keywords if k.arg}
+        given = [self.kind(each) for each in call.args]
+        told = {k.arg: self.kind(k.value) for k in call.keywords if k.arg}
         if any(isinstance(each, ast.Starred) for each in call.args) or not any([*given, *told.values()]):
             return
         inner = self.within(Reading(function, {}, self._depth - 1), call)
