@@ -300,7 +300,10 @@ class Subscripts(Places):
 
     def _stepping(self, node: ast.Subscript, scope: Scope) -> Draw | None:
         """A slice between two places that move on: `data[self.position : end]` with `self.position += size`, also of
-        all columns: `data[self.position : end, ...]`."""
+        all columns: `data[self.position : end, ...]`; and the next piece of all streams, as a generator yields them:
+        `streams[:, n : n + length]`."""
+        if self._reads_on(node, scope):
+            return Draw(node, scope.source, self._path)
         cut = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
         if (
             not isinstance(cut, ast.Slice)
@@ -318,6 +321,23 @@ class Subscripts(Places):
             for bound in (cut.lower, cut.upper)
         ]
         return Draw(node, scope.source, self._path) if all(place & moving for place in places) else None
+
+    def _reads_on(self, node: ast.Subscript, scope: Scope) -> bool:
+        """`streams[:, n : n + length]`, in a generator."""
+        axes = node.slice.elts if isinstance(node.slice, ast.Tuple) else []
+        if (
+            len(axes) != 2
+            or not all(isinstance(each, ast.Slice) for each in axes)
+            or not isinstance(node.ctx, ast.Load)
+        ):
+            return False
+        streams, piece = axes
+        assert isinstance(streams, ast.Slice) and isinstance(piece, ast.Slice)
+        home = scope.source.function(node)
+        yields = home is not None and any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in ast.walk(home))
+        if not yields or streams.lower or streams.upper or streams.step or piece.lower is None:
+            return False
+        return any(isinstance(t, Index) and _steps(t.loop) for t in self.values.get(piece.lower, NOTHING).things)
 
     def _first_of(self, node: ast.Subscript, base: Value, scope: Scope) -> Draw | None:
         """The first few of indices that were drawn: `torch.randperm(n)[:batch_size]`."""
