@@ -390,4 +390,6 @@ def _may_be_viewed(script: TrainingScript) -> bool:
     given labels, too."""
     named = (model.object.name for model in script.models if model.object.cls is None)
     library = any(not name.startswith("torch.nn.") for name in named)
-    return library or any(".view(-1)" in source.text for source in script.project.sources)
+    parents = (draw.source.parents.get(draw.node) for draw in script.draws if draw.batch)
+    viewed = any(isinstance(each, ast.Attribute) and each.attr == "view" for each in parents)
+    return library or viewed or any(".view(-1)" in source.text for source in script.project.sources)

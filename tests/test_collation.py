@@ -70,6 +70,25 @@ EVEN = [
             words[row, : len(item[0])] = item[0]
         return words, torch.cat([item[1].view(1, -1) for item in batch], dim=0), torch.tensor([3] * len(batch))
     """,
+    """
+    def collate(batch):
+        longest = max(len(item["words"]) for item in batch)
+        for item in batch:
+            while len(item["words"]) < longest:
+                item["words"].append(0)
+        words, labels = zip(*[(item["words"], item["label"]) for item in batch])
+        return torch.tensor(words), torch.tensor([item["label"] for item in batch]), None
+    """,
+    """
+    def collate(batch):
+        rows, labels = [], []
+        for words, label in batch:
+            while len(words) < 20:
+                words.append(0)
+            rows.append(words)
+            labels.append(label)
+        return torch.tensor(rows), torch.tensor(labels), None
+    """,
     "collate = default_collate",
     "collate = lambda batch: tuple(zip(*batch))",
 ]
@@ -222,6 +241,91 @@ UNEVEN = {
                 rows[at, : len(words)] = words
                 marks[at, : len(tags)] = tags
             return torch.tensor(rows), torch.tensor(marks), None
+        """,
+        """
+        def collate(batch):
+            longest = max(len(words) for words, _ in batch)
+            rows, marks = [], []
+            for words, tags in batch:
+                words, tags = list(words), list(tags)
+                while len(words) < longest:
+                    words.append(0)
+                    tags += [0]
+                rows.append(words)
+                marks.append(torch.tensor(tags))
+            return torch.tensor(rows), torch.stack(marks), None
+        """,
+        """
+        def collate(batch):
+            rows, marks = [item[0] for item in batch], [item[1] for item in batch]
+            longest = len(max(rows, key=len))
+            for words, tags in zip(rows, marks):
+                for _ in range(longest - len(words)):
+                    words.append(0)
+                for _ in range(len(tags), longest):
+                    tags.append(0)
+            return torch.tensor(rows), torch.tensor(marks), None
+        """,
+        """
+        def fill(rows, value=0):
+            longest = max(map(len, rows))
+            for at in range(len(rows)):
+                rows[at] = rows[at] + [value] * (longest - len(rows[at]))
+            return rows
+
+
+        def collate(batch):
+            words, tags = fill([item[0] for item in batch]), fill([item[1] for item in batch])
+            return torch.tensor(words), torch.tensor(tags), None
+        """,
+        """
+        def collate(batch):
+            longest = max(len(item["words"]) for item in batch)
+            for item in batch:
+                if len(item["words"]) < longest:
+                    missing = longest - len(item["words"])
+                    item["words"] += [0] * missing
+                    item["tags"].extend([0] * missing)
+            words = torch.tensor([item["words"] for item in batch])
+            return words, torch.tensor([item["tags"] for item in batch]), torch.tensor([item["n"] for item in batch])
+        """,
+        """
+        def fill(row, length):
+            while len(row) < length:
+                row.append(0)
+
+
+        def collate(batch):
+            rows, marks = [item[0] for item in batch], [item[1] for item in batch]
+            lengths = [len(row) for row in rows]
+            for row in rows:
+                fill(row, max(lengths))
+            for mark in marks:
+                fill(mark, length=max(lengths))
+            return torch.tensor(rows), torch.tensor(marks), lengths
+        """,
+        """
+        def fill(rows):
+            longest = max(len(row) for row in rows)
+            for row in rows:
+                while len(row) < longest:
+                    row.append(0)
+
+
+        def collate(batch):
+            rows, marks = [item[0] for item in batch], [item[1] for item in batch]
+            fill(rows)
+            fill(marks)
+            return torch.tensor(rows), torch.tensor(marks), None
+        """,
+        """
+        def collate(batch):
+            batch.sort(key=lambda item: len(item[0]), reverse=True)
+            words, tags = [], []
+            for text, marks in batch:
+                words.extend(text + [0] * (len(batch[0][0]) - len(text)))
+                tags += marks + [0] * (len(batch[0][0]) - len(marks))
+            return torch.tensor(words).view(len(batch), -1), torch.tensor(tags).view(len(batch), -1), None
         """,
     ],
     "leaves": [

@@ -190,7 +190,7 @@ def batch_draws(run: Interpreter) -> list[Draw]:
         cut = event.loops and event.loops[-1].node not in around and _steps_along(event.node, event.loops[-1].node, run)
         if event.inside_forward or cut or _precedes_batches(event):
             continue
-        if any(loop.node in loops for loop in event.loops[-2:]):
+        if any(loop.node in loops for loop in event.loops[-2:]) or _makes_batches(event):
             found += [t for t in event.value.things if isinstance(t, Draw) and t in origins]
     found = [draw for draw in dict.fromkeys(found) if draw not in run.feature_draws]
     # an order of all samples, which is then cut into batches, is not itself a batch
@@ -221,6 +221,12 @@ def _precedes_batches(event: Event) -> bool:
         if loops and None not in loops and node is not None and loops.isdisjoint(source.ancestors(node)):
             return True
     return False
+
+
+def _makes_batches(event: Event) -> bool:
+    """Whether a generator draws in the loop that yields its batches, wherever it is called: `train(batches(8))`."""
+    inner = event.calls[-1].function.node if event.calls else None
+    return inner is not None and bool(event.loops) and event.loops[-1].node in _yielding(inner)
 
 
 @functools.lru_cache(maxsize=256)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 
 from autodist import escapes
 from autodist.analyze.reductions import rank_zero_statements
@@ -156,6 +157,14 @@ def loss_concerns(run: Interpreter) -> Iterator[Concern]:
             "another number of samples than one process; take a batch whose shares need no rounding"
         )
         yield Concern("AD602", run.sources[node], node, message, Severity.WARNING)
+    steps = run.step_loops
+    for event in [each for each in run.of("changes_samples") if any(loop.node in steps for loop in each.loops)][:1]:
+        message = (
+            f"changes those of a batch's samples that have these places, {shortened(ast.unparse(event.node))}: each "
+            "rank changes its own, and results differ from those of one process; do it before the batch is shared out, "
+            "in the data set"
+        )
+        yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
     for event in [each for each in run.of("adaptive") if each.value.spread.is_local][:1]:
         message = (
             "chooses its steps by the errors of a whole batch, a rank by those of its own samples: results differ from "
@@ -264,8 +273,8 @@ def _uneven_losses(run: Interpreter) -> Iterator[Concern]:
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
         return
-    if any(mark in source.text for source in run.project.sources for mark in ("mask", "pack_")):
-        return  # what is filled up is left out again
+    if any(map(_leaves_padding_out, run.project.sources)):
+        return
     for event in run.of("padded"):
         message = (
             f"the model is given what {collation.names(event.value)} pads to the longest sample, and not how long each "
@@ -273,6 +282,15 @@ def _uneven_losses(run: Interpreter) -> Iterator[Concern]:
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
         return
+
+
+@cache
+def _leaves_padding_out(source: Source) -> bool:
+    """Whether the code speaks of masks, or packs sequences; what it says of them in comments does not count."""
+    nodes = list(ast.walk(source.tree))
+    named = {each for node in nodes for each in (getattr(node, at, None) for at in ("id", "attr", "arg", "name"))}
+    keys = {node.value for node in nodes if isinstance(node, ast.Constant) and str(node.value).isidentifier()}
+    return any("mask" in str(each).lower() or str(each).startswith("pack_") for each in named | keys)
 
 
 def _weighted(source: Source, node: ast.AST, option: str) -> Concern:

@@ -52,6 +52,11 @@ def fed_to_losses(run: Interpreter) -> frozenset[ast.expr]:
     return learnt | {each for found in made for each in ast.walk(found) if isinstance(each, ast.expr)}
 
 
+def trains(call: ast.Call, run: Interpreter) -> bool:
+    """Whether a training step happens inside of a call."""
+    return any(each.node is call for kind in ("backward", "step") for event in run.of(kind) for each in event.calls)
+
+
 def is_cut(node: ast.expr, source: Source) -> bool:
     """Whether no gradient flows through a use: `out` in `out[labels == 0].detach().mean(0)`."""
     for each in source.ancestors(node):

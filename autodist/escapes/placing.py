@@ -14,6 +14,7 @@ from autodist.escapes.origins import (
     learnt_from,
     roots,
     sorted_sites,
+    trains,
 )
 from autodist.escapes.resolving import Escape, resolve
 from autodist.escapes.rows import holds_rows
@@ -324,6 +325,9 @@ def _shared_place(key: frozenset[tuple[Source, ast.expr]], group: list[Escape], 
         loop = _outermost_loop(source, statement, group)
         if loop is None or not isinstance(statement.target, ast.Name) or not first.spread.is_reducible:
             return None
+        sums = [event.value for event in run.of("accumulate") if event.node is statement]
+        if not all(value.spread.is_local for value in sums):
+            return None  # an evaluation comes here, too, with all samples
         if _starts_anew(statement.target.id, loop, source):
             return Placed(source, statement.target, first.spread, loop, first.event)
         return None
@@ -399,7 +403,7 @@ def given_instead(leftover: list[Placed], run: Interpreter) -> list[Placed]:
             continue
         for source, call, given in _ways_in(place, run):
             local = [each for each in given if run.values.get(each, NOTHING).spread.is_local]
-            if not local or call in learnt_from(run) or _trains(call, run):
+            if not local or call in learnt_from(run) or trains(call, run):
                 continue
             rows = [_rows_of(each, source, place.event, run) for each in local]
             if all(rows):
@@ -444,11 +448,6 @@ def _ways_in(place: Placed, run: Interpreter) -> Iterator[tuple[Source, ast.Call
     if home is not None and home is not reported and fed_to_losses(run).isdisjoint(ast.walk(home)):
         for caller, source in run.callers.get(home, {}).items():
             yield source, caller, [*caller.args, *(keyword.value for keyword in caller.keywords)]
-
-
-def _trains(call: ast.Call, run: Interpreter) -> bool:
-    """Whether a training step happens inside of a call."""
-    return any(each.node is call for kind in ("backward", "step") for event in run.of(kind) for each in event.calls)
 
 
 def _is_row_each(node: ast.expr, run: Interpreter) -> bool:

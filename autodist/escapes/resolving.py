@@ -20,6 +20,7 @@ from autodist.escapes.origins import (
     place_of,
     roots,
     sorted_sites,
+    trains,
 )
 from autodist.escapes.rows import holds_rows, laid_in_line, rows_beside, sized_like
 from autodist.interpreter import Event, Interpreter
@@ -129,7 +130,9 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
         return
     if value.spread.is_local:
         own = _asked(node, value, run)  # its method knows more of what it holds
-        inner = [e for part in operands_of(node) if part is not own for e in resolve(part, source, event, run, seen)]
+        within = isinstance(node, ast.Call) and trains(node, run)  # which learns from what it is given
+        parts = [] if within else [part for part in operands_of(node) if part is not own]
+        inner = [e for part in parts for e in resolve(part, source, event, run, seen)]
         if not inner:
             inner = [
                 e

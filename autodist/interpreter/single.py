@@ -8,7 +8,8 @@ from autodist.interpreter.questions import last_part, literal_int, objects_calle
 from autodist.interpreter.whole_data import WholeData
 from autodist.interpreter.words import MOVES
 from autodist.source import argument, last_name, operands
-from autodist.spread import LOCAL, ROWS
+from autodist.spread import LOCAL, ROWS, SAME
+from autodist.tensors import facts, picking
 from autodist.tensors.calls import number_of
 from autodist.tensors.facts import ELEMENTWISE, FOLDING, LAYERS, PER_ROW
 from autodist.tensors.picking import FORMS
@@ -64,6 +65,49 @@ class Single(WholeData):
         made = [each for _, each in value.made] if isinstance(node, ast.Name) else [node]
         names = {each.func.attr for each in made if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute)}
         return not value.models and bool(made) and len(names) == len(made) and names <= MOVES | {"detach", "clone"}
+
+    def _is_at_place(self, index: ast.expr, holder: ast.expr, base: Value) -> bool:
+        """Whether one sample is taken by its place, `images[0]`, `images[-1]`, also as a loop goes over places that are
+        the same on all ranks: `for i in range(6): show(images[i])`."""
+        if number_of(index) is not None:
+            one = self._is_tensor(holder, base) or self._is_picked_by_condition(holder)
+            return one and not self._is_recurrent_state(holder)
+        value = self._lately(index)
+        loops = [thing.loop for thing in value.things if isinstance(thing, Index)]
+        calls = [each for each in loops if isinstance(each, ast.Call) and last_part(each) == "range"]
+        same = all(self._lately(bound).spread is SAME for each in calls for bound in each.args)
+        if not calls or len(calls) != len(value.things) or not same or value.spread is not SAME:
+            return False
+        return self._is_tensor(holder, base) or self.gives_tensor(holder, base)
+
+    def _is_picked_by_condition(self, holder: ast.expr) -> bool:
+        """`x[out != y]`, of which the first sample on a rank is another one than that of the whole batch"""
+        made = [each for _, each in self._lately(holder).made] if isinstance(holder, ast.Name) else [holder]
+        chosen = [each for each in made if isinstance(each, ast.Subscript)]
+        return (
+            bool(chosen)
+            and len(chosen) == len(made)
+            and all(
+                self._lately(each.slice).spread is ROWS and picking.is_condition(each.slice, self._lately)
+                for each in chosen
+            )
+        )
+
+    def _is_recurrent_state(self, holder: ast.expr) -> bool:
+        """Whether its first axis is that of layers, as of `h` in `output, h = self.gru(x)` and `output, (h, c) =
+        self.lstm(x)`: `h[-1]` has all samples."""
+        source = self.sources.get(holder)
+        if not isinstance(holder, ast.Name) or source is None:
+            return False
+        before = [each for each in source.stores(source.home(holder), holder.id) if each.lineno < holder.lineno]
+        last = max(before, key=lambda each: (each.lineno, each.col_offset), default=None)
+        statement = source.statement(last) if last is not None else None
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
+            return False
+        target = statement.targets[0]
+        called = self._lately(statement.value.func).things
+        recurrent = bool(called) and all(isinstance(t, Object) and t.kind in facts.RECURRENT for t in called)
+        return recurrent and isinstance(target, ast.Tuple) and last in set(ast.walk(target.elts[-1]))
 
     def is_one_sample(self, node: ast.expr) -> bool:
         """Whether a sample is taken by its place, `images[0]`, which is as large as any other."""

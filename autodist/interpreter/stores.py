@@ -185,6 +185,8 @@ class Stores(Evaluation):
         self.event("set_item", target, scope, value, base)
         if made is not None and base.spread is ROWS and not base.things:
             self._note_filled([made], scope)
+        if self._changes_samples(target, base):
+            self.event("changes_samples", target, scope, base)
         for writer in base.objects("writer"):
             self.event("tracker", target, scope, value, of(writer))
         written = frozenset(t for t in base.things if isinstance(t, Parameters) and t.one)
@@ -255,6 +257,14 @@ class Stores(Evaluation):
         filled = bool(made) and all(isinstance(each, ast.Call) and last_name(each.func) in FILLING for each in made)
         here = self.plan.wholes is None and not self._forward and not self._no_grad
         return here and filled and base.spread is ROWS and picking.tells_places(target.slice)
+
+    def _changes_samples(self, target: ast.Subscript, base: Value) -> bool:
+        """Whether some of a batch's samples are changed by their places: `x[0] = 0`, `x[2:4] *= noise`."""
+        here = self.plan.wholes is None and not self._no_grad and bool(self._loops)
+        if not here or base.spread is not ROWS or base.things or not self._is_tensor(target.value, base):
+            return False
+        first = target.slice.elts[0] if isinstance(target.slice, ast.Tuple) and target.slice.elts else target.slice
+        return picking.tells_places(target.slice) or self._is_at_place(first, target.value, base)
 
     def _is_counted_place(self, key: Value) -> bool:
         """Whether it is the place in a list of all samples that a rank's own are counted to: `slice(n, n + len(y))`."""

@@ -16,14 +16,12 @@ from autodist.interpreter.questions import (
     is_known,
     is_new_axis,
     kept_as,
-    last_part,
     literal_int,
     under_samples,
 )
 from autodist.source import last_name
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
-from autodist.tensors import collation, facts, mixing, picking
-from autodist.tensors.calls import number_of
+from autodist.tensors import collation, mixing, picking
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -296,49 +294,6 @@ class Subscripts(Places):
             return Value(spread=spread, origins=origins, models=models, weights=base.weights)
         return Value(spread=key.spread, origins=origins, models=models)
 
-    def _is_at_place(self, index: ast.expr, holder: ast.expr, base: Value) -> bool:
-        """Whether one sample is taken by its place, `images[0]`, `images[-1]`, also as a loop goes over places that are
-        the same on all ranks: `for i in range(6): show(images[i])`."""
-        if number_of(index) is not None:
-            one = self._is_tensor(holder, base) or self._is_picked_by_condition(holder)
-            return one and not self._is_recurrent_state(holder)
-        value = self._lately(index)
-        loops = [thing.loop for thing in value.things if isinstance(thing, Index)]
-        calls = [each for each in loops if isinstance(each, ast.Call) and last_part(each) == "range"]
-        same = all(self._lately(bound).spread is SAME for each in calls for bound in each.args)
-        if not calls or len(calls) != len(value.things) or not same or value.spread is not SAME:
-            return False
-        return self._is_tensor(holder, base) or self.gives_tensor(holder, base)
-
-    def _is_picked_by_condition(self, holder: ast.expr) -> bool:
-        """`x[out != y]`, of which the first sample on a rank is another one than that of the whole batch"""
-        made = [each for _, each in self._lately(holder).made] if isinstance(holder, ast.Name) else [holder]
-        chosen = [each for each in made if isinstance(each, ast.Subscript)]
-        return (
-            bool(chosen)
-            and len(chosen) == len(made)
-            and all(
-                self._lately(each.slice).spread is ROWS and picking.is_condition(each.slice, self._lately)
-                for each in chosen
-            )
-        )
-
-    def _is_recurrent_state(self, holder: ast.expr) -> bool:
-        """Whether its first axis is that of layers, as of `h` in `output, h = self.gru(x)` and `output, (h, c) =
-        self.lstm(x)`: `h[-1]` has all samples."""
-        source = self.sources.get(holder)
-        if not isinstance(holder, ast.Name) or source is None:
-            return False
-        before = [each for each in source.stores(source.home(holder), holder.id) if each.lineno < holder.lineno]
-        last = max(before, key=lambda each: (each.lineno, each.col_offset), default=None)
-        statement = source.statement(last) if last is not None else None
-        if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
-            return False
-        target = statement.targets[0]
-        called = self._lately(statement.value.func).things
-        recurrent = bool(called) and all(isinstance(t, Object) and t.kind in facts.RECURRENT for t in called)
-        return recurrent and isinstance(target, ast.Tuple) and last in set(ast.walk(target.elts[-1]))
-
     def _strided(self, slice_: ast.Slice, scope: Scope) -> bool:
         return slice_.lower is not None and self._lately(slice_.lower).spread is RANK
 
@@ -362,7 +317,10 @@ class Subscripts(Places):
 
     def _stepping(self, node: ast.Subscript, scope: Scope) -> Draw | None:
         """A slice between two places that move on: `data[self.position : end]` with `self.position += size`, also of
-        all columns: `data[self.position : end, ...]`."""
+        all columns: `data[self.position : end, ...]`; and the next piece of all streams, as a generator yields them:
+        `streams[:, n : n + length]`."""
+        if self._reads_on(node, scope):
+            return Draw(node, scope.source, self._path)
         cut = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
         if (
             not isinstance(cut, ast.Slice)
@@ -380,6 +338,23 @@ class Subscripts(Places):
             for bound in (cut.lower, cut.upper)
         ]
         return Draw(node, scope.source, self._path) if all(place & moving for place in places) else None
+
+    def _reads_on(self, node: ast.Subscript, scope: Scope) -> bool:
+        """`streams[:, n : n + length]`, in a generator."""
+        axes = node.slice.elts if isinstance(node.slice, ast.Tuple) else []
+        if (
+            len(axes) != 2
+            or not all(isinstance(each, ast.Slice) for each in axes)
+            or not isinstance(node.ctx, ast.Load)
+        ):
+            return False
+        streams, piece = axes
+        assert isinstance(streams, ast.Slice) and isinstance(piece, ast.Slice)
+        home = scope.source.function(node)
+        yields = home is not None and any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in ast.walk(home))
+        if not yields or streams.lower or streams.upper or streams.step or piece.lower is None:
+            return False
+        return any(isinstance(t, Index) and _steps(t.loop) for t in self.values.get(piece.lower, NOTHING).things)
 
     def _first_of(self, node: ast.Subscript, base: Value, scope: Scope) -> Draw | None:
         """The first few of indices that were drawn: `torch.randperm(n)[:batch_size]`."""

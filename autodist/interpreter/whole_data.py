@@ -109,6 +109,8 @@ class WholeData(Contents):
         if not value.array:
             return self._counted(node, value, scope)
         if any(not isinstance(each, Mixing) and not (isinstance(each, Draw) and each.once) for each in value.origins):
+            if self._loops and not self._forward and self._no_grad == 0 and any(map(_is_cut, value.origins)):
+                self.event("may_be_piece", node, scope, value)
             return value
         if node in wholes or node in self.plan.columns:
             columns = node in self.plan.columns
@@ -123,11 +125,15 @@ class WholeData(Contents):
     def _counted(self, node: ast.Name | ast.Attribute, value: Value, scope: Scope) -> Value:
         """The number of all rows, given to what makes a tensor: a rank's has as many as it has rows."""
         if node in self.plan.counts:
-            draw = Draw(node, scope.source, (), whole=True, count=True)
+            shares = bool(self.plan.batches) and not self.plan.wholes and not self.plan.columns  # equal ones
+            draw = Draw(node, scope.source, (), whole=True, count=True, batch=shares)
             self.event("whole", node, scope, of(draw))
             return value.but(spread=COUNT, origins=value.origins | {draw}, const=UNKNOWN)
+        inner: ast.AST = node
         parent = scope.source.parents.get(node)
-        if self._loops and not self._forward and isinstance(parent, ast.Call) and node in parent.args:
+        while isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Mult):  # `y.view(batch_size * length)`
+            inner, parent = parent, scope.source.parents.get(parent)
+        if self._loops and not self._forward and isinstance(parent, ast.Call) and inner in parent.args:
             self.event("may_be_count", node, scope, value)
         return value
 
@@ -211,6 +217,10 @@ def _cuts(draw: Draw) -> bool:
         or isinstance(node, ast.Call)
         and last_part(node) in (*SPLITTING, "BatchSampler")
     )
+
+
+def _is_cut(origin: object) -> bool:
+    return isinstance(origin, Draw) and _cuts(origin)
 
 
 def _asks_size(node: ast.expr, source: Source) -> bool:

@@ -7,6 +7,7 @@ hold one row more or less than others, so a mean counts for as many rows as it w
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -58,12 +59,16 @@ def find(run: Callable[[Plan], Interpreter], plan: Plan, through_time: bool = Fa
         Wholes(frozenset(candidates)),
         columns,
         Wholes(columns=near - columns.columns),
+        Wholes(batches=_given(first, near, homes) - columns.columns),
+        Wholes(batches=near - columns.columns),  # what each step makes anew, and all ranks have as many rows of
     ]
     for trial in [columns] if through_time else list(dict.fromkeys(tried)):
         found = _try(run, plan, trial)
         if found is not None and found.reason.endswith(STATE):
             several = (_try(run, plan, replace(found, counts=each, site=None, reason="")) for each in counts)
             found = next((each for each in several if each is not None and each.site is None), found)
+        if found is not None and found.site is not None and found.batches and not found.nodes:
+            found = _with_counts(run, plan, found, counts)
         if found is not None and found.site is None:
             return found
         if refused is None or refused.reason.endswith(TIME_FIRST) and found is not None and found.columns:
@@ -86,6 +91,53 @@ def _try(run: Callable[[Plan], Interpreter], plan: Plan, trial: Wholes) -> Whole
         current = run(replace(_with(plan, found), weighed=ratios))
     objection = next(_objections(current), None)
     return found if objection is None else replace(found, site=objection[0], reason=objection[1])
+
+
+def _with_counts(
+    run: Callable[[Plan], Interpreter], plan: Plan, found: Wholes, counts: list[frozenset[ast.expr]]
+) -> Wholes:
+    """The same with numbers of samples as a rank's, where that is all that stands against it: each shapes
+    the state that a batch meets, or stands in what the last objection is to. An evaluation keeps its own."""
+    known, current = sorted(frozenset().union(*counts), key=lambda each: (each.lineno, each.col_offset)), found
+    for _ in range(MOST):
+        if current.site is None:
+            return current
+        inside = set(ast.walk(current.site.node))
+        fresh = [each for each in known if each not in current.counts]
+        alike = {ast.unparse(each) for each in current.counts}
+        named: dict[str, set[ast.expr]] = {}
+        for each in fresh:
+            if each in inside and (not alike or ast.unparse(each) in alike):
+                named.setdefault(ast.unparse(each), set()).add(each)
+        groups = [{each} for each in fresh] if current.reason.endswith(STATE) else [*named.values()]
+        tried = (current.counts | group for group in groups)
+        several = (_try(run, plan, replace(found, counts=each, site=None, reason="")) for each in tried)
+        better = (e for e in several if e is not None and e.counts and _goes_further(e, current))
+        chosen = next(better, None)
+        if chosen is None:
+            return found
+        current = chosen
+    return found
+
+
+def _goes_further(found: Wholes, before: Wholes) -> bool:
+    """Whether nothing, or something else, stands against what is found, of as many batches."""
+    if found.batches != before.batches or not before.counts <= found.counts:
+        return False
+    return found.site is None or (found.site.node, found.reason) != (before.site and before.site.node, before.reason)
+
+
+def _given(run: Interpreter, near: frozenset[ast.expr], homes: set[Home]) -> frozenset[ast.expr]:
+    """Those of the tensors that a step gives to its models, or puts beside what these make."""
+    pieces = {e.node for e in run.of("may_be_piece") if (e.source, _around(e.source, e.node)) in homes}
+    named = (each for each in near | pieces if isinstance(each, ast.expr) and _is_plain(each))
+    return frozenset(each for each in named if _meets_model(each, run))
+
+
+def _meets_model(node: ast.expr, run: Interpreter) -> bool:
+    above = run.sources[node].ancestors(node)
+    around = itertools.takewhile(lambda each: isinstance(each, (ast.expr, ast.keyword)), above)
+    return any(isinstance(each, ast.expr) and bool(run.values.get(each, NOTHING).models) for each in around)
 
 
 Home = tuple[Source, ast.AST | None]

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 from autodist.source import last_name
 from autodist.values import NOTHING, PACKED, SETTLED, UNKNOWN, Class, Function, Object, Part, Value
@@ -40,9 +40,10 @@ class Longest:
 
 @dataclass(frozen=True)
 class Single:
-    """One sample, or a part of one; ``longest`` if no other is longer."""
+    """One sample, or a part of one; ``longest`` if no other is longer, ``filled`` if it is as long as the longest."""
 
     longest: bool = False
+    filled: bool = False
 
 
 @dataclass(frozen=True)
@@ -194,12 +195,14 @@ def unevenness(kind: Kind, key: Key | None) -> Rows | None:
     if isinstance(kind, Fields):
         named = [k for k in kind.parts if isinstance(k, str) and ("label" in k or "target" in k)]
         kind = _worst([kind.parts[k] for k in named or kind.parts])
+    if isinstance(kind, Single) and kind.filled:
+        return Rows.PADDED  # `words.extend(text + [PAD] * (longest - len(text)))`, which is folded afterwards
     return kind if isinstance(kind, Rows) and kind.uneven else None
 
 
 def _worst(kinds: Iterable[Kind]) -> Kind:
     """What is worst of some: where one of them is uneven, the whole may be."""
-    found = [kind for kind in kinds if isinstance(kind, (Rows, Fields))]
+    found = [kind for kind in kinds if isinstance(kind, (Rows, Fields)) or isinstance(kind, Single) and kind.filled]
     if found and all(isinstance(kind, Fields) for kind in found):
         fields = [kind for kind in found if isinstance(kind, Fields)]
         keys = dict.fromkeys(key for each in fields for key in each.parts)
@@ -220,6 +223,10 @@ class Reading:
         self._depth = depth
         self._choosing = 0
         self._one_row: set[str] = set()
+        self._held: dict[str, str] = {}
+        """What a loop takes one after the other, and what it takes them of."""
+        self._filled: set[str] = set()
+        """The keys of samples under which they have what was filled up to the longest."""
         self._descending: set[str] = set()
         """What holds the samples, or something of each, from the longest to the shortest."""
         self._local: dict[str, Callable_] = {}
@@ -314,14 +321,24 @@ class Reading:
                     self._local.pop(target.id, None)
                     if isinstance(node.value, (ast.Lambda, ast.Attribute)):
                         self._local[target.id] = node.value
+            if isinstance(node.targets[0], ast.Subscript) and self._lengthens(node.value):
+                self._fill(node.targets[0])  # `texts[i] = texts[i] + [PAD] * (longest - len(texts[i]))`
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
             self._bind(node.target, self.kind(node.value))
+        elif isinstance(node, ast.AugAssign) and self._lengthens(node.value):
+            self._fill(node.target)
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             if isinstance(self.kind(node.value), (Single, Rows)) and self._choosing:
                 self.names[node.target.id] = Rows.JOINED
+        elif isinstance(node, ast.While) and self._pads(node.test) or _goes_on(node) and self._pads(node.iter):
+            for each in filter(None, map(_lengthened, node.body)):
+                self._fill(each)
+        elif isinstance(node, ast.While):
+            self.run(node.body)
         elif isinstance(node, (ast.For, ast.AsyncFor)):
             over = self.kind(node.iter)
             self._bind(node.target, _element(over))
+            self._held |= _taken(node.target, node.iter)
             self._choosing += 1
             self._looped(node, over)
             self._choosing -= 1
@@ -334,6 +351,51 @@ class Reading:
             if isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
                 if node.value.func.attr == "sort":
                     self._order(node.value.func.value, self._descends(node.value))
+
+    def _lengthens(self, node: ast.expr) -> bool:
+        """`[PAD] * (longest - len(text))`, and such a list behind another one."""
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            return self._lengthens(node.left) or self._lengthens(node.right)
+        makes = (
+            isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) or isinstance(node, (ast.Call, ast.ListComp))
+        )
+        return makes and self._pads(node)
+
+    def _fill(self, target: ast.expr) -> None:
+        """Remember what is now as long as the longest: `text`, `texts[i]`, `sample["text"]`."""
+        if isinstance(target, (ast.Subscript, ast.Attribute)):
+            root = target.value
+            if isinstance(root, ast.Name) and isinstance(self.names.get(root.id), Rows):
+                self.names[root.id] = self._padded(root.id)  # `texts[i]`
+            else:  # `sample["text"]`, `batch[i]["text"]`
+                self._filled.add(_place(target))
+        elif isinstance(target, ast.Name):
+            self.names[target.id] = Single(filled=True)
+            holder = self._held.get(target.id)
+            if holder is not None and isinstance(self.names.get(holder), Rows):
+                self.names[holder] = self._padded(holder)
+
+    def _filled_by(self, call: ast.Call) -> None:
+        """Remember what a function of the project fills up of what it is given."""
+        function = self._called(call.func)
+        if function is None:
+            return
+        given = [self.kind(each) for each in call.args]
+        told = {k.arg: self.kind(k.value) for k in call.keywords if k.arg}
+        if any(isinstance(each, ast.Starred) for each in call.args) or not any([*given, *told.values()]):
+            return
+        inner = self.within(Reading(function, {}, self._depth - 1), call)
+        inner.given(given, told)
+        for name, each, before in zip(inner.parameters(), call.args, given, strict=False):
+            after = inner.names.get(name)
+            if isinstance(before, Single) and isinstance(after, Single) and after.filled:
+                self._fill(each)
+            elif before is Rows.EACH and after is Rows.PADDED and isinstance(each, ast.Name):
+                self.names[each.id] = after
+
+    def _padded(self, name: str) -> Kind:
+        before = self.names[name]
+        return before if isinstance(before, Rows) and before.uneven else Rows.PADDED
 
     def _order(self, target: ast.expr, descending: bool) -> None:
         """Remember whether what a target holds goes from the longest to the shortest."""
@@ -377,7 +439,7 @@ class Reading:
         for statement in node.body:
             if isinstance(statement, ast.Expr):
                 self._effect(statement.value, filled)
-            elif isinstance(statement, ast.If) and not statement.orelse:
+            elif isinstance(statement, ast.If) and not statement.orelse and not self._only_fills(statement):
                 for inner in statement.body:
                     if isinstance(inner, ast.Expr):
                         self._effect(inner.value, Rows.FEWER)
@@ -396,10 +458,14 @@ class Reading:
                 self.names[call.func.value.id] = kind
 
     def _effect(self, node: ast.expr, filled: Rows) -> None:
-        """`texts.append(text)`, `words.extend(text)`."""
+        """`texts.append(text)`, `words.extend(text)`, `fill(text, longest)`."""
+        if isinstance(node, ast.Call):
+            self._filled_by(node)
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
             return
         target = node.func.value
+        if node.func.attr == "extend" and self._lengthens(node.args[0]):
+            return self._fill(target)
         if not isinstance(target, ast.Name) or node.func.attr not in ("append", "extend") or not self._choosing:
             return
         before, given = self.names.get(target.id), node.args[0]
@@ -474,6 +540,7 @@ class Reading:
         if not isinstance(over, Rows):
             return self.kind(node.elt) if self.goes_across(node) else None
         inner = Reading(self.function, {**self.names}, self._depth)
+        inner._filled = self._filled
         for at, generator in enumerate(node.generators):
             inner._bind(generator.target, _element(over if at == 0 else inner.kind(generator.iter)))
         if len(node.generators) > 1:
@@ -618,9 +685,20 @@ class Reading:
             return first
         return Rows.JOINED if isinstance(first, Rows) and first is not Rows.FEWER else first
 
+    def _only_fills(self, node: ast.If) -> bool:
+        """`if len(text) < longest: text.extend([PAD] * (longest - len(text)))`"""
+        return self._pads(node.test)
+
     def _pads(self, node: ast.expr) -> bool:
         """Whether an expression makes something as long as the longest."""
-        return any(self._is_longest(each) for each in ast.walk(node) if isinstance(each, ast.expr))
+        parts = [each for each in ast.walk(node) if isinstance(each, ast.expr)]
+        return any(self._is_longest(each) or self._is_filled(each) for each in parts)
+
+    def _is_filled(self, node: ast.expr) -> bool:
+        if isinstance(node, (ast.Subscript, ast.Attribute)):
+            return bool(self._filled) and _place(node) in self._filled
+        kind = self.names.get(node.id) if isinstance(node, ast.Name) else None
+        return isinstance(kind, Single) and kind.filled
 
     def _is_longest(self, node: ast.expr) -> bool:
         if isinstance(node, (ast.Tuple, ast.List)):
@@ -690,6 +768,47 @@ def _outgrown(test: ast.expr, statement: ast.stmt) -> list[str]:
     alike = ast.unparse(statement.value) == ast.unparse(larger)
     targets = [each.id for each in statement.targets if isinstance(each, ast.Name)]
     return [each for each in targets if alike and each == ast.unparse(smaller)]
+
+
+def _goes_on(node: ast.stmt) -> TypeGuard[ast.For]:
+    """Whether a loop is run once for each place that is missing: `for _ in range(longest - len(text))`, `for _ in
+    range(len(text), longest)`."""
+    if not isinstance(node, ast.For) or not isinstance(node.iter, ast.Call) or last_name(node.iter.func) != "range":
+        return False
+    first = node.iter.args[0]
+    if len(node.iter.args) > 1:
+        return not isinstance(first, ast.Constant)
+    return isinstance(first, ast.BinOp) and isinstance(first.op, ast.Sub) and not isinstance(first.right, ast.Constant)
+
+
+def _lengthened(node: ast.stmt) -> ast.expr | None:
+    """What a statement makes longer: `text.append(PAD)`, `text += [PAD]`, `text = text + [PAD]`."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
+        return node.value.func.value if node.value.func.attr in ("append", "extend", "insert") else None
+    if isinstance(node, ast.Assign):
+        return node.targets[0]
+    return node.target if isinstance(node, ast.AugAssign) else None
+
+
+def _taken(target: ast.expr, over: ast.expr) -> dict[str, str]:
+    """The names of a loop, each with that of what it is taken of: `for text, label in zip(texts, labels)`."""
+    if isinstance(target, ast.Name) and isinstance(over, ast.Name):
+        return {target.id: over.id}
+    if not isinstance(over, ast.Call) or not isinstance(target, (ast.Tuple, ast.List)):
+        return {}
+    name = last_name(over.func)
+    if name == "zip":
+        pairs = zip(target.elts, over.args, strict=False)
+    elif name == "enumerate" and len(target.elts) == 2:
+        pairs = zip(target.elts[1:], over.args, strict=False)
+    else:
+        return {}
+    return {key: value for inner in (_taken(*pair) for pair in pairs) for key, value in inner.items()}
+
+
+def _place(node: ast.Subscript | ast.Attribute) -> str:
+    """What a part of a sample is called, whatever the sample is."""
+    return ast.unparse(node.slice) if isinstance(node, ast.Subscript) else node.attr
 
 
 def _element(kind: Kind) -> Kind:
