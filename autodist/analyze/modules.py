@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from autodist import regions
 from autodist.analyze.launched import is_distributed
 from autodist.interpreter import Event, Interpreter
-from autodist.models import keys, members, optimized_by, parts, unseen_model, unwrapped
+from autodist.models import holds_batch_norm, keys, members, optimized_by, parts, unseen_model, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
 from autodist.source import argument, last_name, shortened
@@ -173,7 +173,8 @@ def differentiated_norms(run: Interpreter, models: list[Model]) -> Iterator[Conc
             for each in given
         )
         for model in models:
-            if model.batch_norm and not model.wrapped and model.object.key in through - before:
+            passed = model.batch_norm and not model.wrapped and model.object.key in through - before
+            if passed and any(holds_batch_norm(each, run) for each in (model.object, *model.alternatives)):
                 message = (
                     "trains on a gradient that passes through batch normalisation, and nn.SyncBatchNorm has no second "
                     "derivative: normalise in this model by nn.InstanceNorm or nn.GroupNorm"

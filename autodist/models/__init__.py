@@ -12,6 +12,7 @@ from autodist.models.moves import Shuttles, moved_too_late, shuttles
 from autodist.models.parts import (
     Key,
     Keys,
+    holds_batch_norm,
     keys,
     loose_parameters,
     members,
@@ -31,6 +32,7 @@ __all__ = [
     "Keys",
     "Shuttles",
     "at",
+    "holds_batch_norm",
     "is_main_guard",
     "keys",
     "loose_parameters",
