@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from autodist import regions
 from autodist.analyze.launched import is_distributed
 from autodist.interpreter import Event, Interpreter
-from autodist.models import holds_batch_norm, keys, members, optimized_by, parts, unseen_model, unwrapped
+from autodist.models import holds_batch_norm, keys, members, optimized_by, parts, unseen_beside, unseen_model, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
 from autodist.source import argument, last_name, shortened
@@ -25,6 +25,12 @@ def uncovered(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
     stepped = {t for e in run.events if e.kind == "step" for t in e.value.objects("optimizer")}
     for optimizer in sorted(stepped, key=lambda o: (str(o.source.path), o.node.lineno)):
         missing = [m for m in optimized_by(optimizer) if not any(part.key in members for part in parts(m))]
+        beside = None if missing or not models else unseen_beside(optimizer, run)
+        if beside is not None:
+            place, reason = beside
+            message = f"trains a model that cannot be followed: {reason}"
+            yield Concern("AD904", place.source, place.node, message, Severity.REFUSAL)
+            return
         if missing or not models:
             message = (
                 "trains a model whose forward pass cannot be followed, so that its gradients could "

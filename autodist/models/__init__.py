@@ -23,7 +23,7 @@ from autodist.models.parts import (
     unwrapped,
     whose_parameters,
 )
-from autodist.models.trained import UNSEEN, trained_models, unseen_model
+from autodist.models.trained import UNSEEN, trained_models, unseen_beside, unseen_model
 from autodist.models.wrapping import at, is_main_guard, settled_at, wrap_plan
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "settled_at",
     "shuttles",
     "trained_models",
+    "unseen_beside",
     "unseen_model",
     "unwrapped",
     "whose_parameters",
