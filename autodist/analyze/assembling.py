@@ -346,8 +346,8 @@ def _decides_loss(place: escapes.Placed, run: Interpreter) -> bool:
 
 
 def _accepts_disable(site: Site, run: Interpreter) -> bool:
-    """A fallback for tqdm may not know its arguments, and `**options` may hold this one. Bars of fastprogress and barbar
-    are printed, which other ranks do not do anyway."""
+    """A fallback for tqdm may not know its arguments, and `**options` may hold this one. Bars of fastprogress and
+    barbar are printed, which other ranks do not do anyway."""
     assert isinstance(site.node, ast.Call)
     if any(keyword.arg is None for keyword in site.node.keywords):
         return False
