@@ -154,19 +154,10 @@ def _unseen(model: ast.Name | ast.Attribute, at: Source, run: Interpreter) -> tu
     if made is None and isinstance(model, ast.Attribute) and isinstance(model.value, ast.Name):
         made = _made_of(model.value, source)  # `benchmark.model` of `benchmark = get_benchmark(name)`
     origin = f", made by {shortened(source.code(made.value))}" if made is not None else ""
-    advice = _lost_star(made.value, run) or _undeclared(made.value, run) if made is not None else None
+    advice = _lost_star(made.value, run) if made is not None else None
     advice = advice or "import the class and name it"
     reason = f"{UNSEEN} which class {ast.unparse(model)} is of{origin}: {advice}"
     return Site(source, made or model), reason
-
-
-def _undeclared(made: ast.expr, run: Interpreter) -> str | None:
-    """What a person can tell us of a class of a library that the catalogue does not know."""
-    for node in ast.walk(made):
-        for thing in run.values.get(node.func, NOTHING).things if isinstance(node, ast.Call) else ():
-            if isinstance(thing, External) and not run.catalog.knows(thing.name):
-                return f'say that it is a module, `module = ["{thing.name}"]` in [tool.autodist.catalog]'
-    return None
 
 
 def _lost_star(made: ast.expr, run: Interpreter) -> str | None:
