@@ -46,7 +46,7 @@ def trained_models(run: Interpreter) -> list[Model]:
     for module in trained:
         roots.setdefault(module)
     for module in used:
-        owner = next((o for o in owners.get(module, []) if o is not module and o not in history.forwards), None)
+        owner = next((o for o in owners.get(module, []) if o is not module and o not in used), None)
         if owner is not None:
             roots.pop(module, None)
             roots.setdefault(owner)
