@@ -513,7 +513,7 @@ def drawn_from(value: Value) -> Iterator[Object]:
             yield from drawn_from(thing.over)
         elif isinstance(thing, Object) and "loader" in thing.roles:
             yield thing
-        elif isinstance(thing, Object) and "progress" in thing.roles:
+        elif isinstance(thing, Object) and thing.roles & {"progress", "reader"}:
             yield from drawn_from(thing.argument("iterable", 0) or NOTHING)
 
 

@@ -390,11 +390,12 @@ def _replaced(model: Model, script: TrainingScript, context: Context, options: s
         moved_later = () if moves or after or is_move(inner) else model.moved_later
         places = [(each, _anchor(site, each)) for each in moved_later]
         later, anchor = next((each for each in places if each[1] is not None), next(iter(places), (None, None)))
-        if later is not None and anchor is None:
+        names = [] if later is None or anchor is None else _names_of(site, anchor, later)
+        if later is not None and not names and not isinstance(anchor, ast.Return) and not _is_told_before(site, later):
             message = "is moved to its device after it is wrapped, where gradients would no longer be averaged"
             yield Finding(source, later.node, message, severity=Severity.REFUSAL)
             continue
-        if isinstance(anchor, ast.Return):
+        if isinstance(anchor, ast.Return) or not names:
             anchor = None
         if later is not None and anchor is None:
             assert isinstance(later.node, ast.Call) and isinstance(later.node.func, ast.Attribute)
@@ -406,9 +407,10 @@ def _replaced(model: Model, script: TrainingScript, context: Context, options: s
         if bound and (anchor is not None or model.batch_norm):  # statements of their own
             assert isinstance(statement, ast.Assign)
             target = source.code(statement.targets[0])
-            lines = f"{target} = {ddp}({target}{options})\n"
+            names = [target] if anchor is None else names
+            lines = f"{' = '.join(names)} = {ddp}({names[0]}{options})\n"
             if model.batch_norm:
-                code, more = synchronised(script, context, source, target)
+                code, more = synchronised(script, context, source, names[0])
                 lines, imports = code + lines, (*imports, *more)
             same = template == "{0}" and source.code(inner) == target
             edits: list[Edit]
@@ -442,6 +444,75 @@ def _anchor(site: Site, later: Site) -> ast.stmt | None:
     if any(isinstance(n, ast.Attribute) and n.attr == "module" for s in between for n in ast.walk(s)):
         return None
     return found if isinstance(found, (ast.Expr, ast.Assign, ast.If, ast.Return)) else None
+
+
+def _names_of(site: Site, anchor: ast.stmt, later: Site) -> list[str]:
+    """The names by which a model that is wrapped at ``site`` is known, and read, after it has been moved: `self.net =
+    model.to(device)`. None where it is moved by another name, or in an expression that hands it on."""
+    source, statement = site.source, site.statement
+    if not isinstance(statement, ast.Assign):
+        return []
+    block = source.block(statement)
+    names = dict.fromkeys(map(source.code, statement.targets))
+    for each in block[block.index(statement) + 1 : block.index(anchor) + 1]:
+        for node in ast.walk(each):
+            if isinstance(node, ast.Assign) and source.code(_moved_in(node.value)) in names:
+                names |= dict.fromkeys(map(source.code, node.targets))
+    moves = later.statement
+    if not isinstance(moves, (ast.Expr, ast.Assign)) or source.code(_moved_in(moves.value)) not in names:
+        return []
+    home = source.home(statement)
+    end = anchor.end_lineno or anchor.lineno
+    loads = [n for n in ast.walk(source.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    read = {n.id for n in loads if source.home(n) is home and n.lineno > end}
+    if home is source.tree:
+        inner = [n for n in loads if source.home(n) is not home and n.id not in _parameters(source.home(n))]
+        read |= {n.id for n in inner if not source.stores(n)}
+    return [each for each in names if "." in each or each in read] or list(names)[-1:]
+
+
+def _is_told_before(site: Site, later: Site) -> bool:
+    """Whether what a later move is told, `model.to(device)`, is known by the same names where the model is wrapped."""
+    source, statement = site.source, site.statement
+    if later.source is not source or not isinstance(later.node, ast.Call):
+        return False
+    here, there = source.home(statement), source.home(later.node)
+    for given in (*later.node.args, *(each.value for each in later.node.keywords)):
+        for node in ast.walk(given):
+            if isinstance(node, ast.Attribute) and source.code(node).startswith("self."):
+                told = [n for n in ast.walk(here) if isinstance(n, ast.Assign) and n.lineno < statement.lineno]
+                if here is not there or source.code(node) not in {source.code(t) for n in told for t in n.targets}:
+                    return False
+            if not isinstance(node, ast.Name) or node.id in ("self", "torch"):
+                continue
+            if here is not there and (
+                source.stores(node) and there is not source.tree or node.id in _parameters(there)
+            ):
+                return False
+            everywhere = [n for n in ast.walk(source.tree) if isinstance(n, ast.Name) and n.id == node.id]
+            stores = [n for n in everywhere if isinstance(n.ctx, ast.Store)]
+            if here is source.tree or here is there and source.stores(node):
+                if any(n.lineno >= statement.lineno for n in stores if source.home(n) is here):
+                    return False
+            if not stores and node.id not in _parameters(here):
+                return False
+    return True
+
+
+def _parameters(home: ast.AST) -> list[str]:
+    spec = home.args if isinstance(home, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
+    return [each.arg for each in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)] if spec is not None else []
+
+
+def _moved_in(node: ast.expr) -> ast.expr:
+    """`model`, in `model.to(device).train()`"""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in (*MOVES, *MODES):
+        node = node.func.value
+    return node
+
+
+MOVES = ("cuda", "to", "cpu", "xpu", "mps", "npu", "float", "double", "half", "bfloat16")
+MODES = ("train", "eval", "requires_grad_")
 
 
 def _moved(source: Source, node: ast.expr) -> ast.expr:

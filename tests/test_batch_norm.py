@@ -368,3 +368,59 @@ for x, y in loader:
 def test_a_buffer_with_turned_axes(tmp_path: Path, places: str, turned: bool) -> None:
     code, _ = converted(tmp_path, BUFFER.format(places=places))
     assert ("memory_format=torch.contiguous_format" in code) == turned
+
+
+CRITIC = """\
+import torch
+from torch import autograd, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def block(size, norm="batch"):
+    layers = [nn.Linear(size, size)]
+    if {test}:
+        layers.append(nn.BatchNorm1d(size))
+    return nn.Sequential(*layers)
+
+
+class Critic(nn.Module):
+    def __init__(self, norm):
+        super().__init__()
+        self.body = block(4, norm)
+
+    def forward(self, x):
+        return self.body(x).mean(1)
+
+
+generator, critic = block(4), Critic({norm})
+g_optimizer = torch.optim.Adam(generator.parameters())
+d_optimizer = torch.optim.Adam(critic.parameters())
+for (real,) in DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8, shuffle=True):
+    between = (real + generator(real)) / 2
+    out = critic(between)
+    slope = autograd.grad(out, between, grad_outputs=torch.ones_like(out), create_graph=True)[0]
+    loss = out.mean() - critic(real).mean() + ((slope.norm(2, dim=1) - 1) ** 2).mean()
+    d_optimizer.zero_grad()
+    loss.backward()
+    d_optimizer.step()
+    g_optimizer.zero_grad()
+    (-critic(generator(real)).mean()).backward()
+    g_optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "norm", "refused"),
+    [
+        ("norm", "False", False),
+        ("norm", "True", True),
+        ("norm != []", "[]", False),
+        ("norm != []", '"batch"', True),
+        ('norm == "batch"', "None", False),
+    ],
+)
+def test_a_critic_without_the_norm_that_its_blocks_speak_of(
+    tmp_path: Path, test: str, norm: str, refused: bool
+) -> None:
+    _, said = converted(tmp_path, CRITIC.format(test=test, norm=norm))
+    assert ("no second derivative" in said) == refused

@@ -207,3 +207,50 @@ def test_samples_that_gradients_are_asked_for(tmp_path: Path, step: str) -> None
     """They are a rank's own, and no parameter."""
     code, said = conftest.converted(tmp_path, DIFFERENTIATED.format(step=step))
     assert "    loss.backward()" in code and "AD60" not in said
+
+
+BESIDE = """\
+import itertools
+
+import diffusers
+import torch
+from somelib import Backbone
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(64, 1, 8, 8), torch.arange(64) % 10), batch_size=16, shuffle=True)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+backbone = {backbone}.to(device)
+head = nn.Linear(16, 10).to(device)
+{optimizer}
+for images, labels in loader:
+    loss = nn.functional.cross_entropy(head(backbone(images, labels).sample.flatten(1)), labels)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        "optimizer = torch.optim.Adam(list(backbone.parameters()) + list(head.parameters()))",
+        "optimizer = torch.optim.Adam([*head.parameters(), *backbone.parameters()])",
+        "optimizer = torch.optim.Adam(itertools.chain(backbone.parameters(), head.parameters()))",
+        "optimizer = torch.optim.Adam([{'params': backbone.parameters()}, {'params': head.parameters(), 'lr': 1e-3}])",
+        "trained = [*head.parameters()]\ntrained += backbone.parameters()\noptimizer = torch.optim.Adam(trained)",
+        "trained = [*head.parameters()]\ntrained.extend(backbone.parameters())\noptimizer = torch.optim.Adam(trained)",
+    ],
+)
+def test_a_model_of_which_nothing_is_known_beside_another(tmp_path: Path, optimizer: str) -> None:
+    """The head alone was wrapped, and each rank had a backbone of its own."""
+    code, said = conftest.converted(tmp_path, BESIDE.format(backbone="Backbone(16)", optimizer=optimizer))
+    assert "AD904" not in said
+    assert "backbone = DDP(backbone)" in code
+    text = BESIDE.format(backbone="Backbone(16).build(2)", optimizer=optimizer)
+    _, said = conftest.converted(tmp_path, text)
+    assert "AD904 trains a model that cannot be followed: cannot see which class backbone is of" in said
+    text = BESIDE.format(backbone="diffusers.UNet2DConditionModel()", optimizer=optimizer)
+    code, said = conftest.converted(tmp_path, text)
+    assert "AD904" not in said
+    assert "backbone = DDP(diffusers.UNet2DConditionModel().to(device))" in code

@@ -278,3 +278,78 @@ for epoch in range(2):
 def test_a_move_after_a_wrapper_that_a_person_wrote(tmp_path: Path, wraps: str, told: str | None) -> None:
     _, said = converted(tmp_path, BY_HAND.format(wraps=wraps))
     assert f"AD904 {told}" in said if told else "AD904" not in said
+
+
+PARALLEL = """\
+class Experiment:
+    def __init__(self, model, name="model"):
+        self.model = {kept}
+        {moved}
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def train(self):
+        for epoch in range(2):
+            for x, y in loader:
+                x, y = x.to(device), y.to(device)
+                self.optimizer.zero_grad()
+                nn.functional.mse_loss(self.model(x), y).backward()
+                self.optimizer.step()
+
+
+model = Net()
+model = nn.DataParallel(model)
+{made}.train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "moved", "made", "wrapped"),
+    [
+        ("model", "pass", "Experiment(model.to(device))", "model = DDP(model.to(device))\n"),
+        ("model.to(device)", "pass", "Experiment(model)", "model = DDP(model.to(device))\n"),
+        ("model", "self.model.cuda()", "Experiment(model)", "model = DDP(model.cuda())\n"),
+        ("model", "pass", "model.to(device)\nExperiment(model)", "model.to(device)\nmodel = DDP(model)\n"),
+        ("model", "pass", "net = model.to(device)\nExperiment(net)", "net = model.to(device)\nnet = DDP(net)\n"),
+        (
+            "model",
+            "pass",
+            "net = model.to(device)\nprint(model)\nExperiment(net)",
+            "net = model.to(device)\nmodel = net = DDP(model)\n",
+        ),
+    ],
+)
+def test_data_parallel_that_moves_later(tmp_path: Path, kept: str, moved: str, made: str, wrapped: str) -> None:
+    """The name that the wrapper had was wrapped behind the move, and what trains was another, in silence."""
+    after, said = converted(tmp_path, HEAD + PARALLEL.format(kept=kept, moved=moved, made=made))
+    assert wrapped in after and after.count("DDP(") == 1
+    assert "AD9" not in said and "AD401 is moved" not in said
+
+
+WITHIN = """\
+class Experiment:
+    def __init__(self):
+        model = Net()
+        model = nn.DataParallel(model)
+        self.model = model.cuda()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def train(self):
+        for x, y in loader:
+            self.optimizer.zero_grad()
+            nn.functional.mse_loss(self.model(x.cuda()), y.cuda()).backward()
+            self.optimizer.step()
+
+
+Experiment().train()
+"""
+
+
+def test_data_parallel_that_an_attribute_holds_once_it_has_moved(tmp_path: Path) -> None:
+    after, _ = converted(tmp_path, HEAD + WITHIN)
+    assert "self.model = model.cuda()\n        self.model = DDP(self.model)\n" in after
+
+
+def test_a_move_to_a_device_that_is_told_later_is_refused(tmp_path: Path) -> None:
+    made = "where = torch.device(device)\nExperiment(model.to(where))"
+    _, said = converted(tmp_path, HEAD + PARALLEL.format(kept="model", moved="pass", made=made))
+    assert "AD401 is moved to its device after it is wrapped" in said

@@ -51,3 +51,40 @@ def test_batches_come_out_of_bars(
     text = SCRIPT.format(imports=imports, bar=bar, epochs=epochs, batches=batches)
     code, said = converted(tmp_path, text)
     assert after in code and "loader.sampler.set_epoch(epoch)" in code and "AD902" not in said
+
+
+WRAPPED = """\
+import torch
+from {library} import {wrapper}
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(64, 16), torch.arange(64) % 10), batch_size=16, shuffle=True)
+model = nn.Linear(16, 10)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    {loop}:
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("library", "wrapper", "known"), [("barbar", "Bar", True), ("somelib", "Prefetcher", False)])
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for x, y in {0}(loader)",
+        "for i, (x, y) in enumerate({0}(loader))",
+        "batches = {0}(loader)\n    for x, y in batches",
+    ],
+)
+def test_each_epoch_of_a_wrapped_loader_has_its_own_order(
+    tmp_path: Path, library: str, wrapper: str, known: bool, loop: str
+) -> None:
+    text = WRAPPED.format(library=library, wrapper=wrapper, loop=loop.format(wrapper))
+    code, said = converted(tmp_path, text)
+    assert "loader.sampler.set_epoch(epoch)" in code
+    assert "disable=" not in code
+    assert ("AD602" in said) != known

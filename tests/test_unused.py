@@ -280,3 +280,48 @@ def test_layers_that_a_function_clones(tmp_path: Path, read: str, unused: bool) 
         "class Block", f"{CLONES}class Block"
     )
     assert ("find_unused_parameters=True" in converted(tmp_path, text)[0]) == unused
+
+
+DERIVED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Linear(4, 2)
+        self.head = nn.Linear(2, 1)
+
+    def encode(self, x):
+        return self.encoder(x)
+
+    def forward(self, x):
+        return self.head(self.encode(x))
+
+
+class Net(Base):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 2)
+
+    def encode(self, x):
+        return {encoded}
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("encoded", "unused"), [("self.first(x)", True), ("self.first(x) + super().encode(x)", False)])
+def test_layers_of_a_base_class_that_what_is_derived_leaves(tmp_path: Path, encoded: str, unused: bool) -> None:
+    """The ranks waited for the gradients of layers that only an overridden method calls."""
+    code, _ = converted(tmp_path, DERIVED.format(encoded=encoded))
+    assert ("find_unused_parameters=True" in code) == unused

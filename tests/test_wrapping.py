@@ -243,3 +243,40 @@ for x, y in loader:
 )
 def test_a_script_that_looks_into_its_wrapper_has_the_same_keys(tmp_path: Path, saved: str, same_keys: bool) -> None:
     assert ("keys of this wrapper" not in converted(tmp_path, KNOWN.format(saved=saved))[1]) == same_keys
+
+
+METHODS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = nn.Linear(4, 2), nn.Linear(2, 4)
+
+    def forward(self, x):
+        return self.decoder(self.encoder(x))
+
+    def calc_loss(self, x):
+        return nn.functional.mse_loss(self.decoder(torch.relu(self.encoder(x))), x)
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8, shuffle=True)
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for (x,) in loader:
+    loss = net.calc_loss(x)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+net.eval()
+print(net(torch.ones(1, 4)).detach())
+"""
+
+
+def test_a_model_that_trains_by_a_method_and_is_called_when_it_has_learned(tmp_path: Path) -> None:
+    code, said = converted(tmp_path, METHODS)
+    assert "AD904" not in said
+    assert "average_gradients(optimizer)" in code or "DDP(net)" in code

@@ -381,13 +381,13 @@ def _decides_loss(place: escapes.Placed, run: Interpreter) -> bool:
 
 
 def _accepts_disable(site: Site, run: Interpreter) -> bool:
-    """A fallback for tqdm may not know its arguments, and `**options` may hold this one. Bars of fastprogress are
-    printed, which other ranks do not do anyway."""
+    """A fallback for tqdm may not know its arguments, and `**options` may hold this one. Bars of fastprogress and
+    barbar are printed, which other ranks do not do anyway."""
     assert isinstance(site.node, ast.Call)
     if any(keyword.arg is None for keyword in site.node.keywords):
         return False
     for thing in run.values.get(site.node.func, NOTHING).things:
-        if isinstance(thing, External) and thing.name.startswith("fastprogress."):
+        if isinstance(thing, External) and thing.name.startswith(("fastprogress.", "barbar.", "progressbar.")):
             return False
         if isinstance(thing, Function) and not isinstance(thing.node, ast.Lambda):
             names = {a.arg for a in (*thing.node.args.args, *thing.node.args.kwonlyargs)}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from autodist import regions
 from autodist.analyze.launched import is_distributed
 from autodist.interpreter import Event, Interpreter
-from autodist.models import keys, members, optimized_by, parts, unseen_model, unwrapped
+from autodist.models import holds_batch_norm, keys, members, optimized_by, parts, unseen_beside, unseen_model, unwrapped
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
 from autodist.source import argument, last_name, shortened
@@ -34,6 +34,12 @@ def uncovered(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
         return
     for optimizer in sorted(stepped, key=lambda o: (str(o.source.path), o.node.lineno)):
         missing = [m for m in optimized_by(optimizer) if not any(part.key in members for part in parts(m))]
+        beside = None if missing or not models else unseen_beside(optimizer, run)
+        if beside is not None:
+            place, reason = beside
+            message = f"trains a model that cannot be followed: {reason}"
+            yield Concern("AD904", place.source, place.node, message, Severity.REFUSAL)
+            return
         if missing or not models:
             message = (
                 "trains a model whose forward pass cannot be followed, so that its gradients could "
@@ -198,7 +204,8 @@ def differentiated_norms(run: Interpreter, models: list[Model]) -> Iterator[Conc
             for each in given
         )
         for model in models:
-            if model.batch_norm and not model.wrapped and model.object.key in through - before:
+            passed = model.batch_norm and not model.wrapped and model.object.key in through - before
+            if passed and any(holds_batch_norm(each, run) for each in (model.object, *model.alternatives)):
                 message = (
                     "trains on a gradient that passes through batch normalisation, and nn.SyncBatchNorm has no second "
                     "derivative: normalise in this model by nn.InstanceNorm or nn.GroupNorm"

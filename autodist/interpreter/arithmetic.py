@@ -528,6 +528,8 @@ class Arithmetic(Evaluation):
         values = [self.eval(part, scope) for part in (node.left, *node.comparators)]
         if len(values) == 2:
             decided = compare(node.ops[0], *values)
+            if decided is None and isinstance(node.ops[0], (ast.Eq, ast.NotEq)) and self._is_told_empty(values[1]):
+                decided = self._is_empty(values[0], isinstance(node.ops[0], ast.Eq))
             if decided is None and values[1].const is None and self._is_given(node.left, values[0]):
                 decided = {ast.Is: False, ast.IsNot: True}.get(type(node.ops[0]))
             if decided is not None:
@@ -554,6 +556,23 @@ class Arithmetic(Evaluation):
         if contained:
             return mixed.computed(LOCAL)  # one answer, whatever it is of
         return mixed.but(models=frozenset())  # it has no gradient
+
+    def _is_empty(self, value: Value, wanted: bool) -> bool | None:
+        """Whether a value is, or is not, an empty list, where that is decided."""
+        if self._is_told_empty(value):
+            return wanted
+        return not wanted if value.const is not UNKNOWN and value.firm and not value.things else None
+
+    def _is_told_empty(self, value: Value) -> bool:
+        """A list that is written out as empty where it is handed on or compared, and that nothing is put into, by which
+        a layer is told to leave something out: `norm=[]`."""
+        held = [thing for thing in value.things if isinstance(thing, Items)]
+        if not held or len(held) < len(value.things):
+            return False
+        empty = [t.node for t in held if isinstance(t.node, ast.List) and not (t.node.elts or t.parts or t.stores)]
+        places = [self.sources[each].parents.get(each) for each in empty if each in self.sources]
+        handed = [each for each in places if isinstance(each, (ast.Call, ast.keyword, ast.arguments, ast.Compare))]
+        return len(handed) == len(held)
 
     def _stands_across(self, *sides: ast.expr) -> bool:
         """Whether labels are compared with a column of classes: `labels == torch.arange(3).unsqueeze(1)` has a column

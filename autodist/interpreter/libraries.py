@@ -110,6 +110,7 @@ class Libraries(BuiltinCalls):
         unseen = self._unseen_share(name, roles, values)
         if unseen is not None:
             values = [*values, unseen]
+            roles |= {"reader"} if args and any(args[0].objects("loader")) else set()
         made = bool(roles - {"random_draw", "plain_torch", "exists", "load", "read"}) or roots not in (
             "torch",
             "numpy",

@@ -21,7 +21,7 @@ from autodist.interpreter.questions import (
     under_samples,
 )
 from autodist.interpreter.torch_modules import TorchModules
-from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, LATER, RETURNS_SELF, SIZES
+from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, LATER, MOVES, RETURNS_SELF, SIZES
 from autodist.source import argument
 from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import facts, operations
@@ -328,6 +328,8 @@ class Methods(Libraries, TorchModules):
             return self._external(f"{inner.name}.{drawn}", node, args, {**keywords, "generator": of(inner)}, scope)
         if name in ("parameters", "named_parameters") and not inner.roles and inner.cls is None:
             self.promoted.add(id(inner.node))
+        if name in MOVES and not inner.roles and inner.cls is None and not self.catalog.knows(inner.name):
+            return of(inner)  # it may turn out to be a module
         if "module" in inner.roles or isinstance(thing, Wrapped):
             return self._model_method(thing, inner, node, name, args, keywords, scope)
         if "loss" in inner.roles and name in RETURNS_SELF:

@@ -12,6 +12,7 @@ from autodist.models.moves import Shuttles, moved_too_late, shuttles
 from autodist.models.parts import (
     Key,
     Keys,
+    holds_batch_norm,
     keys,
     loose_parameters,
     members,
@@ -22,7 +23,7 @@ from autodist.models.parts import (
     unwrapped,
     whose_parameters,
 )
-from autodist.models.trained import UNSEEN, trained_models, unseen_model
+from autodist.models.trained import UNSEEN, trained_models, unseen_beside, unseen_model
 from autodist.models.wrapping import at, is_main_guard, settled_at, wrap_plan
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Keys",
     "Shuttles",
     "at",
+    "holds_batch_norm",
     "is_main_guard",
     "keys",
     "loose_parameters",
@@ -43,6 +45,7 @@ __all__ = [
     "settled_at",
     "shuttles",
     "trained_models",
+    "unseen_beside",
     "unseen_model",
     "unwrapped",
     "whose_parameters",

@@ -161,6 +161,19 @@ def normalises(module: Object, run: Interpreter) -> bool:
     return any(_has_batch_norm(each, run) for each in members) or any(_is_unseen(each, run) for each in members)
 
 
+def holds_batch_norm(module: Object, run: Interpreter) -> bool:
+    """Whether a layer that normalises over batches is made where a module is, or may be.
+
+    `normalises` is content with a class that speaks of one: `if normed: layers.append(nn.BatchNorm2d(n))`.
+    """
+    inside = _and_what_gave_parts(module, run)
+    if any(_is_batch_norm(each, run) or _is_unseen(each, run) for each in inside):
+        return True
+    calls = {id(each.node) for each in inside}
+    made = (t for value in run.values.values() for t in value.things if isinstance(t, Object))
+    return any(_is_batch_norm(each, run) and not calls.isdisjoint(each.path) for each in made)
+
+
 def _is_unseen(module: Object, run: Interpreter) -> bool:
     """Whether a module, its class's base or a part that its methods call comes from a library that is not known."""
     if module.cls is None:
@@ -239,11 +252,7 @@ def _flattened(values: Iterable[Value]) -> Iterator[Thing]:
 
 def _has_batch_norm(module: Object, run: Interpreter) -> bool:
     """Whether a module normalises over batches, or its class, or what that calls, speaks of something that does."""
-    first = module.args[0].const if module.args else None
-    named = module.keywords["norm"].const if "norm" in module.keywords else None  # `GCN(4, 8, 2, norm="batch_norm")`
-    if isinstance(named, str) and named.lower().replace("_", "") == "batchnorm":
-        return True
-    if "batch_norm" in module.roles or _brings_batch_norm(module.name, first, run):
+    if _is_batch_norm(module, run):
         return True
     pending: list[Class | Function] = list(module.cls.line()) if module.cls is not None else []
     seen: set[Class | Function] = set()
@@ -264,6 +273,15 @@ def _has_batch_norm(module: Object, run: Interpreter) -> bool:
                 elif isinstance(thing, Function) and thing.owner is None:
                     pending.append(thing)
     return False
+
+
+def _is_batch_norm(module: Object, run: Interpreter) -> bool:
+    """Whether a module is a layer that normalises over batches, or one of a library that has such layers."""
+    first = module.args[0].const if module.args else None
+    named = module.keywords["norm"].const if "norm" in module.keywords else None  # `GCN(4, 8, 2, norm="batch_norm")`
+    if isinstance(named, str) and named.lower().replace("_", "") == "batchnorm":
+        return True
+    return "batch_norm" in module.roles or _brings_batch_norm(module.name, first, run)
 
 
 def _first_argument(node: ast.expr, source: Source, run: Interpreter) -> object:

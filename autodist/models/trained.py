@@ -6,6 +6,7 @@ import ast
 import builtins
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TypeGuard
 
 from autodist.interpreter import Event, Interpreter
 from autodist.models import unused
@@ -45,7 +46,7 @@ def trained_models(run: Interpreter) -> list[Model]:
     for module in trained:
         roots.setdefault(module)
     for module in used:
-        owner = next((o for o in owners.get(module, []) if o is not module and o not in history.forwards), None)
+        owner = next((o for o in owners.get(module, []) if o is not module and o not in used), None)
         if owner is not None:
             roots.pop(module, None)
             roots.setdefault(owner)
@@ -100,19 +101,63 @@ def unseen_model(optimizer: Object, run: Interpreter) -> tuple[Site, str] | None
             if node.func.attr not in ("parameters", "named_parameters") or node not in run.values:
                 continue
             model = node.func.value
-            if run.values.get(model, NOTHING).things or not isinstance(model, (ast.Name, ast.Attribute)):
-                continue
-            places = dict.fromkeys([source, *run.project.sources])
-            found = ((each, _made_of(model, each)) for each in places)
-            source, made = next(((each, made) for each, made in found if made is not None), (source, None))
-            if made is None and isinstance(model, ast.Attribute) and isinstance(model.value, ast.Name):
-                made = _made_of(model.value, source)  # `benchmark.model` of `benchmark = get_benchmark(name)`
-            origin = f", made by {shortened(source.code(made.value))}" if made is not None else ""
-            advice = _lost_star(made.value, run) if made is not None else None
-            advice = advice or "import the class and name it"
-            reason = f"{UNSEEN} which class {ast.unparse(model)} is of{origin}: {advice}"
-            return Site(source, made or node), reason
+            if not run.values.get(model, NOTHING).things and isinstance(model, (ast.Name, ast.Attribute)):
+                return _unseen(model, source, run)
     return None
+
+
+def unseen_beside(optimizer: Object, run: Interpreter) -> tuple[Site, str] | None:
+    """The same of one among several models whose parameters an optimizer is given: `[*net.parameters(),
+    *head.parameters()]`."""
+    source = optimizer.source
+    pending: list[ast.expr] = [*optimizer.node.args, *(each.value for each in optimizer.node.keywords)]
+    seen: set[str] = set()
+    while pending:
+        for node in ast.walk(pending.pop()):
+            given = node.func if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+            if given is not None and given.attr in ("parameters", "named_parameters") and node in run.values:
+                model = given.value
+                if run.values.get(model, NOTHING) == NOTHING and isinstance(model, (ast.Name, ast.Attribute)):
+                    return _unseen(model, source, run)
+            elif isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) not in seen:
+                seen.add(ast.unparse(node))
+                pending += _put_into(node, optimizer.node, source)
+    return None
+
+
+def _put_into(name: ast.expr, near: ast.AST, source: Source) -> Iterator[ast.expr]:
+    """What a name is bound to, or what is put into the list that it names, in the function of ``near``."""
+    home = next((each for each in source.ancestors(near) if isinstance(each, FUNCTIONS)), source.tree)
+    bound = ast.unparse(name)
+    for each in ast.walk(home if isinstance(name, ast.Name) else source.tree):
+        targets = each.targets if isinstance(each, ast.Assign) else [each.target] if _adds(each) else []
+        if any(ast.unparse(target) == bound for target in targets):
+            yield each.value  # type: ignore[attr-defined]
+        elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr in GROWS:
+            if ast.unparse(each.func.value) == bound:
+                yield from each.args
+
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+GROWS = ("append", "extend", "add_param_group")
+
+
+def _adds(node: ast.AST) -> TypeGuard[ast.AugAssign | ast.AnnAssign]:
+    return isinstance(node, (ast.AugAssign, ast.AnnAssign)) and node.value is not None
+
+
+def _unseen(model: ast.Name | ast.Attribute, at: Source, run: Interpreter) -> tuple[Site, str]:
+    """Where a model is made of whose class nothing is known, as its parameters are asked for in a file."""
+    places = dict.fromkeys([at, *run.project.sources])
+    found = ((each, _made_of(model, each)) for each in places)
+    source, made = next(((each, made) for each, made in found if made is not None), (at, None))
+    if made is None and isinstance(model, ast.Attribute) and isinstance(model.value, ast.Name):
+        made = _made_of(model.value, source)  # `benchmark.model` of `benchmark = get_benchmark(name)`
+    origin = f", made by {shortened(source.code(made.value))}" if made is not None else ""
+    advice = _lost_star(made.value, run) if made is not None else None
+    advice = advice or "import the class and name it"
+    reason = f"{UNSEEN} which class {ast.unparse(model)} is of{origin}: {advice}"
+    return Site(source, made or model), reason
 
 
 def _lost_star(made: ast.expr, run: Interpreter) -> str | None:

@@ -777,7 +777,14 @@ def _has_unread(cls: Class, names: set[str], run: Interpreter) -> bool:
     nodes = [node for each in cls.line() for node in ast.walk(each.node)]
     copies = [n for n in nodes if isinstance(n, ast.Call) and last_name(n.func) in COPYING]
     copied = {id(argument) for call in copies for argument in call.args}
-    made = {id(n) for n in ast.walk(begin)}
+    own = [each for one in cls.line() for each in one.node.body if isinstance(each, ast.FunctionDef)]
+    made = {id(n) for each in own if each.name == "__init__" for n in ast.walk(each)}
+    asked = {
+        n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Call)
+    }  # `super().encode`
+    for each in own:  # what a class has anew, nothing reads of the one that it derives from
+        if methods.get(each.name) is not each and each.name not in asked | {"__init__", "__call__"}:
+            copied |= {id(n) for n in ast.walk(each)}
     filled = set(made)
     for method in _while_made(methods):
         filled |= {id(n) for n in ast.walk(method)}
