@@ -354,7 +354,12 @@ def compare_calls(number: int, step: Step, converted: Sequence[Step], result: St
         return
     for at, forward in enumerate(step.forwards):
         shapes = [each.forwards[at].shape for each in converted]
-        if not (forward.shape and forward.shape[0] == batch and all(shape == forward.shape for shape in shapes)):
+        if not (
+            forward.learned
+            and forward.shape
+            and forward.shape[0] == batch
+            and all(shape == forward.shape for shape in shapes)
+        ):
             continue
         inputs = result.undivided.setdefault(f"{at} {forward.module}", set())
         inputs.add(tuple(forward.digest or ()))

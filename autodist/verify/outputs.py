@@ -113,7 +113,8 @@ def compare_files(
     """Findings and notes: the same files, each written by one rank, with the same content."""
     notes: list[Finding] = []
     findings = compare_writers(ranks)
-    findings += compare_saves(original, ranks, tolerance)
+    in_saves = compare_saves(original, ranks, tolerance)
+    findings += in_saves
     expected, found = {stable(path): path for path in original_files}, {stable(path): path for path in files}
     sites = {stable(write.path): write.site for rank in (*ranks, original) for write in rank.writes}
     for path in sorted(expected.keys() - found.keys()):
@@ -122,8 +123,13 @@ def compare_files(
         findings.append(Finding("file-extra", f"{found[path]} is not written by the original", sites.get(path)))
     saved = {stable(save.path) for save in original.saves}
     unknown = []
+    theirs, ours = ({stable(path): save for path, save in run.contents.items()} for run in (original, ranks[0]))
     for path in sorted((expected.keys() & found.keys()) - saved):
         left, right = original_files[expected[path]], files[found[path]]
+        if not understood(left) and path in theirs and path in ours:
+            found_in = None if in_saves else compare_save(ours[path], theirs[path], tolerance)
+            findings += [] if found_in is None else [found_in]
+            continue
         if not understood(left):
             unknown += [found[path]] if left.read_bytes() != right.read_bytes() else []
             continue

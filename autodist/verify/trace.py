@@ -90,6 +90,14 @@ class Loader:
 
 
 @dataclass
+class Call:
+    """A call of an outermost module with gradients on."""
+
+    learned: bool = False
+    """A backward pass came to it."""
+
+
+@dataclass
 class Pass:
     """One iteration over a loader."""
 
@@ -106,6 +114,8 @@ class Pass:
     """Whether it went through a model before another loader was asked for the batch of a step."""
     evaluated: bool = False
     """A model that is in evaluation saw a batch of it. What it has left when it is broken off trains nothing."""
+    calls: list[Call] = field(default_factory=list)
+    """What models made of its batches with gradients on."""
     exhausted: bool = False
     stream: str | None = None
     """The state of the global generators, where the sampler draws from them."""
@@ -143,6 +153,13 @@ class Forward:
     module: str
     shape: list[int]
     digest: Digest | None
+    call: Call | None = None
+    """What became of it; None where its output has no gradients."""
+
+    @property
+    def learned(self) -> bool:
+        """Something is learned from it, as far as is known."""
+        return self.call is None or self.call.learned
 
 
 @dataclass
@@ -223,6 +240,8 @@ class RunTrace:
     steps: list[Step] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)
     saves: list[Save] = field(default_factory=list)
+    contents: dict[str, Save] = field(default_factory=dict)
+    """What files held at the end that the script has written otherwise."""
     draws: list[Draw] = field(default_factory=list)
     seeds: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By library the first seed that the script set itself, and how often it had drawn before."""
@@ -259,6 +278,9 @@ def read_trace(path: Path) -> RunTrace:
     computed: set[PassKey] = set()
     evaluated: set[PassKey] = set()
     latest: PassKey | None = None
+    calls: dict[int, Call] = {}
+    fresh: dict[PassKey, Pass] = {}
+    looked_at = False
     for event in events(path):
         kind = event.pop("kind")
         if kind == "start":
@@ -284,6 +306,8 @@ def read_trace(path: Path) -> RunTrace:
             if entry.trains or not entry.evaluated:
                 recent[entry.key] = entry
             latest = entry.key
+            fresh = {entry.key: entry} if looked_at else {**fresh, entry.key: entry}
+            looked_at = False
         elif kind == "sampler-draws":
             run.passes[event["loader"], event["number"]].stream = event["stream"]
         elif kind == "exhausted":
@@ -310,6 +334,15 @@ def read_trace(path: Path) -> RunTrace:
             computed |= recent.keys()
             if not recent and latest is not None and not run.passes[latest].exhausted:
                 recent[latest] = run.passes[latest]  # a teacher has seen the batch before
+        elif kind == "call":
+            call = calls[event["number"]] = Call()
+            looked_at = True
+            for entry in fresh.values():
+                entry.calls.append(call)
+            if forwards and forwards[-1].call is None:
+                forwards[-1].call = call
+        elif kind == "learned":
+            calls[event["number"]].learned = True
         elif kind == "wrapped-call":
             wrapped_calls.append(event["reduces"])
         elif kind == "step":
@@ -334,6 +367,8 @@ def read_trace(path: Path) -> RunTrace:
             run.writes.append(Write(**event))
         elif kind == "save":
             run.saves.append(Save(**event))
+        elif kind == "content":
+            run.contents[event["path"]] = Save(step=0, **event)
         elif kind == "draw":
             run.draws.append(Draw(**event))
         elif kind == "seed":
@@ -350,8 +385,17 @@ def read_trace(path: Path) -> RunTrace:
             run.unheard = event["unheard"]
         elif kind == "end":
             run.end = End(**event)
+    forget_looks(run)
     forget_previews(run)
     return run
+
+
+def forget_looks(run: RunTrace) -> None:
+    """A pass of whose batches models make something, and nothing is learned from any of it, is an evaluation that has
+    gradients on."""
+    for entry in run.passes.values():
+        if entry.calls and not any(call.learned for call in entry.calls):
+            entry.trains = False
 
 
 def forget_previews(run: RunTrace) -> None:
