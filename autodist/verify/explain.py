@@ -74,6 +74,10 @@ CAUSES: dict[str, tuple[str, str]] = {
     "step-scheduler-everywhere": ("AD6", "step the scheduler on every rank, with the same metric"),
     "keep-training-step": ("AD6", "keep the training step as it is"),
     "loss-over-batch": ("AD6", "the loss depends on the batch as a whole, which ranks cannot compute apart"),
+    "noise-per-rank": (
+        "AD702",
+        "seed the ranks apart once models and data are made: each draws noise for its own samples",
+    ),
     "same-split": ("AD701", "seed all ranks alike before the data are split"),
     "same-initial-weights": ("AD701", "begin with the original's weights: the same seed, and the same draws before"),
     "end-processes": ("AD1", "end the processes that the script starts"),
@@ -134,6 +138,7 @@ KINDS: dict[str, str] = {
     "step-count": "keep-accumulation",
     "backward-count": "keep-accumulation",
     "processes-left": "end-processes",
+    "noise-alike": "noise-per-rank",
     "crash": "crash",
     "original-crash": "original-fails",
 }

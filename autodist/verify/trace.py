@@ -17,6 +17,9 @@ from typing import IO, Any
 
 Digest = list[float]
 """Norm and three projections of one tensor."""
+OWN = "a generator"
+"""Source of a draw that is made from a generator of the script's own, which is alike on all ranks where its draws can
+be put together."""
 PassKey = tuple[int, int]
 """Which loader, and the how-manieth iteration over it."""
 
@@ -119,8 +122,10 @@ class Pass:
     exhausted: bool = False
     stream: str | None = None
     """The state of the global generators, where the sampler draws from them."""
-    noise: str | None = None
-    """The state of torch's generator, from which steps draw their noise."""
+    noise: dict[str, str] | None = None
+    """The states of the generators, from which steps draw their noise, and samples theirs."""
+    sources: set[str] = field(default_factory=set)
+    """Those that are drawn from for each rank's own samples."""
 
     @property
     def key(self) -> PassKey:
@@ -211,6 +216,10 @@ class Draw:
     site: str
     distinct: bool
     """This rank drew its own numbers, taking the tensor for a part of the batch."""
+    source: str = ""
+    """The library that draws, or that a generator of the script's own does."""
+    state: str | None = None
+    """Of the library's generator, where no loader is in use and the draw may be a part of a step."""
     order: list[float] = field(default_factory=list)
     """Sums that tell in which order the samples lie that it drew for, where these are known."""
 
@@ -249,6 +258,8 @@ class RunTrace:
     logs: list[str] = field(default_factory=list)
     """Messages that the script logs to the terminal."""
     notes: list[dict[str, Any]] = field(default_factory=list)
+    noise: dict[str, str] = field(default_factory=dict)
+    """What steps draw for a rank's own samples where no loader is in use, by line, with the state it is drawn from."""
     collectives: list[tuple[str, str]] = field(default_factory=list)
     """Name and line of each collective that the script calls itself."""
     unheard: list[str] | None = None
@@ -278,6 +289,7 @@ def read_trace(path: Path) -> RunTrace:
     computed: set[PassKey] = set()
     evaluated: set[PassKey] = set()
     latest: PassKey | None = None
+    drawn: dict[str, str] = {}
     calls: dict[int, Call] = {}
     fresh: dict[PassKey, Pass] = {}
     looked_at = False
@@ -361,6 +373,8 @@ def read_trace(path: Path) -> RunTrace:
                     event.get("unwrapped", 0),
                 )
             )
+            run.noise |= {site: state for site, state in drawn.items() if site not in run.noise}
+            drawn = {}
             losses, backward_sites, batches, forwards, wrapped_calls, recent = [], [], [], [], [], {}
             computed = set()
         elif kind == "write":
@@ -369,8 +383,15 @@ def read_trace(path: Path) -> RunTrace:
             run.saves.append(Save(**event))
         elif kind == "content":
             run.contents[event["path"]] = Save(step=0, **event)
+        elif kind == "sample-noise":
+            run.passes[event["loader"], event["number"]].sources.update(f"samples by {x}" for x in event["libraries"])
         elif kind == "draw":
-            run.draws.append(Draw(**event))
+            draw = Draw(**event)
+            run.draws.append(draw)
+            if draw.distinct and draw.state is not None:
+                drawn[draw.site] = draw.state
+            elif draw.distinct and latest is not None:
+                run.passes[latest].sources.add(draw.source)
         elif kind == "seed":
             run.seeds.setdefault(event["library"], (event["value"], event["drawn"]))
         elif kind == "wrap":

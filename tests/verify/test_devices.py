@@ -14,6 +14,8 @@ from autodist.verify import verify
 from autodist.verify.launch import Zygote
 
 SCRIPT = """\
+import pickle
+
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -44,6 +46,19 @@ end.record()
 torch.cuda.synchronize()
 assert start.elapsed_time(end) > 0 and isinstance(generator, torch.Generator)
 torch.save(model.state_dict(), "model.pt")
+first = torch.device(0)
+assert isinstance(first, torch.device) and first == pickle.loads(pickle.dumps(first))
+assert torch.zeros(2, device=first).to(torch.device("cuda", 0)).to(0).to(device=0).device.type == "cpu"
+assert nn.Linear(2, 2, device=0).to(first).weight.device == torch.hann_window(3, device=0).device
+torch.Generator(0)
+
+
+@torch.jit.script
+def there(x: torch.Tensor, device: torch.device) -> torch.Tensor:
+    return x.to(device)
+
+
+there(torch.zeros(2), torch.device("cpu"))
 with torch.device("cuda"):
     model.load_state_dict(torch.load("model.pt", map_location="cuda:0"))
 """

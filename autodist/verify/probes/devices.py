@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 FACTORIES = (
     "tensor as_tensor asarray scalar_tensor empty zeros ones full eye arange range linspace logspace rand randn "
     "randint randperm normal empty_like zeros_like ones_like full_like rand_like randn_like randint_like tril_indices "
-    "triu_indices hann_window hamming_window sparse_coo_tensor load"
+    "triu_indices hann_window hamming_window bartlett_window blackman_window kaiser_window sparse_coo_tensor "
+    "sparse_csr_tensor empty_strided load"
 ).split()
 METHODS = "new_tensor new_empty new_zeros new_ones new_full".split()
 TYPES = "Float Double Half BFloat16 Byte Char Short Int Long Bool".split()
@@ -63,6 +64,7 @@ class DeviceProbe:
         torch.Tensor.pin_memory = self._staying(torch.Tensor.pin_memory)  # type: ignore[method-assign]
         torch.Tensor.record_stream = _idle()  # type: ignore[method-assign]
         torch.Generator = self._on_cpu(torch.Generator)  # type: ignore[misc]
+        torch.device = self._by_number(torch.device)  # type: ignore[misc]
         self._install_types()
         self._install_streams()
 
@@ -121,10 +123,26 @@ class DeviceProbe:
                 return isinstance(value, plain)
 
             def __call__(cls, device: Any = "cpu") -> torch.Generator:
-                return plain("cpu" if this._is_gpu(device) else device)
+                return plain("cpu" if type(device) is int or this._is_gpu(device) else device)
 
         this = self
         return Kind("Generator", (), {})  # type: ignore[return-value]
+
+    def _by_number(self, plain: type[torch.device]) -> type[torch.device]:
+        """`torch.device(0)`, which torch refuses where there is no GPU at all."""
+
+        class Kind(type):
+            def __instancecheck__(cls, value: object) -> bool:
+                return isinstance(value, plain)
+
+            def __call__(cls, *args: Any, **kwargs: Any) -> torch.device:
+                if args and type(args[0]) is int:
+                    this._tell()
+                    args = ("cpu",)
+                return plain(*args, **kwargs)
+
+        this = self
+        return Kind("device", (), {"__module__": "torch", "__doc__": plain.__doc__})  # type: ignore[return-value]
 
     def _renamed(self, cast: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(cast)
