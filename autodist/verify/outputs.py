@@ -113,6 +113,7 @@ def compare_files(
     """Findings and notes: the same files, each written by one rank, with the same content."""
     notes: list[Finding] = []
     findings = compare_writers(ranks)
+    findings += compare_reads(ranks)
     in_saves = compare_saves(original, ranks, tolerance)
     findings += in_saves
     expected, found = {stable(path): path for path in original_files}, {stable(path): path for path in files}
@@ -159,6 +160,23 @@ def compare_writers(ranks: Sequence[RunTrace]) -> list[Finding]:
         elif min(by) != 0:
             findings.append(Finding("other-writer", f"{path} is written by rank {min(by)}", by[min(by)]))
     return findings
+
+
+def compare_reads(ranks: Sequence[RunTrace]) -> list[Finding]:
+    """What one rank writes another one reads only after the two have talked."""
+    findings: dict[str, Finding] = {}
+    writes: dict[str, list[tuple[int, Write]]] = {}
+    for number, rank in enumerate(ranks):
+        for write in rank.writes:
+            if write.action == "open":
+                writes.setdefault(write.path, []).append((number, write))
+    for number, rank in enumerate(ranks):
+        for read in rank.reads:
+            for writer, write in writes.get(read.path, ()):
+                if writer != number and (read.talked, read.step) == (write.talked, write.step):
+                    message = f"{read.path} is read by rank {number} while rank {writer} may still write it"
+                    findings.setdefault(read.path, Finding("read-unwaited", message, read.site))
+    return list(findings.values())
 
 
 def compare_saves(original: RunTrace, ranks: Sequence[RunTrace], tolerance: Tolerance) -> list[Finding]:

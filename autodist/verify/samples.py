@@ -36,6 +36,7 @@ def compare_samples(original: RunTrace, ranks: Sequence[RunTrace]) -> tuple[list
         check = check_training if trains else check_evaluation
         check(loader, originals.get(key[0]), own, present, findings, notes)
     check_passes(original, ranks, loaders, findings)
+    check_weights(ranks, findings)
     for number, loader in loaders.items():
         check_order(number, loader, originals.get(number), original, ranks, findings)
     return unique(findings), unique(notes)
@@ -215,6 +216,14 @@ def check_passes(
         if ours[number] and ours[number] != theirs[number]:
             message = f"rank 0 iterates the loader {theirs[number]} times, the original {ours[number]} times"
             findings.append(Finding("pass-count", message, loader.site))
+
+
+def check_weights(ranks: Sequence[RunTrace], findings: list[Finding]) -> None:
+    """Ranks that draw from as many weights, and take their shares, draw from the same."""
+    for together in zip(*(rank.weights for rank in ranks), strict=False):
+        if len({count for count, _, _ in together}) == 1 and len({content for _, content, _ in together}) > 1:
+            message = "the ranks draw their samples by different weights"
+            findings.append(Finding("sampler-weights", message, together[0][2]))
 
 
 def check_order(

@@ -194,6 +194,8 @@ class Write:
     path: str
     site: str
     step: int
+    talked: int = 0
+    """How often the ranks had talked to each other before: what happened earlier on all of them has happened."""
 
 
 @dataclass
@@ -248,6 +250,8 @@ class RunTrace:
     passes: dict[PassKey, Pass] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)
+    reads: list[Write] = field(default_factory=list)
+    """Of files that the run has written, or may have."""
     saves: list[Save] = field(default_factory=list)
     contents: dict[str, Save] = field(default_factory=dict)
     """What files held at the end that the script has written otherwise."""
@@ -255,6 +259,8 @@ class RunTrace:
     seeds: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By library the first seed that the script set itself, and how often it had drawn before."""
     wraps: list[dict[str, Any]] = field(default_factory=list)
+    weights: list[tuple[int, str, str]] = field(default_factory=list)
+    """Of samplers that draw by them: how many, what is in them, and where they are given."""
     logs: list[str] = field(default_factory=list)
     """Messages that the script logs to the terminal."""
     notes: list[dict[str, Any]] = field(default_factory=list)
@@ -379,6 +385,8 @@ def read_trace(path: Path) -> RunTrace:
             computed = set()
         elif kind == "write":
             run.writes.append(Write(**event))
+        elif kind == "read":
+            run.reads.append(Write(**event))
         elif kind == "save":
             run.saves.append(Save(**event))
         elif kind == "content":
@@ -392,6 +400,8 @@ def read_trace(path: Path) -> RunTrace:
                 drawn[draw.site] = draw.state
             elif draw.distinct and latest is not None:
                 run.passes[latest].sources.add(draw.source)
+        elif kind == "weights":
+            run.weights.append((event["count"], event["content"], event["site"]))
         elif kind == "seed":
             run.seeds.setdefault(event["library"], (event["value"], event["drawn"]))
         elif kind == "wrap":

@@ -220,6 +220,7 @@ class DataProbe:
     def install(self) -> None:
         """Patch the construction of loaders and their iteration in the process."""
         self._patch_construction()
+        self._patch_weights()
         iteration: Any = torch_dataloader._SingleProcessDataLoaderIter
         plain_start, plain_next = iteration.__init__, iteration._next_data
 
@@ -255,6 +256,23 @@ class DataProbe:
             self._register(this)
 
         loader_class.__init__ = construct
+
+    def _patch_weights(self) -> None:
+        """By what samples are drawn: ranks that draw alike from other weights draw other samples."""
+        sampler: Any = torch_data.WeightedRandomSampler
+        plain = sampler.__init__
+
+        @functools.wraps(plain)
+        def construct(this: Any, weights: Any, *args: Any, **kwargs: Any) -> None:
+            plain(this, weights, *args, **kwargs)
+            context = self._context
+            context.probing = True
+            key = content_key(this.weights.double())
+            context.probing = False
+            site = context.trace.site()
+            context.trace.emit("weights", count=len(this.weights), content=key, site=site)
+
+        sampler.__init__ = construct
 
     # loaders and passes
 

@@ -34,6 +34,7 @@ FOLDER_EVENTS = {
     "shutil.rmtree": "remove",
 }
 OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CODE = (".py", ".pyc", ".so")
 NOT_OURS = ("/dev/", "/proc/", "/sys/")
 DELAYS = 2
 DELAY_SECONDS = 0.25
@@ -52,6 +53,7 @@ class FilesProbe:
         self._active = False
         self._written: dict[str, str] = {}
         """Files that this process has opened to write, with the line of the last time."""
+        self._begun = time.time()
         slow = context.plan.role == "conversion" and context.plan.rank == 0 and context.plan.world > 1
         self._delays = {"mkdir": DELAYS, "early": DELAYS} if slow else {}
 
@@ -105,11 +107,15 @@ class FilesProbe:
         path = arguments[0]
         if not isinstance(path, (str, bytes, os.PathLike)):
             return
-        if event == "open" and (not self._writes(arguments[1], arguments[2]) or os.path.isdir(path)):
+        reads = event == "open" and not self._writes(arguments[1], arguments[2])
+        if (reads and self._context.plan.role != "conversion") or (event == "open" and os.path.isdir(path)):
             return  # a temporary file without a name is opened by that of its folder
         self._context.probing = True
         try:
             action = "open" if event == "open" else FOLDER_EVENTS[event]
+            if reads:
+                self._record_read(os.fsdecode(path))
+                return
             if action == "link":  # the file is the one that appears
                 action, path = "open", arguments[1]
             self._record(action, os.fsdecode(path), arguments)
@@ -145,9 +151,27 @@ class FilesProbe:
         site = self._context.trace.site()
         if action == "open":
             self._written[full] = site
-        self._context.trace.emit("write", action=action, path=self._shown(full), site=site, step=self._context.steps)
+        self._emit("write", action, full, site)
         if action == "rename" and len(arguments) > 1:
             self._record("open", os.fsdecode(arguments[1]), ())
+
+    def _emit(self, kind: str, action: str, full: str, site: str) -> None:
+        context = self._context
+        context.trace.emit(
+            kind, action=action, path=self._shown(full), site=site, step=context.steps, talked=context.collectives
+        )
+
+    def _record_read(self, path: str) -> None:
+        """A rank reads what another one may have written in this run: files that were there before are older."""
+        full, plan = os.path.abspath(path), self._context.plan
+        if not full.startswith(plan.outer + os.sep) or full.endswith(CODE):
+            return
+        try:
+            fresh = os.stat(full).st_mtime > self._begun
+        except OSError:
+            return
+        if fresh and full not in self._written:
+            self._emit("read", "read", full, self._context.trace.site())
 
     def _shown(self, full: str) -> str:
         plan = self._context.plan
