@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from autodist.verify.trace import Digest, Group, RunTrace, Step
+from autodist.verify.trace import Digest, Group, PassKey, RunTrace, Step
 from autodist.verify.verdict import Deviation, Finding, Tolerance
 
 SHARD = 4
@@ -382,6 +382,17 @@ def divided_rows(step: Step, converted: Sequence[Step]) -> int | None:
         ):
             return forward.shape[0]
     return None
+
+
+def sliced_passes(original: RunTrace, ranks: Sequence[RunTrace]) -> set[PassKey]:
+    """Passes of which every rank reads all batches, and gives its models a part of each: the numbers of the steps tell
+    whether these are the right ones."""
+    seen: dict[PassKey, bool] = {}
+    for number, (step, *converted) in enumerate(zip(original.steps, *(rank.steps for rank in ranks), strict=False)):
+        shares = divided_rows(step, converted) is not None
+        for loader, at, _ in ranks[0].steps[number].batches:
+            seen[loader, at] = seen.get((loader, at), True) and shares
+    return {key for key, shares in seen.items() if shares}
 
 
 def compare_rows(original: RunTrace, ranks: Sequence[RunTrace], result: StepComparison) -> None:

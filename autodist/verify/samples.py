@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from autodist.verify.compare import sliced_passes
 from autodist.verify.replay import hashable, replicated, union
 from autodist.verify.trace import Loader, Pass, PassKey, RunTrace
 from autodist.verify.verdict import Finding
@@ -19,6 +20,7 @@ def compare_samples(original: RunTrace, ranks: Sequence[RunTrace]) -> tuple[list
     notes: list[Finding] = []
     keys = list(dict.fromkeys(key for rank in ranks for key in rank.passes))
     loaders = {loader.number: loader for loader in ranks[0].loaders}
+    sliced = sliced_passes(original, ranks)
     originals = {loader.number: loader for loader in original.loaders}
     for key in keys:
         found = [rank.passes.get(key) for rank in ranks]
@@ -32,6 +34,8 @@ def compare_samples(original: RunTrace, ranks: Sequence[RunTrace]) -> tuple[list
             if trains:
                 missing = [rank for rank, each in enumerate(found) if each is None]
                 findings.append(Finding("passes-per-rank", f"ranks {missing} do not iterate the loader", loader.site))
+            continue
+        if trains and replicated(present) and key in sliced:
             continue
         check = check_training if trains else check_evaluation
         check(loader, originals.get(key[0]), own, present, findings, notes)

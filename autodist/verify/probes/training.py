@@ -191,6 +191,8 @@ class TrainingProbe:
         name = type(module).__qualname__
         if not context.batch_rows and value.dim():
             context.forward_rows = [value.shape[axis] for axis in self._sample_axes(name, value)]
+        if context.distributed and value.dim() and value.shape[0] * context.plan.world in context.batch_rows.values():
+            context.sliced_rows = [value.shape[0]]
         context.trace.emit("forward", module=name, shape=list(value.shape), digest=digest)
         if context.distributed and context.plan.world > 1 and id(module) not in self._seen_modules:
             self._seen_modules.add(id(module))
