@@ -389,7 +389,10 @@ def sliced_passes(original: RunTrace, ranks: Sequence[RunTrace]) -> set[PassKey]
     whether these are the right ones."""
     seen: dict[PassKey, bool] = {}
     for number, (step, *converted) in enumerate(zip(original.steps, *(rank.steps for rank in ranks), strict=False)):
-        shares = divided_rows(step, converted) is not None
+        shares = bool(step.forwards) and not any(len(each.forwards) != len(step.forwards) for each in converted)
+        for at, call in enumerate(step.forwards if shares else []):
+            parts = [each.forwards[at].shape for each in converted]
+            shares = shares and bool(call.shape) and sum(part[0] for part in parts if part) == call.shape[0]
         for loader, at, _ in ranks[0].steps[number].batches:
             seen[loader, at] = seen.get((loader, at), True) and shares
     return {key for key, shares in seen.items() if shares}

@@ -29,7 +29,7 @@ IN_THE_WAKE = frozenset(
 """Findings that follow when a run does not come to its end."""
 FOR_EXPLANATIONS = frozenset({"destroyed", "batchnorm-per-rank", "shared-draw", "unaligned", "wrapped-load"})
 """Notes of the probes that are no news to a reader."""
-FAULTS = frozenset({"moved-after-wrapping"})
+FAULTS = frozenset({"moved-after-wrapping", "gpu-of-others"})
 """Notes of the probes on what a run on the CPU does not show, and which is wrong all the same."""
 
 

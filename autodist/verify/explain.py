@@ -38,6 +38,7 @@ CAUSES: dict[str, tuple[str, str]] = {
     "load-unwrapped": ("AD305", "load checkpoints into the unwrapped model"),
     "wrap-model": ("AD401", "wrap every model that trains"),
     "move-first": ("AD401", "move a model to its device before it is wrapped, and leave it there"),
+    "own-gpu": ("AD102", "let each rank compute on its own GPU: torch.cuda.set_device(local_rank)"),
     "call-wrapper": ("AD402", "compute the training loss through the wrapper, not through its module"),
     "unwrap-attribute": ("AD402", "reach attributes and methods of the model through its module"),
     "unused-parameters": ("AD4", "find_unused_parameters=True, since some parameters take no part in the loss"),
@@ -131,6 +132,7 @@ KINDS: dict[str, str] = {
     "saved-optimizer-state": "save-optimizer-state",
     "saved-generator": "keep-generator",
     "moved-after-wrapping": "move-first",
+    "gpu-of-others": "own-gpu",
     "saved-tensors": "save-trained-tensors",
     "printed-differs": "reduce-metric",
     "saved-values": "reduce-metric",
@@ -312,7 +314,7 @@ def enclosing_function(root: Path, site: str) -> str:
 
 def unsharded(evidence: Evidence) -> tuple[str, Finding] | None:
     """Samples missing or read twice, with a loader that knows nothing of ranks."""
-    finding = evidence.find("samples-missing", "samples-twice", "batch-not-divided")
+    finding = evidence.find("samples-missing", "samples-twice", "batch-not-divided", "sampler-streams")
     if finding is None:
         return None
     loaders = [loader for loader in evidence.ranks[0].loaders if loader.site == finding.site]

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from autodist.verify.contents import content_difference, shortened, understood, value_difference
-from autodist.verify.text import COMPACT, Shares, as_whole, factor_between, first_difference, printed_lines
+from autodist.verify.text import (
+    COMPACT,
+    Shares,
+    as_whole,
+    factor_between,
+    first_difference,
+    last_places,
+    printed_lines,
+)
 from autodist.verify.trace import RunTrace, Save, Write
 from autodist.verify.verdict import Finding, Tolerance
 
@@ -28,6 +36,8 @@ VARYING = re.compile(
 
 BATCH_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 OPTIMIZER_STATE = re.compile(r"/state/[^/]+/\w+$")
+FEW, CHANCE, ROUNDED = 3, 0.2, 1e-6
+"""Rounding of what is printed may part numbers that agree, but not many of those that do so in double precision."""
 GENERATOR_BYTES = 5056
 """What ``torch.get_rng_state`` gives."""
 
@@ -90,6 +100,10 @@ def compare_lines(
             if factor is not None:
                 message += f": {factor}, so that it counts the samples of rank 0 alone, or those of all ranks N times"
             findings.append(Finding("printed-differs", message))
+    off, total = last_places(original, shown, tolerance.printed)
+    if difference is None and tolerance.printed < ROUNDED and off >= FEW and off > CHANCE * total:
+        message = f"{off} of {total} numbers that rank 0 {verb} are apart from the original's in their last place"
+        findings.append(Finding("printed-differs", message))
     return findings, notes
 
 

@@ -35,7 +35,7 @@ def compare_samples(original: RunTrace, ranks: Sequence[RunTrace]) -> tuple[list
                 missing = [rank for rank, each in enumerate(found) if each is None]
                 findings.append(Finding("passes-per-rank", f"ranks {missing} do not iterate the loader", loader.site))
             continue
-        if trains and replicated(present) and key in sliced:
+        if trains and key in sliced and replicated(present) and sizes(own.natural) == sizes(present[0].batches):
             continue
         check = check_training if trains else check_evaluation
         check(loader, originals.get(key[0]), own, present, findings, notes)
@@ -52,6 +52,11 @@ def unique(findings: Sequence[Finding]) -> list[Finding]:
     for finding in findings:
         seen.setdefault((finding.kind, finding.site), finding)
     return list(seen.values())
+
+
+def sizes(batches: Sequence[Sequence[Any]]) -> list[int]:
+    """How many samples each has."""
+    return [len(batch) for batch in batches]
 
 
 def counted(samples: Sequence[Any]) -> Counter[Any]:
