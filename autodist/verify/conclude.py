@@ -63,7 +63,7 @@ def conclude(setting: Setting, world: int, conversion: Run, original: Run) -> Wo
         findings += unseen_faults(ranks)
         findings += [] if source.started.get("role") == "peer" else alike_noise(ranks)
         notes += output_notes
-    notes += probe_notes(source, ranks) + extent_notes(source, steps)
+    notes += single_draws(ranks) + probe_notes(source, ranks) + extent_notes(source, steps)
     notes += [Finding("device", placement.note)] if placement.note else []
     notes += held_back(conversion) if failures else []
     if unsound := too_old_for_shards(source, ranks, setting.placements[world].device):
@@ -256,6 +256,20 @@ def alike_noise(ranks: Sequence[RunTrace]) -> list[Finding]:
         if all(rank.noise.get(site) == state for rank in ranks):
             message = "the ranks draw noise from generators in the same state: what one draws the others repeat"
             return [Finding("noise-alike", message, site)]
+    return []
+
+
+def single_draws(ranks: Sequence[RunTrace]) -> list[Finding]:
+    """Numbers that the original draws once for a batch, and ranks that are seeded apart each for itself."""
+    for key, first in ranks[0].passes.items():
+        passes = [rank.passes[key] for rank in ranks if key in rank.passes]
+        if not first.trains or len(passes) < len(ranks):
+            continue
+        for library, drawn in sorted(first.singles.items()):
+            states = [(each.noise or {}).get(library) for each in passes]
+            if None not in states and len(set(states)) > 1:
+                message = f"{drawn}: one number for a batch, which each rank draws for itself; here they drew alike"
+                return [Finding("drawn-apart", message, first.site)]
     return []
 
 

@@ -126,6 +126,8 @@ class Pass:
     """The states of the generators, from which steps draw their noise, and samples theirs."""
     sources: set[str] = field(default_factory=set)
     """Those that are drawn from for each rank's own samples."""
+    singles: dict[str, str] = field(default_factory=dict)
+    """Functions with their lines that draw one number for a whole batch, by library."""
 
     @property
     def key(self) -> PassKey:
@@ -400,6 +402,10 @@ def read_trace(path: Path) -> RunTrace:
                 drawn[draw.site] = draw.state
             elif draw.distinct and latest is not None:
                 run.passes[latest].sources.add(draw.source)
+            elif draw.shape in ([], [1]) and latest is not None:
+                library = "numpy" if draw.function.startswith("numpy") else "python"
+                library = library if draw.function.startswith(("numpy", "random.")) else "torch"
+                run.passes[latest].singles.setdefault(library, f"{draw.function} ({draw.site})")
         elif kind == "weights":
             run.weights.append((event["count"], event["content"], event["site"]))
         elif kind == "seed":
