@@ -48,7 +48,8 @@ def is_text(path: Path) -> bool:
         if error.start < len(begin) - 4:  # else the last letter is cut off
             return False
         text = begin[: error.start].decode("utf-8")
-    return bool(text) and all(letter.isprintable() or letter.isspace() for letter in text)
+    lines = len(begin) < LOOKED_AT or "\n" in text
+    return bool(text) and lines and all(letter.isprintable() or letter.isspace() for letter in text)
 
 
 def content_difference(
