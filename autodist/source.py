@@ -119,7 +119,11 @@ class Source:
         """The innermost function around ``node``, or the module."""
         return self.function(node) or self.tree
 
-    def stores(self, within: ast.AST, name: str) -> list[ast.Name]:
+    def stores(self, name: ast.Name) -> list[ast.Name]:
+        """Where the function around a name, or the module, binds it, or what is defined in there does."""
+        return self.stores_within(self.home(name), name.id)
+
+    def stores_within(self, within: ast.AST, name: str) -> list[ast.Name]:
         """Where a function, a loop or the module binds a name, or what is defined in it does."""
         if within not in self._stores:
             bound = self._stores[within] = {}

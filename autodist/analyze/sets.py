@@ -83,7 +83,7 @@ def _holds_numbers(source: Source, node: ast.expr, seen: frozenset[str] = frozen
     if isinstance(node, ast.Call):
         return _gives_numbers(source, node, seen)
     if isinstance(node, ast.Name) and node.id not in seen:
-        bound = source.stores(source.home(node), node.id)
+        bound = source.stores(node)
         values = [_assigned(source, each) for each in bound]
         return any(_comes_before(source, each, node) for each in bound) and all(
             value is not None and _holds_numbers(source, value, seen | {node.id}) for value in values

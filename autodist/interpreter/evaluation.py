@@ -677,7 +677,7 @@ class Evaluation(Single, Overloads):
         source = self.sources.get(name)
         if source is None or not isinstance(name, ast.Name):
             return []
-        bound = [source.parents[each] for each in source.stores(source.home(name), name.id)]
+        bound = [source.parents[each] for each in source.stores(name)]
         values = [each.value for each in bound if isinstance(each, ast.Assign)]
         return values if len(values) == len(bound) else []
 

@@ -63,7 +63,7 @@ class Lasting(Machine):
             return rebinds or _is_own(name, scope) and own
         if self._is_of_a_call(name, scope):
             return True
-        stores = scope.source.stores(self._loops[-1].node, name)
+        stores = scope.source.stores_within(self._loops[-1].node, name)
         others = {scope.source.statement(each) for each in stores} - {node}
         return self._filled_first(name, node, scope) or not all(map(self._goes_on, others))
 
@@ -101,7 +101,7 @@ class Lasting(Machine):
         within = call.node is not None and any(each is loop for each in call.source.ancestors(call.node))
         if not within or not isinstance(given, ast.Name) or self._lately(given).lasting:
             return False
-        return bool(call.source.stores(loop, given.id))
+        return bool(call.source.stores_within(loop, given.id))
 
     def _is_of_a_call(self, name: str, scope: Scope) -> bool:
         """Whether a variable is one of a function that is given samples, and takes no step with them: the attack on a

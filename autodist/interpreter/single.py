@@ -99,7 +99,7 @@ class Single(WholeData):
         source = self.sources.get(holder)
         if not isinstance(holder, ast.Name) or source is None:
             return False
-        before = [each for each in source.stores(source.home(holder), holder.id) if each.lineno < holder.lineno]
+        before = [each for each in source.stores(holder) if each.lineno < holder.lineno]
         last = max(before, key=lambda each: (each.lineno, each.col_offset), default=None)
         statement = source.statement(last) if last is not None else None
         if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):

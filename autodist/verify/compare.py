@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from autodist.verify.trace import Digest, Group, RunTrace, Step
+from autodist.verify.trace import Digest, Group, PassKey, RunTrace, Step
 from autodist.verify.verdict import Deviation, Finding, Tolerance
 
 SHARD = 4
@@ -354,7 +354,12 @@ def compare_calls(number: int, step: Step, converted: Sequence[Step], result: St
         return
     for at, forward in enumerate(step.forwards):
         shapes = [each.forwards[at].shape for each in converted]
-        if not (forward.shape and forward.shape[0] == batch and all(shape == forward.shape for shape in shapes)):
+        if not (
+            forward.learned
+            and forward.shape
+            and forward.shape[0] == batch
+            and all(shape == forward.shape for shape in shapes)
+        ):
             continue
         inputs = result.undivided.setdefault(f"{at} {forward.module}", set())
         inputs.add(tuple(forward.digest or ()))
@@ -377,6 +382,20 @@ def divided_rows(step: Step, converted: Sequence[Step]) -> int | None:
         ):
             return forward.shape[0]
     return None
+
+
+def sliced_passes(original: RunTrace, ranks: Sequence[RunTrace]) -> set[PassKey]:
+    """Passes of which every rank reads all batches, and gives its models a part of each: the numbers of the steps tell
+    whether these are the right ones."""
+    seen: dict[PassKey, bool] = {}
+    for number, (step, *converted) in enumerate(zip(original.steps, *(rank.steps for rank in ranks), strict=False)):
+        shares = bool(step.forwards) and not any(len(each.forwards) != len(step.forwards) for each in converted)
+        for at, call in enumerate(step.forwards if shares else []):
+            parts = [each.forwards[at].shape for each in converted]
+            shares = shares and bool(call.shape) and sum(part[0] for part in parts if part) == call.shape[0]
+        for loader, at, _ in ranks[0].steps[number].batches:
+            seen[loader, at] = seen.get((loader, at), True) and shares
+    return {key for key, shares in seen.items() if shares}
 
 
 def compare_rows(original: RunTrace, ranks: Sequence[RunTrace], result: StepComparison) -> None:

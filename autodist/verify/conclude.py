@@ -13,7 +13,7 @@ from autodist.verify.plan import Device
 from autodist.verify.runs import Run, Setting
 from autodist.verify.samples import compare_samples
 from autodist.verify.text import printed_lines
-from autodist.verify.trace import RunTrace, Step
+from autodist.verify.trace import OWN, RunTrace, Step
 from autodist.verify.verdict import Finding, Outcome, WorldVerdict
 
 OLDEST_FOR_SHARDS = (2, 9)
@@ -29,7 +29,7 @@ IN_THE_WAKE = frozenset(
 """Findings that follow when a run does not come to its end."""
 FOR_EXPLANATIONS = frozenset({"destroyed", "batchnorm-per-rank", "shared-draw", "unaligned", "wrapped-load"})
 """Notes of the probes that are no news to a reader."""
-FAULTS = frozenset({"moved-after-wrapping"})
+FAULTS = frozenset({"moved-after-wrapping", "gpu-of-others"})
 """Notes of the probes on what a run on the CPU does not show, and which is wrong all the same."""
 
 
@@ -61,8 +61,9 @@ def conclude(setting: Setting, world: int, conversion: Run, original: Run) -> Wo
         seen, output_notes = output_findings(setting, conversion, original, steps)
         findings = [*sample_findings, *steps.findings, *seen, *left_processes(conversion, original)]
         findings += unseen_faults(ranks)
+        findings += [] if source.started.get("role") == "peer" else alike_noise(ranks)
         notes += output_notes
-    notes += noise_note(ranks) + probe_notes(source, ranks) + extent_notes(source, steps)
+    notes += single_draws(ranks) + probe_notes(source, ranks) + extent_notes(source, steps)
     notes += [Finding("device", placement.note)] if placement.note else []
     notes += held_back(conversion) if failures else []
     if unsound := too_old_for_shards(source, ranks, setting.placements[world].device):
@@ -236,15 +237,39 @@ def extent_notes(source: RunTrace, steps: StepComparison) -> list[Finding]:
     return notes
 
 
-def noise_note(ranks: Sequence[RunTrace]) -> list[Finding]:
-    """Ranks whose generators are in the same state drop out the same units and draw the same noise."""
-    if len(ranks) < 2 or not any(draw.distinct for draw in ranks[0].draws):
+def alike_noise(ranks: Sequence[RunTrace]) -> list[Finding]:
+    """Ranks whose generators are in the same state drop out the same units and draw the same noise, which the original
+    draws for each sample anew. The probes give every rank its own, so that no number shows it."""
+    if len(ranks) < 2:
         return []
     for key, first in ranks[0].passes.items():
-        states = {rank.passes[key].noise if key in rank.passes else None for rank in ranks}
-        if first.trains:
-            message = "the generators of all ranks are in the same state: dropout and noise repeat on every rank"
-            return [Finding("noise-alike", message, first.site)] if len(states) == 1 and None not in states else []
+        passes = [rank.passes[key] for rank in ranks if key in rank.passes]
+        if not first.trains or len(passes) < len(ranks):
+            continue
+        for source in sorted(set.intersection(*(each.sources for each in passes))):
+            states = {OWN if source == OWN else (each.noise or {}).get(source) for each in passes}
+            if len(states) == 1 and None not in states:
+                what = "augment their samples" if source.startswith("samples") else "draw dropout and noise"
+                message = f"the ranks {what} from generators in the same state: what one draws the others repeat"
+                return [Finding("noise-alike", message, first.site)]
+    for site, state in ranks[0].noise.items():
+        if all(rank.noise.get(site) == state for rank in ranks):
+            message = "the ranks draw noise from generators in the same state: what one draws the others repeat"
+            return [Finding("noise-alike", message, site)]
+    return []
+
+
+def single_draws(ranks: Sequence[RunTrace]) -> list[Finding]:
+    """Numbers that the original draws once for a batch, and ranks that are seeded apart each for itself."""
+    for key, first in ranks[0].passes.items():
+        passes = [rank.passes[key] for rank in ranks if key in rank.passes]
+        if not first.trains or len(passes) < len(ranks):
+            continue
+        for library, drawn in sorted(first.singles.items()):
+            states = [(each.noise or {}).get(library) for each in passes]
+            if None not in states and len(set(states)) > 1:
+                message = f"{drawn}: one number for a batch, which each rank draws for itself; here they drew alike"
+                return [Finding("drawn-apart", message, first.site)]
     return []
 
 

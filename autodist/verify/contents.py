@@ -7,11 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from autodist.verify.compare import distance
+from autodist.verify.event_files import is_event_file, scalars
 from autodist.verify.text import Shares, as_whole, first_difference, lines_agree
 from autodist.verify.verdict import Tolerance
 
 TEXT_SUFFIXES = frozenset({".txt", ".csv", ".tsv", ".log", ".md", ".yaml", ".yml", ".toml", ".json", ".jsonl", ".html"})
 ARRAY_SUFFIXES = frozenset({".npy", ".npz"})
+DRAWN_SUFFIXES = frozenset({".svg", ".ps", ".eps", ".pdf", ".xml", ".xmp"})
+"""Texts that programs write, with moments and random names in them."""
+
+
+SINGLE = 3e-7
+"""Scalars are kept in single precision."""
+LOOKED_AT = 4096
+"""Bytes that tell a text."""
 
 
 def shortened(line: str | None) -> str:
@@ -24,7 +33,23 @@ def understood(path: Path) -> bool:
     """The content of such files is compared; others may differ by a time stamp alone."""
     if path.suffix.lower() in ARRAY_SUFFIXES:
         return arrays(path) is not None
-    return path.suffix.lower() in TEXT_SUFFIXES | {""}
+    if is_event_file(path) or path.suffix.lower() in TEXT_SUFFIXES:
+        return True
+    return path.suffix.lower() not in DRAWN_SUFFIXES and is_text(path)
+
+
+def is_text(path: Path) -> bool:
+    """By what it holds, whatever it is called."""
+    with open(path, "rb") as file:
+        begin = file.read(LOOKED_AT)
+    try:
+        text = begin.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if error.start < len(begin) - 4:  # else the last letter is cut off
+            return False
+        text = begin[: error.start].decode("utf-8")
+    lines = len(begin) < LOOKED_AT or "\n" in text
+    return bool(text) and lines and all(letter.isprintable() or letter.isspace() for letter in text)
 
 
 def content_difference(
@@ -33,6 +58,8 @@ def content_difference(
     """How two files differ; ``roots`` are the scratch folders, whose names may stand in texts."""
     if expected.suffix.lower() in ARRAY_SUFFIXES:
         return array_difference(expected, found, tolerance)
+    if is_event_file(expected):
+        return scalars_difference(expected, found, tolerance)
     try:
         left, right = (
             path.read_text(encoding="utf-8").replace(root or "\0", ".")
@@ -59,6 +86,19 @@ def lines_difference(expected: list[str], found: list[str], tolerance: Tolerance
     if len(expected) != len(found):
         return f"has {len(found)} lines instead of {len(expected)}"
     return f"line {at + 1} is {shortened(got)}, the original's {shortened(wanted)}"
+
+
+def scalars_difference(expected: Path, found: Path, tolerance: Tolerance) -> str | None:
+    """The first scalar of two event files that differs."""
+    left, right = scalars(expected), scalars(found)
+    for one, other in zip(left, right, strict=False):
+        if one[:2] != other[:2]:
+            return f"has {other[0]} of step {other[1]} instead of {one[0]} of step {one[1]}"
+        scale = max(abs(one[2]), abs(other[2]), 1e-12)
+        alike = one[2] == other[2] or abs(one[2] - other[2]) <= max(tolerance.printed, SINGLE) * scale
+        if not alike and (one[2] == one[2] or other[2] == other[2]):
+            return f"{other[0]} of step {other[1]} is {other[2]:.7g}, not {one[2]:.7g}"
+    return None if len(left) == len(right) else f"has {len(right)} scalars instead of {len(left)}"
 
 
 def arrays(path: Path) -> dict[str, Any] | None:

@@ -25,6 +25,7 @@ CAUSES: dict[str, tuple[str, str]] = {
     "keep-batches": ("AD201", "keep drop_last as in the original"),
     "keep-sampler": ("AD203", "divide the indices of the original's sampler instead of replacing it"),
     "same-sampler-seed": ("AD203", "let all ranks draw their indices with the same seed"),
+    "same-sampler-weights": ("AD203", "let all ranks draw their indices by the weights of all samples"),
     "evaluate-unpadded": ("AD2", "evaluate every sample exactly once, without padding"),
     "evaluate-all": ("AD2", "evaluate the data that the original evaluates"),
     "write-on-rank-zero": ("AD301", "write on rank 0 alone"),
@@ -37,6 +38,7 @@ CAUSES: dict[str, tuple[str, str]] = {
     "load-unwrapped": ("AD305", "load checkpoints into the unwrapped model"),
     "wrap-model": ("AD401", "wrap every model that trains"),
     "move-first": ("AD401", "move a model to its device before it is wrapped, and leave it there"),
+    "own-gpu": ("AD102", "let each rank compute on its own GPU: torch.cuda.set_device(local_rank)"),
     "call-wrapper": ("AD402", "compute the training loss through the wrapper, not through its module"),
     "unwrap-attribute": ("AD402", "reach attributes and methods of the model through its module"),
     "unused-parameters": ("AD4", "find_unused_parameters=True, since some parameters take no part in the loss"),
@@ -67,6 +69,11 @@ CAUSES: dict[str, tuple[str, str]] = {
     "keep-generator": ("AD702", "let rank 0 draw what the original draws: the state of its generator is saved"),
     "save-trained-tensors": ("AD402", "save what the original saves: these tensors are not those that were trained"),
     "decide-together": ("AD6", "take decisions that stop or branch training on a value that all ranks share"),
+    "stop-as-before": ("AD6", "end the training where the original ends it: as many epochs, the same patience"),
+    "same-optimizer-state": (
+        "AD305",
+        "load the optimizer's state on all ranks: equal gradients move their parameters apart",
+    ),
     "collective-on-all-ranks": ("AD6", "call collectives, and wrapped models, on all ranks or on none"),
     "keep-learning-rate": ("AD6", "keep the learning rate: the global batch is the same"),
     "keep-optimizer-settings": ("AD6", "keep the optimizer's settings and parameter groups"),
@@ -74,6 +81,10 @@ CAUSES: dict[str, tuple[str, str]] = {
     "step-scheduler-everywhere": ("AD6", "step the scheduler on every rank, with the same metric"),
     "keep-training-step": ("AD6", "keep the training step as it is"),
     "loss-over-batch": ("AD6", "the loss depends on the batch as a whole, which ranks cannot compute apart"),
+    "noise-per-rank": (
+        "AD702",
+        "seed the ranks apart once models and data are made: each draws noise for its own samples",
+    ),
     "same-split": ("AD701", "seed all ranks alike before the data are split"),
     "same-initial-weights": ("AD701", "begin with the original's weights: the same seed, and the same draws before"),
     "end-processes": ("AD1", "end the processes that the script starts"),
@@ -91,6 +102,7 @@ KINDS: dict[str, str] = {
     "sampler-replaced": "keep-sampler",
     "samples-foreign": "same-split",
     "sampler-streams": "same-sampler-seed",
+    "sampler-weights": "same-sampler-weights",
     "samples-missing": "same-sampler-seed",
     "samples-twice": "same-sampler-seed",
     "order-repeated": "set-epoch",
@@ -120,6 +132,7 @@ KINDS: dict[str, str] = {
     "saved-optimizer-state": "save-optimizer-state",
     "saved-generator": "keep-generator",
     "moved-after-wrapping": "move-first",
+    "gpu-of-others": "own-gpu",
     "saved-tensors": "save-trained-tensors",
     "printed-differs": "reduce-metric",
     "saved-values": "reduce-metric",
@@ -134,6 +147,8 @@ KINDS: dict[str, str] = {
     "step-count": "keep-accumulation",
     "backward-count": "keep-accumulation",
     "processes-left": "end-processes",
+    "read-unwaited": "wait-for-download",
+    "noise-alike": "noise-per-rank",
     "crash": "crash",
     "original-crash": "original-fails",
 }
@@ -212,9 +227,13 @@ def crash(evidence: Evidence) -> tuple[str, Finding] | None:
         if re.search(pattern, finding.message, re.DOTALL):
             return name, finding
     missing = re.search(r"(?:FileNotFoundError|EOFError|RuntimeError|UnpicklingError|OSError).*", finding.message)
-    if missing and not any(rank.steps for rank in evidence.ranks):
+    if missing:
         written = {Path(write.path).name for write in evidence.ranks[0].writes}
-        if any(name and name in finding.message for name in written) or "PytorchStreamReader" in finding.message:
+        if (
+            "EOFError" in finding.message
+            or any(name and name in finding.message for name in written)
+            or "PytorchStreamReader" in finding.message
+        ):
             return "wait-for-download", finding
     if "FileExistsError" in finding.message:
         loads = DOWNLOAD.search(enclosing_function(evidence.root, finding.site or ""))
@@ -295,7 +314,7 @@ def enclosing_function(root: Path, site: str) -> str:
 
 def unsharded(evidence: Evidence) -> tuple[str, Finding] | None:
     """Samples missing or read twice, with a loader that knows nothing of ranks."""
-    finding = evidence.find("samples-missing", "samples-twice", "batch-not-divided")
+    finding = evidence.find("samples-missing", "samples-twice", "batch-not-divided", "sampler-streams")
     if finding is None:
         return None
     loaders = [loader for loader in evidence.ranks[0].loaders if loader.site == finding.site]
@@ -323,6 +342,8 @@ def wrapping(evidence: Evidence) -> tuple[str, Finding] | None:
         return None
     steps = evidence.ranks[0].steps
     step = steps[min(finding.step, len(steps) - 1)]
+    if finding.step and finding.kind.startswith("parameters") and not any_sharded(step.groups):
+        return "same-optimizer-state", finding
     if step.unwrapped or not (evidence.ranks[0].wraps or any_sharded(step.groups)):
         return "wrap-model", finding
     if step.wrapped_calls and not any(step.wrapped_calls[-1:]):
@@ -410,6 +431,13 @@ def sums(evidence: Evidence) -> bool:
     return any(re.search(r"""reduction\s*=\s*['"]sum['"]|size_average\s*=\s*False""", text) for text in texts)
 
 
+def length(evidence: Evidence) -> tuple[str, Finding] | None:
+    """All ranks go over the data more or less often than the original."""
+    finding, passes = evidence.find("step-count"), evidence.find("pass-count")
+    apart = evidence.find("steps-per-rank", "batch-count", "batch-not-divided", "batch-too-small", "backward-count")
+    return ("stop-as-before", finding) if finding is not None and passes is not None and apart is None else None
+
+
 def batchnorm(evidence: Evidence) -> tuple[str, Finding] | None:
     """Statistics over a part of the batch change the very first loss, or at least what is saved of them."""
     finding = evidence.find("loss", "gradient")
@@ -447,6 +475,7 @@ CHECKS: tuple[Callable[[Evidence], tuple[str, Finding] | None], ...] = (
     accumulation,
     factors,
     batchnorm,
+    length,
     downloads,
     training_step,
 )

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from autodist.verify.compare import sliced_passes
 from autodist.verify.replay import hashable, replicated, union
 from autodist.verify.trace import Loader, Pass, PassKey, RunTrace
 from autodist.verify.verdict import Finding
@@ -19,6 +20,7 @@ def compare_samples(original: RunTrace, ranks: Sequence[RunTrace]) -> tuple[list
     notes: list[Finding] = []
     keys = list(dict.fromkeys(key for rank in ranks for key in rank.passes))
     loaders = {loader.number: loader for loader in ranks[0].loaders}
+    sliced = sliced_passes(original, ranks)
     originals = {loader.number: loader for loader in original.loaders}
     for key in keys:
         found = [rank.passes.get(key) for rank in ranks]
@@ -33,9 +35,12 @@ def compare_samples(original: RunTrace, ranks: Sequence[RunTrace]) -> tuple[list
                 missing = [rank for rank, each in enumerate(found) if each is None]
                 findings.append(Finding("passes-per-rank", f"ranks {missing} do not iterate the loader", loader.site))
             continue
+        if trains and key in sliced and replicated(present) and sizes(own.natural) == sizes(present[0].batches):
+            continue
         check = check_training if trains else check_evaluation
         check(loader, originals.get(key[0]), own, present, findings, notes)
     check_passes(original, ranks, loaders, findings)
+    check_weights(ranks, findings)
     for number, loader in loaders.items():
         check_order(number, loader, originals.get(number), original, ranks, findings)
     return unique(findings), unique(notes)
@@ -47,6 +52,11 @@ def unique(findings: Sequence[Finding]) -> list[Finding]:
     for finding in findings:
         seen.setdefault((finding.kind, finding.site), finding)
     return list(seen.values())
+
+
+def sizes(batches: Sequence[Sequence[Any]]) -> list[int]:
+    """How many samples each has."""
+    return [len(batch) for batch in batches]
 
 
 def counted(samples: Sequence[Any]) -> Counter[Any]:
@@ -215,6 +225,14 @@ def check_passes(
         if ours[number] and ours[number] != theirs[number]:
             message = f"rank 0 iterates the loader {theirs[number]} times, the original {ours[number]} times"
             findings.append(Finding("pass-count", message, loader.site))
+
+
+def check_weights(ranks: Sequence[RunTrace], findings: list[Finding]) -> None:
+    """Ranks that draw from as many weights, and take their shares, draw from the same."""
+    for together in zip(*(rank.weights for rank in ranks), strict=False):
+        if len({count for count, _, _ in together}) == 1 and len({content for _, content, _ in together}) > 1:
+            message = "the ranks draw their samples by different weights"
+            findings.append(Finding("sampler-weights", message, together[0][2]))
 
 
 def check_order(

@@ -115,6 +115,19 @@ def numbers_agree(first: str, second: str, tolerance: float) -> bool:
     return difference <= 1.01 * place and (place <= 2e-4 * scale or scale <= 10 * tolerance)
 
 
+def last_places(original: Sequence[str], converted: Sequence[str], tolerance: float) -> tuple[int, int]:
+    """How many numbers of lines that agree are apart by one in their last place, and how many have such a place."""
+    off = total = 0
+    for one, other in zip(original, converted, strict=False):
+        pairs = zip(NUMBER.findall(normal(one)), NUMBER.findall(normal(other)), strict=False)
+        for left, right in pairs:
+            if "." in left and "nan" not in left + right:
+                total += 1
+                scale = max(abs(float(left)), abs(float(right)))
+                off += abs(float(left) - float(right)) > tolerance * scale
+    return off, total
+
+
 def lines_agree(first: str, second: str, tolerance: float) -> bool:
     """The same words, and numbers that agree."""
     first, second = normal(first), normal(second)

@@ -17,6 +17,9 @@ from typing import IO, Any
 
 Digest = list[float]
 """Norm and three projections of one tensor."""
+OWN = "a generator"
+"""Source of a draw that is made from a generator of the script's own, which is alike on all ranks where its draws can
+be put together."""
 PassKey = tuple[int, int]
 """Which loader, and the how-manieth iteration over it."""
 
@@ -90,6 +93,14 @@ class Loader:
 
 
 @dataclass
+class Call:
+    """A call of an outermost module with gradients on."""
+
+    learned: bool = False
+    """A backward pass came to it."""
+
+
+@dataclass
 class Pass:
     """One iteration over a loader."""
 
@@ -106,11 +117,17 @@ class Pass:
     """Whether it went through a model before another loader was asked for the batch of a step."""
     evaluated: bool = False
     """A model that is in evaluation saw a batch of it. What it has left when it is broken off trains nothing."""
+    calls: list[Call] = field(default_factory=list)
+    """What models made of its batches with gradients on."""
     exhausted: bool = False
     stream: str | None = None
     """The state of the global generators, where the sampler draws from them."""
-    noise: str | None = None
-    """The state of torch's generator, from which steps draw their noise."""
+    noise: dict[str, str] | None = None
+    """The states of the generators, from which steps draw their noise, and samples theirs."""
+    sources: set[str] = field(default_factory=set)
+    """Those that are drawn from for each rank's own samples."""
+    singles: dict[str, str] = field(default_factory=dict)
+    """Functions with their lines that draw one number for a whole batch, by library."""
 
     @property
     def key(self) -> PassKey:
@@ -143,6 +160,13 @@ class Forward:
     module: str
     shape: list[int]
     digest: Digest | None
+    call: Call | None = None
+    """What became of it; None where its output has no gradients."""
+
+    @property
+    def learned(self) -> bool:
+        """Something is learned from it, as far as is known."""
+        return self.call is None or self.call.learned
 
 
 @dataclass
@@ -172,6 +196,8 @@ class Write:
     path: str
     site: str
     step: int
+    talked: int = 0
+    """How often the ranks had talked to each other before: what happened earlier on all of them has happened."""
 
 
 @dataclass
@@ -194,6 +220,10 @@ class Draw:
     site: str
     distinct: bool
     """This rank drew its own numbers, taking the tensor for a part of the batch."""
+    source: str = ""
+    """The library that draws, or that a generator of the script's own does."""
+    state: str | None = None
+    """Of the library's generator, where no loader is in use and the draw may be a part of a step."""
     order: list[float] = field(default_factory=list)
     """Sums that tell in which order the samples lie that it drew for, where these are known."""
 
@@ -222,14 +252,22 @@ class RunTrace:
     passes: dict[PassKey, Pass] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)
+    reads: list[Write] = field(default_factory=list)
+    """Of files that the run has written, or may have."""
     saves: list[Save] = field(default_factory=list)
+    contents: dict[str, Save] = field(default_factory=dict)
+    """What files held at the end that the script has written otherwise."""
     draws: list[Draw] = field(default_factory=list)
     seeds: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By library the first seed that the script set itself, and how often it had drawn before."""
     wraps: list[dict[str, Any]] = field(default_factory=list)
+    weights: list[tuple[int, str, str]] = field(default_factory=list)
+    """Of samplers that draw by them: how many, what is in them, and where they are given."""
     logs: list[str] = field(default_factory=list)
     """Messages that the script logs to the terminal."""
     notes: list[dict[str, Any]] = field(default_factory=list)
+    noise: dict[str, str] = field(default_factory=dict)
+    """What steps draw for a rank's own samples where no loader is in use, by line, with the state it is drawn from."""
     collectives: list[tuple[str, str]] = field(default_factory=list)
     """Name and line of each collective that the script calls itself."""
     unheard: list[str] | None = None
@@ -259,6 +297,10 @@ def read_trace(path: Path) -> RunTrace:
     computed: set[PassKey] = set()
     evaluated: set[PassKey] = set()
     latest: PassKey | None = None
+    drawn: dict[str, str] = {}
+    calls: dict[int, Call] = {}
+    fresh: dict[PassKey, Pass] = {}
+    looked_at = False
     for event in events(path):
         kind = event.pop("kind")
         if kind == "start":
@@ -284,6 +326,8 @@ def read_trace(path: Path) -> RunTrace:
             if entry.trains or not entry.evaluated:
                 recent[entry.key] = entry
             latest = entry.key
+            fresh = {entry.key: entry} if looked_at else {**fresh, entry.key: entry}
+            looked_at = False
         elif kind == "sampler-draws":
             run.passes[event["loader"], event["number"]].stream = event["stream"]
         elif kind == "exhausted":
@@ -310,6 +354,15 @@ def read_trace(path: Path) -> RunTrace:
             computed |= recent.keys()
             if not recent and latest is not None and not run.passes[latest].exhausted:
                 recent[latest] = run.passes[latest]  # a teacher has seen the batch before
+        elif kind == "call":
+            call = calls[event["number"]] = Call()
+            looked_at = True
+            for entry in fresh.values():
+                entry.calls.append(call)
+            if forwards and forwards[-1].call is None:
+                forwards[-1].call = call
+        elif kind == "learned":
+            calls[event["number"]].learned = True
         elif kind == "wrapped-call":
             wrapped_calls.append(event["reduces"])
         elif kind == "step":
@@ -328,14 +381,33 @@ def read_trace(path: Path) -> RunTrace:
                     event.get("unwrapped", 0),
                 )
             )
+            run.noise |= {site: state for site, state in drawn.items() if site not in run.noise}
+            drawn = {}
             losses, backward_sites, batches, forwards, wrapped_calls, recent = [], [], [], [], [], {}
             computed = set()
         elif kind == "write":
             run.writes.append(Write(**event))
+        elif kind == "read":
+            run.reads.append(Write(**event))
         elif kind == "save":
             run.saves.append(Save(**event))
+        elif kind == "content":
+            run.contents[event["path"]] = Save(step=0, **event)
+        elif kind == "sample-noise":
+            run.passes[event["loader"], event["number"]].sources.update(f"samples by {x}" for x in event["libraries"])
         elif kind == "draw":
-            run.draws.append(Draw(**event))
+            draw = Draw(**event)
+            run.draws.append(draw)
+            if draw.distinct and draw.state is not None:
+                drawn[draw.site] = draw.state
+            elif draw.distinct and latest is not None:
+                run.passes[latest].sources.add(draw.source)
+            elif draw.shape in ([], [1]) and latest is not None:
+                library = "numpy" if draw.function.startswith("numpy") else "python"
+                library = library if draw.function.startswith(("numpy", "random.")) else "torch"
+                run.passes[latest].singles.setdefault(library, f"{draw.function} ({draw.site})")
+        elif kind == "weights":
+            run.weights.append((event["count"], event["content"], event["site"]))
         elif kind == "seed":
             run.seeds.setdefault(event["library"], (event["value"], event["drawn"]))
         elif kind == "wrap":
@@ -350,8 +422,17 @@ def read_trace(path: Path) -> RunTrace:
             run.unheard = event["unheard"]
         elif kind == "end":
             run.end = End(**event)
+    forget_looks(run)
     forget_previews(run)
     return run
+
+
+def forget_looks(run: RunTrace) -> None:
+    """A pass of whose batches models make something, and nothing is learned from any of it, is an evaluation that has
+    gradients on."""
+    for entry in run.passes.values():
+        if entry.calls and not any(call.learned for call in entry.calls):
+            entry.trains = False
 
 
 def forget_previews(run: RunTrace) -> None:

@@ -14,6 +14,8 @@ from autodist.verify import verify
 from autodist.verify.launch import Zygote
 
 SCRIPT = """\
+import pickle
+
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -44,6 +46,19 @@ end.record()
 torch.cuda.synchronize()
 assert start.elapsed_time(end) > 0 and isinstance(generator, torch.Generator)
 torch.save(model.state_dict(), "model.pt")
+first = torch.device(0)
+assert isinstance(first, torch.device) and first == pickle.loads(pickle.dumps(first))
+assert torch.zeros(2, device=first).to(torch.device("cuda", 0)).to(0).to(device=0).device.type == "cpu"
+assert nn.Linear(2, 2, device=0).to(first).weight.device == torch.hann_window(3, device=0).device
+torch.Generator(0)
+
+
+@torch.jit.script
+def there(x: torch.Tensor, device: torch.device) -> torch.Tensor:
+    return x.to(device)
+
+
+there(torch.zeros(2), torch.device("cpu"))
 with torch.device("cuda"):
     model.load_state_dict(torch.load("model.pt", map_location="cuda:0"))
 """
@@ -87,3 +102,47 @@ def test_a_context_says_where_tensors_are_made(tmp_path: Path, zygote: Zygote | 
     after.write_text(convert(Project.load(before), Config()).entry.after)
     verdict = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote)
     assert verdict.equal, verdict.findings
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize(
+    ("placed", "right"),
+    [
+        ("torch.cuda.set_device(int(os.environ['LOCAL_RANK']))", True),
+        ("os.environ['CUDA_VISIBLE_DEVICES'] = os.environ['LOCAL_RANK']", True),
+        ("if torch.cuda.is_available(): torch.cuda.set_device(int(os.environ['LOCAL_RANK']))", True),
+        ("", False),
+    ],
+)
+def test_each_rank_has_its_own_gpu(tmp_path: Path, zygote: Zygote | None, placed: str, right: bool) -> None:
+    """Nothing else shows it where there is none."""
+    text = """\
+import os
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+{setup}
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(32, 4), torch.randn(32, 1))
+{loader}
+model = nn.Linear(4, 1).cuda()
+{wrapped}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x.cuda()), y.to("cuda"))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    loader = "loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))"
+    wrapped = "model = nn.parallel.DistributedDataParallel(model)"
+    before, after = tmp_path / "train.py", tmp_path / "train_ddp.py"
+    plain = "loader = DataLoader(data, batch_size=8, shuffle=True)"
+    before.write_text(text.format(setup="", loader=plain, wrapped=""))
+    setup = f"dist.init_process_group('gloo')\n{placed}"
+    after.write_text(text.format(setup=setup, loader=loader, wrapped=wrapped))
+    verdict = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote)
+    assert verdict.equal == right, verdict.findings
+    assert right or [finding.kind for finding in verdict.findings] == ["gpu-of-others"]

@@ -168,3 +168,12 @@ def test_what_a_script_does_before_it_starts_processes_one_of_them_does(tmp_path
     edit(before, "os.makedirs(args.out)", "time.sleep(0.5)\n        os.makedirs(args.out)")
     verdict = verify(before, home / "ddp" / "train.py", [2], workdir=tmp_path, timeout=100)
     assert verdict.equal, verdict.findings
+
+
+@pytest.mark.parametrize("pair", ["augmented"], indirect=True)
+def test_a_number_for_the_batch_that_each_rank_draws_is_a_note(pair: Path, zygote: Zygote | None) -> None:
+    """The weight of mixup, where nothing is seeded."""
+    verdict = verify(pair / "before.py", pair / "after.py", [2], workdir=pair, timeout=100, zygote=zygote)
+    assert verdict.equal, verdict.findings
+    (note,) = [note for note in verdict.notes if note.kind == "drawn-apart"]
+    assert "numpy.random.beta" in note.message

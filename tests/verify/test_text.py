@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autodist.verify.text import as_whole, factor_between, first_difference, lines_agree, printed_lines
+from autodist.verify.text import as_whole, factor_between, first_difference, last_places, lines_agree, printed_lines
 
 
 @pytest.mark.parametrize(
@@ -117,3 +117,10 @@ def test_devices_have_numbers_of_their_own() -> None:
 def test_processes_have_numbers_of_their_own() -> None:
     assert lines_agree("Process number: 4711, PID 4711", "Process number: 815, PID 815", 1e-9)
     assert not lines_agree("processed: 4711", "processed: 815", 1e-9)
+
+
+def test_numbers_that_are_apart_in_their_last_place() -> None:
+    """One of them may be rounding, many are not."""
+    original = ["loss 0.5935 accuracy 0.8125", "loss 0.4880 step 3"]
+    assert last_places(original, ["loss 0.5936 accuracy 0.8125", "loss 0.4880 step 3"], 1e-7) == (1, 3)
+    assert last_places(original, original, 1e-7) == (0, 3)

@@ -31,6 +31,8 @@ class ProbeContext:
     """Passes that have come to their end while the script keeps their batches."""
     forward_rows: list[int] = field(default_factory=list)
     """How many samples a training model was given last, where no loader made the batch; all numbers that may be it."""
+    sliced_rows: list[int] = field(default_factory=list)
+    """How many samples of a batch that every rank has read a rank gave its model."""
     indexed_rows: list[int] = field(default_factory=list)
     """How many samples numbers were drawn for since the last step: of a rank, its share."""
     optimizers: int = 0
@@ -55,6 +57,7 @@ class ProbeContext:
     def fetched(self, loader: int, count: int, pieces: list[list[int]] | None = None) -> None:
         """A loader has given a batch of ``count`` samples, made of ``pieces`` that may be joined."""
         self.left(loader)
+        self.sliced_rows = []
         self.batch_rows[loader] = count
         self.pieces[loader] = pieces or []
 
@@ -74,7 +77,7 @@ class ProbeContext:
     def rows(self) -> list[int]:
         """Sizes that a batch has at this moment, the latest first."""
         if self.batch_rows:
-            return list(reversed(self.batch_rows.values()))
+            return [*self.sliced_rows, *reversed(self.batch_rows.values())]
         held = [size for batches in self.held.values() if batches.alive for size in batches.sizes]
         return list(dict.fromkeys(held)) or list(dict.fromkeys((*self.indexed_rows, *self.forward_rows)))
 

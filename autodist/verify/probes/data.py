@@ -36,6 +36,8 @@ IN_PROCESS = {
 }
 """Loading happens in the process itself: workers would keep samples and their seeds out of sight."""
 DRAWS_NOTHING = (torch_data.default_collate, torch_data.default_convert)
+LOOKED_AT = 2
+"""Batches of a pass of which it is looked whether their samples draw."""
 LOOKAHEAD = 20_000
 """Items of a stream that the original reads ahead to find those the ranks read."""
 
@@ -218,6 +220,7 @@ class DataProbe:
     def install(self) -> None:
         """Patch the construction of loaders and their iteration in the process."""
         self._patch_construction()
+        self._patch_weights()
         iteration: Any = torch_dataloader._SingleProcessDataLoaderIter
         plain_start, plain_next = iteration.__init__, iteration._next_data
 
@@ -253,6 +256,23 @@ class DataProbe:
             self._register(this)
 
         loader_class.__init__ = construct
+
+    def _patch_weights(self) -> None:
+        """By what samples are drawn: ranks that draw alike from other weights draw other samples."""
+        sampler: Any = torch_data.WeightedRandomSampler
+        plain = sampler.__init__
+
+        @functools.wraps(plain)
+        def construct(this: Any, weights: Any, *args: Any, **kwargs: Any) -> None:
+            plain(this, weights, *args, **kwargs)
+            context = self._context
+            context.probing = True
+            key = content_key(this.weights.double())
+            context.probing = False
+            site = context.trace.site()
+            context.trace.emit("weights", count=len(this.weights), content=key, site=site)
+
+        sampler.__init__ = construct
 
     # loaders and passes
 
@@ -328,9 +348,22 @@ class DataProbe:
                     else batches == len(record.replay)
                 )
                 record.replay = record.replay if fits else None
-        noise = context.streams.fingerprints()["torch"] if context.distributed else None
+        noise = self._noise(loader, record) if context.distributed else {}
         context.trace.emit("pass", loader=number, number=count, site=context.trace.site(), noise=noise)
         return record
+
+    def _noise(self, loader: Any, record: OpenPass) -> dict[str, str]:
+        """The states from which steps draw their noise, and samples theirs: workers are seeded by torch's generator, or
+        by that of the loader."""
+        context = self._context
+        context.probing = True
+        found = context.streams.fingerprints()
+        own = getattr(loader, "generator", None)
+        workers = found["torch"] if own is None else content_key(own.get_state())
+        context.probing = False
+        if record.in_workers and getattr(loader, "worker_init_fn", None) is None:
+            return {**found, **{f"samples by {library}": workers for library in found}}
+        return found if record.in_workers else {**found, **{f"samples by {name}": found[name] for name in found}}
 
     # one batch
 
@@ -444,13 +477,19 @@ class DataProbe:
 
     def _sample(self, dataset: Any, record: OpenPass, index: Any) -> Any:
         context = self._context
+        before: dict[str, int] | None = None
         if record.draws:
             key = ("sample", *record.key, identity(dataset, plain_index(index)))
             context.streams.reseed(*key, counts=not record.in_workers)
             for generator in record.generators:
                 generators.reseed(generator, key_seed(*key))
+            before = context.streams.positions() if context.distributed and record.taken < LOOKED_AT else None
         with self._inside_sample():
-            return dataset[index]
+            sample = dataset[index]
+        if before is not None and (drawn := before.items() ^ context.streams.positions().items()):
+            libraries = sorted({library for library, _ in drawn})
+            context.trace.emit("sample-noise", loader=record.loader, number=record.number, libraries=libraries)
+        return sample
 
     @contextmanager
     def _inside_sample(self) -> Iterator[None]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
 FACTORIES = (
     "tensor as_tensor asarray scalar_tensor empty zeros ones full eye arange range linspace logspace rand randn "
     "randint randperm normal empty_like zeros_like ones_like full_like rand_like randn_like randint_like tril_indices "
-    "triu_indices hann_window hamming_window sparse_coo_tensor load"
+    "triu_indices hann_window hamming_window bartlett_window blackman_window kaiser_window sparse_coo_tensor "
+    "sparse_csr_tensor empty_strided load"
 ).split()
 METHODS = "new_tensor new_empty new_zeros new_ones new_full".split()
 TYPES = "Float Double Half BFloat16 Byte Char Short Int Long Bool".split()
@@ -26,6 +29,9 @@ NOTHING_TO_DO = (
     "set_per_process_memory_fraction"
 ).split()
 KEYWORDS = ("device", "map_location")
+MOST_SOURCES = 200
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+"""A script that sets it counts its GPUs anew."""
 
 
 def keep_device_contexts() -> None:
@@ -40,17 +46,22 @@ class DeviceProbe:
     def __init__(self, context: ProbeContext) -> None:
         self._context = context
         self._told = False
+        self._current: int | None = 0
+        """The GPU that `cuda` stands for; None where that is not known any more."""
+        self._visible = os.environ.get(VISIBLE)
+        self._placed = False
 
     def install(self) -> None:
         """Nothing is found, and what is sent to a GPU or made there is on the CPU."""
         torch.cuda.is_available = lambda: False
         torch.cuda.device_count = lambda: 0
-        torch.cuda.current_device = lambda: 0
+        torch.cuda.current_device = lambda: self._current or 0
         torch.cuda.get_device_name = lambda *args, **kwargs: "CPU"
         if hasattr(torch, "accelerator"):
             torch.accelerator.is_available = lambda *args, **kwargs: False
         for name in NOTHING_TO_DO:
             setattr(torch.cuda, name, _idle())
+        torch.cuda.set_device = self._set_device
         for owner in (torch.Tensor, torch.nn.Module):
             owner.cuda = self._staying(owner.cuda)  # type: ignore[method-assign]
         for owner in (torch.Tensor, torch.nn.Module):
@@ -63,6 +74,8 @@ class DeviceProbe:
         torch.Tensor.pin_memory = self._staying(torch.Tensor.pin_memory)  # type: ignore[method-assign]
         torch.Tensor.record_stream = _idle()  # type: ignore[method-assign]
         torch.Generator = self._on_cpu(torch.Generator)  # type: ignore[misc]
+        torch.device = self._by_number(torch.device)  # type: ignore[misc]
+        torch.cuda.device = self._within  # type: ignore[misc,assignment]
         self._install_types()
         self._install_streams()
 
@@ -79,14 +92,14 @@ class DeviceProbe:
         for name in ("current_stream", "default_stream"):
             setattr(torch.cuda, name, lambda *args, **kwargs: _Stream())
         setattr(torch.cuda, "Stream", _Stream)  # noqa: B010
-        for name in ("stream", "device"):
-            setattr(torch.cuda, name, lambda *args, **kwargs: contextlib.nullcontext())
+        setattr(torch.cuda, "stream", lambda *args, **kwargs: contextlib.nullcontext())  # noqa: B010
         setattr(torch.cuda, "Event", _Event)  # noqa: B010
 
     def _staying(self, move: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(move)
         def stay(value: Any, *args: Any, **kwargs: Any) -> Any:
             self._tell()
+            self._place((*args, kwargs.get("device"), None)[0])
             return value
 
         return stay
@@ -95,10 +108,15 @@ class DeviceProbe:
         @functools.wraps(make)
         def redirect(*args: Any, **kwargs: Any) -> Any:
             if any(map(self._is_gpu, args)):
+                for each in filter(self._is_gpu, args):
+                    self._place(each)
                 args = tuple("cpu" if self._is_gpu(each) else each for each in args)
             for name in KEYWORDS:
-                if self._is_gpu(kwargs.get(name)) or type(kwargs.get(name)) is int:
+                device = kwargs.get(name)
+                if self._is_gpu(device) or type(device) is int:
                     kwargs[name] = "cpu"
+                    if name == "device":  # what is loaded there is often brought elsewhere
+                        self._place(device)
             return make(*args, **kwargs)
 
         return redirect
@@ -110,6 +128,7 @@ class DeviceProbe:
         def to(value: Any, *args: Any, **kwargs: Any) -> Any:
             if args and type(args[0]) is int:
                 self._tell()
+                self._place(args[0])
                 args = ("cpu", *args[1:])
             return move(value, *args, **kwargs)
 
@@ -121,10 +140,26 @@ class DeviceProbe:
                 return isinstance(value, plain)
 
             def __call__(cls, device: Any = "cpu") -> torch.Generator:
-                return plain("cpu" if this._is_gpu(device) else device)
+                return plain("cpu" if type(device) is int or this._is_gpu(device) else device)
 
         this = self
         return Kind("Generator", (), {})  # type: ignore[return-value]
+
+    def _by_number(self, plain: type[torch.device]) -> type[torch.device]:
+        """`torch.device(0)`, which torch refuses where there is no GPU at all."""
+
+        class Kind(type):
+            def __instancecheck__(cls, value: object) -> bool:
+                return isinstance(value, plain)
+
+            def __call__(cls, *args: Any, **kwargs: Any) -> torch.device:
+                if args and type(args[0]) is int:
+                    this._tell()
+                    args = ("cpu",)
+                return plain(*args, **kwargs)
+
+        this = self
+        return Kind("device", (), {"__module__": "torch", "__doc__": plain.__doc__})  # type: ignore[return-value]
 
     def _renamed(self, cast: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(cast)
@@ -143,12 +178,52 @@ class DeviceProbe:
             self._tell()
         return found
 
+    def _set_device(self, device: Any = None) -> None:
+        self._current = index_of(device)
+
+    def _within(self, device: Any = None) -> Any:
+        """`with torch.cuda.device(1):`, whose end is not followed."""
+        self._current = None
+        return contextlib.nullcontext()
+
+    def _place(self, device: Any) -> None:
+        """Note a rank that takes the GPU of another one, as all do that do not ask for their number."""
+        plan = self._context.plan
+        if self._placed or plan.role != "conversion" or plan.world < 2 or os.environ.get(VISIBLE) != self._visible:
+            return
+        named, own = index_of(device), int(plan.env.get("LOCAL_RANK", plan.rank))
+        index = self._current if named is None else named
+        if index is not None and index != own:
+            self._placed = True
+            if self._chooses(named is None):
+                return
+            message = f"rank {plan.rank} computes on GPU {index}, which is that of another rank"
+            self._context.trace.emit("note", topic="gpu-of-others", message=message, site=self._context.trace.site())
+
+    def _chooses(self, current: bool) -> bool:
+        """Whether the script chooses its GPUs, or the ``current`` one, where there are some: not on the CPU."""
+        script = Path(self._context.plan.script)
+        sources = [script, *sorted(script.parent.rglob("*.py"))[:MOST_SOURCES]]
+        text = "".join(path.read_text(encoding="utf-8", errors="replace") for path in sources if path.is_file())
+        return VISIBLE in text or (current and ("set_device(" in text or "cuda.device(" in text))
+
     def _tell(self) -> None:
         """Once: the run says nothing about devices."""
         if not self._told:
             self._told = True
             message = "the script asks for a GPU, and was run on the CPU"
             self._context.trace.emit("note", topic="on-cpu", message=message, site="?")
+
+
+def index_of(device: Any) -> int | None:
+    """The number of a GPU, None where it is whichever is current."""
+    if isinstance(device, int):
+        return int(device)
+    if isinstance(device, str):
+        _, _, number = device.partition(":")
+        return int(number) if number.isdigit() else None
+    index = getattr(device, "index", None)
+    return index if isinstance(index, int) else None
 
 
 def _idle() -> Callable[..., None]:

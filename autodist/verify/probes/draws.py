@@ -24,6 +24,7 @@ from autodist.verify.probes.order import lies_otherwise, order_of
 from autodist.verify.probes.parts import Layout, Parts, Shape, rank_seed
 from autodist.verify.probes.streams import key_seed
 from autodist.verify.replay import RankDraws, batch_dimension
+from autodist.verify.trace import OWN
 
 if TYPE_CHECKING:
     from autodist.verify.probes import ProbeContext
@@ -78,6 +79,7 @@ class Draws:
         self._conversion_sites: dict[str, str] = {}
         """Where the conversion draws what the original draws, by function and line."""
         self._draw_seed = torch.Tensor.random_
+        self._source = ""
 
     def patch(self, owner: Any, name: str, handler: Callable[..., Any]) -> None:
         """Put ``handler`` in place of a random function of the script's, unless the owner has none of this name."""
@@ -95,9 +97,12 @@ class Draws:
                 return plain(*args, **kwargs)
             self._busy = True
             self.varying = self.held(full_name)
+            self._source = library
             if kwargs.get("generator") is None:
                 self._begin_as_seeded(library)
                 self.count[library] += 1
+            else:
+                self._source = OWN
             try:
                 return handler(name, plain, args, kwargs)
             finally:
@@ -199,8 +204,18 @@ class Draws:
             site=site,
             distinct=distinct,
             order=order,
+            source=self._source,
+            state=self._state() if distinct and not context.batch_rows and torch.is_grad_enabled() else None,
         )
         return rank_seed(seed, context.plan.rank) if distinct else seed
+
+    def _state(self) -> str | None:
+        """Of the generator that the draw at hand is made from."""
+        self._context.probing = True
+        try:
+            return OWN if self._source == OWN else self._context.streams.of_script().get(self._source)
+        finally:
+            self._context.probing = False
 
     def _follows_batch(self, name: str, shape: Sequence[int]) -> bool:
         rows = self._context.rows()

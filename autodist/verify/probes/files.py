@@ -19,6 +19,7 @@ import torch
 from autodist.verify.outside import Outside, replace_link
 from autodist.verify.plan import TEMPORARY
 from autodist.verify.probes.digest import Digester
+from autodist.verify.probes.written import content_of
 
 if TYPE_CHECKING:
     from autodist.verify.probes import ProbeContext
@@ -28,9 +29,12 @@ FOLDER_EVENTS = {
     "os.remove": "remove",
     "os.rmdir": "remove",
     "os.rename": "rename",
+    "os.link": "link",
+    "os.symlink": "link",
     "shutil.rmtree": "remove",
 }
 OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CODE = (".py", ".pyc", ".so")
 NOT_OURS = ("/dev/", "/proc/", "/sys/")
 DELAYS = 2
 DELAY_SECONDS = 0.25
@@ -47,6 +51,9 @@ class FilesProbe:
         self._outside = outside
         self._digester = digester
         self._active = False
+        self._written: dict[str, str] = {}
+        """Files that this process has opened to write, with the line of the last time."""
+        self._begun = time.time()
         slow = context.plan.role == "conversion" and context.plan.rank == 0 and context.plan.world > 1
         self._delays = {"mkdir": DELAYS, "early": DELAYS} if slow else {}
 
@@ -85,6 +92,14 @@ class FilesProbe:
     def stop(self) -> None:
         """What happens from now on is not the script's doing."""
         self._active = False
+        self._context.probing = True
+        for path, site in self._written.items():
+            try:
+                with torch.no_grad():
+                    content = describe(content_of(path), self._digester, self._context.plan.root)
+            except Exception:
+                continue  # it is gone, or in a format that is not known
+            self._context.trace.emit("content", path=self._shown(path), site=site, content=content)
 
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self._active or self._context.probing or event not in ("open", *FOLDER_EVENTS):
@@ -92,11 +107,18 @@ class FilesProbe:
         path = arguments[0]
         if not isinstance(path, (str, bytes, os.PathLike)):
             return
-        if event == "open" and (not self._writes(arguments[1], arguments[2]) or os.path.isdir(path)):
+        reads = event == "open" and not self._writes(arguments[1], arguments[2])
+        if (reads and self._context.plan.role != "conversion") or (event == "open" and os.path.isdir(path)):
             return  # a temporary file without a name is opened by that of its folder
         self._context.probing = True
         try:
-            self._record("open" if event == "open" else FOLDER_EVENTS[event], os.fsdecode(path), arguments)
+            action = "open" if event == "open" else FOLDER_EVENTS[event]
+            if reads:
+                self._record_read(os.fsdecode(path))
+                return
+            if action == "link":  # the file is the one that appears
+                action, path = "open", arguments[1]
+            self._record(action, os.fsdecode(path), arguments)
         finally:
             self._context.probing = False
 
@@ -126,15 +148,30 @@ class FilesProbe:
         if self._delays.get(kind, 0):
             self._delays[kind] -= 1
             time.sleep(DELAY_SECONDS)
-        self._context.trace.emit(
-            "write",
-            action=action,
-            path=self._shown(full),
-            site=self._context.trace.site(),
-            step=self._context.steps,
-        )
+        site = self._context.trace.site()
+        if action == "open":
+            self._written[full] = site
+        self._emit("write", action, full, site)
         if action == "rename" and len(arguments) > 1:
             self._record("open", os.fsdecode(arguments[1]), ())
+
+    def _emit(self, kind: str, action: str, full: str, site: str) -> None:
+        context = self._context
+        context.trace.emit(
+            kind, action=action, path=self._shown(full), site=site, step=context.steps, talked=context.collectives
+        )
+
+    def _record_read(self, path: str) -> None:
+        """A rank reads what another one may have written in this run: files that were there before are older."""
+        full, plan = os.path.abspath(path), self._context.plan
+        if not full.startswith(plan.outer + os.sep) or full.endswith(CODE):
+            return
+        try:
+            fresh = os.stat(full).st_mtime > self._begun
+        except OSError:
+            return
+        if fresh and full not in self._written:
+            self._emit("read", "read", full, self._context.trace.site())
 
     def _shown(self, full: str) -> str:
         plan = self._context.plan
@@ -233,7 +270,15 @@ def describe(obj: Any, digester: Digester, root: str) -> dict[str, Any]:
         elif isinstance(value, (int, float, bool)) or value is None:
             described[path] = value
         elif hasattr(value, "item") and getattr(value, "size", 2) == 1:
-            described[path] = value.item()
+            walk(value.item(), path)
+        elif type(value).__name__ == "ndarray" and value.dtype.kind in "biufc" and value.size:
+            digest = digester.all([torch.as_tensor(value.astype("c16" if value.dtype.kind == "c" else "f8"))])[0]
+            kind, dtype = type(value).__name__, str(value.dtype)
+            described[path] = {"type": kind, "shape": list(value.shape), "dtype": dtype, "digest": digest}
+        elif hasattr(value, "to_dict") and hasattr(value, "dtypes"):  # a table of pandas
+            walk(value.to_dict("list") if value.ndim > 1 else value.tolist(), path)
+        elif type(value).__name__ in ("ndarray", "deque"):
+            walk(list(value), path)
         else:
             described[path] = {"type": type(value).__qualname__}
 

@@ -97,6 +97,7 @@ class GroupProbe:
             arguments = signature.bind(*args, **kwargs).arguments
             self._speak_gloo(arguments)
             plain(**arguments)
+            self._context.collectives += 1
 
         dist.init_process_group = init
         dist.distributed_c10d.init_process_group = init
@@ -106,7 +107,9 @@ class GroupProbe:
         def new(*args: Any, **kwargs: Any) -> Any:
             arguments = inspect.signature(plain_new).bind(*args, **kwargs).arguments
             self._speak_gloo(arguments)
-            return plain_new(**arguments)
+            group = plain_new(**arguments)
+            self._context.collectives += 1
+            return group
 
         dist.new_group = new
         dist.distributed_c10d.new_group = new
@@ -125,6 +128,7 @@ class GroupProbe:
         @functools.wraps(plain)
         def construct(this: Any, module: Any, *args: Any, **kwargs: Any) -> None:
             plain(this, module, *args, **kwargs)
+            self._context.collectives += 1
             self._kept.append(this)
             self._context.wrapped.update(id(parameter) for parameter in module.parameters())
             self._context.trace.emit(

@@ -20,7 +20,7 @@ PATIENCE = 60
 
 
 class LauncherProbe:
-    """Patches ``torch.multiprocessing.spawn`` in the ranks of an original, to call what it would start.
+    """Patches ``torch.multiprocessing.spawn`` in the ranks of a program, to call what it would start.
 
     What a script does before, such as making a folder, one process does: the other ranks come after rank 0.
     """
@@ -30,9 +30,10 @@ class LauncherProbe:
         self._launched, self._ended = (replace(context.plan, rank=0).record(name) for name in ("launched", "ended"))
 
     def install(self) -> None:
-        """Patch the launcher; other programs keep it."""
+        """Patch the launcher; an original in one process keeps it, and so do programs that do not call it."""
         plan = self._context.plan
-        if plan.role != "peer":
+        starts = plan.role == "peer" or b".spawn(" in Path(plan.script).read_bytes()
+        if not (self._context.distributed and starts):
             return
         torch.multiprocessing.spawn = self._spawn  # type: ignore[attr-defined]
         if plan.rank == 0:
@@ -62,6 +63,7 @@ class LauncherProbe:
     ) -> None:
         plan = self._context.plan
         if nprocs != plan.world:
-            raise SystemExit(f"the original starts {nprocs} processes: compare on as many (--nproc {nprocs})")
+            who = "original" if plan.role == "peer" else "conversion"
+            raise SystemExit(f"the {who} starts {nprocs} processes: compare on as many (--nproc {nprocs})")
         self._launched.touch()
         fn(plan.rank, *args)

@@ -82,15 +82,19 @@ class RandomStreams:
         """Add what was drawn since the last keyed stream began."""
         if not self._counts:
             return
-        drawn = {
+        for library, position in self.positions().items():
+            self._spent[library] = self._spent.get(library, 0) + position % BLOCK
+
+    def positions(self) -> dict[str, int]:
+        """Where each library stands in its block: it moves with what is drawn."""
+        found = {
             "torch": int.from_bytes(torch.default_generator.get_state()[16:24].numpy().tobytes(), sys.byteorder),
             "python": random.getstate()[1][-1],
         }
         numpy_random = self._numpy()
         if numpy_random is not None:
-            drawn["numpy"] = position_of_numpy(numpy_random.mtrand._rand)
-        for library, position in drawn.items():
-            self._spent[library] = self._spent.get(library, 0) + position % BLOCK
+            found["numpy"] = position_of_numpy(numpy_random.mtrand._rand)
+        return found
 
     def _states(self) -> dict[str, Any]:
         numpy_random = self._numpy()
@@ -141,6 +145,16 @@ class RandomStreams:
         left = self._states()
         self._restore(states)
         return left
+
+    def of_script(self) -> dict[str, str]:
+        """The same, whether or not its streams are put aside at this moment."""
+        if self._aside is None or None in self._aside.values():
+            return self.fingerprints()
+        left = self.exchange(self._aside)
+        try:
+            return self.fingerprints()
+        finally:
+            self._restore(left)
 
     def fingerprints(self) -> dict[str, str]:
         """What the script's own streams will give next, in short, for each library."""

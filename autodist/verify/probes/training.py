@@ -13,6 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import optimizer as torch_optimizer
 
 from autodist.verify.probes.digest import LONG, REAL, Digester
+from autodist.verify.probes.held_batches import tensors_of
 from autodist.verify.replay import batch_dimension
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ ROUNDING = {"float64": 1e-12, "float32": 1e-6}
 """Of the length of all gradients together, by precision."""
 MOST_GIVEN = 4
 """Tensors that are looked at of those that a model is given, where no loader tells which samples these are."""
+MOST_NODES = 48
+"""Nodes behind the output of a model that are watched for gradients: those of a penalty enter somewhere below it."""
 
 
 class TrainingProbe:
@@ -42,6 +45,8 @@ class TrainingProbe:
         self._step_depth = 0
         self._backward_depth = 0
         self._call_depth = 0
+        self._calls = 0
+        self._learned: set[int] = set()
 
     def install(self) -> None:
         """Register torch's global hooks and patch the entry points that have none."""
@@ -71,6 +76,25 @@ class TrainingProbe:
                 self._begin_step_by_hand()
 
         torch.autograd.backward = backward
+        self._patch_gradients()
+
+    def _patch_gradients(self) -> None:
+        """Gradients of parameters train as well, those of the samples do not."""
+        plain = torch.autograd.grad
+
+        @functools.wraps(plain)
+        def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            if not isinstance(inputs, (torch.Tensor, tuple)):
+                inputs = list(inputs)
+            several = (inputs,) if isinstance(inputs, torch.Tensor) else inputs
+            trains = any(isinstance(each, torch.nn.Parameter) for each in several)
+            self._backward_depth += trains
+            try:
+                return plain(outputs, inputs, *args, **kwargs)
+            finally:
+                self._backward_depth -= trains
+
+        torch.autograd.grad = grad
 
     def _begin_step_by_hand(self) -> None:
         """Where there is no optimizer, a step may follow that the script takes itself: `p -= lr * p.grad`."""
@@ -135,18 +159,39 @@ class TrainingProbe:
         plain: Any = torch_module.Module.__call__
 
         def call(this: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._call_depth == 0:
+            outermost = self._call_depth == 0
+            if outermost:
                 if torch.is_grad_enabled() and this.training:
                     self._record_call(this, args, kwargs)
                 elif not torch.is_grad_enabled() and not this.training:
                     self._context.trace.emit("evaluation")
             self._call_depth += 1
             try:
-                return plain(this, *args, **kwargs)
+                result = plain(this, *args, **kwargs)
             finally:
                 self._call_depth -= 1
+            if outermost and torch.is_grad_enabled() and not self._context.probing:
+                self._watch_output(result)
+            return result
 
         torch_module.Module.__call__ = call  # type: ignore[method-assign]
+
+    def _watch_output(self, output: Any) -> None:
+        """Note the call, and whether a backward pass comes to it: what is only looked at is no training."""
+        nodes = nodes_behind(output)
+        if not nodes:
+            return
+        self._calls += 1
+        number, trace = self._calls, self._context.trace
+        trace.emit("call", number=number)
+
+        def reached(*_: Any) -> None:
+            if self._backward_depth and number not in self._learned:
+                self._learned.add(number)
+                trace.emit("learned", number=number)
+
+        for node in nodes:
+            node.register_prehook(reached)
 
     def _record_call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         tensors = [each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor)]
@@ -176,6 +221,8 @@ class TrainingProbe:
         name = type(module).__qualname__
         if not context.batch_rows and value.dim():
             context.forward_rows = [value.shape[axis] for axis in self._sample_axes(name, value)]
+        if context.distributed and value.dim() and value.shape[0] * context.plan.world in context.batch_rows.values():
+            context.sliced_rows = [value.shape[0]]
         context.trace.emit("forward", module=name, shape=list(value.shape), digest=digest)
         if context.distributed and context.plan.world > 1 and id(module) not in self._seen_modules:
             self._seen_modules.add(id(module))
@@ -321,6 +368,19 @@ class ByHand:
         """Whether this rank's shards hold no number at all."""
         held = self.param_groups[0]["params"]
         return not any((each.to_local() if hasattr(each, "to_local") else each).numel() for each in held)
+
+
+def nodes_behind(output: Any) -> list[Any]:
+    """The first nodes of the graph behind an output, without the parameters at its ends."""
+    waiting: list[Any] = [tensor.grad_fn for tensor in tensors_of(output) if tensor.grad_fn is not None]
+    found: dict[Any, None] = {}
+    while waiting and len(found) < MOST_NODES:
+        node = waiting.pop()
+        if node is None or node in found or type(node).__name__ == "AccumulateGrad":
+            continue
+        found[node] = None
+        waiting += [each for each, _ in reversed(node.next_functions)]
+    return list(found)
 
 
 def _varies(value: torch.Tensor) -> bool:

@@ -1,0 +1,101 @@
+"""Conversions as people write them by hand: each rank slices whole batches, or the script starts its processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autodist.verify import verify
+from autodist.verify.launch import Zygote
+
+BEFORE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(32, 4), torch.randn(32, 1))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    total = 0.0
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+    print(epoch, total / len(loader))
+"""
+
+AFTER = """\
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+
+def average_gradients(model):
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
+        parameter.grad /= dist.get_world_size()
+
+
+def main(rank, world_size):
+    {init}
+    torch.manual_seed(0)
+    data = TensorDataset(torch.randn(32, 4), torch.randn(32, 1))
+    {loader}
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(rank)
+    for epoch in range(2):
+        total = torch.zeros(())
+        for x, y in loader:
+            {slice}
+            loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            average_gradients(model)
+            optimizer.step()
+            total += loss.detach()
+        dist.all_reduce(total)
+        if rank == 0:
+            print(epoch, total.item() / world_size / len(loader))
+
+
+if __name__ == "__main__":
+    {start}
+"""
+
+WHOLE = "loader = DataLoader(data, batch_size=8, shuffle=True, generator=torch.Generator().manual_seed(1))"
+SHARDED = "loader = DataLoader(data, batch_size=8 // world_size, sampler=DistributedSampler(data, seed=3))"
+STARTED = 'dist.init_process_group("gloo")\n    rank, world_size = dist.get_rank(), dist.get_world_size()'
+SPAWNED = (
+    'dist.init_process_group("gloo", "tcp://localhost:29541", rank=rank, world_size=world_size)',
+    "torch.multiprocessing.spawn(main, args=(2,), nprocs=2)",
+)
+
+
+@pytest.mark.parametrize(
+    ("init", "loader", "part", "start", "kind"),
+    [
+        (STARTED, WHOLE, "x, y = x[rank::world_size], y[rank::world_size]", "main(0, 1)", None),
+        (STARTED, WHOLE, "x, y = x.chunk(world_size)[rank], y.chunk(world_size)[rank]", "main(0, 1)", None),
+        (STARTED, WHOLE, "x, y = x.chunk(world_size)[0], y.chunk(world_size)[0]", "main(0, 1)", "loss"),
+        (STARTED, WHOLE, "pass", "main(0, 1)", "samples-replicated"),
+        (SPAWNED[0], SHARDED, "pass", SPAWNED[1], "order-repeated"),
+        (SPAWNED[0], WHOLE, "x, y = x[rank::world_size], y[rank::world_size]", SPAWNED[1], None),
+    ],
+)
+def test_slices_and_started_processes(
+    tmp_path: Path, zygote: Zygote | None, init: str, loader: str, part: str, start: str, kind: str | None
+) -> None:
+    before, after = tmp_path / "before.py", tmp_path / "after.py"
+    before.write_text(BEFORE)
+    after.write_text(AFTER.format(init=init, loader=loader, slice=part, start=start))
+    verdict = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote)
+    assert verdict.equal == (kind is None), verdict.findings
+    assert kind is None or kind in {finding.kind for finding in verdict.findings}
