@@ -571,8 +571,10 @@ def drawn_for_all(
             continue
         if not isinstance(node, ast.Call) or not shared.isdisjoint((node, *events[0].source.ancestors(node))):
             continue
-        alike = all(_is_seeded_alike(e, loops, run) for e in events)
+        alike = all(_is_seeded_alike(e, loops, run) or not loops and "torch" in _libraries(e, run) for e in events)
         size = operations.drawn(str(events[0].detail.const), node)
+        if size is None and node.args and isinstance(node.args[0], ast.Starred):
+            size = node.args[0].value if _is_shape(node.args[0].value) else None
         if (node in own or alike) and size is not None and not any(_is_dropout(e, run) for e in events):
             if run.values.get(size, NOTHING).spread is COUNT:
                 yield events[0], size, False
