@@ -494,6 +494,7 @@ class TrainingScript:
     asked: tuple[Site, ...] = ()
     """Where a person is asked for a line: `input()`."""
     decisions: tuple[Decision, ...] = ()
+    counting_whole: tuple[Site, ...] = ()
     unseeded: tuple[Site, ...] = ()
     """Calls that take a seed from the clock or the system: each rank would get another one."""
     reseeded: tuple[Site, ...] = ()

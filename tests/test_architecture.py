@@ -27,7 +27,7 @@ LAYERS = """
     fsdp
     accumulation
     losses
-    lifting | waiting | answers | augmentation | parting
+    lifting | metrics | waiting | answers | augmentation | parting
     escapes | models | launchers | borrowed | frameworks
     regions
     temporary

@@ -12,6 +12,7 @@ from autodist import (
     escapes,
     hooks,
     lifting,
+    metrics,
     naming,
     parting,
     previews,
@@ -250,6 +251,7 @@ def assembled(
         unordered=tuple(unordered(run, frozenset(first_on_rank_zero(prepared, run)))),
         named_apart=naming.named_apart(run),
         asked=tuple(sites("asked")),
+        counting_whole=metrics.counting_whole(run) if not is_distributed(run) else (),
         decisions=parting.decisions(run, frozenset(guarded), outside, met) if not is_distributed(run) else (),
         unseeded=tuple(
             randomness.seed_of(e)

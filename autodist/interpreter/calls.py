@@ -238,6 +238,8 @@ class Calls(Methods, AutogradFunctions):
                 return made
             self._normalises(thing, node, args, scope)
             mixed = self._mixed([*args, *keywords.values()])
+            if thing.name.startswith("torchmetrics."):
+                self.event("measured", node, scope, mixed, of(thing))
             if thing.name == TO_PICTURE:
                 return mixed | Value(frozenset([thing]))  # which is known by what makes it
             return mixed.computed(CROSS) if "pairwise_loss" in thing.roles and mixed.spread is ROWS else mixed

@@ -401,6 +401,8 @@ class Methods(Libraries, TorchModules):
             self.method(inner, "run", None, [], {}, scope)
         if "study" in inner.roles and name == "optimize":
             self.event("search", node, scope, of(inner))
+        if name in ("update", "forward") and inner.name.startswith("torchmetrics."):
+            self.event("measured", node, scope, self._mixed(values), of(inner))
         if inner.cls is None:
             for value in values:
                 self._callbacks(value, name, node, scope)
