@@ -157,7 +157,7 @@ def concerns(run: Interpreter, reduced: Iterable[ast.AST]) -> Iterator[Concern]:
                         "those that are still in it: have it set a flag that ranks agree on after each step, or leave "
                         "what follows to a run of its own"
                     )
-                    yield Concern("AD608", source, handler, message, Severity.WARNING)
+                    yield Concern("AD608", source, handler, message, Severity.NOTE)
 
 
 def _catches_interrupt(handler: ast.ExceptHandler) -> bool:

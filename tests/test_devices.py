@@ -120,7 +120,7 @@ NOISY = BODY.replace("optimizer.zero_grad()", "x = x + torch.randn({size}, gener
 
 
 @pytest.mark.parametrize(
-    ("size", "generator", "told"),
+    ("size", "generator", "shared"),
     [
         ("x.shape", "generator", True),
         ("len(x), 4", "generator", True),
@@ -129,11 +129,12 @@ NOISY = BODY.replace("optimizer.zero_grad()", "x = x + torch.randn({size}, gener
     ],
 )
 def test_noise_from_a_generator_that_all_ranks_seed_alike(
-    tmp_path: Path, size: str, generator: str, told: bool
+    tmp_path: Path, size: str, generator: str, shared: bool
 ) -> None:
     made = "generator = torch.Generator(device=device).manual_seed(1)\n"
     after, said = converted(tmp_path, HEAD + made + NOISY.format(size=size, generator=generator))
-    assert ("what is drawn repeats from rank to rank" in said) == told
+    assert ("device=x.device)[dist.get_rank() :: dist.get_world_size()]" in after) == shared
+    assert "what is drawn repeats from rank to rank" not in said
     assert ("torch.initial_seed() + dist.get_rank()" in after) == (generator == "None")
 
 

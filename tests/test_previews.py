@@ -61,13 +61,18 @@ def save(images, guesses):
         ),
         (SHOW, "    show(x, out.argmax(1))", ["    show(gather_rows(x), gather_rows(out.argmax(1)))"]),
         (SAVE, "    save(x, out.argmax(1))", ["    save(gather_rows(x), gather_rows(out.argmax(1)))"]),
-        ("", '    writer.add_image("first", x[0], epoch)', ["all_x = gather_rows(x)", '"first", all_x[0], epoch']),
+        (
+            "",
+            '    writer.add_image("first", x[0], epoch)',
+            ['if dist.get_rank() == 0:\n        writer.add_image("first", x[0]'],
+        ),
         ("", "    print(x.shape, out.size())", ["print(gather_rows(x).shape, gather_rows(out).size())"]),
     ],
 )
 def test_samples_by_their_numbers(tmp_path: Path, functions: str, after: str, expected: list[str]) -> None:
     """A rank's share has fewer, and other ones: rows of all ranks are gathered before the loop, or where a function is
-    given them. A sample is taken of what was gathered, since its own first axis is not that of the samples."""
+    given them. A sample is taken of what was gathered, since its own first axis is not that of the samples; the first
+    one of all is that of rank 0."""
     code, said = converted(tmp_path, SCRIPT.format(functions=functions, after=after))
     assert all(each in code for each in expected), code
     assert "this rank's samples alone" not in said

@@ -165,8 +165,14 @@ def is_rebound_whole(node: ast.expr, source: Source, run: Interpreter, depth: in
 
 
 def _is_of_given(node: ast.Attribute, source: Source) -> bool:
-    """What a function reads of an object that it is given: `other.count`, or `self.count`."""
-    return isinstance(node.value, ast.Name) and is_parameter(node.value, source)
+    """What a method reads of another object that it is given, `other.count`, and what the two of them add up there,
+    `self.count`."""
+    home = next((each for each in source.ancestors(node) if isinstance(each, ast.ClassDef)), None)
+    if home is None or not isinstance(node.value, ast.Name) or not is_parameter(node.value, source):
+        return False
+    same = (each for each in ast.walk(home) if isinstance(each, ast.Attribute) and each.attr == node.attr)
+    others = (each.value for each in same if isinstance(each.value, ast.Name) and each.value.id != "self")
+    return any(is_parameter(each, source) for each in others)
 
 
 def _names(node: ast.expr) -> set[str]:

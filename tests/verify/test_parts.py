@@ -330,6 +330,7 @@ def test_file_contents(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(f"saved to {tmp_path}/x\n")
     (tmp_path / "b.txt").write_text("saved to ./x\n")
     assert content_difference(tmp_path / "a.txt", tmp_path / "b.txt", roots, TOLERANCES["float64"], frozenset()) is None
+    (tmp_path / "plot.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
     assert not understood(tmp_path / "plot.png")
 
 

@@ -340,7 +340,7 @@ def test_exported_models(pair: Path, zygote: Zygote | None, guarded: bool) -> No
     plain = {"imports": "", "wrapped": "", "loader": "batch_size=8", "inner": "model", "guard": "if True:"}
     parallel = {
         "imports": 'import torch.distributed as dist\ndist.init_process_group("gloo")',
-        "wrapped": "model = nn.parallel.DistributedDataParallel(model)",
+        "wrapped": "model = nn.parallel.DistributedDataParallel(model)\ntorch.manual_seed(dist.get_rank())",
         "loader": "batch_size=4, sampler=torch.utils.data.DistributedSampler(data, shuffle=False)",
         "inner": "model.module",
         "guard": "if dist.get_rank() == 0:" if guarded else "if True:",
@@ -374,13 +374,16 @@ for (x,) in loader:
 """
 
 
+SEEDS_APART = "torch.manual_seed(dist.get_rank())\nnp.random.seed(dist.get_rank())"
+
+
 def test_unseeded_noise(pair: Path, zygote: Zygote | None) -> None:
     """A conversion seeds what its original does not; generators of a script's own draw nothing from what is seeded."""
     plain = {"imports": "", "seeds": "", "wrapped": "", "loader": "batch_size=8", "size": "8"}
     parallel = {
         "imports": 'import torch.distributed as dist\ndist.init_process_group("gloo")',
         "seeds": "torch.manual_seed(0)\nnp.random.seed(0)",
-        "wrapped": "model = nn.parallel.DistributedDataParallel(model)",
+        "wrapped": "model = nn.parallel.DistributedDataParallel(model)\n" + SEEDS_APART,
         "loader": "batch_size=4, sampler=torch.utils.data.DistributedSampler(data, shuffle=False)",
         "size": "4",
     }
