@@ -317,6 +317,7 @@ model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.2), nn.Linear(4, 1))
 {wrapped}
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 data = torch.utils.data.TensorDataset(torch.randn(16, 4))
+{apart}
 for (x,) in torch.utils.data.DataLoader(data, {loader}):
     optimizer.zero_grad()
     model(x).square().mean().backward()
@@ -337,10 +338,11 @@ WRITTEN = {"traced.pt", "traced_too.pt", "scripted.pt", "exported.pt2"}
 @pytest.mark.parametrize("guarded", [True, False])
 def test_exported_models(pair: Path, zygote: Zygote | None, guarded: bool) -> None:
     """A trace is taken, a compiled model's tensors are compared, and each file has one writer."""
-    plain = {"imports": "", "wrapped": "", "loader": "batch_size=8", "inner": "model", "guard": "if True:"}
+    plain = {"imports": "", "apart": "", "wrapped": "", "loader": "batch_size=8", "inner": "model", "guard": "if True:"}
     parallel = {
         "imports": 'import torch.distributed as dist\ndist.init_process_group("gloo")',
-        "wrapped": "model = nn.parallel.DistributedDataParallel(model)\ntorch.manual_seed(dist.get_rank())",
+        "wrapped": "model = nn.parallel.DistributedDataParallel(model)",
+        "apart": "torch.manual_seed(dist.get_rank())",
         "loader": "batch_size=4, sampler=torch.utils.data.DistributedSampler(data, shuffle=False)",
         "inner": "model.module",
         "guard": "if dist.get_rank() == 0:" if guarded else "if True:",
