@@ -37,10 +37,11 @@ for epoch in range(2):
     print(accuracy.compute(), confusion.compute())
 """
 BEFORE = SCRIPT.replace("{counted}", "accuracy.update(out, y)")
+BOTH = SCRIPT.replace("{counted}", "confusion.update(out, y)")
 
 EXAMPLES = [
     Example(before=BEFORE, after=BEFORE.replace("num_classes=3)\n\n", "num_classes=3, sync_on_compute=False)\n\n")),
-    Example(before=SCRIPT.replace("{counted}", "confusion.update(out, y)"), after=None),
+    Example(before=BOTH, after=BOTH),
 ]
 
 
