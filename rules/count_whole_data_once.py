@@ -6,9 +6,10 @@ from autodist.edits import SetArgument
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
+from ._examples import PLAIN
 from ._preamble import planned
 
-SCRIPT = """\
+BEFORE = """\
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -29,19 +30,17 @@ for epoch in range(2):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        {counted}
+        accuracy.update(out, y)
     confusion.reset()
     with torch.no_grad():
         for x, y in test_loader:
             confusion.update(model(x), y)
     print(accuracy.compute(), confusion.compute())
 """
-BEFORE = SCRIPT.replace("{counted}", "accuracy.update(out, y)")
-BOTH = SCRIPT.replace("{counted}", "confusion.update(out, y)")
 
 EXAMPLES = [
     Example(before=BEFORE, after=BEFORE.replace("num_classes=3)\n\n", "num_classes=3, sync_on_compute=False)\n\n")),
-    Example(before=BOTH, after=BOTH),
+    Example(before=PLAIN, after=None),
 ]
 
 
