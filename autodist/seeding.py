@@ -53,7 +53,7 @@ def _conditions(source: Source, node: ast.AST) -> Iterator[tuple[ast.If, bool]]:
     above it is one."""
     inside: ast.AST = node
     for around in source.ancestors(node):
-        if isinstance(around, FUNCTIONS) and isinstance(around, ast.Lambda):
+        if isinstance(around, ast.Lambda):
             return
         for block in (getattr(around, field, None) for field in ("body", "orelse", "finalbody")):
             if isinstance(block, list) and inside in block and not isinstance(around, ast.Module):

@@ -7,6 +7,7 @@ import io
 import re
 import tokenize
 import warnings
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -205,6 +206,23 @@ class Source:
             return self._lines[first][start[1] : end[1]].decode()
         lines = [self._lines[first][start[1] :], *self._lines[first + 1 : last]]
         return b"".join([*lines, self._lines[last][: end[1]]]).decode().replace("\r\n", "\n")
+
+
+def own_nodes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.AST]:
+    """What the body of a function is made of, without what the functions and classes in it are."""
+    pending: deque[ast.AST] = deque(function.body)
+    while pending:
+        node = pending.popleft()
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            pending.extend(ast.iter_child_nodes(node))
+
+
+def is_generator(function: ast.AST) -> bool:
+    """Whether a function yields."""
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return False
+    return any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in own_nodes(function))
 
 
 def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:

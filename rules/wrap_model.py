@@ -489,8 +489,7 @@ def _is_told_before(site: Site, later: Site) -> bool:
                 source.stores(node) and there is not source.tree or node.id in _parameters(there)
             ):
                 return False
-            everywhere = [n for n in ast.walk(source.tree) if isinstance(n, ast.Name) and n.id == node.id]
-            stores = [n for n in everywhere if isinstance(n.ctx, ast.Store)]
+            stores = source.stores_within(source.tree, node.id)
             if here is source.tree or here is there and source.stores(node):
                 if any(n.lineno >= statement.lineno for n in stores if source.home(n) is here):
                     return False

@@ -91,8 +91,9 @@ def test_warned_of(tmp_path: Path, model: str, settings: str, said: str) -> None
     assert len(told) == bool(said) and all(said in each for each in told)
 
 
-def test_pixels_that_the_script_chooses(tmp_path: Path) -> None:
-    settings = ", semantic_loss_ignore_index=0"
+@pytest.mark.parametrize("settings", [", semantic_loss_ignore_index=0", ", num_labels=1"])
+def test_pixels_that_the_script_chooses(tmp_path: Path, settings: str) -> None:
+    """Of one class alone the loss is a mean over all pixels."""
     result = converted(tmp_path, "SegformerForSemanticSegmentation", "loss = model(**batch).loss", settings)
     assert "weigh_by_count" not in result.entry.after
     assert any("labels do not leave out" in each.message for each in result.diagnostics)
@@ -153,6 +154,21 @@ def test_detectors_hand_out_means(tmp_path: Path, model: str, warned: bool, step
     assert "print(reduce_mean(loss.item()))" in result.entry.after
     told = [each.message for each in result.diagnostics if each.code == "AD602"]
     assert len(told) == warned and all(each.startswith(f"the loss of {model} is a mean over") for each in told)
+
+
+def test_other_modules_of_detection_compute_no_losses(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    imports = "from torchvision.models.detection.anchor_utils import AnchorGenerator"
+    text = DETECTION.format(model="retinanet_resnet50_fpn", step="anchors = anchor_maker(images, targets)")
+    text = text.replace("from boxes", f"{imports}\nfrom boxes").replace(
+        "loss.backward()", "sum(loss_dict.values()).backward()"
+    )
+    path.write_text(
+        text.replace("for epoch", "anchor_maker = AnchorGenerator()\nfor epoch").replace("loss.item()", "anchors")
+    )
+    after = convert(Project.load(path), Config()).entry.after
+    assert "print(reduce_mean(anchors))" not in after
+    assert "sum(loss_dict.values()).backward()" in after
 
 
 PIPELINE = """\

@@ -9,7 +9,7 @@ from functools import cached_property
 from autodist.catalog import public
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.names import Names
-from autodist.interpreter.questions import MODULE_METHODS, given_to, is_hidden, kept_as, last_part
+from autodist.interpreter.questions import MODULE_METHODS, given_to, is_hidden, kept_as, last_part, models_behind
 from autodist.interpreter.words import KEPT, SIZES
 from autodist.source import Source
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, Spread
@@ -130,13 +130,11 @@ class Attributes(Evaluation, Names):
 
     def _is_contrasted(self, outputs: Value) -> bool:
         """Whether a model of a library has compared the samples of the batch with each other."""
-        made = [t.module if isinstance(t, Wrapped) else t for t in outputs.models]
-        return any(isinstance(t, Object) and self.catalog.own_loss(t.name) == "contrasted" for t in made)
+        return any(self.catalog.own_loss(model.name) == "contrasted" for model in models_behind(outputs))
 
     def _loss_of(self, outputs: Value, node: ast.expr, scope: Scope) -> Value:
         """The loss that is one of the outputs of a model of a library: a mean over the samples, or noted."""
-        made = [t.module if isinstance(t, Wrapped) else t for t in outputs.models]
-        uneven = [t for t in made if isinstance(t, Object) and self.catalog.own_loss(t.name)]
+        uneven = [model for model in models_behind(outputs) if self.catalog.own_loss(model.name)]
         if uneven and outputs.spread.is_local and not self._no_grad:
             self.event("own_loss", node, scope, Value(frozenset(uneven)))
         loss = outputs.computed(MEAN)

@@ -9,6 +9,7 @@ from autodist.interpreter.attributes import Attributes
 from autodist.interpreter.events import Call_
 from autodist.interpreter.questions import stable_order
 from autodist.interpreter.words import REST
+from autodist.source import is_generator
 from autodist.spread import LOCAL
 from autodist.tensors import mixing
 from autodist.values import (
@@ -137,7 +138,7 @@ class Functions(Attributes):
             self._path = path
             self._calls.pop()
         if definition not in self._generators:
-            self._generators[definition] = not isinstance(definition, ast.Lambda) and _is_generator(definition)
+            self._generators[definition] = is_generator(definition)
         if yields or self._generators[definition]:
             element = union(yields)
             result = Value(frozenset([Stream(element, NOTHING)]), origins=element.origins)
@@ -249,14 +250,3 @@ def _told(function: Function, args: list[Value]) -> Any:
     call of its own, and not the same one once more."""
     words = tuple(each.const for each in args if isinstance(each.const, str) and each.firm)
     return (id(function.owner), words) if words and function.owner is not None else None
-
-
-def _is_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    pending: list[ast.AST] = list(node.body)
-    while pending:
-        current = pending.pop()
-        if isinstance(current, (ast.Yield, ast.YieldFrom)):
-            return True
-        if not isinstance(current, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            pending += ast.iter_child_nodes(current)
-    return False

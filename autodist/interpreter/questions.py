@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from autodist.source import own_nodes
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, ROWS, SUM
 from autodist.tensors import mixing, picking
 from autodist.values import NOTHING, UNKNOWN, Items, Object, Scope, Table, Thing, Value, Wrapped, constant, union
@@ -24,15 +25,7 @@ def returned(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> l
     """What a function may return."""
     if isinstance(function, ast.Lambda):
         return [function.body]
-    found: list[ast.expr] = []
-    pending: list[ast.AST] = [*function.body]
-    while pending:
-        node = pending.pop(0)
-        if isinstance(node, ast.Return) and node.value is not None:
-            found.append(node.value)
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            pending += ast.iter_child_nodes(node)
-    return found
+    return [each.value for each in own_nodes(function) if isinstance(each, ast.Return) and each.value is not None]
 
 
 def is_set(value: Value) -> bool:
@@ -197,7 +190,16 @@ def is_hashable(value: Any) -> bool:
 
 def objects_called(value: Value) -> list[Object]:
     """What is called, without its wrapper."""
-    inner = (thing.module if isinstance(thing, Wrapped) else thing for thing in value.things)
+    return _objects(value.things)
+
+
+def models_behind(value: Value) -> list[Object]:
+    """The models that have computed something, without their wrappers."""
+    return _objects(value.models)
+
+
+def _objects(things: Iterable[Thing]) -> list[Object]:
+    inner = (thing.module if isinstance(thing, Wrapped) else thing for thing in things)
     return [each for each in inner if isinstance(each, Object)]
 
 

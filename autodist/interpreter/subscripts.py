@@ -17,9 +17,10 @@ from autodist.interpreter.questions import (
     is_new_axis,
     kept_as,
     literal_int,
+    models_behind,
     under_samples,
 )
-from autodist.source import last_name
+from autodist.source import is_generator, last_name
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
 from autodist.tensors import collation, mixing, picking
 from autodist.values import (
@@ -165,10 +166,9 @@ class Subscripts(Places):
     def _begins_with_loss(node: ast.Subscript, base: Value, scope: Scope) -> bool:
         """Whether `outputs[0]`, `outputs[:2]` or `outputs.to_tuple()[:2]` are those of a model of transformers that was
         given labels."""
-        models = [t.module if isinstance(t, Wrapped) else t for t in base.models]
         if base.things or base.spread is not ROWS or isinstance(node.slice, ast.Slice) and node.slice.lower is not None:
             return False
-        if not any(isinstance(t, Object) and t.name.startswith("transformers.") for t in models):
+        if not any(model.name.startswith("transformers.") for model in models_behind(base)):
             return False
         made = [_as_given(node.value)]
         if isinstance(made[0], ast.Name):
@@ -350,9 +350,9 @@ class Subscripts(Places):
             return False
         streams, piece = axes
         assert isinstance(streams, ast.Slice) and isinstance(piece, ast.Slice)
-        home = scope.source.function(node)
-        yields = home is not None and any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in ast.walk(home))
-        if not yields or streams.lower or streams.upper or streams.step or piece.lower is None:
+        if streams.lower or streams.upper or streams.step or piece.lower is None:
+            return False
+        if not is_generator(scope.source.home(node)):
             return False
         return any(isinstance(t, Index) and _steps(t.loop) for t in self.values.get(piece.lower, NOTHING).things)
 

@@ -43,8 +43,8 @@ SAFE_ON_WRAPPER = frozenset(
 )
 POOLING = frozenset("max amax mean sum logsumexp lstm gru rnn".split())
 """What makes one of a sample's positions, or hands out its last state."""
-DETECTING = "torchvision.models.detection."
-"""Models of this module take their own losses."""
+DETECTING = ("pictures", "boxes")
+"""Models whose losses are these, in the catalogue, hand out a dict of them."""
 COMPARING = ("CosineSimilarity", "PairwiseDistance")
 ALONG = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "Softmin": "softmin"}
 """Layers that let the elements along an axis meet, and the functions which they call."""
@@ -142,7 +142,7 @@ class TorchModules(Subscripts, Stores, Losses):
             loss = self._loss(layer.keywords, layer.node, values, layer.keywords)
             return self._compared(loss, node, args, layer.keywords | keywords, scope, of(layer))
         result = self._mixed(values)
-        if layer.name.startswith(DETECTING) and len(values) > 1 and result.spread.is_local:
+        if len(values) > 1 and result.spread.is_local and self.catalog.own_loss(layer.name) in DETECTING:
             return self._losses_by_name(layer, node, result, scope)
         if "log_likelihood" in layer.roles and result.spread is ROWS:
             result = self._likelihood(result, args, keywords)
@@ -169,7 +169,7 @@ class TorchModules(Subscripts, Stores, Losses):
 
     def _losses_by_name(self, layer: Object, node: ast.Call, given: Value, scope: Scope) -> Value:
         """The dict of means that a detector hands out when it is given targets, in place of what it has found."""
-        if self.catalog.own_loss(layer.name) == "uneven" and not self._no_grad:
+        if self.catalog.own_loss(layer.name) == "boxes" and not self._no_grad:
             self.event("own_loss", node, scope, of(layer))
         found = self._remember(node, lambda: Table(node, {}, NOTHING), ("losses", layer.key))
         found.element = given.but(things=frozenset()).computed(MEAN)

@@ -7,12 +7,13 @@ the source says what the loss is divided by, the mean of a rank can be weighed b
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
 from autodist.escapes import learnt_from
-from autodist.interpreter import Event, Interpreter
+from autodist.interpreter import MOVES, Event, Interpreter
 from autodist.regions import stands_in
 from autodist.script import Site, Weighed
 from autodist.source import Source, last_name
@@ -38,8 +39,13 @@ FORMS = frozenset(
 )
 OPTIONS = frozenset(["weight", "ignore_index"])
 """What makes a loss a mean over other numbers than those of the samples."""
-MOVING = frozenset(["to", "cuda"])
 UNTOLD = ""
+LEFT_OUT = {
+    "next_words": "({labels}[..., 1:] != -100).sum()",
+    "words": "({labels} != -100).sum()",
+    "pixels": "({labels} != 255).sum()",
+}
+"""What a model of a library divides its own loss by, of labels some of which are left out."""
 SUMS = frozenset("sum mean numel".split())
 
 
@@ -197,14 +203,6 @@ def weighed(run: Interpreter, guards: list[Site]) -> Iterator[Weighed]:
         yield Weighed(event.source, node, count)
 
 
-LEFT_OUT = {
-    "next_words": "({labels}[..., 1:] != -100).sum()",
-    "words": "({labels} != -100).sum()",
-    "pixels": "({labels} != 255).sum()",
-}
-"""What a model of a library divides its own loss by, of labels some of which are left out."""
-
-
 def _own_divisor(event: Event, run: Interpreter) -> str | None:
     """What the loss of a model of a library is divided by, as code, if that can be told."""
     node = event.node
@@ -215,12 +213,14 @@ def _own_divisor(event: Event, run: Interpreter) -> str | None:
         sites = [each for where, each in run.values.get(made, NOTHING).made if where is event.source]
         made = sites[0] if len(sites) == 1 else made
     kinds = {run.catalog.own_loss(each.name) for each in event.value.things if isinstance(each, Object)}
-    divisor = LEFT_OUT.get(kinds.pop()) if len(kinds) == 1 else None
-    if not isinstance(made, ast.Call) or divisor is None or any(map(_leaves_others_out, run.project.sources)):
+    divisor = LEFT_OUT.get(next(iter(kinds))) if len(kinds) == 1 else None
+    if not isinstance(made, ast.Call) or divisor is None:
+        return None
+    if kinds == {"pixels"} and any(map(_leaves_others_out, run.project.sources)):
         return None
     labels = next((k.value for k in made.keywords if k.arg == "labels"), None)
     batch = next((k.value for k in made.keywords if k.arg is None), None)
-    while isinstance(labels, ast.Call) and isinstance(labels.func, ast.Attribute) and labels.func.attr in MOVING:
+    while isinstance(labels, ast.Call) and isinstance(labels.func, ast.Attribute) and labels.func.attr in MOVES:
         labels = labels.func.value  # wherever they are, there are as many
     if labels is not None and _is_plain(labels):
         return divisor.format(labels=event.source.code(labels))
@@ -230,8 +230,9 @@ def _own_divisor(event: Event, run: Interpreter) -> str | None:
 
 
 def _leaves_others_out(source: Source) -> bool:
-    """Whether a script sets which pixels a segmentation model leaves out."""
-    return "semantic_loss_ignore_index" in source.text
+    """Whether a script sets which pixels a segmentation model leaves out, or has it tell one class alone, whose loss is
+    a mean over all pixels."""
+    return re.search(r"loss_ignore_index|num_labels\s*=\s*1\b", source.text) is not None
 
 
 def parts_ranks(event: Event, guarded: frozenset[ast.AST], run: Interpreter) -> bool:

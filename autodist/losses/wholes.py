@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.models import optimized_by, unseen_model
 from autodist.script import RowMean, Site
-from autodist.source import Source, shortened
+from autodist.source import Source, is_generator, shortened
 from autodist.spread import MEAN, SAME, SUM
 from autodist.tensors.calls import library
 from autodist.tensors.facts import CONVERTING, ELEMENTWISE
@@ -325,7 +325,7 @@ def _is_before(event: Event, steps: set[ast.AST]) -> bool:
         if call.node is None or not steps.isdisjoint(call.source.ancestors(call.node)):
             return False
         hands_out = call.function.name.startswith("__") and call.function.name != "__init__"
-        if hands_out or any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(call.function.node)):
+        if hands_out or is_generator(call.function.node):
             return False
     return True
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeGuard
 
-from autodist.interpreter import Event, Interpreter
+from autodist.interpreter import GROWS, Event, Interpreter
 from autodist.models import unused
 from autodist.models.history import History, history_of, place_of
 from autodist.models.moves import TO_DEVICE, moved_before_use
@@ -127,19 +127,15 @@ def unseen_beside(optimizer: Object, run: Interpreter) -> tuple[Site, str] | Non
 
 def _put_into(name: ast.expr, near: ast.AST, source: Source) -> Iterator[ast.expr]:
     """What a name is bound to, or what is put into the list that it names, in the function of ``near``."""
-    home = next((each for each in source.ancestors(near) if isinstance(each, FUNCTIONS)), source.tree)
+    home = source.home(near)
     bound = ast.unparse(name)
     for each in ast.walk(home if isinstance(name, ast.Name) else source.tree):
         targets = each.targets if isinstance(each, ast.Assign) else [each.target] if _adds(each) else []
         if any(ast.unparse(target) == bound for target in targets):
             yield each.value  # type: ignore[attr-defined]
-        elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr in GROWS:
-            if ast.unparse(each.func.value) == bound:
+        elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
+            if each.func.attr in {*GROWS, "add_param_group"} and ast.unparse(each.func.value) == bound:
                 yield from each.args
-
-
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-GROWS = ("append", "extend", "add_param_group")
 
 
 def _adds(node: ast.AST) -> TypeGuard[ast.AugAssign | ast.AnnAssign]:
