@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from autodist import augmentation, escapes, regions, seeding
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.models import keys, optimized_by, parts, unused, unwrapped
-from autodist.script import Apart, Loader, Model, Site
+from autodist.script import Apart, Loader, Model, Site, WholeNoise
 from autodist.source import argument, last_name
 from autodist.spread import COUNT, ROWS
 from autodist.tensors import operations
@@ -557,10 +557,10 @@ def noise_of_own(run: Interpreter) -> Iterator[Event]:
 
 
 def drawn_for_all(
-    run: Interpreter, apart: Iterable[Site], shared: frozenset[ast.AST]
-) -> Iterator[tuple[Event, ast.expr, bool]]:
+    run: Interpreter, apart: Iterable[Site], shared: frozenset[ast.AST], whole: Collection[ast.AST]
+) -> Iterator[WholeNoise]:
     """Where noise is drawn for as many samples as a rank has, from a generator that is alike on all ranks, so that it
-    can be drawn for those of all ranks: with each comes how many it is drawn for, and whether that is a shape."""
+    can be drawn for those of all ranks. The ``whole`` sizes are those of batches."""
     loops = {each.node for each in apart}
     drawn: dict[ast.AST, list[Event]] = {}
     for event in run.of("noise_drawn"):
@@ -572,14 +572,36 @@ def drawn_for_all(
         if not isinstance(node, ast.Call) or not shared.isdisjoint((node, *events[0].source.ancestors(node))):
             continue
         alike = all(_is_seeded_alike(e, loops, run) or not loops and "torch" in _libraries(e, run) for e in events)
-        size = operations.drawn(str(events[0].detail.const), node)
-        if size is None and node.args and isinstance(node.args[0], ast.Starred):
-            size = node.args[0].value if _is_shape(node.args[0].value) else None
-        if (node in own or alike) and size is not None and not any(_is_dropout(e, run) for e in events):
-            if run.values.get(size, NOTHING).spread is COUNT:
-                yield events[0], size, False
-            elif _is_shape(size):
-                yield events[0], size, True
+        if (node in own or alike) and not any(_is_dropout(e, run) for e in events):
+            drawn_there = _whole_noise(node, events[0], run)
+            if drawn_there is not None:
+                counts = drawn_there.counts
+                yield replace(
+                    drawn_there,
+                    counts=tuple(each for each in counts if each not in whole),
+                    divided=tuple(each for each in counts if each in whole),
+                )
+
+
+def _whole_noise(node: ast.Call, event: Event, run: Interpreter) -> WholeNoise | None:
+    """How a draw is told the number of a rank's samples."""
+    name, source = str(event.detail.const), event.source
+    if name.endswith("_like"):
+        return WholeNoise(source, node, node, like=node.args[0]) if node.args else None
+    size = operations.drawn(name, node)
+    if size is None and node.args and isinstance(node.args[0], ast.Starred):
+        size = node.args[0].value
+    if size is not None and _is_shape(size):
+        return WholeNoise(source, node, node, shape=size)
+    if size is None or run.values.get(size, NOTHING).spread is not COUNT:
+        return None
+    method = source.parents.get(node)  # several for each sample: `multinomial(weights, len(x) * 5).view(len(x), 5)`
+    view = source.parents.get(method) if method is not None else None
+    if isinstance(method, ast.Attribute) and method.attr in ("view", "reshape") and isinstance(view, ast.Call):
+        first = view.args[0] if view.args else None
+        if first is not None and run.values.get(first, NOTHING).spread is COUNT:
+            return WholeNoise(source, node, view, (size, first))
+    return WholeNoise(source, node, node, (size,))
 
 
 def _is_shape(size: ast.expr) -> bool:

@@ -305,13 +305,19 @@ class Apart(Site):
 
 @dataclass(frozen=True)
 class WholeNoise(Site):
-    """Noise that all ranks draw alike, for as many samples as one of them has, ``size``, or in the ``shape`` of what it
-    has. It is drawn for the samples of all ranks. ``divided`` if the size is that of a whole batch."""
+    """Noise that all ranks draw alike, for as many samples as one of them has. It is drawn for the samples of all
+    ranks, each of which takes its own of ``rows``: of the draw, or of what it is viewed as."""
 
     node: ast.Call
-    size: ast.expr
-    shape: bool
-    divided: bool
+    rows: ast.expr
+    counts: tuple[ast.expr, ...] = ()
+    """Numbers of a rank's samples, in the draw and in the view."""
+    divided: tuple[ast.expr, ...] = ()
+    """Those that are a batch size which would be divided, and need not be."""
+    shape: ast.expr | None = None
+    """The shape of what a rank has, if that is what the draw is told."""
+    like: ast.expr | None = None
+    """What a rank has, if the draw is like it: `torch.randn_like(x)`."""
 
 
 @dataclass(frozen=True)

@@ -213,13 +213,14 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
         yield Finding(site.source, site.node, "every rank would draw the same noise", fix)
     for drawn in script.drawn_for_all:
         d, imports = dist(context, drawn.source)
-        edits: list[Edit] = [WrapExpr(drawn.node, f"{{}}[{d}.get_rank() :: {d}.get_world_size()]")]
-        code = drawn.source.code(drawn.size)
-        if drawn.shape:
-            first = f"{code}[0] * {d}.get_world_size()"
-            edits.append(ReplaceExpr(drawn.size, f"({first}, *{code}[1:])"))
-        elif not drawn.divided:
-            edits.append(WrapExpr(drawn.size, f"{{}} * {d}.get_world_size()"))
+        ranks = f"{d}.get_world_size()"
+        edits: list[Edit] = [WrapExpr(drawn.rows, f"{{}}[{d}.get_rank() :: {ranks}]")]
+        edits += [WrapExpr(count, f"{{}} * {ranks}") for count in drawn.counts]
+        if drawn.shape is not None:
+            shape = drawn.source.code(drawn.shape)
+            edits.append(ReplaceExpr(drawn.shape, f"({shape}[0] * {ranks}, *{shape}[1:])"))
+        if drawn.like is not None:
+            edits.append(WrapExpr(drawn.like, f"{{}}.repeat_interleave({ranks}, 0)"))
         fix = Fix((*imports, *planned(drawn.source, *edits)))
         yield Finding(
             drawn.source, drawn.node, "all ranks draw alike: for the samples of all, of which each has its own", fix

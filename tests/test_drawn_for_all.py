@@ -40,6 +40,18 @@ SHARE = "[dist.get_rank() :: dist.get_world_size()]"
             "torch.randn((x.shape[0] * dist.get_world_size(), *x.shape[1:]), generator=g)",
         ),
         (
+            "x = x + torch.randn(*x.shape, generator=g)",
+            "torch.randn(*(x.shape[0] * dist.get_world_size(), *x.shape[1:]), generator=g)",
+        ),
+        (
+            "x = x + torch.rand_like(x, generator=g)",
+            "torch.rand_like(x.repeat_interleave(dist.get_world_size(), 0), generator=g)",
+        ),
+        (
+            "x = x + torch.randn(len(x) * 4, generator=g).view(len(x), 4)",
+            "torch.randn(len(x) * 4 * dist.get_world_size(), generator=g).view(len(x) * dist.get_world_size(), 4)",
+        ),
+        (
             "x = x + rng.normal(size=(len(x), 1))",
             "rng.normal(size=(len(x) * dist.get_world_size(), 1))",
         ),

@@ -431,8 +431,8 @@ for xs, ys in pairs(8):
     assert "local_rows(torch.multinomial" not in after and "multinomial(torch.ones(9), count * times" in after
 
 
-def test_what_is_drawn_for_a_ranks_rows_is_not_shared_again(tmp_path: Path) -> None:
-    """`multinomial(weights, x.shape[0] * 3)`, of rows that are a rank's own."""
+def test_several_are_drawn_for_each_of_a_ranks_rows(tmp_path: Path) -> None:
+    """`multinomial(weights, x.shape[0] * 3)`, of rows that are a rank's own: drawn for the rows of all ranks."""
     script = """\
 import torch
 from torch import nn
@@ -449,7 +449,8 @@ for step in range(8):
     optimizer.step()
 """
     after, _ = conftest.converted(tmp_path, script)
-    assert "(torch.ones(9), x.shape[0] * 3, replacement=True).view" in after
+    drawn = "torch.multinomial(torch.ones(9), x.shape[0] * 3 * dist.get_world_size(), replacement=True)"
+    assert f"{drawn}.view(x.shape[0] * dist.get_world_size(), 3)[dist.get_rank()" in after
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ from autodist.losses import joining, refilled, wholes
 from autodist.models import shuttles
 from autodist.project import Project
 from autodist.rule import Severity
-from autodist.script import Concern, Model, Shards, Site, TrainingScript, WholeNoise
+from autodist.script import Concern, Model, Shards, Site, TrainingScript
 from autodist.source import shortened
 from autodist.values import NOTHING, External, Function, Path_
 
@@ -180,8 +180,9 @@ def assembled(
     lone = frozenset(site.node for site in sites("writer") if regions.is_lone_writer(site, run))
     varied = frozenset(randomness.noise(run, dealt, loaders))
     apart = randomness.diverge(run, loaders, draws | {d.node for d in wholes.draws(run, "dealt_out")}, models, varied)
-    for_all = _drawn_for_all(run, apart, dealt, batch_sizes) if not is_distributed(run) else ()
-    batch_sizes = [site for site in batch_sizes if all(each.size is not site.node for each in for_all)]
+    shares = {site.node for site in batch_sizes}
+    for_all = () if is_distributed(run) else tuple(randomness.drawn_for_all(run, apart, dealt, shares))
+    batch_sizes = [site for site in batch_sizes if all(site.node not in each.divided for each in for_all)]
     script = TrainingScript(
         project,
         run.values,
@@ -285,18 +286,6 @@ def assembled(
     setup = setup_of(script, run, early)
     silenced = while_importing.silenced(run, setup) if models and not script.distributed else None
     return replace(script, setup=setup, silenced=silenced)
-
-
-def _drawn_for_all(
-    run: Interpreter, apart: Iterable[Site], dealt: frozenset[ast.AST], batch_sizes: Iterable[Site]
-) -> tuple[WholeNoise, ...]:
-    shares = {site.node for site in batch_sizes}
-    found = randomness.drawn_for_all(run, apart, dealt)
-    return tuple(
-        WholeNoise(event.source, event.node, size, is_shape, size in shares)
-        for event, size, is_shape in found
-        if isinstance(event.node, ast.Call)
-    )
 
 
 def _answering(
