@@ -81,6 +81,7 @@ class Bootstrap:
         self._stacks = open(plan.record("stacks"), "w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
         self._trace = TraceWriter(plan.record("trace"), plan.root, plan.outer)
         self._files: FilesProbe | None = None
+        self._training: TrainingProbe | None = None
         self._outside = outside_of(plan)
         self._stopped = False
         self._leaving = False
@@ -142,7 +143,8 @@ class Bootstrap:
         PrecisionProbe(context).install()
         hash_by_order()
         DataProbe(context).install()
-        TrainingProbe(context, digester, self._stop_after_steps).install()
+        self._training = TrainingProbe(context, digester, self._stop_after_steps)
+        self._training.install()
         BatchNormProbe(context).install()
         MoveProbe(context).install()
         GroupProbe(context).install()
@@ -196,6 +198,8 @@ class Bootstrap:
         flush_open_files()
         mark_output()
         if code == 0:
+            if self._training is not None:
+                self._training.end()
             self._trace.emit("exercise", unheard=unheard(self._trace, Path(self._plan.root)))
         if self._files is not None:
             self._files.stop()

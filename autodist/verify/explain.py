@@ -22,6 +22,11 @@ CAUSES: dict[str, tuple[str, str]] = {
     "divide-batch": ("AD201", "divide the batch size by the world size, once, wherever it shapes a batch"),
     "set-epoch": ("AD202", "call set_epoch on the sampler before every epoch"),
     "keep-order": ("AD201", "shuffle exactly where the original shuffles"),
+    "keep-order-of-sets": (
+        "AD703",
+        "put the elements of a set in the same order on all ranks: strings are hashed otherwise in each process, and "
+        "with one PYTHONHASHSEED for all the two are equal",
+    ),
     "keep-batches": ("AD201", "keep drop_last as in the original"),
     "keep-sampler": ("AD203", "divide the indices of the original's sampler instead of replacing it"),
     "same-sampler-seed": ("AD203", "let all ranks draw their indices with the same seed"),

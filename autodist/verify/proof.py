@@ -15,7 +15,7 @@ from pathlib import Path
 from autodist.errors import AutodistError
 from autodist.source import Source
 from autodist.verify.conclude import conclude
-from autodist.verify.explain import CONSEQUENCES
+from autodist.verify.explain import CAUSES, CONSEQUENCES
 from autodist.verify.launch import Zygote
 from autodist.verify.peers import is_distributed, run_peers, together
 from autodist.verify.placement import Wanted, gpu_count, placed, sharing_refusal
@@ -23,7 +23,7 @@ from autodist.verify.plan import Dtype
 from autodist.verify.progress import NoProgress, Progress
 from autodist.verify.replay import build_replay
 from autodist.verify.runs import Setting, Steering, run_conversion, run_original, sources
-from autodist.verify.verdict import Finding, Outcome, Verdict, WorldVerdict
+from autodist.verify.verdict import Cause, Finding, Outcome, Verdict, WorldVerdict
 
 FLOAT32_STEPS = 20
 """In float32 rounding grows with every step, so that only the first ones can be compared."""
@@ -97,6 +97,7 @@ def verify(
         temporary,
     )
     setting.zygote, setting.nodes = zygote, nnodes
+    setting.hashes_apart = any(map(orders_by_hash, sources(after, setting.base)))
     on_cpu = any(placement.device == "cpu" for placement in placements.values())
     forks = (sys.platform == "linux" and on_cpu) if fork is None else fork
     try:
@@ -147,10 +148,32 @@ def imported_packages(scripts: Sequence[Path]) -> list[str]:
 def verify_world(setting: Setting, world: int) -> WorldVerdict:
     """One number of ranks. What float32 puts apart after equal steps is a fault only where float64 does so too."""
     verdict = compared(setting, world, setting.records / f"nproc{world}")
+    if setting.hashes_apart and not verdict.equal:
+        setting = replace(setting, hashes_apart=False)
+        alike = compared(setting, world, setting.records / f"nproc{world}-hashes-alike")
+        if alike.equal and world > 1:
+            return replace(verdict, cause=Cause("keep-order-of-sets", *CAUSES["keep-order-of-sets"]))
+        verdict = alike
     if setting.dtype == "float64" or verdict.outcome is not Outcome.EQUAL_UNTIL or not in_training(verdict):
         return verdict
     exact = compared(replace(setting, dtype="float64"), world, setting.records / f"nproc{world}-float64")
     return within_rounding(verdict, exact) if exact.equal else verdict
+
+
+def orders_by_hash(text: str) -> bool:
+    """Whether a module makes sets for more than to look something up in them: those of strings have another order in
+    each process."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    looked_up = {each for node in ast.walk(tree) if isinstance(node, ast.Compare) for each in node.comparators}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Set, ast.SetComp)) and node not in looked_up:
+            return True
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("set", "frozenset"):
+            return True
+    return False
 
 
 def in_training(verdict: WorldVerdict) -> bool:

@@ -59,6 +59,8 @@ class Setting:
     zygote: Zygote | None = None
     nodes: int = 1
     """Nodes that the ranks believe to run on, the same number on each."""
+    hashes_apart: bool = False
+    """Another rank than the first hashes strings, and so orders sets of them, in another way than it does."""
 
     def environment(self, rank: int, world: int, port: int) -> dict[str, str]:
         """What torchrun tells a rank."""
@@ -197,7 +199,8 @@ def run_processes(setting: Setting, plans: Sequence[ProcessPlan], scratch: Scrat
 
     try:
         for plan in plans:
-            if setting.zygote is not None and plan.device == "cpu":
+            forks = plan.device == "cpu" and "PYTHONHASHSEED" not in plan.env
+            if setting.zygote is not None and forks:
                 processes.append(setting.zygote.start(plan, {**setting.env, **plan.env}))
             else:
                 processes.append(start_process(plan, {**setting.env, **plan.env}, setting.python))
@@ -247,7 +250,8 @@ def run_conversion(setting: Setting, world: int, folder: Path, steering: Steerin
             shared_draws=tuple(sorted(steering.shared)),
             held=steering.held_in_conversion,
             global_batchnorm=synchronised,
-            env=setting.environment(rank, world, port),
+            env=setting.environment(rank, world, port)
+            | ({"PYTHONHASHSEED": "1"} if setting.hashes_apart and rank == 1 else {}),
             **elsewhere(scratch),
         )
         for rank in range(world)

@@ -99,3 +99,38 @@ def test_slices_and_started_processes(
     verdict = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote)
     assert verdict.equal == (kind is None), verdict.findings
     assert kind is None or kind in {finding.kind for finding in verdict.findings}
+
+
+OWN_STEPS = """\
+import torch
+import torch.distributed as dist
+from torch import nn
+
+{join}
+torch.manual_seed(0)
+x = torch.randn(16, 4)
+y = x.sum(1, keepdim=True)
+model = {model}
+for step in range(4):
+    loss = nn.functional.mse_loss(model(x{share}), y{share})
+    model.zero_grad()
+    loss.backward()
+    with torch.no_grad():
+        for p in model.parameters():
+            p -= {rate} * p.grad
+"""
+
+
+@pytest.mark.parametrize(("rate", "equal"), [("0.1", True), ("(0.2 if step == 3 else 0.1)", False)])
+def test_the_last_step_that_a_script_takes_itself(
+    tmp_path: Path, zygote: Zygote | None, rate: str, equal: bool
+) -> None:
+    """No backward pass follows it."""
+    before, after = tmp_path / "before.py", tmp_path / "after.py"
+    before.write_text(OWN_STEPS.format(join="", share="", model="nn.Linear(4, 1)", rate="0.1"))
+    model, join = "nn.parallel.DistributedDataParallel(nn.Linear(4, 1))", 'dist.init_process_group("gloo")'
+    share = "[dist.get_rank() :: dist.get_world_size()]"
+    after.write_text(OWN_STEPS.format(join=join, share=share, model=model, rate=rate))
+    (world,) = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote).worlds
+    assert world.equal == equal, world.findings
+    assert world.steps == 4

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from autodist.errors import AutodistError
 from autodist.verify import Outcome, proof, verify
 from autodist.verify.launch import PORTS, Zygote, free_port
+from autodist.verify.probes.training import drop_smaller
 from autodist.verify.progress import NoProgress
 from autodist.verify.runs import Setting
 from autodist.verify.verdict import Deviation, Finding, WorldVerdict
@@ -121,3 +123,44 @@ def test_ranks_that_can_meet_nowhere_are_told_so(monkeypatch: pytest.MonkeyPatch
 
 def test_ports_are_not_those_that_the_system_gives_out() -> None:
     assert all(free_port() in PORTS for _ in range(20))
+
+
+ATTENTION = """\
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+if "RANK" in os.environ:
+    dist.init_process_group("gloo")
+rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+torch.manual_seed(0)
+model = nn.Sequential(nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True), nn.Linear(16, 1))
+model = DistributedDataParallel(model) if "RANK" in os.environ else model
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, weight_decay=0.01)
+xs = torch.randn(12, 8, 5, 16)
+for x in xs:
+    loss = nn.functional.mse_loss(model(x[rank::ranks]), x[rank::ranks, :, :1]{more})
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("more", "equal"), [("", True), (") * (1 + 1e-6", False)])
+def test_parts_of_gradients_that_cancel_out(tmp_path: Path, zygote: Zygote | None, more: str, equal: bool) -> None:
+    """Softmax does not see the biases of keys: their gradient is rounding, of which Adam makes whole steps."""
+    before, after = tmp_path / "before.py", tmp_path / "after.py"
+    before.write_text(ATTENTION.format(more=""))
+    after.write_text(ATTENTION.format(more=more))
+    (world,) = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote).worlds
+    assert world.equal == equal, world.findings
+
+
+def test_numbers_that_are_rounding() -> None:
+    gradient = torch.tensor([1.0, 1e-14, 0.0, -1e-14, -2.0], dtype=torch.float64)
+    assert drop_smaller(gradient, 1e-12)
+    assert gradient.tolist() == [1.0, 0.0, 0.0, 0.0, -2.0]
+    assert not drop_smaller(gradient, 1e-12)

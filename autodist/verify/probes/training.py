@@ -59,6 +59,10 @@ class TrainingProbe:
                 self._patch_clipping(name)
         self._patch_calls()
 
+    def end(self) -> None:
+        """Take in the last step of a script that takes its steps itself, which no backward pass follows."""
+        self._end_step_by_hand()
+
     def _patch_backward(self) -> None:
         plain = torch.autograd.backward
 
@@ -304,7 +308,8 @@ class TrainingProbe:
     def _drop_rounding(self, optimizer: Any, groups: list[dict[str, Any]]) -> None:
         """Set gradients to zero that are zero but for rounding, as those of biases before BatchNorm.
 
-        Optimizers that normalise would make of them steps in directions that no two machines agree upon.
+        In part they may be, as those of the biases of keys among all that attention has. Optimizers that normalise
+        would make of them steps in directions that no two machines agree upon.
         """
         norms = [digest[0] if digest else 0.0 for group in groups for digest in group["gradients"]]
         limit = ROUNDING[self._context.plan.dtype] * math.hypot(*norms)
@@ -312,11 +317,14 @@ class TrainingProbe:
         found = [p for p, norm in zip(parameters, norms, strict=True) if 0.0 < norm <= limit and p.grad is not None]
         for parameter in found:
             parameter.grad.zero_()
+        if self._context.plan.dtype == "float64" and not isinstance(optimizer, torch.optim.SGD):
+            found += [p for p in parameters if p.grad is not None and drop_smaller(p.grad, limit)]
         if found and not self._context.distributed and id(optimizer) not in self._rounded:
             self._rounded.add(id(optimizer))
             self._kept.append(optimizer)
             message = (
-                f"{len(found)} of {len(parameters)} gradients are zero but for rounding, and taken as zero in both runs"
+                f"{len(found)} of {len(parameters)} gradients are zero but for rounding, or hold numbers that are, "
+                "which are taken as zero in both runs"
             )
             self._context.trace.emit("note", topic="gradients-cancel", message=message, site=self._context.trace.site())
 
@@ -368,6 +376,18 @@ class ByHand:
         """Whether this rank's shards hold no number at all."""
         held = self.param_groups[0]["params"]
         return not any((each.to_local() if hasattr(each, "to_local") else each).numel() for each in held)
+
+
+def drop_smaller(gradient: torch.Tensor, limit: float) -> bool:
+    """Set the numbers of a gradient to zero that are no larger. Returns whether there were any but zeros."""
+    local = gradient.to_local() if hasattr(gradient, "to_local") else gradient
+    if local.layout is not torch.strided or local.dtype not in REAL:
+        return False
+    kept = torch.nn.functional.hardshrink(local, limit)
+    dropped = not torch.equal(kept, local)
+    if dropped:
+        local.copy_(kept)
+    return dropped
 
 
 def nodes_behind(output: Any) -> list[Any]:
