@@ -13,9 +13,9 @@ from autodist import regions
 from autodist.interpreter import Event, Interpreter
 from autodist.rule import Severity
 from autodist.script import Concern, Decision
-from autodist.source import Source, last_name
+from autodist.source import Source, last_name, shortened
 from autodist.spread import SAME
-from autodist.values import NOTHING, Value, is_clock
+from autodist.values import NOTHING, Function, Value, is_clock
 
 MEETING = ("forward", "backward", "step", "collective")
 """Kinds of events for which a rank needs the others."""
@@ -158,6 +158,25 @@ def concerns(run: Interpreter, reduced: Iterable[ast.AST]) -> Iterator[Concern]:
                         "what follows to a run of its own"
                     )
                     yield Concern("AD608", source, handler, message, Severity.NOTE)
+    yield from _meeting_in_handlers(run, met)
+
+
+def _meeting_in_handlers(run: Interpreter, met: frozenset[ast.AST]) -> Iterator[Concern]:
+    """What needs all ranks where a signal interrupts each of them: `signal.signal(SIGTERM, save_checkpoint)`."""
+    handlers = {t.node for event in run.of("signal") for t in event.value.things if isinstance(t, Function)}
+    reached = (
+        event
+        for event in (run.events if handlers else ())
+        if any(call.node is None and call.function.node in handlers for call in event.calls)
+    )
+    for event in [each for each in reached if each.node in met and not each.on_one_rank][:1]:
+        code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else "this"
+        message = (
+            f"{code} takes all ranks, and the signal interrupts each of them in another step, in the midst of what "
+            "ranks do together: they would wait for one another for ever; have the handler set a flag, which ranks "
+            "agree on after each step, and do this there"
+        )
+        yield Concern("AD608", event.source, event.node, message, Severity.WARNING)
 
 
 def _catches_interrupt(handler: ast.ExceptHandler) -> bool:

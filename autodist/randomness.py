@@ -451,8 +451,31 @@ def _draws_noise(
         return False
     varied = {"torch", "cuda", *libraries}
     drawn = [*run.of("random"), *filter(_is_for_one_row, run.of("random_number"))]
-    early = [e for e in drawn if e.order < end and _libraries(e, run) & varied]
+    picking = picks_of_all(run)
+    early = [e for e in drawn if e.order < end and e.node not in picking and _libraries(e, run) & varied]
     return drops or any(e.order > start or _is_dropout(e, run) for e in early)
+
+
+def picks_of_all(run: Interpreter) -> dict[ast.AST, Event]:
+    """What steps draw to pick from something that all ranks have alike, by numbers that do not go by those of a rank's
+    samples: `memory[torch.randperm(len(memory))[:8]]`. With each comes where that picks."""
+    return {
+        node: event
+        for event in reversed(run.of("picks"))
+        if event.loops and not event.inside_forward
+        for thing in event.value.things
+        if isinstance(thing, Draw)
+        for node in ast.walk(thing.node)
+        if isinstance(node, ast.Call) and not run.values.get(node, NOTHING).spread.is_local
+    }
+
+
+def picked_apart(run: Interpreter, apart: set[ast.AST], varied: frozenset[str]) -> Iterator[Event]:
+    """Where steps pick by such numbers in the loops in which ranks have gone ``apart``."""
+    picking = picks_of_all(run)
+    for event in _draws(run):
+        if event.node in picking and _is_parted(event, apart) and _libraries(event, run) & {"torch", "cuda", *varied}:
+            yield picking[event.node]
 
 
 def _is_alternative(first: Event, second: Event) -> bool:

@@ -212,3 +212,34 @@ def test_losses_of_each_time_that_weigh_what_is_drawn(tmp_path: Path) -> None:
     code, _ = conftest.converted(tmp_path, HISTORY)
     assert "resampler.update(gather_rows(t.numpy()), gather_rows(losses.detach().numpy()))" in code
     assert "reduce_sum" not in code and "resampler.sample(x.shape[0])" in code
+
+
+TORCH = """\
+class Memory:
+    def __init__(self, size):
+        self.seen = 0
+        self.x, self.y = torch.zeros(size, 6), torch.zeros(size, dtype=torch.long)
+
+    def push(self, x, y):
+        n = min(len(x), len(self.x) - self.seen)
+        self.x[self.seen : self.seen + n] = x[:n]
+        self.y[self.seen : self.seen + n] = y[:n]
+        self.seen += n
+
+    def sample(self, n):
+        picked = torch.randperm(self.seen)[:n]
+        return self.x[picked], self.y[picked]
+"""
+
+
+def test_ranks_pick_alike_from_what_all_of_them_have(tmp_path: Path) -> None:
+    """Numbers that pick from a memory are no noise: ranks that draw apart train on twice as many of its samples."""
+    after, messages = conftest.converted(tmp_path, script(TORCH))
+    assert "memory.push(gather_rows(x), gather_rows(y))" in after
+    assert "initial_seed() + " not in after and "picks from" not in messages
+
+
+def test_ranks_that_pick_apart_for_their_dropout_are_warned_of(tmp_path: Path) -> None:
+    text = script(TORCH).replace("nn.Linear(6, 3)", "nn.Sequential(nn.Dropout(0.1), nn.Linear(6, 3))")
+    after, messages = conftest.converted(tmp_path, text)
+    assert "initial_seed() + " in after and "self.x[picked] picks from what all ranks have alike" in messages

@@ -40,7 +40,7 @@ from autodist.analyze.beginning import (
 from autodist.analyze.checkpoints import checkpoint, lost_prefixes, prefixed_keys
 from autodist.analyze.device_numbers import device_numbers
 from autodist.analyze.devices import asked_devices, hidden_devices, loads_of, names_device
-from autodist.analyze.handmade import draw_sites, drawn_alike
+from autodist.analyze.handmade import draw_sites, drawn_alike, picked_apart
 from autodist.analyze.launched import is_distributed, never_joined, sometimes_joined
 from autodist.analyze.loaders import evaluation_loaders, evaluation_samplers, sampler_concerns, sharded_loaders
 from autodist.analyze.losses import amplified, amplified_in_part, gradients_alone, loss_concerns, sums
@@ -274,6 +274,7 @@ def assembled(
         concerns=(
             *concerns,
             *naming.concerns(run),
+            *picked_apart(run, apart, varied),
             *drawn_alike(
                 run,
                 varied | {"torch", "cuda"} if apart else frozenset(),

@@ -20,7 +20,7 @@ NEEDS_GROUP = frozenset(
     (
         "seed loader download mkdir save open writer optimizer forward backward move print "
         "log file_handler log_config random random_number numpy_draw search set_device progress make ordered asked "
-        "placed"
+        "placed at_exit"
     ).split()
 )
 

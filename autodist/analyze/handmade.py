@@ -12,7 +12,7 @@ from autodist.analyze.launched import is_distributed
 from autodist.escapes import upstream
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.rule import Severity
-from autodist.script import Concern, Loader
+from autodist.script import Concern, Loader, Site
 from autodist.source import Source, argument, counted_of, last_name, shortened
 from autodist.spread import SAME, SUM, Spread
 from autodist.values import NOTHING, Draw, Function, Index, Items, Object, Path_, drawn_from, is_clock
@@ -381,6 +381,19 @@ def drawn_alike(
             "within a batch; draw for the whole batch before it is shared out, or from a generator seeded by rank"
         )
         yield Concern("AD702", source, node, message, Severity.WARNING)
+
+
+def picked_apart(run: Interpreter, apart: Iterable[Site], varied: frozenset[str]) -> Iterator[Concern]:
+    """Where ranks that have gone apart each pick for themselves from what all of them have: a memory of samples."""
+    loops = {each.node for each in apart} if not is_distributed(run) else set()
+    for event in list(randomness.picked_apart(run, loops, varied))[:1]:
+        code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else "this"
+        message = (
+            f"{code} picks from what all ranks have alike, by numbers that each rank draws for itself once dropout and "
+            "noise differ by rank: the ranks pick as many times more than one process does; draw the numbers from a "
+            "generator that is seeded alike, and take each rank's share of them"
+        )
+        yield Concern("AD702", event.source, event.node, message, Severity.WARNING)
 
 
 def draw_sites(run: Interpreter, draws: frozenset[object]) -> Iterator[Draw]:

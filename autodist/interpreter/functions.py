@@ -55,6 +55,8 @@ class Functions(Attributes):
         for decorator in reversed(node.decorator_list):
             value = self.eval(decorator, scope)
             for thing in sorted(value.things, key=stable_order):
+                if isinstance(thing, External) and "at_exit" in self.catalog.roles(thing.name):
+                    self.register_at_exit(decorator, [made], {}, scope)
                 if isinstance(thing, Function) and not scope.is_class:
                     path, self._path = self._path, (*self._path, id(decorator))  # what it gives is this function's own
                     given = self.call_function(thing, None, [made], {}, scope)

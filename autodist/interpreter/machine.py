@@ -6,7 +6,7 @@ import ast
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -124,6 +124,8 @@ class Machine(ABC):
         """Where an entry of a dict that keeps older values, too, was written last."""
         self._signalled: Object | None = None
         """The call that has had the function called which is being run, whenever a signal comes."""
+        self._at_end: list[Callable[[], object]] = []
+        """What is run once the script has come to its end."""
         self._flags: dict[tuple[object, Hashable], Value] = {}
         """What such functions write to, names and attributes and items, each with the calls that it comes from."""
         self._outcomes: alternatives.Outcomes = {}
@@ -200,6 +202,14 @@ class Machine(ABC):
             before = self._made_where.get(made, here)
             self._made_where[made] = {c: o for c, o in before.items() if here.get(c) is o}
         return made
+
+    def register_at_exit(self, node: ast.expr, args: list[Value], keywords: dict[str, Value], scope: Scope) -> None:
+        """Run a function once the script is over: before what was registered ahead of it."""
+        call = node if isinstance(node, ast.Call) else None
+        given = [thing for thing in args[0].things if isinstance(thing, Function)] if args else []
+        for function in sorted(given, key=lambda each: each.node.lineno):
+            self.event("at_exit", node, scope, args[0])
+            self._at_end.append(partial(self.call_function, function, call, args[1:], keywords, scope))
 
     # what layers ask of those above them
 

@@ -114,11 +114,20 @@ class Roles(Stores):
     ) -> Value:
         """`signal.signal(signal.SIGTERM, handler)` calls handler(number, frame), in each process at another time."""
         handler = keywords.get("handler", args[1] if len(args) > 1 else NOTHING)
-        self.event("signal", node, scope)
+        self.event("signal", node, scope, handler)
         for thing in sorted(handler.things, key=stable_order):
             if isinstance(thing, Function):
-                self._call_any_time(thing, node, [NOTHING, NOTHING], {}, scope, "signal")
+                call = partial(self._call_any_time, thing, node, [NOTHING, NOTHING], {}, scope, "signal")
+                call()
+                self._at_end.append(call)  # what it reads may be made later than here
         return NOTHING
+
+    def call_at_exit(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        """`atexit.register(save, path)`"""
+        self.register_at_exit(node, args, keywords, scope)
+        return args[0] if args else NOTHING
 
     def _call_any_time(
         self,

@@ -29,6 +29,8 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
                         self.call_function(thing, None, [], {}, self.module.scope)
                 if not self._trains("step"):  # functions for others to call, which train elsewhere
                     self.events = [event for event in self.events if event.kind != "backward"]
+            for call in self._at_end:
+                call()
         except (Interrupted, RecursionError):
             self.complete = False
         return self

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeGuard, TypeVar
@@ -48,9 +49,19 @@ class Single:
 
 @dataclass(frozen=True)
 class Fields:
-    """Several of them: a tuple, list or dict."""
+    """Several of them: a tuple, list or dict; ``rest`` is what is under keys that are not told."""
 
     parts: dict[Key, Kind]
+    rest: Kind = None
+
+    def at(self, key: Key) -> Kind:
+        """What is under a key."""
+        return self.parts.get(key, self.rest)
+
+    @property
+    def all(self) -> dict[Key, Kind]:
+        """What is under each key, and under any other."""
+        return {**self.parts, ANY_OTHER: self.rest} if self.rest is not None else self.parts
 
 
 Kind = Rows | Longest | Single | Fields | None
@@ -71,6 +82,10 @@ SIZED = frozenset("new Tensor FloatTensor LongTensor IntTensor BoolTensor ByteTe
 """What makes a tensor of sizes where it is given several: `torch.FloatTensor(len(batch), longest)`."""
 SORTING = frozenset("sort sorted argsort".split())
 MEASURING = frozenset("len size".split())
+KEYS = 8
+"""How many keys that a function names are looked at one by one."""
+ANY_OTHER = "any other key"
+"""Stands for all keys that a function names nowhere."""
 ADDING_AN_AXIS = frozenset("unsqueeze expand_dims view reshape".split())
 
 
@@ -191,10 +206,10 @@ def uneven(value: Value, made: Callable[[Object], Kind], target: bool = False) -
 def unevenness(kind: Kind, key: Key | None) -> Rows | None:
     """What makes a part of a batch, or with no key what a loss is taken of, longer on one rank than on another."""
     if isinstance(kind, Fields) and key is not None:
-        kind = kind.parts.get(key + len(kind.parts) if isinstance(key, int) and key < 0 else key)
+        kind = kind.at(key + len(kind.parts) if isinstance(key, int) and key < 0 else key)
     if isinstance(kind, Fields):
         named = [k for k in kind.parts if isinstance(k, str) and ("label" in k or "target" in k)]
-        kind = _worst([kind.parts[k] for k in named or kind.parts])
+        kind = _worst([kind.parts[k] for k in named] or [*kind.parts.values(), kind.rest])
     if isinstance(kind, Single) and kind.filled:
         return Rows.PADDED  # `words.extend(text + [PAD] * (longest - len(text)))`, which is folded afterwards
     return kind if isinstance(kind, Rows) and kind.uneven else None
@@ -206,7 +221,7 @@ def _worst(kinds: Iterable[Kind]) -> Kind:
     if found and all(isinstance(kind, Fields) for kind in found):
         fields = [kind for kind in found if isinstance(kind, Fields)]
         keys = dict.fromkeys(key for each in fields for key in each.parts)
-        return Fields({key: _worst(each.parts.get(key) for each in fields) for key in keys})
+        return Fields({key: _worst(each.at(key) for each in fields) for key in keys}, _worst(e.rest for e in fields))
     rows = [unevenness(kind, None) or Rows.EACH for kind in found]
     return next((each for each in (Rows.FEWER, Rows.JOINED, Rows.PADDED, Rows.EACH) if each in rows), None)
 
@@ -270,6 +285,11 @@ class Reading:
             if isinstance(node.op, ast.Not):
                 return inner if inner is UNKNOWN else not inner
             return -inner if isinstance(inner, int) else UNKNOWN
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            return self._compared(node.left, node.ops[0], node.comparators[0])
+        if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+            held = [self.constant(each) for each in node.elts]
+            return UNKNOWN if UNKNOWN in held else tuple(held)
         if isinstance(node, ast.Name):
             if node.id in self.constants:
                 return self.constants[node.id]
@@ -279,6 +299,15 @@ class Reading:
         if isinstance(node, ast.Attribute) and isinstance(owner, Object) and ast.unparse(node.value) == self._own():
             return owner.attributes.get(node.attr, NOTHING).const
         return UNKNOWN
+
+    def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> object:
+        """Whether a comparison of the name of a field holds: `key == "label"`, `key in ("words", "tags")`."""
+        one, other = self.constant(left), self.constant(right)
+        if not isinstance(one, str) or not isinstance(other, (str, tuple)):
+            return UNKNOWN
+        if isinstance(op, (ast.Eq, ast.NotEq)):
+            return (one == other) is isinstance(op, ast.Eq)
+        return (one in other) is isinstance(op, ast.In) if isinstance(op, (ast.In, ast.NotIn)) else UNKNOWN
 
     def spelled(self, call: ast.Call) -> ast.Call:
         """A call with what is known of its arguments written out: `torch.stack(texts, 1)` for `(texts, axis)`."""
@@ -298,7 +327,7 @@ class Reading:
                     return False
                 continue
             self._statement(statement)
-            if isinstance(statement, (ast.Return, ast.Raise)):
+            if isinstance(statement, (ast.Return, ast.Raise, ast.Continue, ast.Break)):
                 return False
         return True
 
@@ -335,6 +364,9 @@ class Reading:
                 self._fill(each)
         elif isinstance(node, ast.While):
             self.run(node.body)
+        elif isinstance(node, ast.For) and (key := self._goes_by_key(node)) is not None:
+            for inner in self._by_key(key, node.target, node.iter, node.body):
+                inner.run(node.body)
         elif isinstance(node, (ast.For, ast.AsyncFor)):
             over = self.kind(node.iter)
             self._bind(node.target, _element(over))
@@ -343,7 +375,8 @@ class Reading:
             self._looped(node, over)
             self._choosing -= 1
         elif isinstance(node, ast.If):
-            self.run([*node.body, *node.orelse])
+            self.run(node.body)
+            self.run(node.orelse)
         elif isinstance(node, (ast.With, ast.AsyncWith, ast.Try)):
             self.run(node.body)
         elif isinstance(node, ast.Expr):
@@ -429,6 +462,8 @@ class Reading:
 
     def _looped(self, node: ast.For | ast.AsyncFor, over: Kind) -> None:
         """Lists that a loop over the samples fills."""
+        if isinstance(over, Fields) and over.all:
+            return self._looped_over_parts(node, over)
         counted = any(isinstance(self.kind(each), Rows) for each in ast.walk(node.iter) if isinstance(each, ast.Name))
         if not isinstance(over, Rows) and not counted:
             for statement in node.body:
@@ -449,6 +484,21 @@ class Reading:
             else:
                 self._statement(statement)
 
+    def _looped_over_parts(self, node: ast.For | ast.AsyncFor, over: Fields) -> None:
+        """`for part in zip(*batch): parts.append(torch.stack(part))`"""
+        made: dict[str, dict[Key, Kind]] = {}
+        for key, kind in over.all.items():
+            self._bind(node.target, kind)
+            self.run(node.body)
+            for call in _within(node, ast.Call):
+                grown = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr == "append" else None
+                if isinstance(grown, ast.Name) and call.args:
+                    parts = made.setdefault(grown.id, {})
+                    parts[key] = _worst([parts.get(key), self.kind(call.args[0])])
+        for name, parts in made.items():
+            rest = parts.pop(ANY_OTHER, None)
+            self.names[name] = Fields(parts, rest)
+
     def _across(self, statement: ast.stmt) -> None:
         """`rows.append([text[t] for text in texts])` in a loop over something else than samples."""
         call = statement.value if isinstance(statement, ast.Expr) else None
@@ -466,9 +516,15 @@ class Reading:
         target = node.func.value
         if node.func.attr == "extend" and self._lengthens(node.args[0]):
             return self._fill(target)
-        if not isinstance(target, ast.Name) or node.func.attr not in ("append", "extend") or not self._choosing:
+        if node.func.attr not in ("append", "extend") or not self._choosing:
             return
-        before, given = self.names.get(target.id), node.args[0]
+        given = node.args[0]
+        if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):  # `batch[key].append(text)`
+            kind = Rows.JOINED if node.func.attr == "extend" else Rows.PADDED if self._pads(given) else filled
+            self._set(target.value.id, target.slice, kind)
+        if not isinstance(target, ast.Name):
+            return
+        before = self.names.get(target.id)
         if node.func.attr == "extend":
             self.names[target.id] = Rows.JOINED
             return
@@ -489,14 +545,85 @@ class Reading:
             self._set(target.value.id, target.slice, kind)
         elif isinstance(target, (ast.Tuple, ast.List)):
             for index, each in enumerate(target.elts):
-                part = kind.parts.get(index) if isinstance(kind, Fields) else kind
+                part = kind.at(index) if isinstance(kind, Fields) else kind
                 self._bind(each.value if isinstance(each, ast.Starred) else each, part)
 
     def _set(self, name: str, key: ast.expr, kind: Kind) -> None:
         """`batch["words"] = words`."""
-        before = self.names.get(name)
-        if isinstance(key, ast.Constant) and isinstance(key.value, str):
-            self.names[name] = Fields({**(before.parts if isinstance(before, Fields) else {}), key.value: kind})
+        held, told = self.names.get(name), self.constant(key)
+        before = held if isinstance(held, Fields) else Fields({})
+        if told == ANY_OTHER:
+            self.names[name] = replace(before, rest=kind)
+        elif isinstance(told, str):
+            self.names[name] = replace(before, parts={**before.parts, told: kind})
+
+    def _goes_by_key(self, node: ast.For) -> str | None:
+        """What a loop calls the keys of a batch by which it goes: `for key in batch[0]: batch[key] = ...`."""
+        name = _first(node.target)
+        kept = [each.targets[0] for each in _within(node, ast.Assign)]
+        grown = (each.func.value for each in _within(node, ast.Call) if isinstance(each.func, ast.Attribute))
+        kept += [each for each in grown if isinstance(each, ast.Subscript)]
+        keys = [each.slice for each in kept if isinstance(each, ast.Subscript)]
+        by_key = any(isinstance(each, ast.Name) and each.id == name for each in keys)
+        return name if by_key and name is not None and self._holds_keys(node.iter) else None
+
+    def _holds_keys(self, over: ast.expr) -> bool:
+        """Whether a loop takes the keys of something, and no samples nor their numbers."""
+        if isinstance(over, ast.Call) and last_name(over.func) in ("enumerate", "range"):
+            return False
+        if isinstance(over, ast.Call) and last_name(over.func) == "zip":
+            return len(over.args) > 1 and not isinstance(self.kind(over.args[0]), Rows)
+        return not isinstance(self.kind(over), Rows)
+
+    def _by_key(self, name: str, target: ast.expr, over: ast.expr, code: list[ast.stmt]) -> Iterator[Reading]:
+        """This reading, for each key by that ``name``: those that are written out, and any other."""
+        if isinstance(over, ast.Call) and last_name(over.func) == "zip":  # `zip(KEYS, zip(*batch))`
+            taken, over = [self.kind(each) for each in over.args[1:]], over.args[0]
+        else:
+            taken = [self.kind(over)]
+        listed = self.constant(over)
+        told = {each: None for each in listed if isinstance(each, str)} if isinstance(listed, tuple) else {}
+        if not told:
+            parts = [key for kind in taken if isinstance(kind, Fields) for key in kind.parts if isinstance(key, str)]
+            told = {**dict.fromkeys(parts), **dict.fromkeys([*self._compared_to(code)][:KEYS]), ANY_OTHER: None}
+        names = target.elts[1:] if isinstance(target, (ast.Tuple, ast.List)) else []
+        before = self.constants.get(name, UNKNOWN)
+        for key in told:
+            self.constants[name] = key
+            self.names.pop(name, None)
+            for each, kind in zip(names, taken, strict=False):
+                self._bind(each, kind.at(key) if isinstance(kind, Fields) else kind)
+            yield self
+        self.constants[name] = before
+
+    def _compared_to(self, code: list[ast.stmt]) -> Iterator[str]:
+        """The words that a function compares something to, or those that it calls."""
+        called = (self._called(each.func) for statement in code for each in _within(statement, ast.Call))
+        for node in (self.function.node, *(each.node for each in called if each is not None)):
+            for compared in _within(node, ast.Compare):
+                for each in (*_within(compared.left, ast.Constant), *_within(compared.comparators[0], ast.Constant)):
+                    if isinstance(each.value, str):
+                        yield each.value
+
+    def each_key(self, node: ast.DictComp) -> Iterator[tuple[str, Reading]]:
+        """How the value is read under each key of `{key: torch.stack([d[key] for d in batch]) for key in batch[0]}`."""
+        generator = node.generators[0]
+        name = _first(generator.target)
+        if len(node.generators) > 1 or name is None or ast.unparse(node.key) != name:
+            return
+        if not self._holds_keys(generator.iter):
+            return
+        inner = copy(self)
+        inner.names, inner.constants = {**self.names}, {**self.constants}
+        value: list[ast.stmt] = [ast.Expr(node.value)]
+        for each in inner._by_key(name, generator.target, generator.iter, value):
+            if not any(each.constant(test) is False for test in generator.ifs):
+                yield str(each.constants[name]), each
+
+    def _keyed(self, node: ast.DictComp) -> Kind:
+        made: dict[Key, Kind] = {key: each.kind(node.value) for key, each in self.each_key(node)}
+        rest = made.pop(ANY_OTHER, None)
+        return Fields(made, rest) if made or rest is not None else None
 
     def kind(self, node: ast.expr) -> Kind:
         """What an expression has to do with the samples."""
@@ -512,7 +639,13 @@ class Reading:
             return Fields(dict(enumerate(kinds)))
         if isinstance(node, ast.Dict):
             keyed = [(_key(k), v) for k, v in zip(node.keys, node.values, strict=True)]
-            return Fields({key: self.kind(v) for key, v in keyed if key is not None})
+            unpacked = [self.kind(v) for k, v in zip(node.keys, node.values, strict=True) if k is None]
+            others = [kind for kind in unpacked if isinstance(kind, Fields)]
+            parts = {key: part for each in others for key, part in each.parts.items()}
+            told = {key: self.kind(v) for key, v in keyed if key is not None}
+            return Fields({**parts, **told}, _worst(each.rest for each in others))
+        if isinstance(node, ast.DictComp):
+            return self._keyed(node)
         if isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.SetComp)):
             return self._comprehension(node)
         if isinstance(node, ast.Subscript):
@@ -530,13 +663,16 @@ class Reading:
             kinds = [self.kind(node.left), self.kind(node.right)]
             return next((k for wanted in (Longest, Rows, Single) for k in kinds if isinstance(k, wanted)), None)
         if isinstance(node, ast.IfExp):
+            holds = self.constant(node.test)
+            if isinstance(holds, bool):
+                return self.kind(node.body if holds else node.orelse)
             return _worst([self.kind(node.body), self.kind(node.orelse)])
         return None
 
     def _comprehension(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp) -> Kind:
         over = self.kind(node.generators[0].iter) or self._numbered(node)
-        if isinstance(over, Fields):  # of the parts of a batch: each is treated alike
-            return over
+        if isinstance(over, Fields):
+            return self._of_each(over, node.generators[0].target, node.elt) if len(node.generators) == 1 else over
         if not isinstance(over, Rows):
             return self.kind(node.elt) if self.goes_across(node) else None
         inner = Reading(self.function, {**self.names}, self._depth)
@@ -548,6 +684,17 @@ class Reading:
         if node.generators[0].ifs:
             return Rows.FEWER
         return Rows.PADDED if inner._pads(node.elt) and over is Rows.EACH else over
+
+    def _of_each(self, over: Fields, target: ast.expr, made: ast.expr) -> Fields:
+        """What is made of each part of a batch: `[torch.stack(part) for part in zip(*batch)]`."""
+        inner = copy(self)
+        inner.names = {**self.names}
+        found: dict[Key, Kind] = {}
+        for key, kind in over.all.items():
+            inner._bind(target, kind)
+            found[key] = inner.kind(made) or kind
+        rest = found.pop(ANY_OTHER, None)
+        return Fields(found, rest)
 
     def goes_across(self, node: ast.expr) -> bool:
         """`[[text[t] for text in texts] for t in range(longest)]`: lists of one number of each sample."""
@@ -575,8 +722,10 @@ class Reading:
     def _subscript(self, node: ast.Subscript) -> Kind:
         inner = self.kind(node.value)
         if isinstance(inner, Fields):
-            key = _key(node.slice)
-            return inner.parts.get(key) if key is not None else None
+            key = self.constant(node.slice)
+            if key == ANY_OTHER:
+                return inner.rest
+            return inner.at(key) if isinstance(key, (int, str)) else None
         if isinstance(inner, Rows) and isinstance(node.slice, ast.Constant):
             return Single(longest=node.slice.value == 0 and self._descends(node.value))
         return inner
@@ -591,12 +740,20 @@ class Reading:
         method = self.kind(node.func.value) if isinstance(node.func, ast.Attribute) else None
         if name == "zip":
             rows = _worst(given)
+            if isinstance(rows, Rows) and isinstance(node.args[0], ast.Starred):  # one for each part of the samples
+                return Fields({}, rows)
             return rows if isinstance(rows, Rows) else None
         if name == "zip_longest":  # one list for each place, of what all samples have there
             return Rows.PADDED if isinstance(first, Rows) else None
         if name == "filter":
             return Rows.FEWER if isinstance(given[-1], Rows) else None
         if name == "map":
+            if isinstance(given[-1], Fields):  # `map(torch.stack, zip(*batch))`
+                part: ast.expr = ast.Name("part", ast.Load())
+                made, function = ast.Call(node.args[0], [part], []), node.args[0]
+                if isinstance(function, ast.Lambda) and function.args.args:
+                    return self._of_each(given[-1], ast.Name(function.args.args[0].arg), function.body)
+                return self._of_each(given[-1], part, made)
             return given[-1] if isinstance(given[-1], Rows) else None
         if name in ("max", "amax"):
             of_samples = [k for k in (*given, method) if isinstance(k, (Rows, Longest))]
@@ -618,6 +775,8 @@ class Reading:
             return Rows.PADDED if any(self._is_longest(each) for each in sizes) else None
         if name in JOINING and given:
             return self._joined(node, first)
+        if name in STACKING and isinstance(first, Fields) and not first.parts:
+            return first.rest  # `torch.tensor(list(zip(*texts)))`
         if name in COLLECTING or name in STACKING:
             return first
         if local is not None and not isinstance(local, ast.Attribute):
@@ -818,6 +977,19 @@ def _element(kind: Kind) -> Kind:
 def _key(node: ast.expr | None) -> Key | None:
     """The key of a field, where it is written out."""
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, (int, str)) else None
+
+
+Node = TypeVar("Node", bound=ast.AST)
+
+
+def _within(node: ast.AST, kind: type[Node]) -> Iterator[Node]:
+    return (each for each in ast.walk(node) if isinstance(each, kind))
+
+
+def _first(target: ast.expr) -> str | None:
+    """The name that a loop gives to the first of what it takes."""
+    first = target.elts[0] if isinstance(target, (ast.Tuple, ast.List)) and target.elts else target
+    return first.id if isinstance(first, ast.Name) else None
 
 
 def _adds_axis(node: ast.expr) -> bool:

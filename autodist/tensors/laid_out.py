@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from autodist.source import counted_of, last_name
 from autodist.spread import COLUMNS, COUNT, LOCAL, ROWS, SUM, Spread
 from autodist.tensors import operations
-from autodist.tensors.collation import BEGINNING, Fields, Key, Kind, Reading, Rows, sole
+from autodist.tensors.collation import ANY_OTHER, BEGINNING, Fields, Key, Kind, Reading, Rows, sole
 from autodist.values import UNKNOWN, Function, Value
 
 ALL = None
@@ -49,14 +49,21 @@ def layout(collate: Value) -> Layout:
     reading.given([Rows.EACH])
     found = [_keys(laid) for laid in reading.laid_returns]
     second = frozenset.intersection(*found) if found else frozenset()
-    untold = any(None in (laid.values() if isinstance(laid, dict) else [laid]) for laid in reading.laid_returns)
+    untold = any(_is_untold(laid) for laid in reading.laid_returns)
     parted = any(keys != second for keys in found)
     return Layout(second, reading.numbered, not untold and not parted)
 
 
+def _is_untold(laid: Laid) -> bool:
+    """Whether something lies along an axis that is not known, or lies along the second one under some other key."""
+    if not isinstance(laid, dict):
+        return laid is None
+    return None in laid.values() or laid.get(ANY_OTHER) is True
+
+
 def _keys(laid: Laid) -> frozenset[Key | None]:
     if isinstance(laid, dict):
-        return frozenset(key for key, second in laid.items() if second)
+        return frozenset(key for key, second in laid.items() if second and key != ANY_OTHER)
     return frozenset([ALL]) if laid else frozenset()
 
 
@@ -133,7 +140,7 @@ class _Axes(Reading):
 
     def _count(self, target: ast.expr, number: Spread) -> None:
         self._numbers[ast.unparse(target)] = number
-        key = _field(target)
+        key = self._field(target)
         if key is not None:
             name, named = key
             self._counted[name] = {**self._counted.get(name, {}), named: number}
@@ -162,9 +169,18 @@ class _Axes(Reading):
             for each, made, part in zip(target.elts, values, parts, strict=False):
                 if not isinstance(each, (ast.Tuple, ast.List)):
                     self._lay(each, made, part)
-        elif (named := _field(target)) is not None:
+        elif (named := self._field(target)) is not None:
             before = self._laid.get(named[0])
             self._laid[named[0]] = {**(before if isinstance(before, dict) else {}), named[1]: _plain(laid)}
+
+    def _field(self, target: ast.expr) -> tuple[str, str] | None:
+        """Of which name a statement binds which field: `batch["words"] = words`, `batch.words = words`."""
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+            return target.value.id, target.attr
+        if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+            key = self.constant(target.slice)
+            return (target.value.id, key) if isinstance(key, str) else None
+        return None
 
     def _looped(self, node: ast.For | ast.AsyncFor, over: Kind) -> None:
         """Tensors that a loop fills sample by sample: `words[: len(text), i] = text`."""
@@ -205,6 +221,8 @@ class _Axes(Reading):
             return self._laid.get(node.id, False)
         if isinstance(node, (ast.Tuple, ast.List, ast.Dict)):
             return {key: _plain(self.laid(each)) for key, each in self._parts(node).items()}
+        if isinstance(node, ast.DictComp):
+            return {key: _plain(each.laid(node.value)) for key, each in self.each_key(node) if isinstance(each, _Axes)}
         if isinstance(node, ast.Attribute):
             if ast.unparse(node) in self._laid:
                 return self._laid[ast.unparse(node)]
@@ -231,7 +249,9 @@ class _Axes(Reading):
         several, before = self.kind(over), self.laid(over)
         if not isinstance(target, ast.Name) or not isinstance(several, Fields) and not self._is_turned(over):
             return False
-        kinds = several.parts if isinstance(several, Fields) else {ALL: Rows.EACH}
+        kinds: dict[Key | None, Kind] = {ALL: Rows.EACH}
+        if isinstance(several, Fields):
+            kinds = {ALL: several.rest} if several.rest is not None else dict(several.parts.items())
         found: dict[Key | None, bool | None] = {}
         for key, kind in kinds.items():
             self.names[target.id] = kind
@@ -343,16 +363,6 @@ class _Axes(Reading):
                 return SUM if isinstance(self.kind(compared), Rows) and len(node.args) < 2 else None
             return self.number(given)
         return None
-
-
-def _field(target: ast.expr) -> tuple[str, str] | None:
-    """Of which name a statement binds which field: `batch["words"] = words`, `batch.words = words`."""
-    if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
-        return target.value.id, target.attr
-    if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
-        key = target.slice.value if isinstance(target.slice, ast.Constant) else None
-        return (target.value.id, key) if isinstance(key, str) else None
-    return None
 
 
 def _plain(laid: Laid) -> bool | None:
