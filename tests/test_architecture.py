@@ -96,7 +96,7 @@ MODELS = """
     history
     moves
     parts
-    unused | inplace | scalars
+    unused | inplace | scalars | leaves
 """
 
 LOSSES = """
