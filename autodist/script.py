@@ -39,6 +39,8 @@ class Wrapping:
     inside: ast.expr | None
     each: bool = False
     """Whether the target is a list of such models."""
+    move: str = ""
+    """What brings it to its device ahead of that, `.to(device)`, where the script does so only later."""
 
 
 @dataclass(frozen=True)

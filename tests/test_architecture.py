@@ -91,7 +91,7 @@ TENSORS = """
 """
 
 MODELS = """
-    trained
+    placing | trained
     passes | wrapping
     history
     moves

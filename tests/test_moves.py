@@ -115,9 +115,37 @@ for epoch in range(2):
 """
 
 
-def test_one_that_is_moved_in_each_round_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("head", "move", "given", "wrapped"),
+    [
+        ("model, optimizer", "model.to(device)", "model, optimizer", "DDP(Net().to(device))"),
+        ("model, optimizer", "model.cuda()", "model, optimizer", "DDP(Net().cuda())"),
+        ("model, optimizer, where", "model.to(where)", "model, optimizer, device", "DDP(Net().to(device))"),
+        ("model, optimizer, where", "model.to(where)", "model, optimizer, where=device", "DDP(Net().to(device))"),
+        ("model, optimizer", 'model.to(device="cuda")', "model, optimizer", 'DDP(Net().to("cuda"))'),
+    ],
+)
+def test_one_that_is_moved_in_each_round_comes_to_its_device_where_it_is_wrapped(
+    tmp_path: Path, head: str, move: str, given: str, wrapped: str
+) -> None:
     """There is no place between its move and its first use that is run once."""
-    _, said = converted(tmp_path, HEAD + IN_ROUNDS)
+    rounds = IN_ROUNDS.replace("train(model, optimizer):", f"train({head}):").replace("model.to(device)", move)
+    after, said = converted(tmp_path, HEAD + rounds.replace("    train(model, optimizer)", f"    train({given})"))
+    assert f"model = {wrapped}\n" in after and "AD904" not in said
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        'model.to("cuda:1" if len(loader) > 3 else "cpu")',
+        "if len(loader) > 3:\n        model.to(device)",
+        "place = torch.device(loader.device)\n    model.to(place)",
+    ],
+)
+def test_one_that_is_moved_in_each_round_is_refused_where_nobody_knows_its_device_before(
+    tmp_path: Path, move: str
+) -> None:
+    _, said = converted(tmp_path, HEAD + IN_ROUNDS.replace("model.to(device)", move))
     assert "AD904 is moved to its device after DistributedDataParallel has taken hold of its parameters" in said
 
 

@@ -29,7 +29,7 @@ from autodist.fsdp import meta, sharding, shards, weights
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.losses import batchwise, pairing, scaling, weighing, wholes
 from autodist.losses.terms import terms
-from autodist.models import leaves, moved_too_late, trained_models, wrap_plan
+from autodist.models import leaves, moved_too_late, placed_when_wrapped, trained_models, wrap_plan
 from autodist.project import Project
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, TrainingScript
@@ -159,6 +159,8 @@ def _modelled(
     second = again(plan)
     by_hand = is_distributed(first)
     late = () if fsdp and not by_hand else tuple(moved_too_late((model.object for model in models), second))
+    if late and not by_hand:
+        models, late = placed_when_wrapped(models, second)
     if late and not by_hand:
         return TrainingScript(project, first.values, concerns=late), first
     if (concern := unshared_output(second)) is not None:

@@ -39,6 +39,20 @@ def moved_before_use(module: Object, since: int, first: int, run: Interpreter) -
 def moved_too_late(models: Iterable[Object], run: Interpreter) -> Iterator[Concern]:
     """Where models, or parts of them, move for the first time after they were wrapped, in the place that is planned or
     by the script itself."""
+    return (too_late(late) for late in late_moves(models, run))
+
+
+@dataclass(frozen=True)
+class LateMove:
+    """A model that moves after it was wrapped: the events, and what the move does."""
+
+    move: Event
+    wrap: Event
+    what: str
+
+
+def late_moves(models: Iterable[Object], run: Interpreter) -> Iterator[LateMove]:
+    """The same as events."""
     keys = {module.key for module in models}
     placed: set[object] = set()
     waiting: dict[object, tuple[Event, set[object]]] = {}
@@ -56,13 +70,15 @@ def moved_too_late(models: Iterable[Object], run: Interpreter) -> Iterator[Conce
             ]
             if is_to_device(event, run):
                 if wraps and placed.isdisjoint(moved):
-                    yield _too_late(event, wraps[0], "is moved to its device")
+                    yield LateMove(event, wraps[0], "is moved to its device")
                 placed |= moved
             elif wraps and wraps[0].kind == "wrap" and _changes_type(event):
-                yield _too_late(event, wraps[0], "becomes another type")
+                yield LateMove(event, wraps[0], "becomes another type")
 
 
-def _too_late(move: Event, wrap: Event, what: str) -> Concern:
+def too_late(late: LateMove) -> Concern:
+    """Why that cannot stay as it is."""
+    move, wrap, what = late.move, late.wrap, late.what
     message = (
         f"{what} after DistributedDataParallel has taken hold of its parameters, and its gradients would no longer be "
         "averaged: move it where it is made, or before it is first used"
