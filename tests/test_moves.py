@@ -381,3 +381,39 @@ def test_a_move_to_a_device_that_is_told_later_is_refused(tmp_path: Path) -> Non
     made = "where = torch.device(device)\nExperiment(model.to(where))"
     _, said = converted(tmp_path, HEAD + PARALLEL.format(kept="model", moved="pass", made=made))
     assert "AD401 is moved to its device after it is wrapped" in said
+
+
+PARTS = """\
+def to_device(data, device):
+    if isinstance(data, (list, tuple)):
+        return [to_device(x, device) for x in data]
+    return data.to(device, non_blocking=True)
+
+
+class Pair(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = Net(), Net()
+
+    def step(self, x, y):
+        return nn.functional.mse_loss(self.decoder(self.encoder(x)), y)
+
+
+model = to_device(Pair(), device)
+optimizer = torch.optim.SGD([*model.encoder.parameters(), *model.decoder.parameters()], lr=0.1)
+for x, y in loader:
+    x, y = to_device((x, y), device)
+    optimizer.zero_grad()
+    model.step(x, y).backward()
+    optimizer.step()
+"""
+
+
+def test_parts_that_train_come_to_their_device_where_they_are_wrapped(tmp_path: Path) -> None:
+    """The model itself is moved once it is made, and with it what it consists of (USAD)."""
+    parts = PARTS.replace(
+        "self.encoder, self.decoder = Net(), Net()", "self.encoder = Net()\n        self.decoder = Net()"
+    )
+    after, said = converted(tmp_path, HEAD + parts)
+    assert "self.encoder = DDP(Net().to(device))" in after and "AD904" not in said
+    assert "    if isinstance(data, (list, tuple)):\n        return [to_device(x, device) for x in data]\n" in after

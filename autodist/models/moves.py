@@ -64,7 +64,7 @@ def late_moves(models: Iterable[Object], run: Interpreter) -> Iterator[LateMove]
         elif event.kind == "forward" and event.grad:
             waiting = {key: held for key, held in waiting.items() if key not in {each.key for each in things}}
         elif event.kind == "move":
-            moved = _held(event)
+            moved = held_by(event)
             wraps = [
                 wrap for wrap, own in waiting.values() if not moved.isdisjoint(own) and not _is_instead(event, wrap)
             ]
@@ -144,12 +144,12 @@ def shuttles(models: Iterable[Object], run: Interpreter) -> Shuttles:
     for event in moves:
         if not is_to_cpu(event, run):
             continue
-        moved = _held(event)
+        moved = held_by(event)
         for module in (each for each in trained if not moved.isdisjoint(part.key for part in parts(each))):
             rounds = {loop.node for e in run.of("forward") if e.grad and _is_of(e, module) for loop in e.loops}
             if rounds.isdisjoint(loop.node for loop in event.loops):
                 continue  # it has been trained
-            back = [e for e in moves if e is not event and not moved.isdisjoint(_held(e)) and is_to_device(e, run)]
+            back = [e for e in moves if e is not event and not moved.isdisjoint(held_by(e)) and is_to_device(e, run)]
             back = [e for e in back if not rounds.isdisjoint(loop.node for loop in e.loops)]
             if not back:
                 continue
@@ -171,7 +171,7 @@ def _named(event: Event) -> set[object]:
     return {each.key for each in unwrapped(event.value) if isinstance(each, Object)}
 
 
-def _held(event: Event) -> set[object]:
+def held_by(event: Event) -> set[object]:
     """The modules that an event is about, and what they consist of."""
     return {part.key for each in unwrapped(event.value) if isinstance(each, Object) for part in parts(each)}
 

@@ -8,11 +8,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from autodist.interpreter import Event, Interpreter
-from autodist.models.moves import LateMove, late_moves, too_late
-from autodist.models.parts import Key, unwrapped
+from autodist.models.moves import LateMove, held_by, late_moves, too_late
+from autodist.models.parts import Key
 from autodist.script import Concern, Model, Wrapping
 from autodist.source import Source
-from autodist.values import Object
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -22,7 +21,8 @@ def placed_when_wrapped(models: list[Model], run: Interpreter) -> tuple[list[Mod
     concerns = []
     for late in late_moves((model.object for model in models), run):
         codes: dict[Key, str] = {}
-        moved = [model for model in models if _is_of(late.move, model.object)]
+        held = held_by(late.move)
+        moved = [model for model in models if model.object.key in held]
         for model in moved:
             code = _ahead(late, model.wrapping, run) if model.wrapping is not None else None
             if code is not None:
@@ -49,7 +49,7 @@ def _ahead(late: LateMove, wrapping: Wrapping, run: Interpreter) -> str | None:
         if not _guards_script(late.move.source, call):
             return None
     used = (e for e in run.of("forward") if late.wrap.order < e.order < late.move.order)
-    if any(_is_of(each, thing) for each in used for thing in unwrapped(late.move.value) if isinstance(thing, Object)):
+    if any(not held_by(late.move).isdisjoint(held_by(each)) for each in used):
         return None
     given = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "device")]
     if not given:
@@ -160,7 +160,3 @@ def _own(home: ast.AST) -> Iterable[ast.AST]:
 
 def _around(source: Source, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
     return next((each for each in source.ancestors(node) if isinstance(each, FUNCTIONS)), None)
-
-
-def _is_of(event: Event, module: Object) -> bool:
-    return any(isinstance(each, Object) and each.key == module.key for each in unwrapped(event.value))
