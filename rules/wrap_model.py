@@ -11,7 +11,7 @@ from autodist.source import Source
 from autodist.values import NOTHING, External
 
 from ._departed import only_drops
-from ._preamble import argument, imported, is_move, member, normalised_alone, planned, synchronised
+from ._preamble import argument, for_each, imported, is_move, member, normalised_alone, planned, synchronised
 
 EXAMPLES = [
     Example(
@@ -228,7 +228,7 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
         if model.batch_norm or wrapping.inside is None:
             code = f"{target} = {ddp}({target}{wrapping.move}{options})\n"
             if wrapping.each:
-                code = f"{target} = [{ddp}(model{wrapping.move}{options}) for model in {target}]\n"
+                code = f"{target} = {for_each(wrapping.each, f'{ddp}(model{wrapping.move}{options})', target)}\n"
             if model.batch_norm:
                 lines, needed = synchronised(script, context, source, target, wrapping.each)
                 imports, code = (*imports, *needed), lines + code
