@@ -37,8 +37,10 @@ class Wrapping:
     statement: ast.stmt
     target: ast.expr
     inside: ast.expr | None
-    each: bool = False
-    """Whether the target is a list of such models."""
+    each: str = ""
+    """`list` or `dict`, where the target is one of such models."""
+    move: str = ""
+    """What brings it to its device ahead of that, `.to(device)`, where the script does so only later."""
 
 
 @dataclass(frozen=True)

@@ -305,6 +305,8 @@ class Draw:
     """Whether it is an iterable of such batches."""
     nested: bool = False
     """Whether these batches are tuples of tensors."""
+    derived: bool = False
+    """Whether a loss is derived by it, so that a rank has its rows of it as one tensor: `grad(model(x), x)`."""
     once: bool = False
     """Whether indices or numbers are drawn outside of all loops, so that what they make is data like any other."""
 

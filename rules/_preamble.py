@@ -158,7 +158,7 @@ def negated(condition: str | None) -> str:
 
 
 def synchronised(
-    script: TrainingScript, context: Context, source: Source, target: str, each: bool = False
+    script: TrainingScript, context: Context, source: Source, target: str, each: str = ""
 ) -> tuple[str, Planned]:
     """Lines that give a model, or each of a list of models, batch statistics over all ranks."""
     nn, nn_import = imported(context, source, "torch.nn", "nn")
@@ -166,12 +166,18 @@ def synchronised(
     convert = f"{nn}.SyncBatchNorm.convert_sync_batchnorm"
     asked = f"{torch}.cuda.is_available()"
     if not script.names_device:  # the model stays on the CPU until somebody moves it
-        asked, torch_import = f"next({target}{'[0]' if each else ''}.parameters()).is_cuda", ()
-    code = (
-        f"if {asked}:  # batch statistics over all ranks; there is no CPU version\n"
-        f"    {target} = {f'[{convert}(model) for model in {target}]' if each else f'{convert}({target})'}\n"
-    )
+        first = f"next(iter({target}.values()))" if each == "dict" else f"{target}[0]" if each else target
+        asked, torch_import = f"next({first}.parameters()).is_cuda", ()
+    converted = for_each(each, f"{convert}(model)", target) if each else f"{convert}({target})"
+    code = f"if {asked}:  # batch statistics over all ranks; there is no CPU version\n" f"    {target} = {converted}\n"
     return code, (*nn_import, *torch_import)
+
+
+def for_each(kind: str, made: str, target: str) -> str:
+    """What is made of each `model` of a list or dict of models."""
+    return (
+        f"{{name: {made} for name, model in {target}.items()}}" if kind == "dict" else f"[{made} for model in {target}]"
+    )
 
 
 def normalised_alone(script: TrainingScript, source: Source, node: ast.stmt) -> Iterator[Finding]:

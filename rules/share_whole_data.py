@@ -144,11 +144,15 @@ def share_whole_data(script: TrainingScript, context: Context) -> Iterator[Findi
             check = f'assert {lengths} >= {d}.get_world_size(), "every rank needs rows of its own"\n'
             place = start if _bound_before(start, group[-1].node, codes, source) else source.statement(group[-1].node)
             checked = planned(source, InsertBefore(place, check, order=1))
+            derived = {source.code(draw.node) for draw in group if draw.derived}
             for draw in group:
                 template = f"len(range({{}})[{name}])" if draw.count else f"{{}}[{name}]"
                 edits: list[Edit] = [WrapExpr(draw.node, template)]
                 if draw.columns:
                     edits = _own_columns(draw, name, start if place is start else None)
+                elif source.code(draw.node) in derived:
+                    same = [each for each in group if source.code(each.node) == source.code(draw.node)]
+                    edits = _own_rows(draw, name, start if place is start else _first_of(source, same))
                 fix = Fix((*shared.edits, *checked, *planned(source, *edits)))
                 yield Finding(source, draw.node, "each rank takes its rows of the data", fix)
     for site, alike in _paired(script):
@@ -189,9 +193,20 @@ def _own_columns(draw: Draw, rows: str, start: ast.stmt | None) -> list[Edit]:
     own = f"{code}[:, {rows}].contiguous()"
     if start is None:
         return [WrapExpr(draw.node, f"{{}}[:, {rows}].contiguous()")]
-    last = code.rpartition(".")[2]
-    name = free_name(draw.source, f"own_{last}", f"rank_{last}", f"{last}_of_rank")
+    name = _own_name(draw, code)
     return [InsertBefore(start, f"{name} = {own}\n", order=4), ReplaceExpr(draw.node, name)]
+
+
+def _own_rows(draw: Draw, rows: str, start: ast.stmt) -> list[Edit]:
+    """A rank's rows as one tensor, that a model is given and its output derived by."""
+    code = draw.source.code(draw.node)
+    name = _own_name(draw, code)
+    return [InsertBefore(start, f"{name} = {code}[{rows}]\n", order=4), ReplaceExpr(draw.node, name)]
+
+
+def _own_name(draw: Draw, code: str) -> str:
+    last = code.rpartition(".")[2]
+    return free_name(draw.source, f"own_{last}", f"rank_{last}", f"{last}_of_rank")
 
 
 def _total(draw: Draw) -> str:
@@ -214,6 +229,16 @@ def _start(source: Source, draws: list[Draw]) -> ast.stmt:
             break
         if isinstance(ancestor, (ast.For, ast.While)):
             found = ancestor
+    return _around_all(source, draws, found)
+
+
+def _first_of(source: Source, draws: list[Draw]) -> ast.stmt:
+    """The statement of the first of the uses, or what runs before all of them."""
+    first = min((draw.node for draw in draws), key=lambda node: (node.lineno, node.col_offset))
+    return _around_all(source, draws, source.statement(first))
+
+
+def _around_all(source: Source, draws: list[Draw], found: ast.stmt) -> ast.stmt:
     while not all(_follows(source, draw.node, found) for draw in draws):  # the first is in one branch of several
         found = source.statement(source.parents[found])
     return found

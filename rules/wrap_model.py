@@ -11,7 +11,7 @@ from autodist.source import Source
 from autodist.values import NOTHING, External
 
 from ._departed import only_drops
-from ._preamble import argument, imported, is_move, member, normalised_alone, planned, synchronised
+from ._preamble import argument, for_each, imported, is_move, member, normalised_alone, planned, synchronised
 
 EXAMPLES = [
     Example(
@@ -226,9 +226,9 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
         target = source.code(wrapping.target)
         imports = ddp_import
         if model.batch_norm or wrapping.inside is None:
-            code = f"{target} = {ddp}({target}{options})\n"
+            code = f"{target} = {ddp}({target}{wrapping.move}{options})\n"
             if wrapping.each:
-                code = f"{target} = [{ddp}(model{options}) for model in {target}]\n"
+                code = f"{target} = {for_each(wrapping.each, f'{ddp}(model{wrapping.move}{options})', target)}\n"
             if model.batch_norm:
                 lines, needed = synchronised(script, context, source, target, wrapping.each)
                 imports, code = (*imports, *needed), lines + code
@@ -237,7 +237,9 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
             edit = ReplaceStatement(wrapping.statement, code) if replaced else InsertAfter(wrapping.statement, code)
             fix = Fix((*imports, *planned(source, edit)))
         else:
-            fix = Fix((*imports, *planned(source, WrapExpr(wrapping.inside, f"{ddp}({{}}{options})"))))
+            inner = "{}" if isinstance(wrapping.inside, (ast.Call, ast.Name, ast.Attribute)) else "({})"
+            template = f"{ddp}({inner if wrapping.move else '{}'}{wrapping.move}{options})"
+            fix = Fix((*imports, *planned(source, WrapExpr(wrapping.inside, template))))
         yield Finding(
             source,
             wrapping.statement,

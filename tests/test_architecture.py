@@ -91,12 +91,12 @@ TENSORS = """
 """
 
 MODELS = """
-    trained
+    placing | trained
     passes | wrapping
     history
     moves
     parts
-    unused | inplace | scalars
+    unused | inplace | scalars | leaves
 """
 
 LOSSES = """

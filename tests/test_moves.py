@@ -115,9 +115,37 @@ for epoch in range(2):
 """
 
 
-def test_one_that_is_moved_in_each_round_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("head", "move", "given", "wrapped"),
+    [
+        ("model, optimizer", "model.to(device)", "model, optimizer", "DDP(Net().to(device))"),
+        ("model, optimizer", "model.cuda()", "model, optimizer", "DDP(Net().cuda())"),
+        ("model, optimizer, where", "model.to(where)", "model, optimizer, device", "DDP(Net().to(device))"),
+        ("model, optimizer, where", "model.to(where)", "model, optimizer, where=device", "DDP(Net().to(device))"),
+        ("model, optimizer", 'model.to(device="cuda")', "model, optimizer", 'DDP(Net().to("cuda"))'),
+    ],
+)
+def test_one_that_is_moved_in_each_round_comes_to_its_device_where_it_is_wrapped(
+    tmp_path: Path, head: str, move: str, given: str, wrapped: str
+) -> None:
     """There is no place between its move and its first use that is run once."""
-    _, said = converted(tmp_path, HEAD + IN_ROUNDS)
+    rounds = IN_ROUNDS.replace("train(model, optimizer):", f"train({head}):").replace("model.to(device)", move)
+    after, said = converted(tmp_path, HEAD + rounds.replace("    train(model, optimizer)", f"    train({given})"))
+    assert f"model = {wrapped}\n" in after and "AD904" not in said
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        'model.to("cuda:1" if len(loader) > 3 else "cpu")',
+        "if len(loader) > 3:\n        model.to(device)",
+        "place = torch.device(loader.device)\n    model.to(place)",
+    ],
+)
+def test_one_that_is_moved_in_each_round_is_refused_where_nobody_knows_its_device_before(
+    tmp_path: Path, move: str
+) -> None:
+    _, said = converted(tmp_path, HEAD + IN_ROUNDS.replace("model.to(device)", move))
     assert "AD904 is moved to its device after DistributedDataParallel has taken hold of its parameters" in said
 
 
@@ -353,3 +381,39 @@ def test_a_move_to_a_device_that_is_told_later_is_refused(tmp_path: Path) -> Non
     made = "where = torch.device(device)\nExperiment(model.to(where))"
     _, said = converted(tmp_path, HEAD + PARALLEL.format(kept="model", moved="pass", made=made))
     assert "AD401 is moved to its device after it is wrapped" in said
+
+
+PARTS = """\
+def to_device(data, device):
+    if isinstance(data, (list, tuple)):
+        return [to_device(x, device) for x in data]
+    return data.to(device, non_blocking=True)
+
+
+class Pair(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = Net(), Net()
+
+    def step(self, x, y):
+        return nn.functional.mse_loss(self.decoder(self.encoder(x)), y)
+
+
+model = to_device(Pair(), device)
+optimizer = torch.optim.SGD([*model.encoder.parameters(), *model.decoder.parameters()], lr=0.1)
+for x, y in loader:
+    x, y = to_device((x, y), device)
+    optimizer.zero_grad()
+    model.step(x, y).backward()
+    optimizer.step()
+"""
+
+
+def test_parts_that_train_come_to_their_device_where_they_are_wrapped(tmp_path: Path) -> None:
+    """The model itself is moved once it is made, and with it what it consists of (USAD)."""
+    parts = PARTS.replace(
+        "self.encoder, self.decoder = Net(), Net()", "self.encoder = Net()\n        self.decoder = Net()"
+    )
+    after, said = converted(tmp_path, HEAD + parts)
+    assert "self.encoder = DDP(Net().to(device))" in after and "AD904" not in said
+    assert "    if isinstance(data, (list, tuple)):\n        return [to_device(x, device) for x in data]\n" in after

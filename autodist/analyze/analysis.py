@@ -29,7 +29,7 @@ from autodist.fsdp import meta, sharding, shards, weights
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.losses import batchwise, pairing, scaling, weighing, wholes
 from autodist.losses.terms import terms
-from autodist.models import moved_too_late, trained_models, wrap_plan
+from autodist.models import leaves, moved_too_late, placed_when_wrapped, trained_models, wrap_plan
 from autodist.project import Project
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, TrainingScript
@@ -47,12 +47,12 @@ def analyze(project: Project, config: Config) -> TrainingScript:
         return Interpreter(project, facts, plan).run()
 
     first = again(Plan())
-    modules = frozenset(first.promoted)
-    if modules:
-        first = again(Plan(modules=modules))
+    known = Plan(modules=frozenset(first.promoted), inputs=leaves.derived_by(first))
+    if known.modules or known.inputs:
+        first = again(known)
 
     def gathering(nodes: frozenset[ast.expr], draws: frozenset[int] | None = None) -> Interpreter:
-        return again(Plan(modules=modules, gathered=nodes, draws=draws))
+        return again(replace(known, gathered=nodes, draws=draws))
 
     def modelled(rows: tuple[Reduction, ...]) -> tuple[TrainingScript, Interpreter]:
         script, run = _modelled(project, config, facts, gathering(_nodes(rows)) if rows else first, rows)
@@ -128,13 +128,13 @@ def _modelled(
     def again(plan: Plan) -> Interpreter:
         return Interpreter(project, facts, plan).run()
 
-    modules, pairs = first.plan.modules, _nodes(paired)
+    known, pairs = Plan(modules=first.plan.modules, inputs=first.plan.inputs), _nodes(paired)
     whole = None
-    moving = along_sequence(first) or through_time(first, again, modules)
+    moving = along_sequence(first) or through_time(first, again, known)
     if moving is not None or has_no_batches(first):
-        whole = wholes.find(again, Plan(modules=modules), moving is not None)
+        whole = wholes.find(again, known, moving is not None)
     elif made_elsewhere(first):
-        found = wholes.find(again, Plan(modules=modules))
+        found = wholes.find(again, known)
         whole = found if found is not None and found.site is None else None
     refused = list(refusals_of(first, config.strategy, whole, moving))
     if refused:
@@ -150,7 +150,7 @@ def _modelled(
     trained = {origin.key for origin in origins_of(first) if isinstance(origin, Object)}
     drawn = not trained and whole is None and not seeds_by_rank(first)
     draws = frozenset(id(draw.node) for draw in batch_draws(first)) if drawn else frozenset()
-    plan = Plan(sharded=shard_sites(first, trained), draws=draws, modules=modules, gathered=pairs, bare=fsdp)
+    plan = replace(known, sharded=shard_sites(first, trained), draws=draws, gathered=pairs, bare=fsdp)
     if whole is not None:
         plan = replace(plan, wholes=whole.nodes, columns=whole.columns, counts=whole.counts, batches=whole.batches)
     dropped = frozenset(s.node for m in models for s in (*m.dropped, *(m.data_parallel if fsdp else ())))
@@ -159,6 +159,8 @@ def _modelled(
     second = again(plan)
     by_hand = is_distributed(first)
     late = () if fsdp and not by_hand else tuple(moved_too_late((model.object for model in models), second))
+    if late and not by_hand:
+        models, late = placed_when_wrapped(models, second)
     if late and not by_hand:
         return TrainingScript(project, first.values, concerns=late), first
     if (concern := unshared_output(second)) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from autodist import randomness
 from autodist.analyze.batch_sizes import shapes_tensors, told_sizes
@@ -95,13 +96,13 @@ def along_sequence(run: Interpreter) -> Draw | None:
     return None
 
 
-def through_time(run: Interpreter, again: Callable[[Plan], Interpreter], modules: frozenset[int]) -> Draw | None:
+def through_time(run: Interpreter, again: Callable[[Plan], Interpreter], known: Plan) -> Draw | None:
     """A slice of which a layer takes the first axis for time, so that its rows are no samples."""
     draws = _drawn(run)
     if not any(isinstance(draw.node, ast.Subscript) for draw in draws) and not _takes_sequences_first(run):
         return None
     taken = frozenset(id(draw.node) for draw in draws)
-    for event in again(Plan(sharded=frozenset(), draws=taken, modules=modules, wholes=frozenset())).of("along_rows"):
+    for event in again(replace(known, sharded=frozenset(), draws=taken, wholes=frozenset())).of("along_rows"):
         if (
             found := next((draw for draw in draws if draw in event.value.origins and not draw.noise), None)
         ) is not None:

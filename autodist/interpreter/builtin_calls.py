@@ -60,6 +60,9 @@ JOINED = ("tensors", "arrays", "sequences")
 REPLACING = frozenset(["dataclasses.replace", "attr.evolve", "attrs.evolve"])
 """What makes another object of the same kind, with other fields."""
 
+CONTAINERS = frozenset(f"builtins.{name}" for name in ("list", "tuple", "dict", "set", "str", "int", "float"))
+"""Classes that no module is of."""
+
 
 class BuiltinCalls(Attributes, Arithmetic, Roles):
     """Calls of Python's own functions."""
@@ -149,6 +152,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short == "isinstance" and len(args) == 2:
             if _are_modules(first) and args[1].things and all(map(_is_module_class, args[1].things)):
                 return constant(True, firm=True)
+            if _are_modules(first) and first.spread is SAME and not first.array and self._are_containers(args[1]):
+                return constant(False, firm=True)  # `isinstance(data, (list, tuple))`, where it is a model
             if self.plan.wholes is not None:
                 return self._tells_tensor(first, args[1])
         if short == "hasattr" and first.things and all(isinstance(each, Wrapped) for each in first.things):
@@ -345,6 +350,11 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             else:
                 table.element = table.element | value
         table.stores |= pairs.stores
+
+    def _are_containers(self, kinds: Value) -> bool:
+        """Whether these are classes that no module is of."""
+        things = {t for kind in (self._contents(kinds) or [kinds]) for t in kind.things}
+        return bool(things) and all(isinstance(t, External) and t.name in CONTAINERS for t in things)
 
     def _tells_tensor(self, value: Value, kind: Value) -> Value:
         """`isinstance(h, torch.Tensor)`, where it is known."""

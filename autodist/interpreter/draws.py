@@ -101,7 +101,7 @@ class Draws(Contents):
             if _has_generator(keywords):
                 self.event("own_noise", node, scope, keywords["generator"])
             return Value(spread=ROWS, origins=frozenset().union(*(v.origins for v in sized)))
-        if keywords.get("requires_grad", NOTHING).const is True:
+        if keywords.get("requires_grad", NOTHING).const is True and id(node) not in self.plan.inputs:
             return of(
                 self._remember(
                     node, lambda: Object(name, frozenset(["parameter"]), node, scope.source, self._path), "loose"

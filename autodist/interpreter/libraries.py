@@ -101,7 +101,8 @@ class Libraries(BuiltinCalls):
             return self._function(name.rpartition(".")[2], node, args, keywords)
         roots = name.partition(".")[0]
         of_samples = any(v.spread.is_local for v in values)  # `Variable(x, requires_grad=True)`
-        if keywords.get("requires_grad", NOTHING).const is True and "module" not in roles and not of_samples:
+        is_leaf = keywords.get("requires_grad", NOTHING).const is True and id(node) not in self.plan.inputs
+        if is_leaf and "module" not in roles and not of_samples:
             return of(
                 self._remember(
                     node, lambda: Object(name, frozenset(["parameter"]), node, scope.source, self._path), "loose"

@@ -30,6 +30,8 @@ class Plan:
     divided: frozenset[ast.expr] = frozenset()
     dropped: frozenset[ast.AST] = frozenset()
     modules: frozenset[int] = frozenset()
+    inputs: frozenset[int] = frozenset()
+    """Calls that make tensors with `requires_grad=True` which nothing trains: they are data."""
     wholes: frozenset[ast.expr] | None = None
     columns: frozenset[ast.expr] = frozenset()
     counts: frozenset[ast.expr] = frozenset()

@@ -45,8 +45,14 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
         return left
 
     def _planned(self, target: ast.expr, value: Value) -> Value:
-        """A model in its planned wrapper, or a list of such. What may also be a pair, `return net, other`, is not one
-        where it is wrapped as a model."""
+        """A model in its planned wrapper, or a list or dict of such. What may also be a pair, `return net, other`, is
+        not one where it is wrapped as a model."""
+        tables = [thing for thing in value.things if isinstance(thing, Table)]
+        if len(tables) == 1 == len(value.things):
+            table = self._remember(target, lambda: Table(target, {}, NOTHING), "planned")
+            table.entries = {key: wrapped(each, "planned") for key, each in tables[0].entries.items()}
+            table.element = wrapped(tables[0].element, "planned")
+            return of(table)
         lists = [thing for thing in value.things if isinstance(thing, Items)]
         if any(True for _ in value.objects("module")):
             value, lists = value.but(things=value.things - frozenset(lists)), []
@@ -81,7 +87,7 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
             self.event("bind", node, scope, value)
         elif self._modules_in(value):
             self.event("alias", node, scope, value)
-        elif isinstance(node.value, (ast.List, ast.ListComp)) and not self._loops:
+        elif isinstance(node.value, (ast.List, ast.ListComp, ast.Dict, ast.DictComp)) and not self._loops:
             held = union(each for each in self._contents(value) if self._modules_in(each))
             if held is not NOTHING:
                 self.event("bind_each", node, scope, held)

@@ -356,6 +356,7 @@ class TorchModules(Subscripts, Stores, Losses):
         if name == "register_parameter" and len(args) == 2:
             known = args[0].const
             self._keep_attribute(node, of(thing), known if isinstance(known, str) else KEPT, args[1], scope)
+            self.event("grow", node, scope, of(inner))
             return NOTHING
         if name in ("values", "items") and inner.name == "torch.nn.ModuleDict":
             part = union(self._children(inner))

@@ -114,7 +114,8 @@ class WholeData(Contents):
             return value
         if node in wholes or node in self.plan.columns:
             columns = node in self.plan.columns
-            draw = Draw(node, scope.source, (), whole=True, columns=columns)
+            derived = _derives_by(node, scope.source)
+            draw = Draw(node, scope.source, (), whole=True, columns=columns, derived=derived)
             self.event("whole", node, scope, of(draw))
             spread = Spread.COLUMNS if columns else ROWS
             return value.but(spread=spread, origins=value.origins | {draw}, const=UNKNOWN)
@@ -221,6 +222,17 @@ def _cuts(draw: Draw) -> bool:
 
 def _is_cut(origin: object) -> bool:
     return isinstance(origin, Draw) and _cuts(origin)
+
+
+def _derives_by(node: ast.expr, source: Source) -> bool:
+    """`torch.autograd.grad(u, x, ...)`, or by each of `[x, t]`."""
+    parent = source.parents.get(node)
+    around = source.parents.get(parent) if isinstance(parent, (ast.List, ast.Tuple)) else parent
+    call = source.parents.get(around) if isinstance(around, ast.keyword) else around
+    if not isinstance(call, ast.Call) or last_part(call.func) != "grad":
+        return False
+    inputs = [*call.args[1:2], *(each.value for each in call.keywords if each.arg == "inputs")]
+    return any(each is node or each is parent for each in inputs)
 
 
 def _asks_size(node: ast.expr, source: Source) -> bool:

@@ -57,6 +57,7 @@ def find(run: Callable[[Plan], Interpreter], plan: Plan, through_time: bool = Fa
         Wholes(near, batches=batches),
         Wholes(near),
         Wholes(frozenset(candidates)),
+        Wholes(_read(first, homes)),
         columns,
         Wholes(columns=near - columns.columns),
         Wholes(batches=_given(first, near, homes) - columns.columns),
@@ -224,6 +225,13 @@ def _candidates(run: Interpreter) -> dict[ast.expr, Source]:
         and _is_plain(event.node)
         and not _is_handed_on(event.node, event.source, run)
     }
+
+
+def _read(run: Interpreter, homes: set[Home]) -> frozenset[ast.expr]:
+    """The names of tensors that functions with the steps read, also those that they give to others of the project:
+    `self.net_u(self.x, self.t)`."""
+    named = (e for e in run.of("may_be_whole") if (e.source, _around(e.source, e.node)) in homes)
+    return frozenset(e.node for e in named if isinstance(e.node, ast.expr) and _is_plain(e.node))
 
 
 def _with(plan: Plan, found: Wholes) -> Plan:

@@ -1,6 +1,7 @@
 """The modules of a script: which of them train, and where each becomes a distributed one.
 
-`trained.py` finds them and `wrapping.py` the place; `moves.py` knows when they come to their device. `parts.py` knows
+`trained.py` finds them and `wrapping.py` the place; `moves.py` knows when they come to their device,
+`placing.py` brings those that do so late. `parts.py` knows
 what modules consist of, `history.py` what the script does to them, and `passes.py` patterns of forward passes that a
 wrapper does not follow. What else stands in the way is asked of their forward passes: parts that some steps leave out
 (`unused.py`), tensors that are changed in place (`inplace.py`) and those of no axes (`scalars.py`).
@@ -23,6 +24,7 @@ from autodist.models.parts import (
     unwrapped,
     whose_parameters,
 )
+from autodist.models.placing import placed_when_wrapped
 from autodist.models.trained import UNSEEN, trained_models, unseen_beside, unseen_model
 from autodist.models.wrapping import at, is_main_guard, settled_at, wrap_plan
 
@@ -42,6 +44,7 @@ __all__ = [
     "optimized_by",
     "owned_parameters",
     "parts",
+    "placed_when_wrapped",
     "settled_at",
     "shuttles",
     "trained_models",

@@ -39,6 +39,20 @@ def moved_before_use(module: Object, since: int, first: int, run: Interpreter) -
 def moved_too_late(models: Iterable[Object], run: Interpreter) -> Iterator[Concern]:
     """Where models, or parts of them, move for the first time after they were wrapped, in the place that is planned or
     by the script itself."""
+    return (too_late(late) for late in late_moves(models, run))
+
+
+@dataclass(frozen=True)
+class LateMove:
+    """A model that moves after it was wrapped: the events, and what the move does."""
+
+    move: Event
+    wrap: Event
+    what: str
+
+
+def late_moves(models: Iterable[Object], run: Interpreter) -> Iterator[LateMove]:
+    """The same as events."""
     keys = {module.key for module in models}
     placed: set[object] = set()
     waiting: dict[object, tuple[Event, set[object]]] = {}
@@ -50,19 +64,21 @@ def moved_too_late(models: Iterable[Object], run: Interpreter) -> Iterator[Conce
         elif event.kind == "forward" and event.grad:
             waiting = {key: held for key, held in waiting.items() if key not in {each.key for each in things}}
         elif event.kind == "move":
-            moved = _held(event)
+            moved = held_by(event)
             wraps = [
                 wrap for wrap, own in waiting.values() if not moved.isdisjoint(own) and not _is_instead(event, wrap)
             ]
             if is_to_device(event, run):
                 if wraps and placed.isdisjoint(moved):
-                    yield _too_late(event, wraps[0], "is moved to its device")
+                    yield LateMove(event, wraps[0], "is moved to its device")
                 placed |= moved
             elif wraps and wraps[0].kind == "wrap" and _changes_type(event):
-                yield _too_late(event, wraps[0], "becomes another type")
+                yield LateMove(event, wraps[0], "becomes another type")
 
 
-def _too_late(move: Event, wrap: Event, what: str) -> Concern:
+def too_late(late: LateMove) -> Concern:
+    """Why that cannot stay as it is."""
+    move, wrap, what = late.move, late.wrap, late.what
     message = (
         f"{what} after DistributedDataParallel has taken hold of its parameters, and its gradients would no longer be "
         "averaged: move it where it is made, or before it is first used"
@@ -128,12 +144,12 @@ def shuttles(models: Iterable[Object], run: Interpreter) -> Shuttles:
     for event in moves:
         if not is_to_cpu(event, run):
             continue
-        moved = _held(event)
+        moved = held_by(event)
         for module in (each for each in trained if not moved.isdisjoint(part.key for part in parts(each))):
             rounds = {loop.node for e in run.of("forward") if e.grad and _is_of(e, module) for loop in e.loops}
             if rounds.isdisjoint(loop.node for loop in event.loops):
                 continue  # it has been trained
-            back = [e for e in moves if e is not event and not moved.isdisjoint(_held(e)) and is_to_device(e, run)]
+            back = [e for e in moves if e is not event and not moved.isdisjoint(held_by(e)) and is_to_device(e, run)]
             back = [e for e in back if not rounds.isdisjoint(loop.node for loop in e.loops)]
             if not back:
                 continue
@@ -155,7 +171,7 @@ def _named(event: Event) -> set[object]:
     return {each.key for each in unwrapped(event.value) if isinstance(each, Object)}
 
 
-def _held(event: Event) -> set[object]:
+def held_by(event: Event) -> set[object]:
     """The modules that an event is about, and what they consist of."""
     return {part.key for each in unwrapped(event.value) if isinstance(each, Object) for part in parts(each)}
 

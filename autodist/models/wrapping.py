@@ -169,11 +169,15 @@ def _initialises(function: Function) -> bool:
 
 
 def _in_list(module: Object, history: History, use: Event | None, first: int) -> Wrapping | None:
-    """After `nets = [Net(), Net()]`, or the loop over it that moves them, for a model that has no name of its own."""
-    event = next((e for e in history.lists.get(module, []) if e.order < first and _lasts(e, use)), None)
-    if event is None or freezes(module, history):
+    """After `nets = [Net(), Net()]` or `nets = {"G": Net(), "D": Net()}`, or the loop over them that moves them, for a
+    model that has no name of its own."""
+    bound = [e for e in history.lists.get(module, []) if e.order < first and _lasts(e, use)]
+    if not bound or freezes(module, history):
         return None
-    found = replace(at(event, use), inside=None, each=True)
+    event = bound[-1]  # `nets = [net.to(device) for net in nets]`
+    assert isinstance(event.node, (ast.Assign, ast.AnnAssign))
+    kind = "dict" if isinstance(event.node.value, (ast.Dict, ast.DictComp)) else "list"
+    found = replace(at(event, use), inside=None, each=kind)
     if not isinstance(found.target, (ast.Name, ast.Attribute)):
         return None
     for moved in history.places.get(module, []):
@@ -182,10 +186,19 @@ def _in_list(module: Object, history: History, use: Event | None, first: int) ->
         loop = next((each.node for each in moved.loops), None)
         if not isinstance(loop, ast.For) or moved.loops[0].source is not found.source:
             return None
-        if ast.unparse(loop.iter) != ast.unparse(found.target) or use is not None and within(use, frozenset([loop])):
+        if not _goes_over(loop.iter, found.target) or use is not None and within(use, frozenset([loop])):
             return None
         found = replace(found, statement=after_conditions(found.source, loop, use))
     return found
+
+
+def _goes_over(node: ast.expr, held: ast.expr) -> bool:
+    """`nets`, `nets.values()`, `enumerate(nets)`"""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("values", "items"):
+        node = node.func.value
+    elif isinstance(node, ast.Call) and last_name(node.func) == "enumerate" and node.args:
+        node = node.args[0]
+    return ast.unparse(node) == ast.unparse(held)
 
 
 def _lasts(event: Event, use: Event | None) -> bool:

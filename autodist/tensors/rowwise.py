@@ -178,6 +178,8 @@ def _of_function(
         return f"joins tensors along their rows ({short})"
     if short == "einsum":
         return _of_einsum(node, latest)
+    if name == "torch.autograd.grad":
+        return _of_gradient(node, latest, contents)
     if short == "pad" and not name.startswith("torch."):
         return "pads them axis by axis (numpy.pad)"
     if short in LOSSES:
@@ -193,6 +195,20 @@ def _of_function(
             return value.spread if short in ELEMENTWISE else f"calls {short} on a list of rows"
         return f"calls {short} with the rows as its second operand, which may mix them"
     return _of_method(short, node, given[0], node.args[1:], given[1:], value, latest)
+
+
+def _of_gradient(node: ast.Call, latest: Latest, contents: Callable[[Value], list[Value]]) -> Spread | str:
+    """`torch.autograd.grad(u, x, torch.ones_like(u))`: where no row of ``u`` depends on another one of ``x``, the
+    gradient by a row is that of its own."""
+    names = ("outputs", "inputs", "grad_outputs")
+    given = dict(zip(names, node.args, strict=False)) | {k.arg: k.value for k in node.keywords if k.arg in names}
+    inputs = latest(given["inputs"]) if "inputs" in given else NOTHING
+    if not all(is_whole(each) and each.spread is ROWS for each in contents(inputs) or [inputs]):
+        return "derives by something else than rows (grad)"
+    outputs = latest(given["outputs"]) if "outputs" in given else NOTHING
+    if outputs.spread is SUM or outputs.spread is ROWS and "grad_outputs" in given:
+        return ROWS
+    return "derives something else than rows or their sum (grad)"
 
 
 def _of_einsum(node: ast.Call, latest: Latest) -> Spread | str:

@@ -1,0 +1,72 @@
+"""Models that a dict or a list holds, and that have no name of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import converted
+
+HEAD = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 4)), batch_size=8, shuffle=True)
+"""
+STEPS = """\
+optims = {k: torch.optim.Adam(m.parameters()) for k, m in models.items()}
+for epoch in range(2):
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        for optim in optims.values():
+            optim.zero_grad()
+        nn.functional.mse_loss(models["B"](models["A"](x)), y).backward()
+        for optim in optims.values():
+            optim.step()
+torch.save({k: m.state_dict() for k, m in models.items()}, "models.pt")
+"""
+MADE = 'models = {"A": nn.Linear(4, 4), "B": nn.Linear(4, 4)}\n'
+OF_TWO = '{k: torch.optim.Adam(models[k].parameters()) for k in ("A", "B")}'
+WRAPPED = "models = {name: DDP(model) for name, model in models.items()}\n"
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        "",
+        "for m in models.values():\n    m.to(device)\n",
+        "for name, m in models.items():\n    m.to(device)\n",
+        "models = {k: m.to(device) for k, m in models.items()}\n",
+    ],
+)
+def test_models_in_a_dict_are_wrapped_where_they_have_come_to_their_device(tmp_path: Path, moved: str) -> None:
+    after, said = converted(tmp_path, HEAD + MADE + moved + STEPS)
+    assert MADE + moved + WRAPPED in after and "AD9" not in said
+    assert "torch.save({k: m.module.state_dict() for k, m in models.items()}" in after
+
+
+def test_their_batch_statistics_are_synchronised(tmp_path: Path) -> None:
+    after, _ = converted(
+        tmp_path,
+        HEAD
+        + MADE.replace("nn.Linear(4, 4),", "nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).to(device),")
+        + STEPS,
+    )
+    assert (
+        "    models = {name: nn.SyncBatchNorm.convert_sync_batchnorm(model) for name, model in models.items()}" in after
+    )
+
+
+def test_a_list_that_is_made_anew_is_wrapped_after_that(tmp_path: Path) -> None:
+    made = "nets = [nn.Linear(4, 4), nn.Linear(4, 4)]\nnets = [n.to(device) for n in nets]\n"
+    steps = STEPS.replace("models.items()", 'zip("AB", nets)').replace('models["B"]', "nets[1]")
+    after, said = converted(tmp_path, HEAD + made + steps.replace('models["A"]', "nets[0]"))
+    assert made + "nets = [DDP(model) for model in nets]\n" in after and "AD9" not in said
+
+
+def test_a_dict_that_holds_one_that_does_not_train_is_refused(tmp_path: Path) -> None:
+    steps = STEPS.replace("{k: torch.optim.Adam(m.parameters()) for k, m in models.items()}", OF_TWO)
+    _, said = converted(tmp_path, HEAD + MADE.replace("}", ', "C": nn.Linear(4, 4)}') + steps)
+    assert "AD401 cannot see where this model is ready to be wrapped" in said
