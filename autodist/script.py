@@ -228,7 +228,8 @@ class Shards:
     formats that a model is moved to, ``pauses`` calls of `no_sync`. ``files`` are calls that read a file that may be a
     checkpoint, ``file_tests`` those that ask whether there is one, ``early_loads`` state dicts that a model loads
     before it is sharded, ``whole_loads`` those of sharded models that others load. ``deferrals`` are backward passes
-    of which only the last before a step has to reduce. ``mixed`` are whole tensors that are put into shards or
+    of which only the last before a step has to reduce. ``nested`` are calls of methods that gather parameters by others
+    that have them. ``mixed`` are whole tensors that are put into shards or
     computed with beside them, each with what cuts it.
     """
 
@@ -251,6 +252,7 @@ class Shards:
     early_loads: tuple[Site, ...] = ()
     whole_loads: tuple[Site, ...] = ()
     deferrals: tuple[Deferral, ...] = ()
+    nested: tuple[Site, ...] = ()
     mixed: tuple[tuple[Site, str], ...] = ()
 
 

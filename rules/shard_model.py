@@ -235,7 +235,7 @@ def _blocks(model: Model, context: Context, source: Source, target: str) -> tupl
             block = f"{chain}(*{block})"
         named.append(f"*{block}" if unit.startswith("*") else block)
     if len(named) == 1:
-        return named[0].removeprefix("*"), edits
+        return named[0].removeprefix("*") if named[0].startswith("*") else f"({named[0]},)", edits
     return f"({', '.join(named)})" if named else "", edits
 
 

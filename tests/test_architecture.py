@@ -108,7 +108,7 @@ LOSSES = """
 
 FSDP = """
     shards | unshardable
-    mixed
+    mixed | nested
     meta | outputs | weights
     sharding
 """

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from weakref import WeakKeyDictionary
 
 from autodist.interpreter import GROWS, Event, Interpreter
 from autodist.models import Key, Keys, at, keys, optimized_by, parts, unwrapped, whose_parameters
@@ -348,8 +349,57 @@ def _loaded(node: ast.expr) -> ast.expr:
 def units(module: Object, run: Interpreter) -> Iterator[str]:
     """The repeated blocks of a model, as attributes of it; lists of blocks begin with a ``*``, lists of lists of them
     with two."""
-    lists = dict.fromkeys(_lists(module, "", run, 4))
-    yield from lists or _alike(module, run)
+    repeated = list(dict.fromkeys(_lists(module, "", run, 4))) or list(_alike(module, run))
+    apart = [path for path in _apart(module, run) if path not in repeated]
+    # what is sharded apart comes before what is around it
+    inner = [path for path in apart if any(path.startswith(f"{each}.") for each in repeated)]
+    yield from (
+        *inner,
+        *repeated,
+        *sorted((path for path in apart if path not in inner), key=lambda each: -each.count(".")),
+    )
+
+
+def _apart(module: Object, run: Interpreter) -> Iterator[str]:
+    """Parts that the script also calls on their own: `model.encoder(x)`. They gather their parameters themselves."""
+    held = keys(parts(module))
+    called: dict[Key, bool] = {}
+    for event in run.of("forward"):
+        for thing in () if event.inside_forward else unwrapped(event.value):
+            inside = (call.function.owner for call in event.calls)
+            if isinstance(thing, Object) and thing.key in held - {module.key}:
+                if not any(isinstance(each, Object) and each.key in held for each in inside):
+                    called[thing.key] = called.get(thing.key, True) and runs_after(event, module, run)
+    paths = dict(_paths(module, 3)) if called else {}
+    for path, made in paths.items():
+        wanted = all(called.get(each.key) and _is_called(each, run) for each in made)
+        if wanted and not any(_overlap(one, other) for one in made for some in paths.values() for other in some):
+            yield path
+
+
+def _overlap(one: Object, other: Object) -> bool:
+    """Whether two parts share layers, and neither is a part of the other: these would belong to both."""
+    held, theirs = keys(parts(one)), keys(parts(other))
+    return bool(held & theirs) and other.key not in held and one.key not in theirs
+
+
+def _paths(module: Object, depth: int, path: str = "") -> Iterator[tuple[str, list[Object]]]:
+    """The parts that attributes name, and what may stand there: `encoder`, `encoder.embedding`"""
+    for name, value in module.attributes.items() if module.cls is not None and depth else ():
+        made = [t for t in value.things if isinstance(t, Object) and t.roles & {"module", "batch_norm"}]
+        if made and name.isidentifier() and len(made) == len(value.things):
+            inner = f"{path}.{name}" if path else name
+            yield inner, made
+            for each in made:
+                yield from _paths(each, depth - 1, inner)
+
+
+def runs_after(event: Event, root: Object, run: Interpreter) -> bool:
+    """Whether the model itself runs before a part of it, or never: FSDP takes what runs first for the root."""
+    runs = [e.order for e in run.of("forward") if _holds(e.value, root)]
+    methods = (e for e in run.of("model_method") if _holds(e.value, root) and not e.inside_forward)
+    runs += [e.order for e in methods if runs_layers(root, _method(e))]
+    return not runs or min(runs) < event.order
 
 
 def _lists(module: Object, path: str, run: Interpreter, depth: int) -> Iterator[str]:
@@ -487,7 +537,7 @@ def _is_own(event: Event, module: Object) -> bool:
 
 def _is_called(module: Object, run: Interpreter) -> bool:
     """Whether a block runs as a whole, by its forward alone, and leaves what it is given as it is."""
-    if changes_input(module, run):
+    if changes_input(module, run) or _is_bypassed(module, run):
         return False
     if module.cls is None:
         return module.name not in UNCALLED
@@ -495,6 +545,33 @@ def _is_called(module: Object, run: Interpreter) -> bool:
     return runs and not any(
         e.kind == "model_method" and _holds(e.value, module) and not _is_own(e, module) for e in run.of("model_method")
     )
+
+
+_LAYER_CALLS: WeakKeyDictionary[Interpreter, list[tuple[ast.ClassDef, Keys]]] = WeakKeyDictionary()
+
+
+def _is_bypassed(block: Object, run: Interpreter) -> bool:
+    """Whether methods of other modules call layers of a block, past what gathers its parameters: `self.down.conv(x)`"""
+    if run not in _LAYER_CALLS:
+        _LAYER_CALLS[run] = list(_layer_calls(run))
+    inner = keys(parts(block)) - {block.key}
+    homes = {cls.node for part in parts(block) if part.cls is not None for cls in part.cls.line()}
+    return any(home not in homes and called & inner for home, called in _LAYER_CALLS[run])
+
+
+def _layer_calls(run: Interpreter) -> Iterator[tuple[ast.ClassDef, Keys]]:
+    """The classes whose methods call modules, each with what is called there."""
+    for node in run.values:
+        if isinstance(node, ast.Call):
+            called = keys(t for t in unwrapped(run.values.get(node.func, NOTHING)) if _is_layer(t))
+            function = run.sources[node].function(node) if called else None
+            home = run.sources[node].parents.get(function) if function is not None else None
+            if function is not None and function.name != "__init__" and isinstance(home, ast.ClassDef):
+                yield home, called
+
+
+def _is_layer(thing: Thing) -> bool:
+    return isinstance(thing, Object) and bool(thing.roles & {"module", "batch_norm"}) and "loss" not in thing.roles
 
 
 def rank_check(event: Event, run: Interpreter) -> ast.If | None:
@@ -608,14 +685,19 @@ def runs_layers(module: Object, name: str, depth: int = 4) -> bool:
         for each in ast.walk(node) if node is not None else ():
             if not isinstance(each, ast.Attribute) or not isinstance(each.value, ast.Name) or each.value.id != "self":
                 continue
-            value = module.attributes.get(each.attr, NOTHING)
-            held = any(isinstance(t, Object) and t.roles & {"module", "parameter", "batch_norm"} for t in value.things)
-            held = held and not any(isinstance(t, Object) and "loss" in t.roles for t in value.things)
-            if held and not _only_configures(each, thing):
+            if reads_layers(each, thing, module):
                 return True
             if each.attr == "forward" or (each.attr != name and runs_layers(module, each.attr, depth - 1)):
                 return True
     return False
+
+
+def reads_layers(node: ast.Attribute, thing: Thing, module: Object) -> bool:
+    """Whether `self.name` in a method of a module is one of its layers or parameters, and more than asked about."""
+    things = module.attributes.get(node.attr, NOTHING).things
+    held = any(isinstance(t, Object) and t.roles & {"module", "parameter", "batch_norm"} for t in things)
+    held = held and not any(isinstance(t, Object) and "loss" in t.roles for t in things)
+    return held and not _only_configures(node, thing)
 
 
 def _only_configures(node: ast.Attribute, thing: Thing) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from autodist import temporary
 from autodist.fsdp import outputs, weights
-from autodist.fsdp.sharding import rank_check, start, starts, uncommon_methods, unit_parts
+from autodist.fsdp.sharding import blocks_of, rank_check, runs_after, start, starts, uncommon_methods, unit_parts
 from autodist.interpreter import DRAWING, Event, Interpreter
 from autodist.models import (
     Key,
@@ -51,6 +51,8 @@ class Sharded:
     roots: Keys
     starts: Mapping[Key, int]
     owned: set[Object]
+    units: Keys
+    """Parts that gather their parameters themselves."""
 
     def held(self, event: Event) -> list[Object]:
         """The sharded modules that an event is about."""
@@ -77,6 +79,9 @@ def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
         frozenset(each.key for m in models if not m.wrapped for each in (m.object, *m.alternatives)),
         starts(run, (model for model in models if not model.wrapped)),
         owned_parameters(run),
+        keys(
+            block for model in models if not model.wrapped for unit in model.units for block in blocks_of(model, unit)
+        ),
     )
     seen: set[str] = set()
     for event in run.events:
@@ -295,6 +300,13 @@ def _part_called(event: Event, sharded: Sharded) -> str | None:
         return None
     if any(isinstance(o, Object) and o.key in sharded.roots for o in (call.function.owner for call in event.calls)):
         return None  # in a method of the model
+    if keys(held) <= sharded.units:
+        if all(runs_after(event, sharded.owners[each.key], sharded.run) for each in held):
+            return None
+        return (
+            "calls a part of a sharded model before the model itself, which FSDP then takes for a whole one: call the "
+            "model first, or use --strategy ddp"
+        )
     return (
         "calls a part of a sharded model on its own, past the hooks that gather its parameters: call the model "
         "itself, or a method of it"
