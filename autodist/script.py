@@ -229,7 +229,8 @@ class Shards:
     checkpoint, ``file_tests`` those that ask whether there is one, ``early_loads`` state dicts that a model loads
     before it is sharded, ``whole_loads`` those of sharded models that others load. ``deferrals`` are backward passes
     of which only the last before a step has to reduce. ``nested`` are calls of methods that gather parameters by others
-    that have them. ``mixed`` are whole tensors that are put into shards or
+    that have them. ``replaced`` are names for the storage of parameters that another tensor takes the place of, each
+    with what cuts it, if it may be a whole one. ``mixed`` are whole tensors that are put into shards or
     computed with beside them, each with what cuts it.
     """
 
@@ -253,6 +254,7 @@ class Shards:
     whole_loads: tuple[Site, ...] = ()
     deferrals: tuple[Deferral, ...] = ()
     nested: tuple[Site, ...] = ()
+    replaced: tuple[tuple[Site, str], ...] = ()
     mixed: tuple[tuple[Site, str], ...] = ()
 
 

@@ -108,7 +108,8 @@ LOSSES = """
 
 FSDP = """
     shards | unshardable
-    mixed | nested
+    nested | replaced
+    mixed
     meta | outputs | weights
     sharding
 """

@@ -114,3 +114,41 @@ def test_methods_that_gather_parameters_inside_of_others(tmp_path: Path, forward
     text = sharded(tmp_path, script)[0]
     assert 'register_fsdp_forward_method(model, "encode")' in text and f"return {expected}\n" in text
     assert "type(self)" not in sharded(tmp_path, script.partition("codes =")[0])[0]
+
+
+BESIDE = "old = Net()\nold_optimizer = torch.optim.SGD(old.parameters(), lr=0.1)\n"
+AVERAGE = "def average(a, b):\n    if a is None:\n        return b\n    return 0.9 * a + 0.1 * b\n\n\n"
+PAIRS = "for p, q in zip(old.parameters(), model.parameters()):\n    "
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (PAIRS + "p.data = 0.9 * p.data + 0.1 * q.data\n", "p.data[...] = 0.9 * p.data + 0.1 * q.data\n"),
+        (PAIRS + "a, b = p.data, q.data\n    p.data = average(a, b)\n", "p.data[...] = average(a, b)\n"),
+        (PAIRS + "new = p.data.clone()\n    p.data = new\n", "p.data[...] = new\n"),
+        (
+            "for p in model.parameters():\n    p.data = torch.from_numpy(p.data.cpu().numpy() * 2)\n",
+            "p.data[...] = cut_like(torch.from_numpy(p.data.full_tensor().cpu().numpy() * 2), p.data)\n",
+        ),
+    ],
+)
+def test_new_storage_of_a_parameter(tmp_path: Path, change: str, expected: str) -> None:
+    """FSDP keeps the old one: the new numbers are put there. It was refused."""
+    text, said = sharded(tmp_path, SCRIPT.replace("loader =", AVERAGE + BESIDE + "loader =", 1) + change)
+    assert expected in text and "AD907" not in said
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        PAIRS + "p.data = q.data\n",  # which both have from then on
+        PAIRS + "kept.append(p.data)\n    p.data = 2 * p.data\n",
+        PAIRS + "a = p.data\n    p.data = 2 * p.data\n    print((a - p.data).norm().item())\n",
+        PAIRS + "new = 2 * p.data\n    p.data = new\n    kept.append(new)\n",
+        "kept = [p.data for p in model.parameters()]\nfor p in model.parameters():\n    p.data = 2 * p.data\n",
+    ],
+)
+def test_storage_that_something_else_holds_too(tmp_path: Path, change: str) -> None:
+    script = SCRIPT.replace("loader =", BESIDE + "kept = []\nloader =", 1) + change
+    assert "replaces the storage of parameters" in sharded(tmp_path, script)[1]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from autodist import temporary
 from autodist.fsdp import outputs, weights
+from autodist.fsdp.replaced import replaced
 from autodist.fsdp.sharding import blocks_of, rank_check, runs_after, start, starts, uncommon_methods, unit_parts
 from autodist.interpreter import DRAWING, Event, Interpreter
 from autodist.models import (
@@ -53,6 +54,8 @@ class Sharded:
     owned: set[Object]
     units: Keys
     """Parts that gather their parameters themselves."""
+    written: frozenset[ast.AST]
+    """Where the numbers of a new tensor can be put into the parameter that it would take the place of."""
 
     def held(self, event: Event) -> list[Object]:
         """The sharded modules that an event is about."""
@@ -82,6 +85,7 @@ def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
         keys(
             block for model in models if not model.wrapped for unit in model.units for block in blocks_of(model, unit)
         ),
+        frozenset(site.node for site, _ in replaced(run, models)),
     )
     seen: set[str] = set()
     for event in run.events:
@@ -338,11 +342,16 @@ def _averaged(event: Event, sharded: Sharded) -> str | None:
 
 
 def _storage_replaced(event: Event, sharded: Sharded) -> str | None:
+    if event.node in sharded.written:
+        return None
     modules = {t.module for t in event.value.things if isinstance(t, Parameters)}
     held = [module for module in modules if isinstance(module, Object) and module.key in sharded.owners]
     if not any(sharded.is_sharded(module, event) for module in held):
         return None
-    return "replaces the storage of parameters, which shards do not follow: write `p.data.copy_(...)`"
+    return (
+        "replaces the storage of parameters, which shards do not follow: write `p.data.copy_(...)`, and keep "
+        "`p.data.clone()` where values before that are kept"
+    )
 
 
 def _written_inside(event: Event, sharded: Sharded) -> str | None:
