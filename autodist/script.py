@@ -65,7 +65,7 @@ class Model:
     and ``misnamed`` where it is loaded, or taken on one rank, where that cannot be mended;
     ``moved_later`` are calls that move it after it is wrapped, which a distributed wrapper does not survive;
     ``built`` says where it is made, if it is made on rank 0 alone, and ``since`` the event ahead of which it is
-    sharded, if that is not its first use."""
+    sharded, if that is not its first use; ``copied`` are copies of it that are made later, and can be made by then."""
 
     object: Object
     wrapping: Wrapping | None
@@ -87,6 +87,7 @@ class Model:
     moved_later: tuple[Site, ...] = ()
     built: Built | None = None
     since: int | None = None
+    copied: tuple[Site, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -152,3 +152,29 @@ def test_new_storage_of_a_parameter(tmp_path: Path, change: str, expected: str) 
 def test_storage_that_something_else_holds_too(tmp_path: Path, change: str) -> None:
     script = SCRIPT.replace("loader =", BESIDE + "kept = []\nloader =", 1) + change
     assert "replaces the storage of parameters" in sharded(tmp_path, script)[1]
+
+
+LATE = SCRIPT.replace("import torch\n", "import copy\n\nimport torch\n", 1).replace(
+    "for (x,) in loader:\n", "scheduler = None\nema = copy.deepcopy(model).eval()\nfor (x,) in loader:\n"
+)
+
+
+def test_copies_below_the_optimizer(tmp_path: Path) -> None:
+    """Shards cannot be copied: the copy is made ahead of them, and sharded where it was made. It was refused."""
+    text, said = sharded(tmp_path, LATE)
+    assert "model = Net()\nunsharded = copy.deepcopy(model)\n" in text and "AD907" not in said
+    assert "ema = unsharded.eval()\n" in text and "fully_shard(ema, reshard_after_forward=True)" in text
+    assert text.count("copy.deepcopy") == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("scheduler = None\n", "model(torch.ones(2, 4))\n"),
+        ("scheduler = None\n", "model.load_state_dict(torch.load('start.pt'))\n"),
+        ("    optimizer.step()\n", "    optimizer.step()\n    best = copy.deepcopy(model)\n"),
+    ],
+)
+def test_copies_of_other_weights(tmp_path: Path, old: str, new: str) -> None:
+    """The weights ahead of sharding are not those that are copied."""
+    assert "AD907 copies a model after its optimizer" in sharded(tmp_path, LATE.replace(old, new))[1]

@@ -34,6 +34,7 @@ CONFIGURING = frozenset(
 def sharded(models: Iterable[Model], run: Interpreter) -> list[Model]:
     """The models, each with the place and the units to shard it in, and with those copies of them that go along."""
     found = [_sharded(model, run) for model in models]
+    found = [replace(model, copied=tuple(site for site, _ in _late_copies(model, run))) for model in found]
     copies = [copy for model in found for copy in (*_copies(model, run), *_followers(model, run))]
     known = keys(each for model in found for each in (model.object, *model.alternatives))
     return found + [copy for copy in {c.object.key: c for c in copies}.values() if copy.object.key not in known]
@@ -115,11 +116,50 @@ def _copies(model: Model, run: Interpreter) -> Iterator[Model]:
             for thing in event.detail.things:
                 if isinstance(thing, Object):
                     yield _like(model, thing, run, first)
+    for _, copy in _late_copies(model, run):
+        yield _at_once(_like(model, copy, run, first), run)
+
+
+CHANGING = (
+    "forward",
+    "model_method",
+    "step",
+    "model_load_state_dict",
+    "draw_parameters",
+    "replace_data",
+    "replace_parameter",
+)
+"""What may lie between a copy of a model and where it is sharded: nothing of that."""
+
+
+def _late_copies(model: Model, run: Interpreter) -> Iterator[tuple[Site, Object]]:
+    """Copies that are made of a model below the optimizer, in the same function and with the weights that it has ahead
+    of that: `ema_model = copy.deepcopy(model).eval()`"""
+    place = model.wrapping
+    if place is None or model.alternatives or model.wrapped or model.sharded:
+        return
+    first = start(model.object, run)
+    for event in run.of("copy"):
+        call, source = event.node, event.source
+        if event.order < first or source is not place.source or not isinstance(call, ast.Call) or len(call.args) != 1:
+            continue
+        home = source.home(call)
+        below = home is source.home(place.statement) and call.lineno > place.statement.lineno
+        if not below or call.keywords or ast.dump(_loaded(call.args[0])) != ast.dump(_loaded(place.target)):
+            continue
+        turns = [each for each in source.ancestors(call) if isinstance(each, (ast.For, ast.While, ast.AsyncFor))]
+        around = list(source.ancestors(place.statement))
+        between = run.events[first : event.order]
+        changed = any(e.kind in CHANGING and (e.kind == "step" or _holds(e.value, model.object)) for e in between)
+        made = [t for t in event.detail.things if isinstance(t, Object)]
+        bound = [e for e in run.of("bind") if made and _holds(e.value, made[0]) and e.source.home(e.node) is home]
+        if len(made) == 1 and bound and not changed and all(each in around for each in turns):
+            yield Site(source, call), made[0]
 
 
 def _like(model: Model, other: Object, run: Interpreter, before: int) -> Model:
     """Another module that is sharded as a model is, before its parameters are used."""
-    found = replace(model, object=other, data_parallel=(), dropped=(), alternatives=())
+    found = replace(model, object=other, data_parallel=(), dropped=(), alternatives=(), copied=())
     return replace(found, wrapping=_place(other, run, before), methods=tuple(_methods_of(found, run)))
 
 

@@ -56,6 +56,8 @@ class Sharded:
     """Parts that gather their parameters themselves."""
     written: frozenset[ast.AST]
     """Where the numbers of a new tensor can be put into the parameter that it would take the place of."""
+    copied: frozenset[ast.AST]
+    """Copies that can be made ahead of sharding."""
 
     def held(self, event: Event) -> list[Object]:
         """The sharded modules that an event is about."""
@@ -86,6 +88,7 @@ def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
             block for model in models if not model.wrapped for unit in model.units for block in blocks_of(model, unit)
         ),
         frozenset(site.node for site, _ in replaced(run, models)),
+        frozenset(site.node for model in models for site in model.copied),
     )
     seen: set[str] = set()
     for event in run.events:
@@ -318,6 +321,8 @@ def _part_called(event: Event, sharded: Sharded) -> str | None:
 
 
 def _copied(event: Event, sharded: Sharded) -> str | None:
+    if event.node in sharded.copied:
+        return None
     held = [t for t in sharded.held(event) if t.key in sharded.roots]
     if not held or not all(sharded.is_sharded(t, event) for t in held):
         return None
