@@ -67,7 +67,7 @@ class Model:
     and ``misnamed`` where it is loaded, or taken on one rank, where that cannot be mended;
     ``moved_later`` are calls that move it after it is wrapped, which a distributed wrapper does not survive;
     ``built`` says where it is made, if it is made on rank 0 alone, and ``since`` the event ahead of which it is
-    sharded, if that is not its first use."""
+    sharded, if that is not its first use; ``copied`` are copies of it that are made later, and can be made by then."""
 
     object: Object
     wrapping: Wrapping | None
@@ -89,6 +89,7 @@ class Model:
     moved_later: tuple[Site, ...] = ()
     built: Built | None = None
     since: int | None = None
+    copied: tuple[Site, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -230,7 +231,9 @@ class Shards:
     formats that a model is moved to, ``pauses`` calls of `no_sync`. ``files`` are calls that read a file that may be a
     checkpoint, ``file_tests`` those that ask whether there is one, ``early_loads`` state dicts that a model loads
     before it is sharded, ``whole_loads`` those of sharded models that others load. ``deferrals`` are backward passes
-    of which only the last before a step has to reduce. ``mixed`` are whole tensors that are put into shards or
+    of which only the last before a step has to reduce. ``nested`` are calls of methods that gather parameters by others
+    that have them. ``replaced`` are names for the storage of parameters that another tensor takes the place of, each
+    with what cuts it, if it may be a whole one. ``mixed`` are whole tensors that are put into shards or
     computed with beside them, each with what cuts it.
     """
 
@@ -253,6 +256,8 @@ class Shards:
     early_loads: tuple[Site, ...] = ()
     whole_loads: tuple[Site, ...] = ()
     deferrals: tuple[Deferral, ...] = ()
+    nested: tuple[Site, ...] = ()
+    replaced: tuple[tuple[Site, str], ...] = ()
     mixed: tuple[tuple[Site, str], ...] = ()
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist.edits import ReplaceExpr
+from autodist.edits import Recompose, ReplaceExpr
 from autodist.rule import SHARDED, Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
@@ -25,7 +25,9 @@ def call_whole_model(script: TrainingScript, context: Context) -> Iterator[Findi
     """Run the model in a way that gathers its parameters.
 
     The hooks that gather them run when the model is called, not when its `forward` is. In `torch.inference_mode` they
-    would leave parameters behind that no backward pass can use; `torch.no_grad` computes the same.
+    would leave parameters behind that no backward pass can use; `torch.no_grad` computes the same. A method that is
+    called on its own has such hooks as well: a forward pass that calls it, and goes on with other layers, needs it
+    without.
     """
     if not script.trains:
         return
@@ -45,6 +47,10 @@ def call_whole_model(script: TrainingScript, context: Context) -> Iterator[Findi
         assert isinstance(site.node, ast.Attribute)
         edit = ReplaceExpr(site.node, site.source.code(site.node.value))
         yield Finding(site.source, site.node, "forward() runs past the hooks of FSDP", Fix(planned(site.source, edit)))
+    for site in script.shards.nested:
+        assert isinstance(site.node, ast.Call)
+        message = "gathers the parameters, and would shard them again before this method has done with them"
+        yield Finding(site.source, site.node, message, Fix(planned(site.source, _past_hooks(site.node))))
     for site in script.shards.inferences:
         if isinstance(site.node, ast.Attribute):
             name, edits = f"{site.source.code(site.node.value)}.no_grad", planned(site.source)
@@ -52,3 +58,17 @@ def call_whole_model(script: TrainingScript, context: Context) -> Iterator[Findi
             name, edits = member(context, site.source, "torch", "no_grad")
         fix = Fix((*edits, *planned(site.source, ReplaceExpr(site.node, name))))
         yield Finding(site.source, site.node, "parameters gathered in inference mode cannot be trained", fix)
+
+
+def _past_hooks(call: ast.Call) -> Recompose:
+    """`type(self).encode(self, x)`, which is the method of the class; hooks are put on that of the object."""
+    name = f"type(self).{call.func.attr}" if isinstance(call.func, ast.Attribute) else "self.forward"
+    written = ["self"] if isinstance(call.func, ast.Attribute) else []
+    parts: list[ast.expr] = []
+    for argument in call.args:
+        written.append(f"*{{{len(parts)}}}" if isinstance(argument, ast.Starred) else f"{{{len(parts)}}}")
+        parts.append(argument.value if isinstance(argument, ast.Starred) else argument)
+    for keyword in call.keywords:
+        written.append(f"{keyword.arg}={{{len(parts)}}}" if keyword.arg else f"**{{{len(parts)}}}")
+        parts.append(keyword.value)
+    return Recompose(call, f"{name}({', '.join(written)})", tuple(parts))

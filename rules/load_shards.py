@@ -73,7 +73,8 @@ def load_shards(script: TrainingScript, context: Context) -> Iterator[Finding]:
     original, a DDP conversion or this script wrote it. With `--sharded-checkpoints` a rank reads its parts of a folder
     of shards, written by any number of ranks; files can be read as well. A model that is not sharded, such as a copy
     for evaluation, is given whole tensors. A mask, noise or another whole tensor that is put into a parameter, or
-    computed with beside it, is cut as well: torch takes either shards or whole tensors.
+    computed with beside it, is cut as well: torch takes either shards or whole tensors. A new tensor that would take
+    the place of a parameter's storage is written into it, since FSDP goes on with the old one.
     """
     if not script.trains:
         return
@@ -92,6 +93,15 @@ def load_shards(script: TrainingScript, context: Context) -> Iterator[Finding]:
         yield Finding(
             site.source, site.node, "is computed with a shard: each rank takes the same part of this whole tensor", fix
         )
+    for site, cut in script.shards.replaced:
+        statement = site.statement
+        assert isinstance(site.node, ast.Attribute) and isinstance(statement, ast.Assign)
+        edits = planned(site.source, WrapExpr(site.node, "{}[...]"))
+        if cut:
+            edits = (*cutting(script, context, site.source), *edits)
+            edits = (*edits, *planned(site.source, WrapExpr(statement.value, cut, outer=True)))
+        message = f"FSDP keeps the storage of {site.source.code(site.node.value)}: the numbers are put into it"
+        yield Finding(site.source, site.node, message, Fix(edits))
     for site in script.shards.whole_loads:
         wrapped = planned(site.source, WrapExpr(site.node, "whole_tensors({})"))
         fix = Fix((*joining(script, context, site.source), *wrapped))

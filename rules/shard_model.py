@@ -127,6 +127,13 @@ def shard_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
         source = wrapping.source
         target = source.code(wrapping.target)
         code, edits = _sharded(script, model, context, source, target)
+        for number, site in enumerate(model.copied):
+            assert isinstance(site.node, ast.Call)
+            names = names_at(source, wrapping.statement)
+            copied = first_free(names, "unsharded", "unsharded_copy") + f"_{number + 1}" * bool(number)
+            code = f"{copied} = {source.code(site.node)}\n{code}"
+            message = "shards cannot be copied: the copy is made before, of the same weights"
+            yield Finding(source, site.node, message, Fix(planned(source, ReplaceExpr(site.node, copied))))
         statement = _after_downloads(script, wrapping)
         name = model.object.name.rpartition(".")[2]
         cost = (
@@ -235,7 +242,7 @@ def _blocks(model: Model, context: Context, source: Source, target: str) -> tupl
             block = f"{chain}(*{block})"
         named.append(f"*{block}" if unit.startswith("*") else block)
     if len(named) == 1:
-        return named[0].removeprefix("*"), edits
+        return named[0].removeprefix("*") if named[0].startswith("*") else f"({named[0]},)", edits
     return f"({', '.join(named)})" if named else "", edits
 
 

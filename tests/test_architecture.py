@@ -108,6 +108,7 @@ LOSSES = """
 
 FSDP = """
     shards | unshardable
+    nested | replaced
     mixed
     meta | outputs | weights
     sharding

@@ -27,8 +27,7 @@ DEPTH = 8
 def mixed(run: Interpreter, models: list[Model]) -> Iterator[tuple[Site, str]]:
     """Whole tensors that a step computes with beside shards outside of models, each with what cuts it: `cut_like({},
     p.data)`. Gradients do not flow through that."""
-    ours = frozenset(members(model for model in models if not model.wrapped))
-    wholes = _Wholes(run, ours, frozenset(use.site.node for use in uses(run, models) if use.number is None))
+    wholes = wholes_of(run, models)
     for node in sharded_reads(run, models):
         source = run.sources[node]
         sharded = _data_of(node, source)
@@ -39,6 +38,12 @@ def mixed(run: Interpreter, models: list[Model]) -> Iterator[tuple[Site, str]]:
             if wholes.is_whole(other, source) and (changed or other not in run.flowing):
                 given = "{}.detach()" if other in run.flowing else "{}"
                 yield Site(source, other), f"cut_like({given}, {source.code(sharded)})"
+
+
+def wholes_of(run: Interpreter, models: list[Model]) -> Wholes:
+    """What is known of the tensors of a run."""
+    ours = frozenset(members(model for model in models if not model.wrapped))
+    return Wholes(run, ours, frozenset(use.site.node for use in uses(run, models) if use.number is None))
 
 
 def _data_of(node: ast.expr, source: Source) -> ast.expr | None:
@@ -62,7 +67,7 @@ def _beside(sharded: ast.expr, source: Source) -> tuple[bool, list[ast.expr]]:
 
 
 @dataclass(frozen=True)
-class _Wholes:
+class Wholes:
     """What is known of tensors: those of ``ours`` are shards, but for what is ``gathered``."""
 
     run: Interpreter

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from autodist.fsdp.sharding import blocks_of
 from autodist.interpreter import Interpreter
 from autodist.models import Key, unwrapped
 from autodist.rule import Severity
@@ -22,6 +23,7 @@ DEPTH = 4
 def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
     """The first model of ours that gives back an object in which FSDP finds no tensors."""
     ours = {each.key: each for m in models if not m.wrapped for each in (m.object, *m.alternatives)}
+    ours |= {block.key: block for m in models if not m.wrapped for unit in m.units for block in blocks_of(m, unit)}
     seen: set[Key] = set()
     for event in run.of("forward"):
         for module in (ours[t.key] for t in unwrapped(event.value) if isinstance(t, Object) and t.key in ours):

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from weakref import WeakKeyDictionary
 
 from autodist.interpreter import GROWS, Event, Interpreter
 from autodist.models import Key, Keys, at, keys, optimized_by, parts, unwrapped, whose_parameters
@@ -33,6 +34,7 @@ CONFIGURING = frozenset(
 def sharded(models: Iterable[Model], run: Interpreter) -> list[Model]:
     """The models, each with the place and the units to shard it in, and with those copies of them that go along."""
     found = [_sharded(model, run) for model in models]
+    found = [replace(model, copied=tuple(site for site, _ in _late_copies(model, run))) for model in found]
     copies = [copy for model in found for copy in (*_copies(model, run), *_followers(model, run))]
     known = keys(each for model in found for each in (model.object, *model.alternatives))
     return found + [copy for copy in {c.object.key: c for c in copies}.values() if copy.object.key not in known]
@@ -114,11 +116,50 @@ def _copies(model: Model, run: Interpreter) -> Iterator[Model]:
             for thing in event.detail.things:
                 if isinstance(thing, Object):
                     yield _like(model, thing, run, first)
+    for _, copy in _late_copies(model, run):
+        yield _at_once(_like(model, copy, run, first), run)
+
+
+CHANGING = (
+    "forward",
+    "model_method",
+    "step",
+    "model_load_state_dict",
+    "draw_parameters",
+    "replace_data",
+    "replace_parameter",
+)
+"""What may lie between a copy of a model and where it is sharded: nothing of that."""
+
+
+def _late_copies(model: Model, run: Interpreter) -> Iterator[tuple[Site, Object]]:
+    """Copies that are made of a model below the optimizer, in the same function and with the weights that it has ahead
+    of that: `ema_model = copy.deepcopy(model).eval()`"""
+    place = model.wrapping
+    if place is None or model.alternatives or model.wrapped or model.sharded:
+        return
+    first = start(model.object, run)
+    for event in run.of("copy"):
+        call, source = event.node, event.source
+        if event.order < first or source is not place.source or not isinstance(call, ast.Call) or len(call.args) != 1:
+            continue
+        home = source.home(call)
+        below = home is source.home(place.statement) and call.lineno > place.statement.lineno
+        if not below or call.keywords or ast.dump(_loaded(call.args[0])) != ast.dump(_loaded(place.target)):
+            continue
+        turns = [each for each in source.ancestors(call) if isinstance(each, (ast.For, ast.While, ast.AsyncFor))]
+        around = list(source.ancestors(place.statement))
+        between = run.events[first : event.order]
+        changed = any(e.kind in CHANGING and (e.kind == "step" or _holds(e.value, model.object)) for e in between)
+        made = [t for t in event.detail.things if isinstance(t, Object)]
+        bound = [e for e in run.of("bind") if made and _holds(e.value, made[0]) and e.source.home(e.node) is home]
+        if len(made) == 1 and bound and not changed and all(each in around for each in turns):
+            yield Site(source, call), made[0]
 
 
 def _like(model: Model, other: Object, run: Interpreter, before: int) -> Model:
     """Another module that is sharded as a model is, before its parameters are used."""
-    found = replace(model, object=other, data_parallel=(), dropped=(), alternatives=())
+    found = replace(model, object=other, data_parallel=(), dropped=(), alternatives=(), copied=())
     return replace(found, wrapping=_place(other, run, before), methods=tuple(_methods_of(found, run)))
 
 
@@ -348,8 +389,57 @@ def _loaded(node: ast.expr) -> ast.expr:
 def units(module: Object, run: Interpreter) -> Iterator[str]:
     """The repeated blocks of a model, as attributes of it; lists of blocks begin with a ``*``, lists of lists of them
     with two."""
-    lists = dict.fromkeys(_lists(module, "", run, 4))
-    yield from lists or _alike(module, run)
+    repeated = list(dict.fromkeys(_lists(module, "", run, 4))) or list(_alike(module, run))
+    apart = [path for path in _apart(module, run) if path not in repeated]
+    # what is sharded apart comes before what is around it
+    inner = [path for path in apart if any(path.startswith(f"{each}.") for each in repeated)]
+    yield from (
+        *inner,
+        *repeated,
+        *sorted((path for path in apart if path not in inner), key=lambda each: -each.count(".")),
+    )
+
+
+def _apart(module: Object, run: Interpreter) -> Iterator[str]:
+    """Parts that the script also calls on their own: `model.encoder(x)`. They gather their parameters themselves."""
+    held = keys(parts(module))
+    called: dict[Key, bool] = {}
+    for event in run.of("forward"):
+        for thing in () if event.inside_forward else unwrapped(event.value):
+            inside = (call.function.owner for call in event.calls)
+            if isinstance(thing, Object) and thing.key in held - {module.key}:
+                if not any(isinstance(each, Object) and each.key in held for each in inside):
+                    called[thing.key] = called.get(thing.key, True) and runs_after(event, module, run)
+    paths = dict(_paths(module, 3)) if called else {}
+    for path, made in paths.items():
+        wanted = all(called.get(each.key) and _is_called(each, run) for each in made)
+        if wanted and not any(_overlap(one, other) for one in made for some in paths.values() for other in some):
+            yield path
+
+
+def _overlap(one: Object, other: Object) -> bool:
+    """Whether two parts share layers, and neither is a part of the other: these would belong to both."""
+    held, theirs = keys(parts(one)), keys(parts(other))
+    return bool(held & theirs) and other.key not in held and one.key not in theirs
+
+
+def _paths(module: Object, depth: int, path: str = "") -> Iterator[tuple[str, list[Object]]]:
+    """The parts that attributes name, and what may stand there: `encoder`, `encoder.embedding`"""
+    for name, value in module.attributes.items() if module.cls is not None and depth else ():
+        made = [t for t in value.things if isinstance(t, Object) and t.roles & {"module", "batch_norm"}]
+        if made and name.isidentifier() and len(made) == len(value.things):
+            inner = f"{path}.{name}" if path else name
+            yield inner, made
+            for each in made:
+                yield from _paths(each, depth - 1, inner)
+
+
+def runs_after(event: Event, root: Object, run: Interpreter) -> bool:
+    """Whether the model itself runs before a part of it, or never: FSDP takes what runs first for the root."""
+    runs = [e.order for e in run.of("forward") if _holds(e.value, root)]
+    methods = (e for e in run.of("model_method") if _holds(e.value, root) and not e.inside_forward)
+    runs += [e.order for e in methods if runs_layers(root, _method(e))]
+    return not runs or min(runs) < event.order
 
 
 def _lists(module: Object, path: str, run: Interpreter, depth: int) -> Iterator[str]:
@@ -487,7 +577,7 @@ def _is_own(event: Event, module: Object) -> bool:
 
 def _is_called(module: Object, run: Interpreter) -> bool:
     """Whether a block runs as a whole, by its forward alone, and leaves what it is given as it is."""
-    if changes_input(module, run):
+    if changes_input(module, run) or _is_bypassed(module, run):
         return False
     if module.cls is None:
         return module.name not in UNCALLED
@@ -495,6 +585,33 @@ def _is_called(module: Object, run: Interpreter) -> bool:
     return runs and not any(
         e.kind == "model_method" and _holds(e.value, module) and not _is_own(e, module) for e in run.of("model_method")
     )
+
+
+_LAYER_CALLS: WeakKeyDictionary[Interpreter, list[tuple[ast.ClassDef, Keys]]] = WeakKeyDictionary()
+
+
+def _is_bypassed(block: Object, run: Interpreter) -> bool:
+    """Whether methods of other modules call layers of a block, past what gathers its parameters: `self.down.conv(x)`"""
+    if run not in _LAYER_CALLS:
+        _LAYER_CALLS[run] = list(_layer_calls(run))
+    inner = keys(parts(block)) - {block.key}
+    homes = {cls.node for part in parts(block) if part.cls is not None for cls in part.cls.line()}
+    return any(home not in homes and called & inner for home, called in _LAYER_CALLS[run])
+
+
+def _layer_calls(run: Interpreter) -> Iterator[tuple[ast.ClassDef, Keys]]:
+    """The classes whose methods call modules, each with what is called there."""
+    for node in run.values:
+        if isinstance(node, ast.Call):
+            called = keys(t for t in unwrapped(run.values.get(node.func, NOTHING)) if _is_layer(t))
+            function = run.sources[node].function(node) if called else None
+            home = run.sources[node].parents.get(function) if function is not None else None
+            if function is not None and function.name != "__init__" and isinstance(home, ast.ClassDef):
+                yield home, called
+
+
+def _is_layer(thing: Thing) -> bool:
+    return isinstance(thing, Object) and bool(thing.roles & {"module", "batch_norm"}) and "loss" not in thing.roles
 
 
 def rank_check(event: Event, run: Interpreter) -> ast.If | None:
@@ -608,14 +725,19 @@ def runs_layers(module: Object, name: str, depth: int = 4) -> bool:
         for each in ast.walk(node) if node is not None else ():
             if not isinstance(each, ast.Attribute) or not isinstance(each.value, ast.Name) or each.value.id != "self":
                 continue
-            value = module.attributes.get(each.attr, NOTHING)
-            held = any(isinstance(t, Object) and t.roles & {"module", "parameter", "batch_norm"} for t in value.things)
-            held = held and not any(isinstance(t, Object) and "loss" in t.roles for t in value.things)
-            if held and not _only_configures(each, thing):
+            if reads_layers(each, thing, module):
                 return True
             if each.attr == "forward" or (each.attr != name and runs_layers(module, each.attr, depth - 1)):
                 return True
     return False
+
+
+def reads_layers(node: ast.Attribute, thing: Thing, module: Object) -> bool:
+    """Whether `self.name` in a method of a module is one of its layers or parameters, and more than asked about."""
+    things = module.attributes.get(node.attr, NOTHING).things
+    held = any(isinstance(t, Object) and t.roles & {"module", "parameter", "batch_norm"} for t in things)
+    held = held and not any(isinstance(t, Object) and "loss" in t.roles for t in things)
+    return held and not _only_configures(node, thing)
 
 
 def _only_configures(node: ast.Attribute, thing: Thing) -> bool:

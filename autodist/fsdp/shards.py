@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from autodist.accumulation import deferrals
 from autodist.fsdp import weights
 from autodist.fsdp.mixed import mixed
+from autodist.fsdp.nested import nested
+from autodist.fsdp.replaced import replaced
 from autodist.fsdp.sharding import blocks_of, rank_check, starts
 from autodist.interpreter import Event, Interpreter
 from autodist.models import Key, Keys, keys, members, optimized_by, parts, unwrapped
@@ -52,6 +54,8 @@ def shards(run: Interpreter, models: list[Model]) -> Shards:
         files=tuple(_files(run)) if ours else (),
         file_tests=tuple(_file_tests(run)),
         deferrals=tuple(deferrals(run, models)),
+        nested=tuple(_unique(nested(models))),
+        replaced=tuple({site.node: (site, cut) for site, cut in replaced(run, models)}.values()),
         whole_loads=tuple(_unique(_whole_loads(run, ours, begun))),
         early_loads=early,
         mixed=tuple({site.node: (site, code) for site, code in mixed(run, models)}.values()),

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from autodist import temporary
 from autodist.fsdp import outputs, weights
-from autodist.fsdp.sharding import rank_check, start, starts, uncommon_methods, unit_parts
+from autodist.fsdp.replaced import replaced
+from autodist.fsdp.sharding import blocks_of, rank_check, runs_after, start, starts, uncommon_methods, unit_parts
 from autodist.interpreter import DRAWING, Event, Interpreter
 from autodist.models import (
     Key,
@@ -51,6 +52,12 @@ class Sharded:
     roots: Keys
     starts: Mapping[Key, int]
     owned: set[Object]
+    units: Keys
+    """Parts that gather their parameters themselves."""
+    written: frozenset[ast.AST]
+    """Where the numbers of a new tensor can be put into the parameter that it would take the place of."""
+    copied: frozenset[ast.AST]
+    """Copies that can be made ahead of sharding."""
 
     def held(self, event: Event) -> list[Object]:
         """The sharded modules that an event is about."""
@@ -77,6 +84,11 @@ def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
         frozenset(each.key for m in models if not m.wrapped for each in (m.object, *m.alternatives)),
         starts(run, (model for model in models if not model.wrapped)),
         owned_parameters(run),
+        keys(
+            block for model in models if not model.wrapped for unit in model.units for block in blocks_of(model, unit)
+        ),
+        frozenset(site.node for site, _ in replaced(run, models)),
+        frozenset(site.node for model in models for site in model.copied),
     )
     seen: set[str] = set()
     for event in run.events:
@@ -295,6 +307,13 @@ def _part_called(event: Event, sharded: Sharded) -> str | None:
         return None
     if any(isinstance(o, Object) and o.key in sharded.roots for o in (call.function.owner for call in event.calls)):
         return None  # in a method of the model
+    if keys(held) <= sharded.units:
+        if all(runs_after(event, sharded.owners[each.key], sharded.run) for each in held):
+            return None
+        return (
+            "calls a part of a sharded model before the model itself, which FSDP then takes for a whole one: call the "
+            "model first, or use --strategy ddp"
+        )
     return (
         "calls a part of a sharded model on its own, past the hooks that gather its parameters: call the model "
         "itself, or a method of it"
@@ -302,6 +321,8 @@ def _part_called(event: Event, sharded: Sharded) -> str | None:
 
 
 def _copied(event: Event, sharded: Sharded) -> str | None:
+    if event.node in sharded.copied:
+        return None
     held = [t for t in sharded.held(event) if t.key in sharded.roots]
     if not held or not all(sharded.is_sharded(t, event) for t in held):
         return None
@@ -326,11 +347,16 @@ def _averaged(event: Event, sharded: Sharded) -> str | None:
 
 
 def _storage_replaced(event: Event, sharded: Sharded) -> str | None:
+    if event.node in sharded.written:
+        return None
     modules = {t.module for t in event.value.things if isinstance(t, Parameters)}
     held = [module for module in modules if isinstance(module, Object) and module.key in sharded.owners]
     if not any(sharded.is_sharded(module, event) for module in held):
         return None
-    return "replaces the storage of parameters, which shards do not follow: write `p.data.copy_(...)`"
+    return (
+        "replaces the storage of parameters, which shards do not follow: write `p.data.copy_(...)`, and keep "
+        "`p.data.clone()` where values before that are kept"
+    )
 
 
 def _written_inside(event: Event, sharded: Sharded) -> str | None:

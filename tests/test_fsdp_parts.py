@@ -1,0 +1,180 @@
+"""Parts of a sharded model that are called on their own, and methods that gather parameters inside of others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import converted
+
+from autodist.config import Strategy
+
+SCRIPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Coder(nn.Module):
+    def __init__(self, a, b):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(a, b), nn.Tanh())
+
+    def forward(self, x):
+        return self.net(x)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = Coder(4, 2)
+        self.decoder = nn.Linear(2, 4)
+
+    def encode(self, x, scale=1.0):
+        return self.encoder(x) * scale
+
+    def forward(self, x):
+        return self.decoder(self.encoder(x))
+
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4)), batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for (x,) in loader:
+    loss = nn.functional.mse_loss(model(x), x)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+CODES = "with torch.no_grad():\n    codes = model.encoder(torch.ones(1, 4))\n"
+
+
+def sharded(folder: Path, text: str) -> tuple[str, str]:
+    """The conversion of a script to FSDP, and what is said of it."""
+    return converted(folder, text, Strategy.FSDP)
+
+
+def test_a_part_that_is_called_on_its_own_is_a_unit(tmp_path: Path) -> None:
+    """It gathers its parameters itself: calling it was refused."""
+    text, said = sharded(tmp_path, SCRIPT + CODES)
+    assert "for block in (model.encoder,):\n    fully_shard(block)\nfully_shard(model" in text and "AD907" not in said
+    assert "fully_shard(block)" not in sharded(tmp_path, SCRIPT)[0]
+
+
+def test_parts_come_after_the_blocks_in_them(tmp_path: Path) -> None:
+    layers = SCRIPT.replace("nn.Sequential(nn.Linear(a, b), nn.Tanh())", "nn.Sequential(Block(a), Block(a))")
+    block = "class Block(nn.Module):\n    def __init__(self, a):\n        super().__init__()\n"
+    block += "        self.fc, self.norm = nn.Linear(a, a), nn.LayerNorm(a)\n\n"
+    block += "    def forward(self, x):\n        return self.norm(self.fc(x))\n\n\nclass Coder("
+    script = layers.replace("class Coder(", block, 1).replace("nn.Linear(2, 4)", "nn.Linear(4, 4)")
+    assert "for block in (*model.encoder.net, model.encoder):" in sharded(tmp_path, script + CODES)[0]
+
+
+def test_a_part_that_runs_before_the_model(tmp_path: Path) -> None:
+    """torch takes it for the root, and stops at the model."""
+    early = SCRIPT.replace("for (x,) in loader:\n", f"{CODES}for (x,) in loader:\n")
+    assert "calls a part of a sharded model on its own" in sharded(tmp_path, early)[1]
+    blocks = early.replace("nn.Linear(2, 4)", "Coder(2, 4)")
+    assert "calls a part of a sharded model before the model itself" in sharded(tmp_path, blocks)[1]
+    parts = early.replace("model(x)", "model.decoder(model.encoder(x))")  # the model itself never runs
+    assert "for block in (model.encoder, model.decoder):" in sharded(tmp_path, parts)[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.decoder(self.encoder(x))", "self.decoder(self.encoder.net(x))"),  # not as a whole
+        ("self.decoder = nn.Linear(2, 4)", "self.decoder = nn.Sequential(self.encoder.net, nn.Linear(2, 4))"),
+    ],
+)
+def test_parts_that_gather_not_all_that_they_need(tmp_path: Path, old: str, new: str) -> None:
+    assert "calls a part of a sharded model on its own" in sharded(tmp_path, SCRIPT.replace(old, new) + CODES)[1]
+
+
+def test_blocks_whose_layers_another_module_calls(tmp_path: Path) -> None:
+    """`block.fc(x)` meets shards where the block is a unit, which crashed."""
+    script = SCRIPT.replace("self.decoder = nn.Linear(2, 4)", "self.decoder = Coder(2, 4)")
+    assert "for block in (model.encoder, model.decoder):" in sharded(tmp_path, script)[0]
+    past = script.replace("self.decoder(self.encoder(x))", "self.decoder.net(self.encoder(x))")
+    assert "fully_shard(block)" not in sharded(tmp_path, past)[0]
+
+
+@pytest.mark.parametrize(
+    ("forward", "expected"),
+    [
+        ("self.decoder(self.encode(x))", "self.decoder(type(self).encode(self, x))"),
+        ("self.decoder(self.encode(x, scale=2.0))", "self.decoder(type(self).encode(self, x, scale=2.0))"),
+        ("self.decoder(self.encode(*[x]))", "self.decoder(type(self).encode(self, *[x]))"),
+        ("self.encode(x) @ torch.ones(2, 4)", "self.encode(x) @ torch.ones(2, 4)"),  # nothing is left to run
+    ],
+)
+def test_methods_that_gather_parameters_inside_of_others(tmp_path: Path, forward: str, expected: str) -> None:
+    """They would share them out again before the forward pass has done with them, which crashed."""
+    script = SCRIPT.replace("self.decoder(self.encoder(x))", forward) + "codes = model.encode(torch.ones(1, 4))\n"
+    text = sharded(tmp_path, script)[0]
+    assert 'register_fsdp_forward_method(model, "encode")' in text and f"return {expected}\n" in text
+    assert "type(self)" not in sharded(tmp_path, script.partition("codes =")[0])[0]
+
+
+BESIDE = "old = Net()\nold_optimizer = torch.optim.SGD(old.parameters(), lr=0.1)\n"
+AVERAGE = "def average(a, b):\n    if a is None:\n        return b\n    return 0.9 * a + 0.1 * b\n\n\n"
+PAIRS = "for p, q in zip(old.parameters(), model.parameters()):\n    "
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (PAIRS + "p.data = 0.9 * p.data + 0.1 * q.data\n", "p.data[...] = 0.9 * p.data + 0.1 * q.data\n"),
+        (PAIRS + "a, b = p.data, q.data\n    p.data = average(a, b)\n", "p.data[...] = average(a, b)\n"),
+        (PAIRS + "new = p.data.clone()\n    p.data = new\n", "p.data[...] = new\n"),
+        (
+            "for p in model.parameters():\n    p.data = torch.from_numpy(p.data.cpu().numpy() * 2)\n",
+            "p.data[...] = cut_like(torch.from_numpy(p.data.full_tensor().cpu().numpy() * 2), p.data)\n",
+        ),
+    ],
+)
+def test_new_storage_of_a_parameter(tmp_path: Path, change: str, expected: str) -> None:
+    """FSDP keeps the old one: the new numbers are put there. It was refused."""
+    text, said = sharded(tmp_path, SCRIPT.replace("loader =", AVERAGE + BESIDE + "loader =", 1) + change)
+    assert expected in text and "AD907" not in said
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        PAIRS + "p.data = q.data\n",  # which both have from then on
+        PAIRS + "kept.append(p.data)\n    p.data = 2 * p.data\n",
+        PAIRS + "a = p.data\n    p.data = 2 * p.data\n    print((a - p.data).norm().item())\n",
+        PAIRS + "new = 2 * p.data\n    p.data = new\n    kept.append(new)\n",
+        "kept = [p.data for p in model.parameters()]\nfor p in model.parameters():\n    p.data = 2 * p.data\n",
+    ],
+)
+def test_storage_that_something_else_holds_too(tmp_path: Path, change: str) -> None:
+    script = SCRIPT.replace("loader =", BESIDE + "kept = []\nloader =", 1) + change
+    assert "replaces the storage of parameters" in sharded(tmp_path, script)[1]
+
+
+LATE = SCRIPT.replace("import torch\n", "import copy\n\nimport torch\n", 1).replace(
+    "for (x,) in loader:\n", "scheduler = None\nema = copy.deepcopy(model).eval()\nfor (x,) in loader:\n"
+)
+
+
+def test_copies_below_the_optimizer(tmp_path: Path) -> None:
+    """Shards cannot be copied: the copy is made ahead of them, and sharded where it was made. It was refused."""
+    text, said = sharded(tmp_path, LATE)
+    assert "model = Net()\nunsharded = copy.deepcopy(model)\n" in text and "AD907" not in said
+    assert "ema = unsharded.eval()\n" in text and "fully_shard(ema, reshard_after_forward=True)" in text
+    assert text.count("copy.deepcopy") == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("scheduler = None\n", "model(torch.ones(2, 4))\n"),
+        ("scheduler = None\n", "model.load_state_dict(torch.load('start.pt'))\n"),
+        ("    optimizer.step()\n", "    optimizer.step()\n    best = copy.deepcopy(model)\n"),
+    ],
+)
+def test_copies_of_other_weights(tmp_path: Path, old: str, new: str) -> None:
+    """The weights ahead of sharding are not those that are copied."""
+    assert "AD907 copies a model after its optimizer" in sharded(tmp_path, LATE.replace(old, new))[1]
