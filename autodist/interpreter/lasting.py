@@ -95,13 +95,23 @@ class Lasting(Machine):
         named = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute)
         return isinstance(value, ast.BinOp) or named and value.func.attr in FRESH  # type: ignore[attr-defined]
 
-    def _is_bound_anew(self, given: ast.expr) -> bool:
-        """Whether what a function is given is a variable of the loop that calls it: `decode(targets)`, of a batch."""
-        loop, call = self._loops[-1].node, self._calls[-1]
-        within = call.node is not None and any(each is loop for each in call.source.ancestors(call.node))
-        if not within or not isinstance(given, ast.Name) or self._lately(given).lasting:
+    def _is_bound_anew(self, given: ast.expr, depth: int = 1) -> bool:
+        """Whether what a function is given is a variable of the loop that calls it, `decode(targets)` of a batch, or of
+        a function that the loop calls, `normalize(d)` of an attack on a batch."""
+        loop, call = self._loops[-1].node, self._calls[-depth]
+        if isinstance(given, ast.Attribute) and given.attr in ("grad", "data"):
+            given = given.value
+        if not isinstance(given, ast.Name) or call.node is None:
             return False
-        return bool(call.source.stores_within(loop, given.id))
+        held = self._lately(given)
+        if held.lasting or any(isinstance(thing, Parameters) for thing in held.things):
+            return False
+        if any(each is loop for each in call.source.ancestors(call.node)):
+            return bool(call.source.stores_within(loop, given.id))
+        if depth == len(self._calls) or not _is_own(given.id, call.scope):
+            return False
+        handed = self._calls[-depth - 1].given()
+        return given.id not in handed or self._is_bound_anew(handed[given.id], depth + 1)
 
     def _is_of_a_call(self, name: str, scope: Scope) -> bool:
         """Whether a variable is one of a function that is given samples, and takes no step with them: the attack on a
