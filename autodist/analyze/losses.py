@@ -337,8 +337,8 @@ def amplified(run: Interpreter) -> tuple[tuple[Site, ...], tuple[tuple[Site, str
 
 def _unscaled(gradient: OwnGradient) -> Concern:
     message = (
-        f"{gradient.leaf}.grad is of a mean over a rank's samples: each of them has as many times its gradient as there "
-        "are ranks, by which it is changed or stepped; divide it by the number of ranks behind the backward pass"
+        f"{gradient.leaf}.grad is of a mean over a rank's samples: each of them has as many times its gradient as "
+        "there are ranks, by which it is changed or stepped; divide it by the number of ranks behind the backward pass"
     )
     return Concern("AD602", gradient.source, gradient.node, message, Severity.WARNING)
 

@@ -8,7 +8,7 @@ from autodist import carried
 from autodist.interpreter.machine import Machine
 from autodist.source import Source, last_name
 from autodist.spread import COLUMNS, ROWS
-from autodist.values import NOTHING, Parameters, Scope, Thing, Value, constant
+from autodist.values import NOTHING, Items, Parameters, Scope, Thing, Value, constant
 
 FRESH = frozenset("add sub mul div clone".split())
 
@@ -129,7 +129,8 @@ class Lasting(Machine):
     def _steps_samples(self, call: ast.Call) -> bool:
         """Whether an optimizer steps samples, or noise for them, and no parameters: `optim.SGD([delta])`."""
         made = list(self._lately(call.func.value).objects("optimizer")) if isinstance(call.func, ast.Attribute) else []
-        held = [each for one in made for value in one.args[:1] for each in self._contents(value)]
+        given = [thing for one in made for value in one.args[:1] for thing in value.things if isinstance(thing, Items)]
+        held = [each for items in given for each in (items.element, *(items.parts or ()))]
         return any(each.spread in (ROWS, COLUMNS) for each in held) and not any(each.things for each in held)
 
     def _filled_first(self, name: str, node: ast.stmt, scope: Scope) -> bool:

@@ -18,14 +18,18 @@ SPACES_BEFORE_TAB = re.compile(r" {1,7}\t")
 
 def parse(source: Source) -> cst.Module:
     """The lossless tree of ``source``. Raises AutodistError where the parser knows less syntax than Python."""
-    for spelt in (lambda: source.text, lambda: _evenly_indented(source), lambda: without_tabs(source)):
-        text = spelt()
+    for spelt in (_as_it_is, _evenly_indented, _without_tabs):
+        text = spelt(source)
         try:
             return cst.parse_module(text)
         except cst.ParserSyntaxError as error:
             line = error.raw_line
     message = "cannot be edited because of this line: write it in a simpler way"
     raise AutodistError(message, source.path, line)
+
+
+def _as_it_is(source: Source) -> str:
+    return source.text
 
 
 def _evenly_indented(source: Source) -> str:
@@ -39,7 +43,7 @@ def _evenly_indented(source: Source) -> str:
     return "".join(lines)
 
 
-def without_tabs(source: Source) -> str:
+def _without_tabs(source: Source) -> str:
     """The text with spaces for the tabs that lines begin with, but for those inside of a string: where lines of one
     block are spelt in more ways than one."""
     strings = (node for node in ast.walk(source.tree) if isinstance(node, (ast.Constant, ast.JoinedStr)))

@@ -63,7 +63,7 @@ def rewrite(source: Source, edits: Sequence[Edit]) -> str:
 def _rewritten(source: Source, edits: Sequence[Edit]) -> str:
     module = parse(source)
     rewriter = _Rewriter(source, module, edits)
-    text = rewriter.rebuild(module).code
+    text: str = rewriter.rebuild(module).code
     restored = with_lost_spaces(text, source.text, module.code)
     if restored != text and _is_python(restored):  # not where tabs would stand among spaces
         text = restored
