@@ -359,6 +359,7 @@ def _rounds_share(node: ast.expr, run: Interpreter) -> bool:
         and isinstance(share.op, (ast.Mult, ast.Div))
         and run.values.get(share, NOTHING).spread is COUNT
         and node not in run.plan.reduced
+        and not (isinstance(share.left, ast.Call) and last_name(share.left.func) in ("nelement", "numel"))
     )
 
 
