@@ -191,7 +191,9 @@ def setup_of(script: TrainingScript, run: Interpreter, early: Iterable[Event]) -
     tops = [(event, top) for event in needed if (top := _top_statement(event, entry)) is not None]
     found = [top for _, top in tops if not is_preface(top)]
     defined = (ast.FunctionDef, ast.ClassDef)
-    first = next((t for e, t in tops if t in found and (not isinstance(t, defined) or _while_defined(e, t, entry))), None)
+    first = next(
+        (t for e, t in tops if t in found and (not isinstance(t, defined) or _while_defined(e, t, entry))), None
+    )
     if first is None and guard is None and found and isinstance(found[0], ast.FunctionDef):
         return Setup(entry, _without_docstring(found[0].body), found[0])  # what a launcher or an entry point calls
     define = below_imports(entry)
