@@ -91,6 +91,8 @@ def _converted(source: Source, diagnostics: Sequence[Diagnostic]) -> Converted:
         after = edits.apply(source, sorted(wanted, key=lambda edit: getattr(edit, "order", 0)))
     except EditConflict as conflict:
         raise _conflict(source, conflict, planned) from conflict
+    except AutodistError:
+        raise
     except Exception as error:
         codes = ", ".join(sorted({diagnostic.code for diagnostic in planned.values()}))
         raise InternalError(source, f"the edits of {codes}", error) from error

@@ -446,6 +446,8 @@ class TrainingScript:
     sums: tuple[Site, ...] = ()
     amplified: tuple[Site, ...] = ()
     """Where gradients are taken of means over a rank's samples, with regard to these, and how large they are counts."""
+    own_gradients: tuple[tuple[Site, str], ...] = ()
+    """Backward passes of a rank's samples, and the variable of samples whose gradient is stepped by or changed."""
     previews: tuple[Site, ...] = ()
     """Calls of a model in training mode with rows that all ranks have, of which each can run its share."""
     followers: tuple[Wrapping, ...] = ()

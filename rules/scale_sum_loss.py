@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist.edits import WrapExpr
+from autodist.edits import InsertAfter, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
@@ -122,3 +122,9 @@ def scale_sum_loss(script: TrainingScript, context: Context) -> Iterator[Finding
             fix = Fix((*imports, *planned(site.source, WrapExpr(taken_of, f"{{}} / {d}.get_world_size()"))))
             message = "of a rank's loss, each of its samples has as many times its gradient as there are ranks"
             yield Finding(site.source, site.node, message, fix)
+    for site, leaf in script.own_gradients:
+        d, imports = dist(context, site.source)
+        line = f"{leaf}.grad /= {d}.get_world_size()  # of a mean over this rank's samples\n"
+        fix = Fix((*imports, *planned(site.source, InsertAfter(site.node, line))))
+        message = "of a rank's loss, each of its samples has as many times its gradient as there are ranks"
+        yield Finding(site.source, site.node, message, fix)

@@ -103,7 +103,7 @@ LOSSES = """
     terms
     batchwise | pairing
     folding
-    weighing | scaling | joining | refilled | wholes | unbatched
+    weighing | scaling | joining | refilled | wholes | unbatched | own_gradients
 """
 
 FSDP = """

@@ -445,3 +445,33 @@ def test_numbers_of_rows_as_labels_are_those_of_all_ranks(tmp_path: Path) -> Non
         "nn.functional.cross_entropy(out @ out.t(), torch.arange(batch_size))",
     )
     assert "torch.arange(batch_size))" in converted(tmp_path, script)[0]
+
+
+def test_numbers_of_each_sample(tmp_path: Path) -> None:
+    """What a rank's samples hold is divided by how many these are."""
+    script = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+size = 8
+loader = DataLoader(TensorDataset(torch.rand(64, 3, 2)), batch_size=size, shuffle=True, drop_last=True)
+model = nn.Sequential(nn.Flatten(), nn.Linear(6, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def between(real, fake):
+    share = torch.rand(size, 1).expand(size, int(real.nelement() / size)).reshape(size, 3, 2)
+    return share * real + (1 - share) * fake
+
+
+for (x,) in loader:
+    loss = (model(between(x, 1 - x)) ** 2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+"""
+    text, said = converted(tmp_path, script)
+    assert "int(real.nelement() / (size // dist.get_world_size()))" in text
+    assert "rounded for each rank" not in said

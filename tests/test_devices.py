@@ -97,7 +97,10 @@ STAYS = 'map_location={"cuda:0": "cuda"}'
             'device = torch.device(device)\nck = torch.load("c.pt")\nprint(len(ck), ck.get("best"))',
             'torch.load("c.pt", map_location=device)',
         ),
-        ('old = torch.load("c.pt")\nold.eval()', 'torch.load("c.pt", map_location="cpu")'),
+        ('old = torch.load("c.pt")\nold.eval().to("cuda")', f'torch.load("c.pt", {STAYS})'),
+        ('old = torch.load("c.pt")\nold.eval()\nold.cuda()', 'torch.load("c.pt", map_location="cpu")'),
+        ('ck = torch.load("c.pt")\nold = ck["net"]\nold.eval()', f'torch.load("c.pt", {STAYS})'),
+        ('ck = torch.load("c.pt")\nold = ck["net"]\nold.cuda()\nold.eval()', 'torch.load("c.pt", map_location="cpu")'),
         (
             'old = torch.load("c.pt", map_location={"cuda:1": "cuda:0"})',
             'torch.load("c.pt", map_location={"cuda:1": "cuda"})',

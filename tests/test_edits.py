@@ -155,6 +155,17 @@ def test_spaces_that_a_tab_makes_up_for() -> None:
     assert edited(text, at("d()", InsertAfter, "new()")) == text + "\tnew()\n"
 
 
+def test_blocks_whose_lines_are_spelt_in_several_ways() -> None:
+    """Lines that stay are as they were; where that would put tabs among spaces, the tabs go."""
+    text = (
+        "def f():\n    for a in b:\n        for c in a:\n            if c:\n                d()\n               \te()\n"
+        "                if d:\n            \t    g()\n\t# end\n    h()\n"
+    )
+    assert edited(text, at("h()", InsertAfter, "new()")) == text + "    new()\n"
+    spaces = text.expandtabs(8).replace(" " * 20 + "g()\n", " " * 20 + "new()\n" + " " * 20 + "g()\n")
+    assert edited(text, at("g()", InsertBefore, "new()")) == spaces
+
+
 def test_prepend_and_append() -> None:
     """A docstring stays first; comments at the end of a block stay last."""
     check(

@@ -176,3 +176,51 @@ def test_what_training_and_evaluation_add_up(tmp_path: Path) -> None:
     after, report = converted(tmp_path, ADDED)
     assert "other.count * dist.get_world_size()" not in after
     assert "self.count, computed from this rank's samples alone" in report
+
+
+BARE = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Settings:
+    _shared = None
+
+    def __new__(cls):
+        raise TypeError("ask for Settings.shared()")
+
+    @classmethod
+    def _bare(cls):
+        return super().__new__(cls)
+
+    @classmethod
+    def shared(cls):
+        if cls._shared is None:
+            cls._shared = cls._bare()
+            cls._shared.__init__()
+        return cls._shared
+
+    def __init__(self):
+        self.optimizer = torch.optim.SGD
+
+    def make(self, model):
+        return self.optimizer(model.parameters(), lr=0.1)
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = Settings.shared().make(model)
+for x, y in loader:
+    loss = F.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_an_object_that_is_made_before_its_constructor_is_called(tmp_path: Path) -> None:
+    """`super().__new__(cls)` in a class method, and `__init__` by its name."""
+    text, said = converted(tmp_path, BARE)
+    assert "model = DDP(model)" in text and "AD904" not in said

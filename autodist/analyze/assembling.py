@@ -151,7 +151,8 @@ def assembled(
     concerns += unreached_norms(run, models)
     concerns += derived_norms(run, models)
     concerns += [*differentiated_norms(run, models), *kept_statistics(models)]
-    concerns += [*amplified_in_part(run), *gradients_alone(run)]
+    read_amplified, own_gradients, unscaled = amplified(run)
+    concerns += [*amplified_in_part(run), *unscaled, *gradients_alone(run)]
     awaited = any(not model.bypassed for model in models)  # gradients that are averaged by hand are not
     concerns += penalties_alone(run) if awaited and not run.plan.bare else ()
     concerns += [*hooks.reentrant(run), *hooks.bent(run)] if not is_distributed(run) else ()
@@ -203,7 +204,8 @@ def assembled(
         paired=tuple(wholes.paired(run)),
         averaged=tuple(averaged),
         sums=tuple(sums(run)),
-        amplified=amplified(run),
+        amplified=read_amplified,
+        own_gradients=own_gradients,
         previews=tuple(previewed),
         followers=tuple(followers),
         reductions=tuple(reductions),

@@ -474,10 +474,21 @@ def shapes_tensors(use: ast.expr, source: Source, run: Interpreter, in_step: boo
         if isinstance(ancestor, ast.BinOp) and isinstance(ancestor.left, ast.List) and inner is ancestor.right:
             outer = source.parents[ancestor]
             return in_step and isinstance(outer, ast.Call) and last_name(outer.func) in STACKING  # `[style] * n`
+        if isinstance(ancestor, ast.BinOp) and inner is ancestor.right and _counts_numbers(ancestor, run):
+            return in_step  # `x.nelement() / batch_size`, of each sample
         if isinstance(ancestor, ast.BinOp):
             return in_step and isinstance(ancestor.op, ast.Mult) and _is_first_size(ancestor, source, run)
         inner = ancestor
     return False
+
+
+def _counts_numbers(quotient: ast.BinOp, run: Interpreter) -> bool:
+    """Whether how many numbers a rank's samples are is divided: `x.nelement() / batch_size`."""
+    call = quotient.left
+    if not isinstance(quotient.op, (ast.Div, ast.FloorDiv)) or not isinstance(call, ast.Call):
+        return False
+    named = isinstance(call.func, ast.Attribute) and call.func.attr in ("nelement", "numel") and not call.args
+    return named and run.values.get(call.func.value, NOTHING).spread is ROWS  # type: ignore[attr-defined]
 
 
 def _is_first_size(product: ast.BinOp, source: Source, run: Interpreter) -> bool:

@@ -191,7 +191,9 @@ def setup_of(script: TrainingScript, run: Interpreter, early: Iterable[Event]) -
     tops = [(event, top) for event in needed if (top := _top_statement(event, entry)) is not None]
     found = [top for _, top in tops if not is_preface(top)]
     defined = (ast.FunctionDef, ast.ClassDef)
-    first = next((t for e, t in tops if t in found and (not isinstance(t, defined) or _in_class_body(e, t))), None)
+    first = next(
+        (t for e, t in tops if t in found and (not isinstance(t, defined) or _while_defined(e, t, entry))), None
+    )
     if first is None and guard is None and found and isinstance(found[0], ast.FunctionDef):
         return Setup(entry, _without_docstring(found[0].body), found[0])  # what a launcher or an entry point calls
     define = below_imports(entry)
@@ -201,9 +203,21 @@ def setup_of(script: TrainingScript, run: Interpreter, early: Iterable[Event]) -
     return Setup(entry, before, min(define, before, key=body.index), again)
 
 
-def _in_class_body(event: Event, top: ast.stmt) -> bool:
-    """Whether something happens while a class is defined: `class Config: os.makedirs("runs")`."""
-    return isinstance(top, ast.ClassDef) and event.source.function(event.node) is None
+def _while_defined(event: Event, top: ast.stmt, entry: Source) -> bool:
+    """Whether something happens while a class or function is defined: `class Config: os.makedirs("runs")`, `def
+    train(loader=make_loader()):`."""
+    place = _place(event, entry)
+    if place is None:
+        return False
+    inside = [each for each in (place, *entry.ancestors(place)) if isinstance(each, (ast.FunctionDef, ast.Lambda))]
+    if inside and event.kind == "make" and event.value.objects("device"):
+        return False  # `device=torch.device("cuda")` means no GPU yet
+    return all(any(place in ast.walk(default) for default in _defaults(each)) for each in inside)
+
+
+def _defaults(function: ast.FunctionDef | ast.Lambda) -> list[ast.expr]:
+    given = [*function.args.defaults, *filter(None, function.args.kw_defaults)]
+    return given if isinstance(function, ast.Lambda) else [*given, *function.decorator_list]
 
 
 def _has_workers(run: Interpreter) -> bool:
@@ -221,16 +235,20 @@ def _matters(event: Event) -> bool:
     return any(isinstance(t, Object) and bool(t.roles & {"module", "dataset", "device"}) for t in event.value.things)
 
 
+def _place(event: Event, entry: Source) -> ast.AST | None:
+    """Where in the entry script an event happens: in a call of its own code, as a rule."""
+    chain = [(call.node, call.source) for call in event.calls if call.node is not None]
+    return next((node for node, source in [*chain, (event.node, event.source)] if source is entry), None)
+
+
 def _top_statement(event: Event, entry: Source) -> ast.stmt | None:
     """The top-level statement of the entry script that an event happens in."""
-    chain = [(call.node, call.source) for call in event.calls if call.node is not None]
-    for node, source in [*chain, (event.node, event.source)]:
-        if source is entry:
-            top: ast.AST = node
-            for ancestor in entry.ancestors(node):
-                if isinstance(ancestor, ast.Module):
-                    return top if isinstance(top, ast.stmt) else None
-                top = ancestor
+    place = _place(event, entry)
+    top = place
+    for ancestor in entry.ancestors(place) if place is not None else ():
+        if isinstance(ancestor, ast.Module):
+            return top if isinstance(top, ast.stmt) else None
+        top = ancestor
     return None
 
 

@@ -29,9 +29,7 @@ def loads_of(run: Interpreter) -> Iterator[tuple[Site, str]]:
             not k.arg for k in event.node.keywords
         )
         if argument(event.node, "map_location", 1) is None and not unpacks:
-            named = names_device(run.project)
-            place = _device_name(event, devices) or '"cpu"' if not named or _is_of_states(event) else WHERE_IT_WAS
-            yield Site(event.source, event.node), place
+            yield Site(event.source, event.node), _place(event, devices, names_device(run.project))
 
 
 WHERE_IT_WAS = '{"cuda:0": "cuda"}'
@@ -40,21 +38,53 @@ OF_MODULES = frozenset("eval train parameters named_parameters state_dict module
 QUESTIONS = frozenset("print len int float bool isinstance hasattr sorted list max min str".split())
 
 
-def _is_of_states(event: Event) -> bool:
-    """Whether what is loaded are states of modules and optimizers, which go to the device of these, and numbers."""
+def _place(event: Event, devices: set[Object], named: bool) -> str:
+    """Where to put what a call of `torch.load` loads."""
+    device = _device_name(event, devices)
+    uses = _uses(event)
+    if named and not _is_of_states(uses, event.source):
+        return WHERE_IT_WAS
+    held = list(_entries(uses, event.source)) if named else []
+    whole = any(_is_of_module(each, event.source) for each in held)
+    moved = any(getattr(event.source.parents.get(each), "attr", None) in ("to", "cuda") for each in held)
+    return device or (WHERE_IT_WAS if whole and not moved else '"cpu"')  # a model is used where it is
+
+
+def _uses(event: Event) -> list[ast.expr]:
+    """What stands for what is loaded: a name wherever it is read, or the call itself."""
     source, call = event.source, event.node
+    assert isinstance(call, ast.Call)
     statement = source.statement(call)
     if not isinstance(statement, ast.Assign) or statement.value is not call:
-        return _is_state(call, source)
+        return [call]
     target = statement.targets[0]
     if len(statement.targets) > 1 or not isinstance(target, ast.Name):
-        return False
-    nodes = [each for each in ast.walk(source.home(statement)) if isinstance(each, ast.Name) and each.id == target.id]
-    uses = [each for each in nodes if isinstance(each.ctx, ast.Load)]
-    return all(_is_state(each, source) for each in uses) or any(_is_of_module(each, source) for each in uses)
+        return []
+    return _reads(target.id, statement, source)
 
 
-def _is_of_module(name: ast.Name, source: Source) -> bool:
+def _reads(name: str, statement: ast.AST, source: Source) -> list[ast.expr]:
+    names = (each for each in ast.walk(source.home(statement)) if isinstance(each, ast.Name) and each.id == name)
+    return [each for each in names if isinstance(each.ctx, ast.Load)]
+
+
+def _entries(uses: list[ast.expr], source: Source) -> Iterator[ast.expr]:
+    """What stands for what is loaded, or for an entry of it: `net` after `net = checkpoint["net"]`."""
+    yield from uses
+    for each in uses:
+        above = source.parents.get(each)
+        bound = source.parents.get(above) if isinstance(above, ast.Subscript) and above.value is each else None
+        if isinstance(bound, ast.Assign) and bound.value is above and isinstance(bound.targets[0], ast.Name):
+            yield from _reads(bound.targets[0].id, bound, source)
+
+
+def _is_of_states(uses: list[ast.expr], source: Source) -> bool:
+    """Whether what is loaded are states of modules and optimizers, which go to the device of these, and numbers."""
+    modules = any(isinstance(each, ast.Name) and _is_of_module(each, source) for each in uses)
+    return bool(uses) and (modules or all(_is_state(each, source) for each in uses))
+
+
+def _is_of_module(name: ast.expr, source: Source) -> bool:
     """`model.eval()`, `model(x)`"""
     above = source.parents.get(name)
     if isinstance(above, ast.Call):

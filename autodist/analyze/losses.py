@@ -12,6 +12,7 @@ from autodist.analyze.reductions import rank_zero_statements
 from autodist.borrowed import departed
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.losses import batchwise, pairing, scaling, weighing
+from autodist.losses.own_gradients import OwnGradient, is_of, own_gradients
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site, TrainingScript, Weighed
 from autodist.source import Source, argument, last_name, shortened
@@ -319,14 +320,27 @@ def sums(run: Interpreter) -> Iterator[Site]:
             yield Site(event.source, node)
 
 
-def amplified(run: Interpreter) -> tuple[Site, ...]:
+def amplified(run: Interpreter) -> tuple[tuple[Site, ...], tuple[tuple[Site, str], ...], list[Concern]]:
     """Where gradients of samples are taken of means over a rank's, or of sums multiplied for the average, and a loss or
-    report counts how large they are."""
+    report counts how large they are; and the statements behind which they are divided, where an optimizer steps by
+    them or something changes them in place."""
     ends = (each for each in run.events if each.kind in {"backward", *escapes.SINKS})
     found = [origin for event in ends for origin in event.value.origins if isinstance(origin, Amplified)]
     places = {each.node: each.source for each in found}
     whole = _taken_of_whole_data(run)
-    return tuple(Site(places[node], node) for node in run.values if node in places and node not in whole)
+    read = {node: places[node] for node in run.values if node in places and node not in whole}
+    own = own_gradients(run)
+    sites = tuple(Site(source, node) for node, source in read.items() if not is_of(node, source, own))
+    divided = tuple((Site(each.source, each.backward), each.leaf) for each in own if each.backward is not None)
+    return sites, divided, [_unscaled(each) for each in own if each.backward is None]
+
+
+def _unscaled(gradient: OwnGradient) -> Concern:
+    message = (
+        f"{gradient.leaf}.grad is of a mean over a rank's samples: each of them has as many times its gradient as "
+        "there are ranks, by which it is changed or stepped; divide it by the number of ranks behind the backward pass"
+    )
+    return Concern("AD602", gradient.source, gradient.node, message, Severity.WARNING)
 
 
 def _taken_of_whole_data(run: Interpreter) -> set[ast.AST]:
@@ -345,6 +359,7 @@ def _rounds_share(node: ast.expr, run: Interpreter) -> bool:
         and isinstance(share.op, (ast.Mult, ast.Div))
         and run.values.get(share, NOTHING).spread is COUNT
         and node not in run.plan.reduced
+        and not (isinstance(share.left, ast.Call) and last_name(share.left.func) in ("nelement", "numel"))
     )
 
 

@@ -86,6 +86,12 @@ class Classes(Records):
             self.event("framework", node, scope, constant(cls.node.name))
         return of(made)
 
+    def _bare(self, cls: Class, node: ast.Call, scope: Scope) -> Value:
+        """An object of a class before its constructor has run: `super().__new__(cls)`."""
+        return of(
+            self._remember(node, lambda: Object(cls.node.name, cls.roles, node, scope.source, self._path, cls), cls)
+        )
+
     def _downloaded(
         self, cls: Class, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> None:
@@ -99,6 +105,8 @@ class Classes(Records):
 
     def _super(self, node: ast.Call, name: str, scope: Scope) -> Value:
         args, keywords = self._arguments(node, scope)
+        if name == "__new__" and args:  # what is made is initialised by whoever calls it
+            return union(self._bare(cls, node, scope) for cls in args[0].things if isinstance(cls, Class))
         call = next((c for c in reversed(self._calls) if c.function.owner is not None), None)
         if call is None or not isinstance(call.function.owner, Object):
             return NOTHING

@@ -7,7 +7,8 @@ import ast
 from autodist import carried
 from autodist.interpreter.machine import Machine
 from autodist.source import Source, last_name
-from autodist.values import NOTHING, Parameters, Scope, Thing, Value, constant
+from autodist.spread import COLUMNS, ROWS
+from autodist.values import NOTHING, Items, Parameters, Scope, Thing, Value, constant
 
 FRESH = frozenset("add sub mul div clone".split())
 
@@ -95,25 +96,42 @@ class Lasting(Machine):
         named = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute)
         return isinstance(value, ast.BinOp) or named and value.func.attr in FRESH  # type: ignore[attr-defined]
 
-    def _is_bound_anew(self, given: ast.expr) -> bool:
-        """Whether what a function is given is a variable of the loop that calls it: `decode(targets)`, of a batch."""
-        loop, call = self._loops[-1].node, self._calls[-1]
-        within = call.node is not None and any(each is loop for each in call.source.ancestors(call.node))
-        if not within or not isinstance(given, ast.Name) or self._lately(given).lasting:
+    def _is_bound_anew(self, given: ast.expr, depth: int = 1) -> bool:
+        """Whether what a function is given is a variable of the loop that calls it, `decode(targets)` of a batch, or of
+        a function that the loop calls, `normalize(d)` of an attack on a batch."""
+        loop, call = self._loops[-1].node, self._calls[-depth]
+        if isinstance(given, ast.Attribute) and given.attr in ("grad", "data"):
+            given = given.value
+        if not isinstance(given, ast.Name) or call.node is None:
             return False
-        return bool(call.source.stores_within(loop, given.id))
+        held = self._lately(given)
+        if held.lasting or any(isinstance(thing, Parameters) for thing in held.things):
+            return False
+        if any(each is loop for each in call.source.ancestors(call.node)):
+            return bool(call.source.stores_within(loop, given.id)) or self._is_of_a_call(given.id, call.scope, depth)
+        if depth == len(self._calls) or not _is_own(given.id, call.scope):
+            return False
+        handed = self._calls[-depth - 1].given()
+        return given.id not in handed or self._is_bound_anew(handed[given.id], depth + 1)
 
-    def _is_of_a_call(self, name: str, scope: Scope) -> bool:
+    def _is_of_a_call(self, name: str, scope: Scope, depth: int = 0) -> bool:
         """Whether a variable is one of a function that is given samples, and takes no step with them: the attack on a
         batch makes its noise anew, and changes it in a loop of its own."""
-        given = self._calls[-1].given() if self._calls else {}
+        given = self._calls[-1 - depth].given() if len(self._calls) > depth else {}
         own = _is_own(name, scope) and name not in given
         steps = (each for each in ast.walk(self._loops[-1].node) if isinstance(each, ast.Call))
         return (
             own
             and any(self._lately(each).spread.is_local for each in given.values())
-            and not any(last_name(each.func) == "step" for each in steps)
+            and not any(last_name(each.func) == "step" and not self._steps_samples(each) for each in steps)
         )
+
+    def _steps_samples(self, call: ast.Call) -> bool:
+        """Whether an optimizer steps samples, or noise for them, and no parameters: `optim.SGD([delta])`."""
+        made = list(self._lately(call.func.value).objects("optimizer")) if isinstance(call.func, ast.Attribute) else []
+        given = [thing for one in made for value in one.args[:1] for thing in value.things if isinstance(thing, Items)]
+        held = [each for items in given for each in (items.element, *(items.parts or ()))]
+        return any(each.spread in (ROWS, COLUMNS) for each in held) and not any(each.things for each in held)
 
     def _filled_first(self, name: str, node: ast.stmt, scope: Scope) -> bool:
         """Whether new samples are put into a tensor before a round of the loop does anything else with it."""

@@ -18,14 +18,18 @@ SPACES_BEFORE_TAB = re.compile(r" {1,7}\t")
 
 def parse(source: Source) -> cst.Module:
     """The lossless tree of ``source``. Raises AutodistError where the parser knows less syntax than Python."""
-    texts = [source.text, _evenly_indented(source)]
-    for text in dict.fromkeys(texts):
+    for spelt in (_as_it_is, _evenly_indented, _without_tabs):
+        text = spelt(source)
         try:
             return cst.parse_module(text)
         except cst.ParserSyntaxError as error:
             line = error.raw_line
     message = "cannot be edited because of this line: write it in a simpler way"
     raise AutodistError(message, source.path, line)
+
+
+def _as_it_is(source: Source) -> str:
+    return source.text
 
 
 def _evenly_indented(source: Source) -> str:
@@ -36,6 +40,19 @@ def _evenly_indented(source: Source) -> str:
         indent = SPACES_AND_TABS.match(lines[number])
         if indent is not None:
             lines[number] = SPACES_BEFORE_TAB.sub("\t", indent[0]) + lines[number][indent.end() :]
+    return "".join(lines)
+
+
+def _without_tabs(source: Source) -> str:
+    """The text with spaces for the tabs that lines begin with, but for those inside of a string: where lines of one
+    block are spelt in more ways than one."""
+    strings = (node for node in ast.walk(source.tree) if isinstance(node, (ast.Constant, ast.JoinedStr)))
+    inside = {line for node in strings for line in range(node.lineno + 1, (node.end_lineno or node.lineno) + 1)}
+    lines = StringIO(source.text, newline="").readlines()
+    for number, line in enumerate(lines):
+        indent = SPACES_AND_TABS.match(line)
+        if indent is not None and number + 1 not in inside:
+            lines[number] = indent[0].expandtabs(8) + line[indent.end() :]
     return "".join(lines)
 
 

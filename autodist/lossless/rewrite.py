@@ -63,10 +63,23 @@ def rewrite(source: Source, edits: Sequence[Edit]) -> str:
 def _rewritten(source: Source, edits: Sequence[Edit]) -> str:
     module = parse(source)
     rewriter = _Rewriter(source, module, edits)
-    text = with_lost_spaces(rewriter.rebuild(module).code, source.text, module.code)
+    text: str = rewriter.rebuild(module).code
+    restored = with_lost_spaces(text, source.text, module.code)
+    if restored != text and _is_python(restored):  # not where tabs would stand among spaces
+        text = restored
     if rewriter.missed:
         raise BrokenResult(f"{source.path}: {len(rewriter.missed)} nodes with edits were not found")
     return text
+
+
+def _is_python(text: str) -> bool:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    return True
 
 
 class _Rewriter(Rebuilder):

@@ -1,0 +1,139 @@
+"""Gradients of a rank's own samples that something changes in place, or an optimizer steps by: noise that follows its
+gradient, `optim.SGD([delta])`, and `delta.grad.div_(norm)` ahead of that."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autodist.interpreter import Interpreter
+from autodist.source import Source
+from autodist.spread import COLUMNS, ROWS, SAME, SUM
+from autodist.values import NOTHING
+
+VIEWS = frozenset("data detach view reshape squeeze unsqueeze flatten transpose permute".split())
+HARMLESS = frozenset("zero_ detach_ requires_grad_".split())
+
+
+@dataclass(frozen=True)
+class OwnGradient:
+    """The gradient of ``leaf``, a variable, which has to be divided right behind the ``backward`` statement; or, where
+    it is not known to be of one backward pass alone, nothing."""
+
+    leaf: str
+    source: Source
+    node: ast.expr
+    """What asks for that: the leaf among an optimizer's parameters, or a gradient that is changed."""
+    backward: ast.stmt | None
+
+
+def own_gradients(run: Interpreter) -> list[OwnGradient]:
+    """The gradients of samples to divide where they are made."""
+    found: dict[tuple[ast.AST, str], OwnGradient] = {}
+    for node, source, statement in (*_stepped(run), *_changed(run)):
+        leaf = node.value if isinstance(node, ast.Attribute) else node
+        if isinstance(leaf, ast.Name):
+            each = OwnGradient(leaf.id, source, node, _backward(leaf.id, source.statement(statement), source, run))
+            key = (source.home(node), leaf.id)
+            if key not in found or found[key].backward is None:
+                found[key] = each
+    return list(found.values())
+
+
+def is_of(node: ast.expr, source: Source, gradients: list[OwnGradient]) -> bool:
+    """Whether what is read is one of these gradients."""
+    return isinstance(node, ast.Attribute) and any(
+        isinstance(node.value, ast.Name)
+        and node.value.id == each.leaf
+        and source.home(node) is each.source.home(each.node)
+        for each in gradients
+        if each.source is source
+    )
+
+
+def _stepped(run: Interpreter) -> Iterator[tuple[ast.expr, Source, ast.AST]]:
+    """The samples of a rank's own that an optimizer steps, and where it does."""
+    steps = [(event, made.node) for event in run.of("step") for made in event.value.objects("optimizer")]
+    for event in run.of("optimizer"):
+        call, source = event.node, event.source
+        given = call.args[0] if isinstance(call, ast.Call) and call.args else None
+        for leaf in given.elts if isinstance(given, (ast.List, ast.Tuple)) else ():
+            value = run.values.get(leaf, NOTHING)
+            if value.spread in (ROWS, COLUMNS) and not value.things:
+                own = (each.node for each, made in steps if made is call and each.source is source)
+                yield from ((leaf, source, step) for step in own if source.home(step) is source.home(call))
+
+
+def _changed(run: Interpreter) -> Iterator[tuple[ast.expr, Source, ast.AST]]:
+    """The gradients of a rank's own samples that something changes, behind a backward pass."""
+    if not run.of("backward"):
+        return
+    for node in run.values:
+        if isinstance(node, ast.Attribute) and node.attr == "grad" and node in run.sources:
+            value = run.values.get(node.value, NOTHING)
+            own = value.spread in (ROWS, COLUMNS) and not (value.things or value.models)
+            if own and _is_changed(node, run.sources[node]):
+                yield node, run.sources[node], node
+
+
+def _is_changed(node: ast.expr, source: Source) -> bool:
+    """`delta.grad.div_(n)`, `delta.grad.data.mul_(n)`, `delta.grad[bad] = 0`, `delta.grad /= n`."""
+    while True:
+        above = source.parents.get(node)
+        if isinstance(above, ast.Call) and node in above.args and isinstance(above.func, ast.Name):
+            return isinstance(source.parents.get(above), ast.Expr) and above.func.id != "print"  # `unit(delta.grad)`
+        if isinstance(above, ast.Subscript) and above.value is node:
+            return isinstance(above.ctx, ast.Store)
+        if isinstance(above, ast.AugAssign):
+            return above.target is node
+        if not isinstance(above, ast.Attribute):
+            return False
+        call = source.parents.get(above)
+        called = isinstance(call, ast.Call) and call.func is above
+        if called and above.attr.endswith("_") and not above.attr.endswith("__"):
+            return above.attr not in HARMLESS
+        if above.attr not in VIEWS:
+            return False
+        node = call if called and isinstance(call, ast.Call) else above
+
+
+def _backward(leaf: str, statement: ast.stmt, source: Source, run: Interpreter) -> ast.stmt | None:
+    """The one backward pass ahead of ``statement`` that the gradient of ``leaf`` is of, if it begins anew for that."""
+    events = [each for each in run.of("backward") if each.source is source]
+    if not events:
+        return None
+    home = source.home(statement)
+    for each in (statement, *source.ancestors(statement)):
+        if each is home:
+            break
+        if not isinstance(each, ast.stmt):
+            continue
+        block = source.block(each)
+        before = block[: block.index(each)]
+        passes = [one for one in before if any(source.statement(event.node) is one for event in events)]
+        if not passes:
+            continue
+        given = {event.value.spread for event in events if source.statement(event.node) is passes[-1]}
+        both = any(not spread.is_local for spread in given) and not given <= {SUM, SAME}  # attacks on a test set, too
+        begins = any(_begins(one, leaf, run) for one in block)
+        return passes[-1] if len(passes) == 1 and begins and not both else None
+    return None
+
+
+def _begins(statement: ast.stmt, leaf: str, run: Interpreter) -> bool:
+    """Whether a statement makes the variable anew, or clears its gradient."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Assign):
+            target = node.targets[0]
+            held = target.value if isinstance(target, ast.Attribute) and target.attr == "grad" else target
+            if isinstance(held, ast.Name) and held.id == leaf:
+                return True
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            receiver = node.func.value
+            if node.func.attr == "zero_grad" and any(run.values.get(receiver, NOTHING).objects("optimizer")):
+                return True
+            named = any(isinstance(each, ast.Name) and each.id == leaf for each in ast.walk(receiver))
+            if node.func.attr == "zero_" and named:
+                return True
+    return False
