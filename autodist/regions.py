@@ -402,16 +402,18 @@ def downloads(node: ast.AST, run: Interpreter) -> bool:
     return True
 
 
-FETCHING = frozenset(["urllib.request.urlretrieve", "wget.download"])
-"""What downloads whether the file is there or not."""
+FETCHING = frozenset(["urllib.request.urlretrieve", "wget.download", "shutil.unpack_archive"])
+"""What downloads, or unpacks, whether the file is there or not."""
 
 
 def _fetches_anew(event: Event, statement: ast.stmt, run: Interpreter) -> bool:
-    """Whether a statement downloads a file that another rank has downloaded already, and leaves nothing else behind."""
+    """Whether a statement downloads, or takes out of an archive, files that another rank has put in place already, and
+    leaves nothing else behind."""
     function = event.node.func if isinstance(event.node, ast.Call) else None
     names = {t.name for t in run.values.get(function, NOTHING).things if isinstance(t, External)} if function else set()
     inside = set(ast.walk(statement))
-    if not names or not names <= FETCHING or any(isinstance(n, ast.If) and tests_files(n.test) for n in inside):
+    fetches = bool(names) and names <= FETCHING or any(event.detail.objects("file"))
+    if not fetches or any(isinstance(n, ast.If) and tests_files(n.test) for n in inside):
         return False
     bound = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     home = event.source.home(statement)

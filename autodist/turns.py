@@ -69,11 +69,15 @@ def _only_one(dataset: Object, depth: int = DEPTH) -> ast.AST | None:
 
 
 def _reading_in_turn(cls: Class) -> ast.FunctionDef | None:
-    """The `__getitem__` of a class that does not use its index but reads on from where it is."""
+    """The `__getitem__` of a class that does not use its index but reads on from where it is, or that takes its sample
+    by a number of its own, which goes on with each: `self.rows[self.current]`."""
     for node in (each.node for each in cls.functions("__getitem__")):
         if not isinstance(node, ast.FunctionDef) or len(node.args.args) != 2 or node.args.vararg is not None:
             continue
         inside = list(ast.walk(node))
+        reached = [each for function in _reached(cls, node) for each in ast.walk(function)]
+        if set(_moving(reached)) & set(_chosen_by(reached)):
+            return node
         if any(isinstance(each, ast.Name) and each.id == node.args.args[1].arg for each in inside):
             continue
         called = {each.func for each in inside if isinstance(each, ast.Call)}
@@ -82,3 +86,39 @@ def _reading_in_turn(cls: Class) -> ast.FunctionDef | None:
         if names & READING or counts:
             return node
     return None
+
+
+def _reached(cls: Class, node: ast.FunctionDef) -> list[ast.AST]:
+    """A method and those that it calls of its own object."""
+    found: dict[ast.AST, None] = {node: None}
+    for method in (queue := [node]):
+        for each in ast.walk(method):
+            if not isinstance(each, ast.Call) or _own(each.func) is None:
+                continue
+            others = (function.node for function in cls.functions(_own(each.func) or ""))
+            fresh = [other for other in others if isinstance(other, ast.FunctionDef) and other not in found]
+            found |= dict.fromkeys(fresh)
+            queue += fresh
+    return list(found)
+
+
+def _own(node: ast.AST) -> str | None:
+    """`current` of `self.current`."""
+    return node.attr if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "self" else None
+
+
+def _moving(inside: list[ast.AST]) -> Iterator[str]:
+    """What goes on from where it was: `self.current += 1`, `self.current = (self.current + 1) % n`."""
+    for each in inside:
+        if isinstance(each, ast.AugAssign) and isinstance(each.target, ast.Attribute):
+            yield each.target.attr
+        elif isinstance(each, ast.Assign) and isinstance(each.value, ast.BinOp):
+            before = {_own(part) for part in ast.walk(each.value)}
+            yield from (name for name in map(_own, each.targets) if name is not None and name in before)
+
+
+def _chosen_by(inside: list[ast.AST]) -> Iterator[str]:
+    """The numbers of its own by which something is taken."""
+    for each in inside:
+        if isinstance(each, ast.Subscript) and isinstance(each.ctx, ast.Load):
+            yield from (name for name in map(_own, ast.walk(each.slice)) if name is not None)

@@ -125,6 +125,49 @@ def concerns(run: Interpreter, known: Callable[[str], bool]) -> Iterator[Concern
                 "for more than the output, or saves the model, hand it the model inside (.module)"
             )
             yield Concern("AD402", source, node, message, Severity.WARNING)
+    yield from _saved_with_all(run)
+
+
+def _saved_with_all(run: Interpreter) -> Iterator[Concern]:
+    """Objects that are saved as a whole, `torch.save(self.__dict__, path)` or `pickle.dump(self, f)`, with the wrapped
+    model that they hold."""
+    seen: set[ast.AST] = set()
+    for event in (*run.of("save"), *run.of("write")):
+        given = event.node.args if isinstance(event.node, ast.Call) else ()
+        for node in (each for arg in given for each in _wholes(arg)):
+            for thing in run.values.get(node, NOTHING).things:
+                held = _wrapped_in(thing) if isinstance(thing, Object) and "module" not in thing.roles else None
+                if held is None or node in seen:
+                    continue
+                seen.add(node)
+                name = event.source.code(node)
+                message = (
+                    f"saves all that {name} holds, and with it {name}.{held} in its wrapper: whoever loads it would "
+                    f"find a model of processes of a group; put {name}.{held}.module in its place"
+                )
+                yield Concern("AD402", event.source, node, message, Severity.WARNING)
+
+
+def _wholes(given: ast.expr) -> Iterator[ast.expr]:
+    """What is saved as a whole: `trainer`, `trainer.__dict__`, `vars(trainer)`, also as a part of a dict."""
+    match given:
+        case ast.Dict(values=values):
+            for each in values:
+                yield from _wholes(each)
+        case ast.Attribute(value=inner, attr="__dict__") | ast.Call(func=ast.Name(id="vars"), args=[inner]):
+            yield inner
+        case ast.Name():
+            yield given
+
+
+def _wrapped_in(holder: Object) -> str | None:
+    """The attribute by which an object of the project holds a wrapped model."""
+    planned = (
+        name
+        for name, value in holder.attributes.items()
+        if any(isinstance(t, Wrapped) and t.kind == "planned" for t in value.things)
+    )
+    return next(planned, None) if holder.cls is not None else None
 
 
 def _given_to(node: ast.expr, source: Source) -> ast.Call | None:

@@ -93,6 +93,15 @@ class Function:
         """Its name in the source."""
         return "<lambda>" if isinstance(self.node, ast.Lambda) else self.node.name
 
+    @property
+    def defaults(self) -> dict[str, ast.expr]:
+        """What its parameters are where a call does not give them."""
+        spec = self.node.args
+        names = [each.arg for each in (*spec.posonlyargs, *spec.args)]
+        found = dict(zip(reversed(names), reversed(spec.defaults), strict=False))
+        named = zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
+        return found | {keyword.arg: default for keyword, default in named if default is not None}
+
 
 @dataclass(eq=False)
 class Class:

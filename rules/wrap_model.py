@@ -256,7 +256,8 @@ def _dropped(model: Model, script: TrainingScript) -> Iterator[Finding]:
         parent = site.source.parents[statement]
         alone = isinstance(parent, ast.If) and all(each in every for each in parent.body) and not parent.orelse
         # the block goes with its only statement, unless the wrapping takes its place
-        if alone and model.wrapping is not None and only_drops(model, model.wrapping.statement):
+        taken = model.wrapping.statement if model.wrapping is not None else None
+        if alone and taken is parent and only_drops(model, site.source.statement(parent)):
             continue
         assert isinstance(site.node, ast.Call)
         inner = argument(site.node, "module", 0)

@@ -41,6 +41,26 @@ for epoch in range(2):
 EVEN = [
     """
     def collate(batch):
+        words, labels = [], []
+        for text, label in batch:
+            row = []
+            for word in text[:9]:
+                row.append(word + 1)
+            words.append(row)
+            labels.append(label)
+        return torch.tensor(words), torch.tensor(labels), None
+    """,
+    """
+    def collate(batch):
+        words, labels = [], []
+        for text, label in batch:
+            for turn in range(4):
+                words.append(text + turn)
+                labels.append(label)
+        return torch.stack(words), torch.tensor(labels), None
+    """,
+    """
+    def collate(batch):
         words, labels = zip(*batch)
         lengths = torch.tensor([len(each) for each in words])
         return pad_sequence(words, batch_first=True), torch.tensor(labels), lengths
@@ -116,8 +136,56 @@ UNEVEN = {
             words, tags = zip(*batch)
             return flat(words), flat(tags), None
         """,
+        """
+        def collate(batch):
+            inputs, labels = [], []
+            for text in batch:
+                if len(text) < 5:
+                    continue
+                for start in range(len(text) - 4):
+                    window = text[start : start + 5]
+                    labels.append(window.pop(2))
+                    inputs.append(window)
+            return torch.tensor(inputs), torch.tensor(labels), None
+        """,
+        """
+        def collate(batch):
+            words, tags = [], []
+            for text, marks in batch:
+                for word, mark in zip(text, marks):
+                    words.append(word)
+                    tags.append(mark)
+            return torch.tensor(words), torch.tensor(tags), None
+        """,
+        """
+        def stacked(batch):
+            words, labels = zip(*batch)
+            return torch.stack(words), torch.tensor(labels), None
+
+
+        def joined(batch):
+            words, tags = zip(*batch)
+            return torch.cat(words), torch.cat(tags), None
+
+
+        if len(Texts()) > 3:
+            collate = stacked
+        else:
+            collate = joined
+        """,
     ],
     "pads": [
+        """
+        def Variable(tensor):
+            return torch.autograd.Variable(tensor.cuda() if torch.cuda.is_available() else tensor)
+
+
+        def collate(batch):
+            tags = Variable(torch.zeros(len(batch), max([len(item) for item in batch])))
+            for i, item in enumerate(batch):
+                tags[i, : len(item)] = item
+            return tags, tags, None
+        """,
         """
         def collate(batch):
             words = pad_sequence([item[0] for item in batch])

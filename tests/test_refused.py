@@ -154,3 +154,76 @@ for epoch in range(2):
 def test_what_is_refused_of_sequences_is_what_mixes_their_columns(tmp_path: Path) -> None:
     said = converted(tmp_path, SEQUENCES)[1]
     assert "AD902" in said and "softmax(last, 0)" in said and "for time" not in said
+
+
+ATTENTION = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.ahead = nn.Embedding(9, 8), nn.Sequential(nn.Linear(8, 16), nn.GLU(), nn.RReLU())
+
+    def forward(self, x):
+        x = self.ahead(self.words(x))
+        scores = torch.bmm(x, x.transpose(1, 2))
+        {mask}
+        scores = torch.where(past.eq(0), torch.full_like(scores, -1e9), scores)
+        return torch.bmm(scores.softmax(2), x)
+
+
+loader = DataLoader(TensorDataset(torch.randint(9, (64, 5))), batch_size=8, shuffle=True)
+model = Attention()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for (x,) in loader:
+        loss = (model(x) - 1).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("mask", "pairs"),
+    [
+        ("past = torch.tril(torch.ones_like(scores[0])).unsqueeze(0).repeat(x.size(0), 1, 1)", False),
+        ("past = torch.tril(torch.zeros_like(scores[-1]) + 1).unsqueeze(0).expand(len(x), -1, -1)", False),
+        ("past = torch.tril(scores).transpose(0, 1).unsqueeze(0).repeat(x.size(0), 1, 1)", True),
+    ],
+)
+def test_a_mask_in_the_shape_of_one_sample_pairs_none(tmp_path: Path, mask: str, pairs: bool) -> None:
+    """`torch.ones_like(scores[0])`: all samples have the same shape (SASRec)."""
+    _, said = converted(tmp_path, ATTENTION.format(mask=mask))
+    assert ("AD906" in said) == pairs
+
+
+TOPICS = """\
+import torch
+from torch import nn
+
+texts = torch.rand(64, 12)
+model = nn.Sequential(nn.Linear(12, 8), {layer}, nn.Linear({width}, 12))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for indices in torch.split(torch.randperm(64), 8):
+        rows = texts[indices]
+        loss = (model(rows) - rows).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("layer", "width", "apart"),
+    [("nn.RReLU()", 8, True), ("nn.GLU()", 4, True), ("nn.GLU(0)", 8, False), ("nn.CosineSimilarity()", 8, False)],
+)
+def test_layers_that_keep_rows_apart(tmp_path: Path, layer: str, width: int, apart: bool) -> None:
+    """Their rows are shared out; RReLU draws a slope for each number, as dropout does."""
+    _, said = converted(tmp_path, TOPICS.format(layer=layer, width=width))
+    assert ("which is not known to keep rows apart" in said) == (not apart)
+    assert ("masks of dropout are the same on all ranks" in said) == ("RReLU" in layer)

@@ -325,3 +325,20 @@ def test_layers_of_a_base_class_that_what_is_derived_leaves(tmp_path: Path, enco
     """The ranks waited for the gradients of layers that only an overridden method calls."""
     code, _ = converted(tmp_path, DERIVED.format(encoded=encoded))
     assert ("find_unused_parameters=True" in code) == unused
+
+
+@pytest.mark.parametrize(
+    ("kind", "unused"), [("'wide'", False), ("'narrow'", False), ("'none'", True), ("input()", True)]
+)
+def test_kinds_that_the_script_makes(tmp_path: Path, kind: str, unused: bool) -> None:
+    """DistributedDataParallel takes parameters that a model returns (ProdLDA) for unused ones, and dies of their
+    gradients: it is not asked to look where the kind is known."""
+    forward = """\
+if self.first == "wide":
+            x = self.part(x)
+        elif self.first == "narrow":
+            x = self.part(x) / 2
+        return self.scale * self.body(self.norm(x))"""
+    text = SCRIPT.format(made="self.part = nn.Linear(size, size)", forward=forward)
+    text = text.replace("[Block(4, number == 0) for number in range(2)]", f"[Block(4, {kind})]")
+    assert ("find_unused_parameters=True" in converted(tmp_path, text)[0]) == unused

@@ -280,3 +280,45 @@ def test_a_model_that_trains_by_a_method_and_is_called_when_it_has_learned(tmp_p
     code, said = converted(tmp_path, METHODS)
     assert "AD904" not in said
     assert "average_gradients(optimizer)" in code or "DDP(net)" in code
+
+
+KEEPER = """\
+import pickle
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Topics:
+    def __init__(self, size):
+        self.size = size
+        self.model = nn.Linear(size, 3)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), 0.1)
+
+    def fit(self, loader):
+        for x, y in loader:
+            self.optimizer.zero_grad()
+            nn.functional.cross_entropy(self.model(x), y).backward()
+            self.optimizer.step()
+        with open("topics", "wb") as file:
+            {save}
+
+
+Topics(4).fit(DataLoader(TensorDataset(torch.randn(64, 4), torch.arange(64) % 3), batch_size=8, shuffle=True))
+"""
+
+
+@pytest.mark.parametrize(
+    ("save", "warned"),
+    [
+        ("torch.save({'state': self.model.state_dict(), 'all': self.__dict__}, file)", True),
+        ("torch.save(vars(self), file)", True),
+        ("pickle.dump(self, file)", True),
+        ("torch.save({'state': self.model.state_dict(), 'size': self.size}, file)", False),
+    ],
+)
+def test_objects_that_are_saved_with_the_model_that_they_hold(tmp_path: Path, save: str, warned: bool) -> None:
+    """The wrapper is among what they hold, and its keys begin with "module." (AVITM)."""
+    _, said = converted(tmp_path, KEEPER.format(save=save))
+    assert ("AD402 saves all that self holds, and with it self.model in its wrapper" in said) == warned

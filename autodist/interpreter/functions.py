@@ -204,11 +204,8 @@ class Functions(Attributes):
         given = list(args)
         if function.owner is not None and names:
             given.insert(0, of(function.owner))
-        defaults = dict(zip(reversed(names), reversed(spec.defaults), strict=False))
-        for keyword, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
-            names.append(keyword.arg)
-            if default is not None:
-                defaults[keyword.arg] = default
+        defaults = function.defaults
+        names += [keyword.arg for keyword in spec.kwonlyargs]
         positional = len(names) - len(spec.kwonlyargs)
         rest = dict(keywords)
         unknown = rest.pop(REST, NOTHING)

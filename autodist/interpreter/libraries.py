@@ -29,6 +29,8 @@ GIVEN_SAMPLES = frozenset("y_true y_pred".split())
 
 LIKE = frozenset("zeros_like ones_like full_like empty_like rand_like randn_like".split())
 """What makes a tensor of its own that is sharded as another one is."""
+OF_ONE_VALUE = frozenset("zeros_like ones_like full_like".split())
+"""Those of them that tell nothing of it but its shape."""
 
 
 class Libraries(BuiltinCalls):
@@ -179,6 +181,8 @@ class Libraries(BuiltinCalls):
             return mixed.computed(LOCAL)
         if self.pairs_turn(values):
             return mixed.computed(CROSS)
+        if name in OF_ONE_VALUE and node.args and self._is_a_sample(node.args[0]):
+            return NOTHING  # `torch.ones_like(x[0])`: all samples have the same shape
         if values and self.is_one_row(values[0]) and operations.moves_along(name):
             return mixed.computed(values[0].spread)
         if name in ("matmul", "mm") and len(values) == 2 and sums_products(values[0], values[1], not self._no_grad):
@@ -191,3 +195,10 @@ class Libraries(BuiltinCalls):
         """Whether a size begins with the number of this rank's samples: `(x.size(0), 4)`, `x.shape`."""
         firsts = [thing.parts[0].spread for thing in size.things if isinstance(thing, Items) and thing.parts]
         return size.spread is COUNT or bool(firsts) and all(spread is COUNT for spread in firsts)
+
+    def _is_a_sample(self, node: ast.expr) -> bool:
+        """`x[0]` of samples that lie along the first axis."""
+        if not isinstance(node, ast.Subscript):
+            return False
+        taken, index = self._lately(node.value), self._lately(node.slice)
+        return type(index.const) is int and taken.spread is ROWS and not taken.things

@@ -56,6 +56,8 @@ WRITING = frozenset(
     "savefig to_csv to_json to_excel to_pickle to_parquet write_text write_bytes unlink save_pretrained write_image "
     "write_html rmdir touch push_to_hub imsave dump tofile".split()
 )
+UNPACKING = frozenset("extract extractall".split())
+"""What puts files in place that an archive holds, as a download does."""
 PICTURES = (
     "PIL.",
     "matplotlib.animation.",
@@ -376,7 +378,8 @@ class Methods(Libraries, TorchModules):
             self.event("log", node, scope, self._mixed(values))
             return NOTHING
         if "file" in inner.roles:
-            self.event("file_method", node, scope, self._mixed(values), of(inner))
+            unpacks = name in UNPACKING
+            self.event("download" if unpacks else "file_method", node, scope, self._mixed(values), of(inner))
             return NOTHING
         if "loader" in inner.roles and name == "__iter__":
             return self._listed("iter", of(inner), node, scope)

@@ -38,11 +38,13 @@ class Roles(Stores):
     """Calls of libraries, by their role."""
 
     def _callbacks(self, value: Value, name: str, node: ast.Call, scope: Scope) -> None:
-        """A function handed to a library is called by it some time."""
+        """A function handed to a library is called by it some time, which may leave a default as it is or not:
+        `fire.Fire(main)` gives it what the command line says."""
         for thing in value.things:
             if isinstance(thing, Function) and thing.node not in self._entered:
                 first = [Value(spread=RANK)] if self.catalog.has(name, "spawn") else []
-                self.call_function(thing, None, first, {}, scope)
+                told = {name: self.eval(each, thing.scope).but(firm=False) for name, each in thing.defaults.items()}
+                self.call_function(thing, None, first, told, scope)
 
     def _closures(
         self, optimizer: Object, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope

@@ -503,7 +503,20 @@ def _choices(setting: str, module: Object) -> tuple[bool, ...]:
             return (value.const,)
         if _always_made(asked.attr, module):
             return (not (isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is)),)
+    if isinstance(test, ast.Compare) and (known := _known(test, module)) is not None:
+        return (known,)
     return (False, True)
+
+
+def _known(test: ast.Compare, module: Object) -> bool | None:
+    """Whether `self.kind == "lda"` holds, where the script makes the module of one kind."""
+    asked, other = test.left, test.comparators[0]
+    if len(test.ops) > 1 or not isinstance(test.ops[0], (ast.Eq, ast.NotEq)) or not isinstance(other, ast.Constant):
+        return None
+    value = module.attributes.get(asked.attr, NOTHING) if _is_own(asked) else NOTHING
+    if type(value.const) is not type(other.value) or value.things or not value.firm:
+        return None
+    return (value.const == other.value) == isinstance(test.ops[0], ast.Eq)
 
 
 def _is_own(node: ast.AST) -> TypeGuard[ast.Attribute]:

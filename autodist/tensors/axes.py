@@ -45,8 +45,8 @@ LAYERS = {
 } | {"BatchNorm2d": 4, "BatchNorm3d": 5, "Flatten": 2}
 """How many axes layers give that take nothing else, of a batch."""
 KEEPING = frozenset(
-    "Linear Identity Dropout ReLU ReLU6 LeakyReLU PReLU ELU SELU CELU GELU SiLU Mish Softplus Softsign Tanh Sigmoid "
-    "LogSigmoid Hardtanh Hardswish Hardsigmoid Softmax LogSoftmax LayerNorm RMSNorm BatchNorm1d GroupNorm "
+    "Linear Identity Dropout ReLU ReLU6 LeakyReLU PReLU RReLU ELU SELU CELU GELU SiLU Mish Softplus Softsign Tanh "
+    "Sigmoid LogSigmoid Hardtanh Hardswish Hardsigmoid Softmax LogSoftmax LayerNorm RMSNorm BatchNorm1d GroupNorm "
     "Upsample".split()
 )
 LOSSES = frozenset(

@@ -69,7 +69,7 @@ Kind = Rows | Longest | Single | Fields | None
 
 Callable_ = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Attribute
 
-COLLECTING = frozenset("list tuple sorted reversed array asarray enumerate tqdm".split())
+COLLECTING = frozenset("list tuple sorted reversed array asarray enumerate tqdm Variable".split())
 STACKING = frozenset(
     "stack vstack tensor as_tensor array asarray from_numpy Tensor FloatTensor LongTensor IntTensor BoolTensor "
     "DoubleTensor default_collate _utils.collate.default_collate default_convert".split()
@@ -90,9 +90,9 @@ ADDING_AN_AXIS = frozenset("unsqueeze expand_dims view reshape".split())
 
 
 def collated(collate: Value) -> Kind:
-    """What a `collate_fn` of the project makes of a list of samples."""
-    function = sole(collate)
-    return Reading(function, {}).given([Rows.EACH]) if function is not None else None
+    """What a `collate_fn` of the project makes of a list of samples; the worst of those that a condition chooses of."""
+    made = [Reading(function, {}).given([Rows.EACH]) for function in called(collate)]
+    return made[0] if len(made) == 1 else _worst(made)
 
 
 def sole(collate: Value) -> Function | None:
@@ -240,6 +240,8 @@ class Reading:
         self._one_row: set[str] = set()
         self._held: dict[str, str] = {}
         """What a loop takes one after the other, and what it takes them of."""
+        self._sample: set[str] = set()
+        """What a loop over the samples takes, and what it makes of each of them."""
         self._filled: set[str] = set()
         """The keys of samples under which they have what was filled up to the longest."""
         self._descending: set[str] = set()
@@ -468,7 +470,22 @@ class Reading:
         if not isinstance(over, Rows) and not counted:
             for statement in node.body:
                 self._across(statement)
+            if not self._sample.isdisjoint(_mentioned(node.iter)):
+                self._gathered(node)
             return
+        outside, self._sample = self._sample, _derived(node)
+        self._looped_samples(node, over)
+        self._sample = outside
+
+    def _gathered(self, node: ast.For | ast.AsyncFor) -> None:
+        """Lists of what all samples have together, one after the other: `for word in text: words.append(word)`."""
+        for call in ast.walk(node):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "append":
+                target = call.func.value
+                if isinstance(target, ast.Name) and target.id not in self._sample:
+                    self.names[target.id] = Rows.JOINED
+
+    def _looped_samples(self, node: ast.For | ast.AsyncFor, over: Kind) -> None:
         skips = any(isinstance(each, (ast.Continue, ast.Break)) for each in ast.walk(node))
         filled = Rows.FEWER if skips else over if isinstance(over, Rows) else Rows.EACH
         for statement in node.body:
@@ -927,6 +944,16 @@ def _outgrown(test: ast.expr, statement: ast.stmt) -> list[str]:
     alike = ast.unparse(statement.value) == ast.unparse(larger)
     targets = [each.id for each in statement.targets if isinstance(each, ast.Name)]
     return [each for each in targets if alike and each == ast.unparse(smaller)]
+
+
+def _derived(loop: ast.For | ast.AsyncFor) -> set[str]:
+    """What a loop takes one after the other, and what its body binds anew for each."""
+    within = (each for top in (loop.target, *loop.body) for each in ast.walk(top))
+    return {each.id for each in within if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+
+
+def _mentioned(node: ast.expr) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 
 def _goes_on(node: ast.stmt) -> TypeGuard[ast.For]:

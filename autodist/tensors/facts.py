@@ -33,9 +33,9 @@ LAYERS = frozenset(
         "ConvTranspose1d ConvTranspose2d ConvTranspose3d MaxPool1d MaxPool2d MaxPool3d AvgPool1d AvgPool2d AvgPool3d "
         "AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d LayerNorm "
         "GroupNorm InstanceNorm1d InstanceNorm2d RMSNorm BatchNorm1d BatchNorm2d BatchNorm3d SyncBatchNorm ReLU ReLU6 "
-        "LeakyReLU PReLU ELU SELU CELU GELU SiLU Mish Softplus Softsign Tanh Sigmoid LogSigmoid Hardtanh Hardswish "
-        "Hardsigmoid Threshold Tanhshrink Upsample PixelShuffle ZeroPad2d ConstantPad1d ReflectionPad2d RNNCell "
-        "LSTMCell GRUCell"
+        "LeakyReLU PReLU RReLU ELU SELU CELU GELU SiLU Mish Softplus Softsign Tanh Sigmoid LogSigmoid Hardtanh "
+        "Hardswish Hardsigmoid Threshold Tanhshrink Upsample PixelShuffle ZeroPad2d ConstantPad1d ReflectionPad2d "
+        "RNNCell LSTMCell GRUCell"
     ).split()
 )
 FEATURES = frozenset(

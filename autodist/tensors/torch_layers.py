@@ -88,6 +88,8 @@ def through_layer(
             return first.spread
         if short == "Flatten" and first.spread is ROWS or short == "Unflatten":
             return first.spread
+        if short == "GLU" and first.spread is ROWS and first.axes != 1 and layer.argument("dim", 0) is None:
+            return ROWS  # halves the last axis
         if short in FOLDING:
             over = layer.argument("dim", 0)
             at = over.const if over is not None else 1 if first.axes in (2, 4) else None  # as torch chose it of old
