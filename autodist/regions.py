@@ -403,7 +403,7 @@ def downloads(node: ast.AST, run: Interpreter) -> bool:
 
 
 FETCHING = frozenset(["urllib.request.urlretrieve", "wget.download"])
-"""What downloads whether the file is there or not."""
+"""What downloads whether the file is there or not, as archives are extracted."""
 
 
 def _fetches_anew(event: Event, statement: ast.stmt, run: Interpreter) -> bool:
@@ -411,7 +411,12 @@ def _fetches_anew(event: Event, statement: ast.stmt, run: Interpreter) -> bool:
     function = event.node.func if isinstance(event.node, ast.Call) else None
     names = {t.name for t in run.values.get(function, NOTHING).things if isinstance(t, External)} if function else set()
     inside = set(ast.walk(statement))
-    if not names or not names <= FETCHING or any(isinstance(n, ast.If) and tests_files(n.test) for n in inside):
+    extracts = isinstance(function, ast.Attribute) and function.attr == "extractall"
+    if (
+        not extracts
+        and (not names or not names <= FETCHING)
+        or any(isinstance(n, ast.If) and tests_files(n.test) for n in inside)
+    ):
         return False
     bound = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     home = event.source.home(statement)
