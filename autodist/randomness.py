@@ -131,8 +131,8 @@ def sees_all(run: Interpreter) -> bool:
     if not run.plan.wholes and not run.plan.batches:
         return False
     graded = (event for event in run.of("forward") if event.grad and not event.inside_forward)
-    steps = (event for event in graded if not run.step_loops.isdisjoint(loop.node for loop in event.loops))
-    return any(not event.detail.spread.is_local for event in steps)
+    steps = [event for event in graded if not run.step_loops.isdisjoint(loop.node for loop in event.loops)]
+    return bool(steps) and not any(event.detail.spread.is_local for event in steps)
 
 
 def _runs_by_chance(module: Object, run: Interpreter) -> bool:
