@@ -98,7 +98,7 @@ def diverge(
     ``varied`` are the libraries besides torch that draw nothing else, see `noise`."""
     if draws and not _drawn_beside_torch(draws, run):
         return ()
-    if any(each.iterable for each in loaders) or draws_data(loaders, run) or decides(run):
+    if any(each.iterable for each in loaders) or draws_data(loaders, run) or decides(run) or sees_all(run):
         return ()
     if any(_is_drawn(e.value) for e in (*run.of("test"), *run.of("schedule")) if not e.inside_forward):
         return ()
@@ -123,6 +123,16 @@ def diverge(
                 end = max(end, end_here)
                 break
     return tuple(Apart(loop.source, loop.node, loop.node in repeated) for _, loop in found)
+
+
+def sees_all(run: Interpreter) -> bool:
+    """Whether a model is given all of the data on every rank, as a graph, and a rank learns from a part of what it
+    gives: what it drops, it drops on all of them."""
+    if not run.plan.wholes and not run.plan.batches:
+        return False
+    graded = (event for event in run.of("forward") if event.grad and not event.inside_forward)
+    steps = [event for event in graded if not run.step_loops.isdisjoint(loop.node for loop in event.loops)]
+    return bool(steps) and not any(event.detail.spread.is_local for event in steps)
 
 
 def _runs_by_chance(module: Object, run: Interpreter) -> bool:

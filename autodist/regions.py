@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from autodist import temporary
 from autodist.interpreter import TESTING_FILES, Event, Interpreter
 from autodist.script import Site
-from autodist.source import Source
+from autodist.source import Source, last_name
 from autodist.spread import RANK
 from autodist.values import NOTHING, External, Function, Object, drawn_from
 
@@ -199,13 +199,14 @@ def preparations(run: Interpreter) -> tuple[list[Site], list[Site]]:
             if inside & TRAINING:
                 continue
             spared = "exists" in inside and "removal" not in inside and _is_spared(event, depth)
-            if event.kind == "download" or spared:
-                statement = source.statement(node)
-                if event.kind == "download":
-                    statement = _attempt(source, _file_test(source, statement), run)
+            statement = source.statement(node)
+            fetched = event.kind == "download"
+            anew = not fetched or _extracts(event.node) and "exists" not in inside
+            if anew and not spared and _runs_alone(statement, node, event.calls[depth].function, inside):
+                alone.setdefault(statement, Site(source, statement))
+            elif fetched or spared:
+                statement = _attempt(source, _file_test(source, statement), run) if fetched else statement
                 found.setdefault(statement, Site(source, statement))
-            elif _runs_alone(source.statement(node), node, event.calls[depth].function, inside):
-                alone.setdefault(source.statement(node), Site(source, source.statement(node)))
             break
         else:
             statement = event.source.statement(event.node)
@@ -406,13 +407,18 @@ FETCHING = frozenset(["urllib.request.urlretrieve", "wget.download", "shutil.unp
 """What downloads, or unpacks, whether the file is there or not."""
 
 
+def _extracts(node: ast.AST) -> bool:
+    """`archive.extractall(path)`"""
+    return isinstance(node, ast.Call) and last_name(node.func) == "extractall"
+
+
 def _fetches_anew(event: Event, statement: ast.stmt, run: Interpreter) -> bool:
     """Whether a statement downloads, or takes out of an archive, files that another rank has put in place already, and
     leaves nothing else behind."""
     function = event.node.func if isinstance(event.node, ast.Call) else None
     names = {t.name for t in run.values.get(function, NOTHING).things if isinstance(t, External)} if function else set()
     inside = set(ast.walk(statement))
-    fetches = bool(names) and names <= FETCHING or any(event.detail.objects("file"))
+    fetches = bool(names) and names <= FETCHING or any(event.detail.objects("file")) or _extracts(event.node)
     if not fetches or any(isinstance(n, ast.If) and tests_files(n.test) for n in inside):
         return False
     bound = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}

@@ -521,6 +521,8 @@ class TrainingScript:
     noise: frozenset[str] = frozenset()
     drawn_for_all: tuple[WholeNoise, ...] = ()
     names_device: bool = True
+    norms_in_lists: bool = False
+    """Whether a model runs layers of batch normalisation out of plain lists."""
     default_device: bool = False
     """Tensors are made on a GPU unless something else is said."""
     """Whether any file speaks of one: others train on the CPU, whatever there is."""

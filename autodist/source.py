@@ -281,6 +281,18 @@ def filled_in(call: ast.Call, presets: Collection[ast.Call]) -> ast.Call:
     return ast.Call(call.func, [*preset.args[1:], *call.args], [*before, *call.keywords])
 
 
+def is_index(node: ast.AST, source: Source) -> bool:
+    """Whether it is all that something is indexed by: `idx_train` of `output[idx_train]`."""
+    parent = source.parents.get(node)
+    return isinstance(parent, ast.Subscript) and parent.slice is node
+
+
+def is_mask(node: ast.AST, source: Source) -> bool:
+    """Whether something is indexed by what its name calls a mask, `output[data.train_mask]`; numbers of rows are called
+    so, too."""
+    return is_index(node, source) and "mask" in last_name(node)
+
+
 def last_name(node: ast.AST | None) -> str:
     """`size` of `size` and of `self.options.size`; of anything else, nothing."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

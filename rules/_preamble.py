@@ -157,6 +157,22 @@ def negated(condition: str | None) -> str:
     return condition.removeprefix("not ") if condition.startswith("not ") else f"not {condition}"
 
 
+SYNCHRONISE = '''\
+def synchronise_norms(model):
+    """The model with batch statistics over all ranks, also where it keeps its layers in plain lists."""
+    old = dict(model.named_modules())
+    model = {nn}.SyncBatchNorm.convert_sync_batchnorm(model)
+    new = {id(layer): model.get_submodule(name) for name, layer in old.items()}
+    for module in model.modules():
+        for name, value in list(vars(module).items()):
+            if type(value) in (list, tuple):
+                setattr(module, name, type(value)(new.get(id(each), each) for each in value))
+    return model
+
+
+'''
+
+
 def synchronised(
     script: TrainingScript, context: Context, source: Source, target: str, each: str = ""
 ) -> tuple[str, Planned]:
@@ -164,6 +180,9 @@ def synchronised(
     nn, nn_import = imported(context, source, "torch.nn", "nn")
     torch, torch_import = imported(context, source, "torch")
     convert = f"{nn}.SyncBatchNorm.convert_sync_batchnorm"
+    if script.norms_in_lists:
+        nn_import = (*nn_import, *defined(script, source, SYNCHRONISE.replace("{nn}", nn)))
+        convert = "synchronise_norms"
     asked = f"{torch}.cuda.is_available()"
     if not script.names_device:  # the model stays on the CPU until somebody moves it
         first = f"next(iter({target}.values()))" if each == "dict" else f"{target}[0]" if each else target

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from autodist.edits import Edit, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import RowMean, Site, TrainingScript
-from autodist.source import Source
+from autodist.source import Source, is_mask
 from autodist.values import Draw
 
-from ._preamble import defined, dist, free_name, planned
+from ._preamble import Planned, defined, dist, free_name, imported, planned
 
 EXAMPLES = [
     Example(
@@ -115,6 +115,15 @@ def row_weight(total):
 
 '''
 
+PICKED = '''\
+def picked(index):
+    """The numbers of the rows that an index or a mask picks."""
+    index = {torch}.as_tensor(index)
+    return index.nonzero().flatten() if index.dtype == {torch}.bool else index
+
+
+'''
+
 Home = tuple[Source, ast.AST | None]
 
 
@@ -147,13 +156,18 @@ def share_whole_data(script: TrainingScript, context: Context) -> Iterator[Findi
             derived = {source.code(draw.node) for draw in group if draw.derived}
             for draw in group:
                 template = f"len(range({{}})[{name}])" if draw.count else f"{{}}[{name}]"
+                template = f"picked({{}})[{name}]" if is_mask(draw.node, draw.source) else template
                 edits: list[Edit] = [WrapExpr(draw.node, template)]
                 if draw.columns:
                     edits = _own_columns(draw, name, start if place is start else None)
                 elif source.code(draw.node) in derived:
                     same = [each for each in group if source.code(each.node) == source.code(draw.node)]
                     edits = _own_rows(draw, name, start if place is start else _first_of(source, same))
-                fix = Fix((*shared.edits, *checked, *planned(source, *edits)))
+                helper: Planned = ()
+                if is_mask(draw.node, draw.source):
+                    torch, torch_import = imported(context, source, "torch")
+                    helper = (*torch_import, *defined(script, source, PICKED.replace("{torch}", torch)))
+                fix = Fix((*shared.edits, *helper, *checked, *planned(source, *edits)))
                 yield Finding(source, draw.node, "each rank takes its rows of the data", fix)
     for site, alike in _paired(script):
         shapes = " == ".join(f"{code}.shape" for code in alike)
@@ -212,6 +226,7 @@ def _own_name(draw: Draw, code: str) -> str:
 def _total(draw: Draw) -> str:
     """The number of all rows."""
     code = draw.source.code(draw.node)
+    code = f"picked({code})" if is_mask(draw.node, draw.source) else code
     return code if draw.count else f"{code}.size(1)" if draw.columns else f"len({code})"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import converted
@@ -161,16 +162,36 @@ def test_a_gradient_through_batch_statistics(tmp_path: Path, norm: str, other: s
 
 
 @pytest.mark.parametrize(
-    ("chosen", "read", "refused"),
+    ("chosen", "read", "kept"),
     [("", "self.kept", True), (" if isinstance(m, Head)", "self.kept", False), ("", "0", False)],
 )
-def test_layers_that_a_list_holds_too(tmp_path: Path, chosen: str, read: str, refused: bool) -> None:
-    """In a list of heads there is no batch normalisation that would be left as it is, nor in one that nobody reads."""
+def test_layers_that_a_list_holds_too(tmp_path: Path, chosen: str, read: str, kept: bool) -> None:
+    """Lists get the synchronised layers as well; in one of heads there are none, nor does it matter where nobody reads
+    it."""
     head = "class Head(nn.Linear):\n    pass\n\n\nclass Net"
     body = f"self.body = nn.Sequential(*block(4), Head(4, 1))\n        self.kept = [m for m in self.body{chosen}]"
     text = SCRIPT.format(body=body).replace("class Net", head)
     text = text.replace("    def forward(", f"    def last(self):\n        return {read}\n\n    def forward(")
-    assert ("a plain list, where nn.SyncBatchNorm does" in converted(tmp_path, text)[1]) == refused
+    after, _ = converted(tmp_path, text)
+    assert ("model = synchronise_norms(" in after) == kept
+
+
+def test_lists_hold_the_synchronised_layers(tmp_path: Path) -> None:
+    """What a converted script defines for that puts the same layers into lists as into the modules."""
+    body = "self.body = nn.Sequential(*block(4), nn.Linear(4, 1))\n        self.kept = [m for m in self.body]"
+    text = SCRIPT.format(body=body).replace(
+        "    def forward(", "    def last(self):\n        return self.kept\n\n    def forward("
+    )
+    after, _ = converted(tmp_path, text)
+    definition = after[after.index("def synchronise_norms(") :].split("\n\n")[0]
+    nn = pytest.importorskip("torch").nn
+    scope: dict[str, Any] = {"nn": nn}
+    exec(definition, scope)
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    model.kept, model.sizes = [model[1], "norm"], (model[1], 2)
+    model = scope["synchronise_norms"](model)
+    assert isinstance(model[1], nn.SyncBatchNorm)
+    assert model.kept == [model[1], "norm"] and model.sizes == (model[1], 2)
 
 
 @pytest.mark.parametrize(("mode", "told"), [("model.train()", False), ("model.train(number > 4)", True)])

@@ -788,3 +788,71 @@ def test_losses_in_a_dict_that_a_step_learns_from(tmp_path: Path, reported: str)
     text, _ = converted(tmp_path, LOSSES.format(reported=reported))
     assert '{"error": nn.functional.mse_loss(out, y), "size": out.pow(2).mean()}' in text
     assert "{key: reduce_mean(value) for key, value in losses.items()}" in text, text
+
+
+LOGGED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from torchvision.datasets import CIFAR10
+
+
+class Log:
+    def start(self, training):
+        self.training, self.state = training, {"loss": 0.0, "right": 0, "seen": 0}
+
+    def __call__(self, loss, right):
+        if self.training:
+            self._add(loss, right)
+        else:
+            self._add(loss, right)
+
+    def _add(self, loss, right):
+        self.state["loss"] += loss.sum().item()
+        self.state["right"] += right.sum().item()
+        self.state["seen"] += loss.size(0)
+
+    def flush(self):
+        print(self.state["loss"] / self.state["seen"], self.state["right"] / self.state["seen"])
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(3072, 10))
+
+    def forward(self, x):
+        return self.body(x)
+
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+train_loader = DataLoader(CIFAR10("data", True), batch_size=8, shuffle=True)
+test_loader = DataLoader(CIFAR10("data", False), batch_size=8)
+model, log = Net().to(device), Log()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    log.start(True)
+    for batch in train_loader:
+        x, y = (part.to(device) for part in batch)
+        output = model(x)
+        loss = nn.functional.cross_entropy(output, y, reduction="none")
+        optimizer.zero_grad()
+        loss.mean().backward()
+        optimizer.step()
+        log(loss.cpu(), (output.argmax(1) == y).cpu())
+    log.flush()
+    log.start(False)
+    with torch.no_grad():
+        for batch in test_loader:
+            x, y = (part.to(device) for part in batch)
+            output = model(x)
+            log(nn.functional.cross_entropy(output, y, reduction="none").cpu(), (output.argmax(1) == y).cpu())
+    log.flush()
+"""
+
+
+def test_a_logger_of_both_phases_is_told_of_all_samples(tmp_path: Path) -> None:
+    """Fields of a batch that a comprehension unpacks are rows, as a loss of each sample is."""
+    code, said = converted(tmp_path, LOGGED)
+    assert "log(gather_rows(loss.cpu()), gather_rows((output.argmax(1) == y).cpu()))" in code
+    assert "on its own" not in said and "alone" not in said

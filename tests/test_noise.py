@@ -462,7 +462,9 @@ def test_each_process_has_a_seed_of_its_own(tmp_path: Path) -> None:
 def test_a_step_that_seeds_for_itself(tmp_path: Path) -> None:
     step = "        torch.manual_seed(epoch)\n        x = x + torch.randn_like(x)\n        loss ="
     text = AUGMENTED.format(draw="0.1", options="").replace("        loss =", step)
-    assert "AD702 torch.randn_like(x) draws for this rank's samples" in converted(tmp_path, text)[1]
+    assert (
+        "AD702 all ranks draw alike: for the samples of all, of which each has its own" in converted(tmp_path, text)[1]
+    )
 
 
 def test_masks_beside_batches_that_all_ranks_draw(tmp_path: Path) -> None:

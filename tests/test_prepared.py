@@ -112,3 +112,28 @@ def test_a_script_that_ends_where_it_finds_something(tmp_path: Path, prepare: st
     after, _ = converted(tmp_path, SCRIPT.format(prepare="    pass", call=f"path = 'data'\n{prepare}"))
     assert "dist.barrier()  # all ranks have looked for it\n" in after
     assert after.index("if ") < after.index("# all ranks have looked for it") < after.index("os.makedirs(path")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "expected"),
+    [
+        (
+            "    with zipfile.ZipFile(path) as archive:\n        archive.extractall()",
+            ALONE,
+        ),
+        (
+            "    if not os.path.exists('data'):\n        with zipfile.ZipFile(path) as archive:\n"
+            "            archive.extractall('data')",
+            "if dist.get_rank() != 0:\n    dist.barrier()  # rank 0 downloads first\nprepare('data')\n",
+        ),
+        ("    found = names.str.extractall(path)\n    print(found)", None),
+    ],
+    ids=["always", "where-missing", "no-archive"],
+)
+def test_an_archive_is_extracted_once(tmp_path: Path, prepare: str, expected: str | None) -> None:
+    """Ranks would write the same files at the same time, while others read them."""
+    text = SCRIPT.format(prepare=prepare, call="prepare('data')").replace(
+        "import shutil", "import shutil\nimport zipfile"
+    )
+    code, _ = converted(tmp_path, text)
+    assert (expected in code) if expected is not None else "barrier" not in code

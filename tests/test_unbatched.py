@@ -56,7 +56,7 @@ CASES = [
         "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
         "for epoch in range(9):\n"
         "    out = model(graph.x, graph.edge_index)\n"
-        "    loss = nn.functional.cross_entropy(out[graph.train_mask], graph.y[graph.train_mask])\n"
+        "    loss = nn.functional.cross_entropy(out, graph.y)\n"
         "    optimizer.zero_grad()\n"
         "    loss.backward()\n"
         "    optimizer.step()\n",

@@ -65,6 +65,7 @@ for step in range(5):
 
 SHARED = [
     "loss = criterion(net(x), y)",
+    "loss = criterion(net(x)[chosen], y[chosen])",
     "loss = ((net(x) - y) ** 2).mean()",
     "loss = ((net(x) - y) ** 2).sum() / len(x)",
     "loss = F.cross_entropy(classifier(x), labels)",
@@ -85,7 +86,6 @@ REFUSED = [
     "loss = criterion(net(x).squeeze(1), y.squeeze(1))",
     "loss = criterion(adjacency @ net(x), y)",
     "loss = criterion(torch.mm(adjacency, net(x)), y)",
-    "loss = criterion(net(x)[chosen], y[chosen])",
     "loss = criterion(attention(x), y)",
     "loss = criterion(recurrent(x), y)",
     "loss = criterion(net(x), y.squeeze(1))",

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from autodist import catalog, escapes, optimizers
+from autodist import catalog, escapes, optimizers, randomness
 from autodist.analyze.assembling import assembled
 from autodist.analyze.batch_sizes import batch_size_sites, is_ahead, shard_sites
 from autodist.analyze.handmade import (
@@ -157,6 +157,8 @@ def _modelled(
     dropped |= {e.node for e in first.events if e.kind == "wrap" and e.detail.const == "fully_sharded"}
     plan = replace(plan, wraps={} if fsdp else wrap_plan(models), dropped=dropped)
     second = again(plan)
+    if randomness.sees_all(second):  # as each rank does, its statistics are those of all
+        models = [replace(model, batch_norm=False) for model in models]
     by_hand = is_distributed(first)
     late = () if fsdp and not by_hand else tuple(moved_too_late((model.object for model in models), second))
     if late and not by_hand:

@@ -51,11 +51,11 @@ from autodist.analyze.modules import (
     graphed,
     kept_statistics,
     layer_tests,
+    norms_in_lists,
     own_buffers,
     penalties_alone,
     sample_after_sample,
     turned_buffers,
-    unreached_norms,
     unwrapped_uses,
 )
 from autodist.analyze.reductions import filled_up, reduction_at
@@ -148,7 +148,6 @@ def assembled(
     concerns += compiled_statistics(run, models)
     concerns += graphed(run, models) if not run.plan.bare else ()
     concerns += unwrapped_uses(run, models)
-    concerns += unreached_norms(run, models)
     concerns += derived_norms(run, models)
     concerns += [*differentiated_norms(run, models), *kept_statistics(models)]
     read_amplified, own_gradients, unscaled = amplified(run)
@@ -268,6 +267,7 @@ def assembled(
         noise=varied,
         drawn_for_all=for_all,
         names_device=names_device(project),
+        norms_in_lists=not is_distributed(run) and norms_in_lists(run, models),
         default_device=bool(run.of("default_device")),
         devices=tuple(device_numbers(run)),
         hidden_devices=hidden,

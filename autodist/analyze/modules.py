@@ -131,11 +131,9 @@ def _changed(body: ast.AST) -> Iterator[ast.expr]:
         )
 
 
-def unreached_norms(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
-    """Layers of batch normalisation that a model also keeps in a plain list: SyncBatchNorm takes the place of its
-    modules alone, and what the list holds would go on normalising by each rank's own samples."""
-    if is_distributed(run):
-        return
+def norms_in_lists(run: Interpreter, models: list[Model]) -> bool:
+    """Whether a model also keeps layers of batch normalisation in a plain list, and reads them there: SyncBatchNorm
+    takes the place of its modules alone."""
     for model in models:
         if not model.batch_norm or model.wrapped or model.wrapping is None and not model.data_parallel:
             continue
@@ -143,16 +141,10 @@ def unreached_norms(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
             for name, value in part.attributes.items():
                 lists = [thing for thing in value.things if isinstance(thing, Items)]
                 held = [each for items in lists for each in (*items.parts, items.element)]
-                if part.cls is None or not any(True for each in held for _ in each.objects("batch_norm")):
-                    continue
-                if not _is_read_later(name, run):  # `self.net = nn.Sequential(*self.layers)`
-                    continue
-                message = (
-                    f"keeps layers of batch normalisation in self.{name}, a plain list, where nn.SyncBatchNorm does "
-                    "not take their place: make it an nn.ModuleList"
-                )
-                yield Concern("AD904", part.cls.source, part.cls.node, message, Severity.REFUSAL)
-                return
+                normalise = part.cls is not None and any(True for each in held for _ in each.objects("batch_norm"))
+                if normalise and _is_read_later(name, run):  # not `self.net = nn.Sequential(*self.layers)`
+                    return True
+    return False
 
 
 def _is_read_later(name: str, run: Interpreter) -> bool:

@@ -7,7 +7,7 @@ import ast
 from autodist.escapes.origins import in_forward
 from autodist.interpreter import Interpreter
 from autodist.source import Source, last_name
-from autodist.spread import COUNT, ROWS
+from autodist.spread import COUNT, ROWS, SAME
 from autodist.tensors import operations
 from autodist.values import NOTHING, Draw, External, Function, Items, Object, Table, Wrapped
 
@@ -68,7 +68,8 @@ def holds_rows(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
     if isinstance(node, ast.Name) and _is_one_row(node, run):
         return False
     if isinstance(node, (ast.Name, ast.Attribute)):
-        return all(holds_rows(made, run, seen) for _, made in run.values.get(node, NOTHING).made)
+        sites = (made for _, made in run.values.get(node, NOTHING).made if not _is_layer(made, run))
+        return all(holds_rows(made, run, seen) for made in sites)
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.value, ast.Call):
         call = node.value
         name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
@@ -180,6 +181,8 @@ def _is_one_row(node: ast.Name, run: Interpreter) -> bool:
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return False
         heads = ancestor.generators if isinstance(ancestor, COMPREHENSIONS) else [ancestor]
+        if source is not None and _is_unpacked(ancestor, source):
+            continue  # into the fields of a batch
         for head in heads:
             if not isinstance(head, (ast.For, ast.comprehension)) or not isinstance(
                 head.iter, (ast.Name, ast.Attribute)
@@ -189,6 +192,18 @@ def _is_one_row(node: ast.Name, run: Interpreter) -> bool:
             if over.spread is ROWS and not over.things and _binds(head.target, node.id):
                 return True
     return False
+
+
+def _is_layer(node: ast.expr, run: Interpreter) -> bool:
+    """Whether a call makes a layer, and no rows that go through it."""
+    value = run.values.get(node, NOTHING)
+    return value.spread is SAME and any(True for _ in value.objects("module"))
+
+
+def _is_unpacked(node: ast.AST, source: Source) -> bool:
+    """`images, labels = (part.to(device) for part in batch)`"""
+    parent = source.parents.get(node)
+    return isinstance(parent, ast.Assign) and all(isinstance(each, (ast.Tuple, ast.List)) for each in parent.targets)
 
 
 def rows_beside(node: ast.expr, source: Source, run: Interpreter) -> list[ast.expr]:

@@ -156,6 +156,10 @@ class Methods(Libraries, TorchModules):
         if saves and not local and not any(isinstance(t, External) for t in base.things):
             self.event("write", node, scope, self._mixed(values), first_text(values))
             return NOTHING
+        alone = isinstance(scope.source.parents.get(node), ast.Expr)
+        if name == "extractall" and alone and not local:  # of an archive, as what was downloaded
+            self.event("download", node, scope)
+            return NOTHING
         if name in TESTING_FILES and not local:
             self.event("exists", node, scope)
         if name == "stat" and not node.args and not local:  # `path.stat().st_size`

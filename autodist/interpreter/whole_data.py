@@ -7,7 +7,7 @@ import ast
 from autodist.interpreter.contents import Contents
 from autodist.interpreter.questions import children_of, last_part
 from autodist.interpreter.words import SPLITTING
-from autodist.source import Source
+from autodist.source import Source, is_mask
 from autodist.spread import COUNT, MEAN, ROWS, SAME, Spread
 from autodist.tensors import calls, mixing, rowwise, shapes
 from autodist.values import NOTHING, UNKNOWN, Draw, Items, Mixing, Scope, Stream, Value, of, union
@@ -106,7 +106,7 @@ class WholeData(Contents):
         plain = value.spread is SAME and not value.things and not value.models and not value.weights
         if not plain or not isinstance(node.ctx, ast.Load):
             return value
-        if not value.array:
+        if not value.array and not is_mask(node, scope.source):
             return self._counted(node, value, scope)
         if any(not isinstance(each, Mixing) and not (isinstance(each, Draw) and each.once) for each in value.origins):
             if self._loops and not self._forward and self._no_grad == 0 and any(map(_is_cut, value.origins)):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.models import optimized_by, unseen_model
 from autodist.script import RowMean, Site
-from autodist.source import Source, is_generator, shortened
+from autodist.source import Source, is_generator, is_index, shortened
 from autodist.spread import MEAN, SAME, SUM
 from autodist.tensors.calls import library
 from autodist.tensors.facts import CONVERTING, ELEMENTWISE
@@ -58,6 +58,7 @@ def find(run: Callable[[Plan], Interpreter], plan: Plan, through_time: bool = Fa
         Wholes(near),
         Wholes(frozenset(candidates)),
         Wholes(_read(first, homes)),
+        Wholes(_picking(near, first)),
         columns,
         Wholes(columns=near - columns.columns),
         Wholes(batches=_given(first, near, homes) - columns.columns),
@@ -139,6 +140,12 @@ def _meets_model(node: ast.expr, run: Interpreter) -> bool:
     above = run.sources[node].ancestors(node)
     around = itertools.takewhile(lambda each: isinstance(each, (ast.expr, ast.keyword)), above)
     return any(isinstance(each, ast.expr) and bool(run.values.get(each, NOTHING).models) for each in around)
+
+
+def _picking(near: frozenset[ast.expr], run: Interpreter) -> frozenset[ast.expr]:
+    """The numbers of the rows that a step learns from, of what a model gives for all of them: `output[idx_train]`,
+    where these cannot be shared out, as the nodes of a graph."""
+    return frozenset(each for each in near if is_index(each, run.sources[each]))
 
 
 Home = tuple[Source, ast.AST | None]

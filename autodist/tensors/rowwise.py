@@ -418,7 +418,8 @@ def _of_index(node: ast.Subscript, value: Value, latest: Latest) -> Spread | str
     base = latest(node.value)
     if not is_whole(base):
         key = latest(node.slice)
-        if is_whole(key) and key.spread is ROWS and any(isinstance(o, Draw) and o.batch for o in key.origins):
+        numbers = (o.batch or o.node is node.slice for o in key.origins if isinstance(o, Draw))
+        if is_whole(key) and key.spread is ROWS and any(numbers):
             return ROWS  # the numbers of a rank's samples
         return "picks elements by numbers that are computed from rows" if is_whole(key) else value.spread
     if base.things or base.spread not in (ROWS, COLUMNS):
