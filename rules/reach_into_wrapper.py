@@ -95,12 +95,15 @@ def reach_into_wrapper(script: TrainingScript, context: Context) -> Iterator[Fin
     if not script.trains:
         return
     hoisted = {site.node for site, _ in script.shards.hoists}
+    reduced = {each.node for each in script.reductions if each.hoist is not None and each.after is None}
     shuttled = {site.node for site in script.shuttled}
     for site in script.unwraps:
         node = site.node
         assert isinstance(node, ast.expr)
         if not hoisted.isdisjoint(site.source.ancestors(node)):
             continue  # written anew, ahead of what rank 0 does
+        if node not in script.maybe_wrapped and not reduced.isdisjoint(site.source.ancestors(node)):
+            continue
         template = "{}.module"
         if node in script.maybe_wrapped:
             template = f'getattr({{}}, "module", {site.source.code(node)})'

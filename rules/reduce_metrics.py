@@ -329,8 +329,12 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
                 continue
             edits = [InsertAfter(reduction.after, line)]
         elif reduction.hoist is not None:
-            code = source.code(reduction.of or node)
-            variable = _variable(node, code, template)
+            whole = reduction.of or node
+            inside = set(ast.walk(whole)) if not context.config.strategy.shards else set()
+            inside -= set(script.maybe_wrapped)
+            reached = (each.node for each in script.unwraps if each.node in inside)
+            code = source.extended(whole, {each: ".module" for each in reached if isinstance(each, ast.expr)})
+            variable = _variable(node, source.code(whole), template)
             # rank 0 may need several values for one statement
             while variables.setdefault((source, variable), code) != code:
                 variable += "_"

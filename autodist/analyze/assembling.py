@@ -67,7 +67,7 @@ from autodist.losses import joining, refilled, wholes
 from autodist.models import shuttles
 from autodist.project import Project
 from autodist.rule import Severity
-from autodist.script import Concern, Model, Shards, Site, TrainingScript
+from autodist.script import Concern, Model, Reduction, Shards, Site, TrainingScript
 from autodist.source import shortened
 from autodist.values import NOTHING, External, Function, Path_
 
@@ -116,6 +116,7 @@ def assembled(
         for p in (placed if not is_distributed(run) else ())
     ]
     reductions = [each for alone, each in reported if not alone and not stays_below(each)]
+    sharded = _without_reduced(sharded, reductions)
     concerns += filled_up(reductions)
     early = [*while_imported(run, loaders, [*guards, *answering.values(), *opens, *prepared], models).values()]
     concerns += import_time_concerns(early, run, models)
@@ -289,6 +290,17 @@ def assembled(
     setup = setup_of(script, run, early)
     silenced = while_importing.silenced(run, setup) if models and not script.distributed else None
     return replace(script, setup=setup, silenced=silenced)
+
+
+def _without_reduced(sharded: Shards, reductions: list[Reduction]) -> Shards:
+    """Without the forward passes that are run ahead of a guarded statement with what is reduced there:
+    `torch.save(model(x).detach(), path)`."""
+    reduced = {node for each in reductions if each.hoist is not None for node in ast.walk(each.node)}
+    reads = {site.node for site in sharded.reads}
+    kept = (
+        each for each in sharded.hoists if each[0].node not in reduced or not reads.isdisjoint(ast.walk(each[0].node))
+    )
+    return replace(sharded, hoists=tuple(kept)) if reduced else sharded
 
 
 def _answering(
