@@ -11,6 +11,8 @@ import ast
 from collections.abc import Iterator
 from operator import ne
 
+from autodist.source import Source
+
 KEEPING = frozenset(["requires_grad_", "detach_", "share_memory_", "squeeze_", "t_", "coalesce_"])
 """What changes no number, though its name ends like what does."""
 GROWING = frozenset(["append", "appendleft", "insert"])
@@ -65,6 +67,23 @@ def counted_up(statement: ast.AST) -> tuple[ast.Subscript, tuple[ast.expr, ...]]
     either = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
     changes = [_addend(each, target) or each for each in either]
     return (target, tuple(changes)) if any(map(ne, changes, either)) else None
+
+
+def is_counted_at_once(start: ast.expr, source: Source) -> bool:
+    """Whether an attribute begins with these numbers that is counted up as a whole elsewhere: `self.sums = [a + b for
+    a, b in zip(self.sums, args)]`."""
+    around = source.parents.get(start)
+    if not isinstance(around, ast.Assign) or not isinstance(around.targets[0], ast.Attribute):
+        return False
+    name = ast.unparse(around.targets[0])
+    home = next((each for each in source.ancestors(around) if isinstance(each, ast.ClassDef)), None)
+    for each in ast.walk(home) if home is not None else ():
+        if isinstance(each, ast.Assign) and isinstance(each.value, ast.ListComp) and len(each.value.generators) == 1:
+            over = each.value.generators[0].iter
+            zipped = isinstance(over, ast.Call) and isinstance(over.func, ast.Name) and over.func.id == "zip"
+            if zipped and name == ast.unparse(each.targets[0]) and name in map(ast.unparse, over.args):  # type: ignore[attr-defined]
+                return True
+    return False
 
 
 def _addend(value: ast.expr, item: ast.Subscript) -> ast.expr | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping, Sequence
 
+from autodist import carried
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.questions import (
     OF_SETS,
@@ -98,6 +99,9 @@ CENTRED = frozenset([ROWS, Spread.COLUMNS])
 OF_THE_BATCH = frozenset([MEAN, SUM, LOCAL, Spread.MOST, Spread.LEAST, Spread.FEWER])
 """How one number relates that is computed from all samples of a batch."""
 
+MOST_REPEATED = 8
+"""Up to how many times a list of numbers is written out."""
+
 
 class Arithmetic(Evaluation):
     """Expressions with operators."""
@@ -128,6 +132,11 @@ class Arithmetic(Evaluation):
                     items = self._remember(node, lambda: Items(node, [], NOTHING))
                     items.element = items.element | union(self._contents(many))
                     return Value(frozenset([items]), ROWS, number.origins)  # `[""] * len(x)`, one for each sample
+                repeated = _numbers_repeated(many, number)
+                if repeated and carried.is_counted_at_once(node, scope.source):  # `[0.0] * 3`, what sums begin with
+                    items = self._remember(node, lambda: Items(node, [], NOTHING))
+                    items.parts, items.element = repeated, NOTHING
+                    return of(items)
         if isinstance(node.op, ast.Mod) and (isinstance(left.const, str) or isinstance(node.left, ast.JoinedStr)):
             if right.spread.is_local or self.holds_local(right):
                 self.event("format", node.right, scope, right)
@@ -748,3 +757,13 @@ def _of_clocks(value: Value) -> Value:
     """What each process finds of its own, of all that a value is made of."""
     found = frozenset(each for each in value.origins if is_clock(each))
     return Value(origins=found) if found else NOTHING
+
+
+def _numbers_repeated(many: Value, times: Value) -> list[Value]:
+    """The numbers of `[0.0] * n`, if it is known how many."""
+    lists = [t for t in many.things if isinstance(t, Items)]
+    if len(lists) != 1 or len(many.things) > 1 or not isinstance(lists[0].node, ast.List) or not lists[0].parts:
+        return []
+    plain = all(isinstance(part.const, (int, float)) for part in lists[0].parts) and lists[0].element is NOTHING
+    count = times.const if isinstance(times.const, int) and not isinstance(times.const, bool) else 0
+    return lists[0].parts * count if plain and len(lists[0].parts) * count <= MOST_REPEATED else []

@@ -515,7 +515,14 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         return of(pairs)
 
     def _each(self, value: Value) -> list[Value] | None:
-        """The elements of a short list, or the keys of a dict, that is known in full."""
+        """The elements of a short list, or the keys of a dict, that is known in full; of lists of one length that it
+        may be, sums that began with zeros, those of both."""
+        lists = [thing for thing in value.things if isinstance(thing, Items)]
+        if len(lists) > 1 and len(lists) == len(value.things) and len({len(each.parts) for each in lists}) == 1:
+            if any(each.element is not NOTHING for each in lists) or value.spread is not SAME:
+                return None
+            joined = [union(parts) for parts in zip(*(each.parts for each in lists), strict=True)]
+            return joined if 0 < len(joined) <= UNROLLED else None
         thing = next(iter(value.things)) if len(value.things) == 1 else None
         if not isinstance(thing, (Items, Table)) or thing.element is not NOTHING or value.spread is not SAME:
             return None

@@ -342,6 +342,9 @@ class Loops(Stores):
         if alone and (self._fields(iterables[0]) or phases is not None and len(phases) == len(parts)):
             items.parts, items.element = parts, NOTHING  # `x, y = [part.to(device) for part in batch]`
             return of(items)
+        if alone and isinstance(node, ast.ListComp) and len(parts) == len(_pairs(iterables[0])):
+            items.parts, items.element = parts, NOTHING  # `[a + b for a, b in zip(sums, args)]`
+            return of(items)
         items.by_row = len(node.generators) == 1 and not tests and self._goes_row_by_row(node.generators[0].iter)
         items.by_layer = all(self._goes_over_parts(generator.iter) for generator in node.generators)
         parameters = frozenset(replace(t, one=False) for t in element.things if isinstance(t, Parameters))
@@ -422,3 +425,10 @@ def _ahead_of_ends(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 def _stored_names(node: ast.AST) -> Iterator[ast.Name]:
     return (each for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store))
+
+
+def _pairs(value: Value) -> list[Value]:
+    """What `zip` gives of lists that are known in full."""
+    lists = [t for t in value.things if isinstance(t, Items)]
+    zipped = len(lists) == 1 == len(value.things) and isinstance(lists[0].node, ast.Call)
+    return lists[0].parts if zipped and last_part(lists[0].node.func) == "zip" else []  # type: ignore[attr-defined]

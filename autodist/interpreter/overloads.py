@@ -64,6 +64,10 @@ class Overloads(Machine):
         told = [t for t in _plain_objects(value) if t.functions(f"__{kind}__")]
         return union(self.method(t, f"__{kind}__", node, [], {}, scope) for t in told) if told else None
 
+    def _item_of(self, thing: Object, key: Value, scope: Scope) -> Value:
+        """`metrics[0]`, where a class says what that is."""
+        return self.method(thing, "__getitem__", None, [key], {}, scope)
+
     def _entered_as(self, value: Value, scope: Scope) -> Value:
         """What `with` binds: what `__enter__` gives, or what a generator function yields once."""
         results: list[Value] = []

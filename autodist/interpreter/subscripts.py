@@ -107,6 +107,8 @@ class Subscripts(Places):
                 found = found | thing.attributes[f"[{key.const}]"]
             elif isinstance(thing, Object) and "writer" in thing.roles:
                 found = found | of(thing)  # `run["loss"].append(loss)`
+            elif isinstance(thing, Object) and not thing.roles and thing.functions("__getitem__"):
+                found = found | self._item_of(thing, key, scope)
             elif isinstance(thing, External) and thing.name == "os.environ":
                 if key.const in ("RANK", "LOCAL_RANK", "SLURM_PROCID", "SLURM_LOCALID"):
                     found = found | Value(spread=RANK)
