@@ -230,7 +230,8 @@ class Shards:
     ``hoists`` are collectives inside a statement that rank 0 runs alone, each with that statement, ``formats`` memory
     formats that a model is moved to, ``pauses`` calls of `no_sync`. ``files`` are calls that read a file that may be a
     checkpoint, ``file_tests`` those that ask whether there is one, ``early_loads`` state dicts that a model loads
-    before it is sharded, ``whole_loads`` those of sharded models that others load. ``deferrals`` are backward passes
+    before it is sharded, ``whole_loads`` those of sharded models that others load, ``whole_states`` those whose tensors
+    are read where they are taken. ``deferrals`` are backward passes
     of which only the last before a step has to reduce. ``nested`` are calls of methods that gather parameters by others
     that have them. ``replaced`` are names for the storage of parameters that another tensor takes the place of, each
     with what cuts it, if it may be a whole one. ``mixed`` are whole tensors that are put into shards or
@@ -255,6 +256,7 @@ class Shards:
     file_tests: tuple[Site, ...] = ()
     early_loads: tuple[Site, ...] = ()
     whole_loads: tuple[Site, ...] = ()
+    whole_states: tuple[Site, ...] = ()
     deferrals: tuple[Deferral, ...] = ()
     nested: tuple[Site, ...] = ()
     replaced: tuple[tuple[Site, str], ...] = ()

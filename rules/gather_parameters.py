@@ -10,6 +10,7 @@ from autodist.values import Parameters
 
 from ._examples import PLAIN
 from ._preamble import Planned, imported, planned
+from ._shards import joining
 
 NORM = PLAIN + "print([p.detach().norm().item() for p in model.parameters()])\n"
 
@@ -55,10 +56,10 @@ def gather_parameters(script: TrainingScript, context: Context) -> Iterator[Find
     """Gather a parameter or gradient before its values are read.
 
     A rank holds a shard of it. Its norm as a number is silently that of the shard, and what turns it into numbers or
-    arrays fails. The norm that clipping returns is gathered for the same reason. Where gradients flow, as in a penalty
-    on parameters, each rank computes its shard's part of the sum or norm, and that number is gathered: its gradients
-    are the same on all ranks, and reach each shard. What an optimizer keeps for a parameter is sharded like it. A term
-    that samples scale cannot be had that way, and is refused.
+    arrays fails. The norm that clipping returns is gathered for the same reason, and so is a state dict whose tensors
+    are read. Where gradients flow, as in a penalty on parameters, each rank computes its shard's part of the sum or
+    norm, and that number is gathered: its gradients are the same on all ranks, and reach each shard. What an optimizer
+    keeps for a parameter is sharded like it. A term that samples scale cannot be had that way, and is refused.
     """
     if not script.trains:
         return
@@ -73,6 +74,11 @@ def gather_parameters(script: TrainingScript, context: Context) -> Iterator[Find
                 whole = f"{nn}.Parameter({whole})"
             fix = Fix((*imports, *planned(site.source, WrapExpr(site.node, whole))))
             yield Finding(site.source, site.node, f"{site.source.code(site.node)} is this rank's shard", fix)
+    for site in script.shards.whole_states:
+        if site.node not in hoisted and hoisted.isdisjoint(site.source.ancestors(site.node)):
+            wrapped = planned(site.source, WrapExpr(site.node, "whole_tensors({})"))
+            fix = Fix((*joining(script, context, site.source), *wrapped))
+            yield Finding(site.source, site.node, "holds this rank's shards", fix)
 
 
 def _is_shown(site: Site, script: TrainingScript) -> bool:

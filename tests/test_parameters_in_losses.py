@@ -78,6 +78,8 @@ GATHERED = {
     "for p in model.parameters(): p.grad += torch.randn(p.shape)": "p.grad += cut_like(torch.randn(p.shape), p.grad)",
     "m = torch.arange(8) > 2; model.gain.data.copy_(model.gain.data * m)": "(model.gain.data * cut_like(m, model.gain.",
     "w = model.stem.weight.data; u, s, v = torch.svd(w); w.copy_(u @ v.t())": "w.copy_(cut_like(u @ v.t(), w))",
+    "print(model.state_dict()['stem.weight'].sum().item())": "whole_tensors(model.state_dict())['stem.weight'].sum()",
+    "for v in model.state_dict().values(): print(v)": "for v in whole_tensors(model.state_dict()).values(): print(v)",
     'print(f"{model.stem.bias}")': '{nn.Parameter(model.stem.bias.full_tensor())}"',
 }
 
@@ -87,9 +89,8 @@ REFUSED = {
     "loss = loss + F.linear(x, model.stem.weight).mean()": "scales a term",
     "loss = loss + nn.utils.parameters_to_vector(model.parameters()).norm()": "read outside the model",
     "loss = loss + model.energy(x)": "in a method that also runs layers",
-    "print(model.state_dict()['stem.weight'].sum().item())": "a tensor of a state dict",
     "state = model.state_dict(); print({k: v.mean().item() for k, v in state.items()})": "a tensor of a state dict",
-    "for v in model.state_dict().values(): print(v)": "a tensor of a state dict",
+    "for v in model.state_dict().values(): v *= 0.9; print(v)": "a tensor of a state dict",
 }
 
 WHOLE_ANYWAY = [

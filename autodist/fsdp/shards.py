@@ -57,6 +57,7 @@ def shards(run: Interpreter, models: list[Model]) -> Shards:
         nested=tuple(_unique(nested(models))),
         replaced=tuple({site.node: (site, cut) for site, cut in replaced(run, models)}.values()),
         whole_loads=tuple(_unique(_whole_loads(run, ours, begun))),
+        whole_states=tuple(weights.whole_states(run, ours)),
         early_loads=early,
         mixed=tuple({site.node: (site, code) for site, code in mixed(run, models)}.values()),
     )
@@ -438,6 +439,10 @@ def _outside_loops(site: Site, guard: ast.stmt) -> ast.expr | None:
         if isinstance(ancestor, ast.Lambda):
             return None
         if isinstance(ancestor, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+            if found is site.node and last_name(getattr(found, "func", found)) == "state_dict":
+                first = ancestor.generators[0].iter
+                if any(node is site.node for node in ast.walk(first)):
+                    continue  # what a comprehension goes over is computed once
             found, lazy = ancestor, isinstance(ancestor, ast.GeneratorExp)
         elif lazy and isinstance(ancestor, ast.Call):
             found, lazy = ancestor, False  # what consumes a generator

@@ -426,6 +426,7 @@ def _reads(node: ast.expr, source: Source, run: Interpreter) -> bool:
 
 def _in_states(run: Interpreter, ours: Keys) -> Iterator[Concern]:
     """Numbers that are read from a state dict, whose tensors are shards as well."""
+    gathered = {site.node for site in whole_states(run, ours)}
     made = {event.node for event in run.of("model_state_dict") if keys(unwrapped(event.value)) & ours}
     made |= {
         event.node
@@ -439,7 +440,7 @@ def _in_states(run: Interpreter, ours: Keys) -> Iterator[Concern]:
     ]
     for state in states:
         source = run.sources[state]
-        for tensor in _tensors_of(state, source):
+        for tensor in _tensors_of(state, source) if state not in gathered else ():
             if _use(tensor, source, run, frozenset()) is not None:
                 message = (
                     "reads a tensor of a state dict, of which each rank has a share: read it from the model or the "
@@ -447,6 +448,39 @@ def _in_states(run: Interpreter, ours: Keys) -> Iterator[Concern]:
                 )
                 yield Concern(RULE, source, tensor, message, Severity.REFUSAL)
                 return
+
+
+def whole_states(run: Interpreter, ours: Keys) -> Iterator[Site]:
+    """States of sharded models whose tensors are read where they are taken, and not changed through them:
+    `{k: v.cpu().numpy() for k, v in model.state_dict().items()}`"""
+    seen: set[ast.AST] = set()
+    for event in run.of("model_state_dict"):
+        node, source = event.node, event.source
+        if (
+            node in seen
+            or event.on_one_rank
+            or not isinstance(node, ast.Call)
+            or not keys(unwrapped(event.value)) & ours
+        ):
+            continue
+        seen.add(node)
+        tensors = list(_tensors_of(node, source))
+        changed = any(_is_changed(each, source) for each in tensors)
+        if not changed and any(_use(each, source, run, frozenset()) is not None for each in tensors):
+            yield Site(source, node)
+
+
+def _is_changed(tensor: ast.expr, source: Source) -> bool:
+    """`v *= 0.9`, `v.copy_(w)`, `v.data.zero_()`"""
+    name = ast.unparse(tensor)
+    if any(isinstance(n, ast.AugAssign) and ast.unparse(n.target) == name for n in ast.walk(source.home(tensor))):
+        return True
+    parent = source.parents.get(tensor)
+    while isinstance(parent, ast.Attribute):
+        if parent.attr.endswith("_"):
+            return True
+        parent = source.parents.get(parent)
+    return False
 
 
 def _tensors_of(state: ast.expr, source: Source) -> Iterator[ast.expr]:
