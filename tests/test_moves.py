@@ -353,3 +353,23 @@ def test_a_move_to_a_device_that_is_told_later_is_refused(tmp_path: Path) -> Non
     made = "where = torch.device(device)\nExperiment(model.to(where))"
     _, said = converted(tmp_path, HEAD + PARALLEL.format(kept="model", moved="pass", made=made))
     assert "AD401 is moved to its device after it is wrapped" in said
+
+
+def test_a_type_that_a_wrapped_model_becomes(tmp_path: Path) -> None:
+    """`model.half()` below nn.DataParallel and `model.cuda()`: it is wrapped where it is of its type."""
+    code, _ = converted(
+        tmp_path,
+        "import sys\n\nimport torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader, TensorDataset\n\n"
+        "loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)\n"
+        "model = nn.DataParallel(nn.Linear(4, 1))\n"
+        "model.cuda()\n"
+        "if 'half' in sys.argv:\n"
+        "    model.half()\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for x, y in loader:\n"
+        "    loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())\n"
+        "    optimizer.zero_grad()\n"
+        "    loss.backward()\n"
+        "    optimizer.step()\n",
+    )
+    assert "    model.half()\nmodel = nn.parallel.DistributedDataParallel(model)\noptimizer" in code
