@@ -372,4 +372,4 @@ def test_a_type_that_a_wrapped_model_becomes(tmp_path: Path) -> None:
         "    loss.backward()\n"
         "    optimizer.step()\n",
     )
-    assert "    model.half()\nmodel = nn.parallel.DistributedDataParallel(model)\noptimizer" in code
+    assert "    model.half()\nmodel = DDP(model)\noptimizer" in code
