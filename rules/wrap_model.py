@@ -392,7 +392,8 @@ def _replaced(model: Model, script: TrainingScript, context: Context, options: s
         moves = moves and not is_move(inner)
         moved_later = () if moves or after or is_move(inner) else model.moved_later
         places = [(each, _anchor(site, each)) for each in moved_later]
-        later, anchor = next((each for each in places if each[1] is not None), next(iter(places), (None, None)))
+        placed = [each for each in places if each[1] is not None]
+        later, anchor = next(iter([*placed[-1:], *places]), (None, None))
         names = [] if later is None or anchor is None else _names_of(site, anchor, later)
         if later is not None and not names and not isinstance(anchor, ast.Return) and not _is_told_before(site, later):
             message = "is moved to its device after it is wrapped, where gradients would no longer be averaged"

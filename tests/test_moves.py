@@ -417,3 +417,23 @@ def test_parts_that_train_come_to_their_device_where_they_are_wrapped(tmp_path: 
     after, said = converted(tmp_path, HEAD + parts)
     assert "self.encoder = DDP(Net().to(device))" in after and "AD904" not in said
     assert "    if isinstance(data, (list, tuple)):\n        return [to_device(x, device) for x in data]\n" in after
+
+
+def test_a_type_that_a_wrapped_model_becomes(tmp_path: Path) -> None:
+    """`model.half()` below nn.DataParallel and `model.cuda()`: it is wrapped where it is of its type."""
+    code, _ = converted(
+        tmp_path,
+        "import sys\n\nimport torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader, TensorDataset\n\n"
+        "loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8, shuffle=True)\n"
+        "model = nn.DataParallel(nn.Linear(4, 1))\n"
+        "model.cuda()\n"
+        "if 'half' in sys.argv:\n"
+        "    model.half()\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for x, y in loader:\n"
+        "    loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())\n"
+        "    optimizer.zero_grad()\n"
+        "    loss.backward()\n"
+        "    optimizer.step()\n",
+    )
+    assert "    model.half()\nmodel = DDP(model)\noptimizer" in code

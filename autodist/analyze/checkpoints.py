@@ -17,7 +17,7 @@ def prefixed_keys(run: Interpreter, models: list[Model]) -> Iterator[Event]:
     for model in models:
         if not model.data_parallel or not model.moved_later:
             continue
-        place = model.moved_later[0].node  # it is wrapped there
+        place = model.moved_later[-1].node  # it is wrapped there
         orders = [event.order for event in run.events if event.node is place]
         for event in (*run.of("model_load_state_dict"), *run.of("model_state_dict")):
             held = [t.module for t in event.value.things if isinstance(t, Wrapped)]

@@ -197,7 +197,8 @@ def refusals_of(
     if not any(isinstance(origin, Object) for origin in origins_of(run)) and not draws and not _sums_over_ranks(run):
         event = backwards[0]
         if (missing := _undefined(event, run)) is not None:
-            yield refuse("AD902", event.source, missing, f"iterates over {missing.id}, which is defined nowhere")
+            message = f"iterates over {missing.id}, which is defined nowhere: the script itself ends there (NameError)"
+            yield refuse("AD902", event.source, missing, message)
             return
         known = whole is None or whole.reason.startswith(UNSEEN)
         if not known and (iterator := _foreign_iterator(run)) is not None:

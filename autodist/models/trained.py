@@ -11,7 +11,7 @@ from typing import TypeGuard
 from autodist.interpreter import GROWS, Event, Interpreter
 from autodist.models import unused
 from autodist.models.history import History, history_of, place_of
-from autodist.models.moves import TO_DEVICE, moved_before_use
+from autodist.models.moves import TO_DEVICE, TO_TYPE, moved_before_use
 from autodist.models.parts import normalises, optimized_modules, parts, parts_of, unwrapped
 from autodist.models.passes import changes, leaves_outputs, parts_by_turns, pattern_of
 from autodist.models.wrapping import after_conditions, is_forgotten, is_main_guard, wrapping_of
@@ -289,8 +289,8 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
 
 
 def _moved_later(module: Object, wraps: list[Event], run: Interpreter) -> Iterator[Site]:
-    """`model = nn.DataParallel(model)`, and then `model.cuda()`. Where it has learned, it was on its device: it was on
-    the CPU meanwhile, to be saved."""
+    """`model = nn.DataParallel(model)`, and then `model.cuda()` or `model.half()`. Where it has learned, it was on its
+    device: it was on the CPU meanwhile, to be saved."""
     first = next((e.order for e in wraps if module in unwrapped(e.value)), None)
     used = next((e.order for e in run.of("forward") if e.grad and module in unwrapped(e.value)), len(run.events))
     for event in run.of("move"):
@@ -300,7 +300,7 @@ def _moved_later(module: Object, wraps: list[Event], run: Interpreter) -> Iterat
         if isinstance(function, ast.Attribute) and any(function.value is wrap.node for wrap in wraps):
             continue  # `nn.DataParallel(model).cuda()`
         around = any(isinstance(t, Wrapped) and t.module is module for t in event.value.things)
-        if around and isinstance(function, ast.Attribute) and function.attr in TO_DEVICE:
+        if around and isinstance(function, ast.Attribute) and function.attr in (*TO_DEVICE, *TO_TYPE):
             yield Site(event.source, event.node)
 
 

@@ -67,7 +67,7 @@ def through_layer(
             return (
                 f"runs along the rows: {short} {TIME_FIRST}"
                 if expected is COLUMNS
-                else (f"runs along the rows: {short} takes its second axis for time")
+                else f"takes the rows for the steps of one sequence: {short} takes its second axis for time"
             )
         states = [part for state in given[1:] for part in _alternatives(state, contents) if part.const is not None]
         if any(not is_whole(state) or state.spread is not COLUMNS for state in states):
