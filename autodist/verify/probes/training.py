@@ -216,7 +216,8 @@ class TrainingProbe:
                 varying = list(filter(_varies, tensors)) if len(tensors) > 1 else []
                 value = varying[0] if varying else tensors[0]
                 # where a loader tells which samples these are, it is enough to know that another batch is another one
-                seen = value.detach().reshape(-1)[:LONG] if context.batch_rows and value.is_contiguous() else value
+                known = context.batch_rows and value.layout is torch.strided and value.is_contiguous()
+                seen = value.detach().reshape(-1)[:LONG] if known else value
                 beside = [] if context.batch_rows else varying[1:MOST_GIVEN]  # a graph may come before its signals
                 digests = self._digester.all([seen, *beside]) if value.numel() else []
                 digest = [number for each in digests for number in each or ()] or None
@@ -405,4 +406,6 @@ def nodes_behind(output: Any) -> list[Any]:
 
 def _varies(value: torch.Tensor) -> bool:
     """Whether a tensor says which samples it holds; a state of zeros is the same for all."""
+    if value.layout is not torch.strided:
+        value = value.to_dense()  # the adjacency of a graph
     return bool(value.numel()) and bool((value != value.reshape(-1)[0]).any())
