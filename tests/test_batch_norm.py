@@ -445,3 +445,34 @@ def test_a_critic_without_the_norm_that_its_blocks_speak_of(
 ) -> None:
     _, said = converted(tmp_path, CRITIC.format(test=test, norm=norm))
     assert ("no second derivative" in said) == refused
+
+
+RESCALED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randint(9, (64, 3)), torch.randn(64, 4)), batch_size=8)
+model = nn.Sequential(nn.{layer}, nn.Flatten())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("layer", "warned"),
+    [
+        ("EmbeddingBag(9, 4, max_norm=1.0)", True),
+        ("EmbeddingBag(9, 4, 1.0)", True),
+        ("Embedding(9, 4, None, 2)", True),
+        ("Embedding(9, 4, 0)", False),
+        ("EmbeddingBag(9, 4, max_norm=None)", False),
+    ],
+)
+def test_rows_that_a_rank_shortens(tmp_path: Path, layer: str, warned: bool) -> None:
+    """In its own copy of the weights: the ranks' copies drifted apart, in silence."""
+    assert ("max_norm" in converted(tmp_path, RESCALED.format(layer=layer))[1]) == warned

@@ -54,6 +54,7 @@ from autodist.analyze.modules import (
     norms_in_lists,
     own_buffers,
     penalties_alone,
+    rescaled_rows,
     sample_after_sample,
     turned_buffers,
     unwrapped_uses,
@@ -150,7 +151,7 @@ def assembled(
     concerns += graphed(run, models) if not run.plan.bare else ()
     concerns += unwrapped_uses(run, models)
     concerns += derived_norms(run, models)
-    concerns += [*differentiated_norms(run, models), *kept_statistics(models)]
+    concerns += [*differentiated_norms(run, models), *kept_statistics(models), *rescaled_rows(models)]
     read_amplified, own_gradients, unscaled = amplified(run)
     concerns += [*amplified_in_part(run), *unscaled, *gradients_alone(run)]
     awaited = any(not model.bypassed for model in models)  # gradients that are averaged by hand are not

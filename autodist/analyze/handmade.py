@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
 from autodist import randomness
@@ -208,9 +208,23 @@ def batch_draws(run: Interpreter) -> list[Draw]:
         len(sizes) > 1
         or _takes_sequences_first(run)
         or not all(_only_sizes_batches(draw, noise, run) for draw in noise)
+        or _learns_beside(found, loops, run)
     ):
         return []
     return [*chosen, *(draw for draw in noise if draw.size is not None and _size_of(draw, run) in sizes)]
+
+
+def _learns_beside(draws: list[Draw], loops: Collection[ast.AST], run: Interpreter) -> bool:
+    """Whether steps also learn from what is not drawn: the points at the borders of a differential equation, besides
+    those within."""
+    return any(
+        isinstance(event.node, ast.Call)
+        and bool(event.node.args)
+        and event.detail.origins.isdisjoint(draws)
+        and any(loop.node in loops for loop in event.loops)
+        for event in run.of("forward")
+        if event.grad
+    )
 
 
 def _precedes_batches(event: Event) -> bool:
@@ -346,15 +360,31 @@ def _only_sizes_batches(draw: Draw, draws: list[Draw], run: Interpreter) -> bool
 
 
 def _is_handed_on(use: ast.expr, source: Source, run: Interpreter) -> bool:
-    """Whether a value is only printed, or given to a function of the project."""
+    """Whether a value is only printed, or given to a function of the project that cuts nothing by it."""
     parent = source.parents[use]
+    name = parent.arg if isinstance(parent, ast.keyword) else None
     if isinstance(parent, ast.keyword):
         parent = source.parents[parent]
     if isinstance(parent, ast.Call):
         things = run.values.get(parent.func, NOTHING).things
         printed = isinstance(parent.func, ast.Name) and parent.func.id == "print"
-        return printed or bool(things) and all(isinstance(thing, Function) for thing in things)
+        place = next((at for at, each in enumerate(parent.args) if each is use), None)
+        return printed or bool(things) and all(
+            isinstance(thing, Function) and not _cuts_by(thing, name, place) for thing in things
+        )
     return isinstance(parent, (ast.FormattedValue, ast.Assign))
+
+
+def _cuts_by(function: Function, name: str | None, place: int | None) -> bool:
+    """Whether a function takes as many rows as it is told, from anywhere: `x[start : start + size]`."""
+    spec = function.node.args
+    names = [each.arg for each in (*spec.posonlyargs, *spec.args)]
+    if name is None and place is not None:
+        bound = function.owner is not None and names[:1] == ["self"]
+        name = next(iter(names[place + bound :]), None)
+    slices = (each for each in ast.walk(function.node) if isinstance(each, ast.Slice))
+    bounds = (each for part in slices for each in (part.lower, part.upper) if each is not None)
+    return any(isinstance(each, ast.Name) and each.id == name for bound in bounds for each in ast.walk(bound))
 
 
 def _sizes_other_data(use: ast.expr, source: Source, run: Interpreter) -> bool:

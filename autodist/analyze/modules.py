@@ -244,6 +244,21 @@ def kept_statistics(models: list[Model]) -> Iterator[Concern]:
             return
 
 
+def rescaled_rows(models: list[Model]) -> Iterator[Concern]:
+    """Embeddings that shorten the rows that they look up, in place: each rank those of its own samples."""
+    for part in (part for model in models for part in parts(model.object)):
+        position = {"torch.nn.Embedding": 3, "torch.nn.EmbeddingBag": 2}.get(part.name)
+        longest = part.argument("max_norm", position) if position is not None else None
+        if longest is not None and longest.const is not None:
+            message = (
+                "max_norm shortens the rows that a rank looks up, in its own copy of the weights alone, and the copies "
+                "drift apart: leave it out, and before each step call weight.renorm_(2, 0, max_norm) under no_grad(), "
+                "on all ranks and for all rows"
+            )
+            yield Concern("AD602", part.source, part.node, message, Severity.WARNING)
+            return
+
+
 def sample_after_sample(run: Interpreter) -> Iterator[Concern]:
     """Layers that take the batch of a loader for a sequence, since nobody has said `batch_first=True`."""
     for event in run.of("along_rows"):

@@ -424,7 +424,8 @@ def row_means(run: Interpreter) -> Iterator[RowMean]:
         if all(draw.batch for draw in drawn):
             continue  # all ranks have as many
         origins = {draw.node: draw for draw in drawn}
-        ordered = sorted(origins.values(), key=lambda draw: order.get(draw.node, 0))
+        # the rows are counted of the first: not of what would be drawn once more for that
+        ordered = sorted(origins.values(), key=lambda draw: (not _is_plain(draw.node), order.get(draw.node, 0)))
         assert isinstance(node, ast.expr)
         yield RowMean(events[0].source, node, tuple(ordered))
 
