@@ -249,3 +249,9 @@ def test_data_lie_beside_what_a_repository_has_there(tmp_path: Path) -> None:
     _put(data / "small.json", stage / "settings.json")
     assert sorted(path.name for path in (stage / "rows").iterdir()) == ["make.py", "train.csv"]
     assert "small" in (stage / "settings.json").read_text()
+
+
+def test_rounding_that_grew_is_no_difference() -> None:
+    """The verdict names the step up to which the two agree; a difference beside it is one."""
+    assert judged(Comparison("equal until a step", "until step 21", rounded=True), False)[0] is Status.EQUAL
+    assert judged(Comparison("equal until a step", "until step 21"), False)[0] is Status.WRONG

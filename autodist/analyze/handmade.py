@@ -369,8 +369,10 @@ def _is_handed_on(use: ast.expr, source: Source, run: Interpreter) -> bool:
         things = run.values.get(parent.func, NOTHING).things
         printed = isinstance(parent.func, ast.Name) and parent.func.id == "print"
         place = next((at for at, each in enumerate(parent.args) if each is use), None)
-        return printed or bool(things) and all(
-            isinstance(thing, Function) and not _cuts_by(thing, name, place) for thing in things
+        return (
+            printed
+            or bool(things)
+            and all(isinstance(thing, Function) and not _cuts_by(thing, name, place) for thing in things)
         )
     return isinstance(parent, (ast.FormattedValue, ast.Assign))
 

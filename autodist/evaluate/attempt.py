@@ -266,12 +266,13 @@ def _comparison(verdict: Verdict) -> Comparison:
         worst.largest("gradient"),
         any(finding.kind == "original-crash" for finding in worst.findings),
         worst.outcome is Outcome.NOT_COMPARABLE and worst.steps > 0 and not worst.findings,
+        bool(worst.findings) and all(finding.kind == "rounding" for finding in worst.findings),
     )
 
 
 def judged(comparison: Comparison, warned: bool) -> tuple[Status, str]:
     """Where a script belongs that was run."""
-    if comparison.outcome == Outcome.EQUAL.value:
+    if comparison.outcome == Outcome.EQUAL.value or comparison.rounded:
         return Status.EQUAL, comparison.reason
     if comparison.outcome == Outcome.NOT_COMPARABLE.value:
         return Status.STATIC, comparison.reason

@@ -43,6 +43,8 @@ class Comparison:
     original_fails: bool = False
     unfinished: bool = False
     """Both programs agreed as far as they came in the time they had."""
+    rounded: bool = False
+    """They agreed until rounding had grown so far, from step to step, that nothing more can be said."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ TOLERANCES = {
         printed=1e-7,
         small_gradient=1e-3,
         small_parameter=0.0,
-        growth=1e-3,
+        growth=1e-4,
         sensitivity=30.0,
     ),
     "float32": Tolerance(
