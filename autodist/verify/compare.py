@@ -347,8 +347,8 @@ def differs(first: float, second: float) -> bool:
 
 
 def compare_calls(number: int, step: Step, converted: Sequence[Step], result: StepComparison) -> None:
-    """Models must see the whole batch once: not the whole of it on every rank. Where they see parts as well, in the same
-    step, the rest is something else of as many rows, as what is picked from a memory."""
+    """Models must see the whole batch once: not the whole of it on every rank. Where they see parts as well, in the
+    same step, the rest is something else of as many rows, as what is picked from a memory."""
     names = [each.module for each in step.forwards]
     batch = result.rows
     if batch is None or any([each.module for each in other.forwards] != names for other in converted):
