@@ -134,3 +134,44 @@ def test_the_last_step_that_a_script_takes_itself(
     (world,) = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote).worlds
     assert world.equal == equal, world.findings
     assert world.steps == 4
+
+
+SAVED_AT_THE_END = """\
+import atexit
+
+import torch
+from torch import nn
+{join}
+torch.manual_seed(0)
+x = torch.randn(16, 4)
+y = x.sum(1, keepdim=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{first}
+{then}
+for step in range(4):
+    loss = nn.functional.mse_loss({model}(x{share}), y{share})
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+SAVE = "atexit.register(lambda: torch.save(model.state_dict(), 'model.pt'))"
+SAVE_ALONE = "atexit.register(lambda: dist.get_rank() or torch.save(model.state_dict(), 'model.pt'))"
+DESTROY = "atexit.register(dist.destroy_process_group)"
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "equal"), [(DESTROY, SAVE_ALONE, True), (SAVE_ALONE, DESTROY, False)], ids=["kept", "lost"]
+)
+def test_what_is_saved_once_the_group_is_gone(
+    tmp_path: Path, zygote: Zygote | None, first: str, then: str, equal: bool
+) -> None:
+    """What is registered last runs first: the checkpoint is lost, though the programs end well."""
+    before, after = tmp_path / "before.py", tmp_path / "after.py"
+    before.write_text(SAVED_AT_THE_END.format(join="", first=SAVE, then="", model="model", share=""))
+    join = 'import torch.distributed as dist\n\ndist.init_process_group("gloo")'
+    share, wrapped = "[dist.get_rank() :: dist.get_world_size()]", "wrapped"
+    wrap = "\nwrapped = nn.parallel.DistributedDataParallel(model)"
+    after.write_text(SAVED_AT_THE_END.format(join=join, first=first, then=then + wrap, model=wrapped, share=share))
+    (world,) = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote).worlds
+    assert world.equal == equal, world.findings

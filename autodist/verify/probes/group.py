@@ -1,7 +1,8 @@
 """The process group: when it is made, what is wrapped, and a teardown that cannot hang.
 
 Freeing DDP after ``destroy_process_group`` hangs or aborts with gloo in torch 2.13, also for right scripts. So the
-group stays until the process leaves, and the process leaves by ``os._exit``.
+group stays until the process leaves, and the process leaves by ``os._exit``. To the script it is gone: what still asks
+for its rank fails as it would.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ COLLECTIVES = (
 )
 
 
+QUESTIONS = ("get_rank", "get_world_size", "get_backend")
+
+
 class GroupProbe:
     """Installed on every process; the original of a pair has no group and is not affected."""
 
@@ -45,6 +49,7 @@ class GroupProbe:
         self._context = context
         self._kept: list[Any] = []
         self._depth = 0
+        self._gone = False
 
     def install(self) -> None:
         """Patch setup, teardown and wrapping."""
@@ -73,6 +78,7 @@ class GroupProbe:
         def collective(*args: Any, **kwargs: Any) -> Any:
             trace = self._context.trace
             if self._depth == 0 and not self._context.probing:
+                self._fail_if_gone()
                 trace.emit("collective", name=name, site=trace.site())
                 trace.flush()
                 self._context.collectives += 1
@@ -96,7 +102,9 @@ class GroupProbe:
             self._context.trace.emit("group", site=self._context.trace.site())
             arguments = signature.bind(*args, **kwargs).arguments
             self._speak_gloo(arguments)
-            plain(**arguments)
+            if not self._gone:  # the same again, after it was destroyed
+                plain(**arguments)
+            self._gone = False
             self._context.collectives += 1
 
         dist.init_process_group = init
@@ -116,10 +124,31 @@ class GroupProbe:
 
     def _patch_teardown(self) -> None:
         def destroy(group: Any = None) -> None:
+            self._gone = self._gone or group is None or group is dist.group.WORLD
             self._context.trace.emit("note", topic="destroyed", message="", site=self._context.trace.site())
 
-        dist.destroy_process_group = destroy
-        dist.distributed_c10d.destroy_process_group = destroy
+        plain = dist.is_initialized
+        destroy_and_ask = {"destroy_process_group": destroy, "is_initialized": lambda: plain() and not self._gone}
+        for name, patched in {**destroy_and_ask, **{name: self._asking(name) for name in QUESTIONS}}.items():
+            setattr(dist, name, patched)
+            setattr(dist.distributed_c10d, name, patched)
+
+    def _asking(self, name: str) -> Any:
+        plain = getattr(dist, name)
+
+        @functools.wraps(plain)
+        def ask(*args: Any, **kwargs: Any) -> Any:
+            if self._depth == 0 and not self._context.probing:
+                self._fail_if_gone()
+            return plain(*args, **kwargs)
+
+        return ask
+
+    def _fail_if_gone(self) -> None:
+        if self._gone:
+            raise ValueError(
+                "Default process group has not been initialized, please make sure to call init_process_group."
+            )
 
     def _patch_wrapper(self) -> None:
         wrapper: Any = torch.nn.parallel.DistributedDataParallel
