@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.models import optimized_by, unseen_model
 from autodist.script import RowMean, Site
-from autodist.source import Source, is_generator, is_index, shortened
+from autodist.source import Source, is_generator, is_index, is_mask, last_name, shortened
 from autodist.spread import MEAN, SAME, SUM
 from autodist.tensors.calls import library
 from autodist.tensors.facts import CONVERTING, ELEMENTWISE
@@ -144,8 +144,33 @@ def _meets_model(node: ast.expr, run: Interpreter) -> bool:
 
 def _picking(near: frozenset[ast.expr], run: Interpreter) -> frozenset[ast.expr]:
     """The numbers of the rows that a step learns from, of what a model gives for all of them: `output[idx_train]`,
-    where these cannot be shared out, as the nodes of a graph."""
-    return frozenset(each for each in near if is_index(each, run.sources[each]))
+    where these cannot be shared out, as the nodes of a graph. What a condition gives are no numbers: `np.where(y > 0)`
+    is a tuple."""
+    picking = (each for each in near if is_index(each, run.sources[each]))
+    return frozenset(each for each in picking if not _is_condition(each, run.sources[each]))
+
+
+def _is_condition(node: ast.expr, source: Source) -> bool:
+    """Whether a name stands for a comparison, and is not called a mask, or for where one holds."""
+    return any(
+        isinstance(value, ast.Compare)
+        and not is_mask(node, source)
+        or isinstance(value, ast.Call)
+        and last_name(value.func) in ("where", "nonzero")
+        for value in _bound_to(last_name(node), source)
+    )
+
+
+def _bound_to(name: str, source: Source) -> Iterator[ast.expr]:
+    """What a module assigns to a name, or to an attribute of it."""
+    for each in ast.walk(source.tree):
+        if not isinstance(each, ast.Assign):
+            continue
+        for target in each.targets:
+            several = isinstance(target, ast.Tuple) and isinstance(each.value, ast.Tuple)
+            targets = target.elts if isinstance(target, ast.Tuple) and several else [target]
+            values = each.value.elts if isinstance(each.value, ast.Tuple) and several else [each.value]
+            yield from (value for one, value in zip(targets, values, strict=False) if last_name(one) == name)
 
 
 Home = tuple[Source, ast.AST | None]
