@@ -330,6 +330,9 @@ def read_trace(path: Path) -> RunTrace:
             looked_at = False
         elif kind == "sampler-draws":
             run.passes[event["loader"], event["number"]].stream = event["stream"]
+        elif kind == "pass-noise":
+            entry = run.passes[event["loader"], event["number"]]
+            entry.noise = {**(entry.noise or {}), **event["noise"]}
         elif kind == "exhausted":
             entry = run.passes[event["loader"], event["number"]]
             entry.exhausted = True

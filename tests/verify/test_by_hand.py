@@ -175,3 +175,56 @@ def test_what_is_saved_once_the_group_is_gone(
     after.write_text(SAVED_AT_THE_END.format(join=join, first=first, then=then + wrap, model=wrapped, share=share))
     (world,) = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote).worlds
     assert world.equal == equal, world.findings
+
+
+REPLACED = """\
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, RandomSampler, TensorDataset
+
+
+class Share(torch.utils.data.Sampler):
+    def __init__(self, sampler, rank, ranks):
+        self.sampler, self.rank, self.ranks = sampler, rank, ranks
+
+    def __iter__(self):
+        return iter(list(self.sampler)[self.rank :: self.ranks])
+
+    def __len__(self):
+        return len(self.sampler) // self.ranks
+
+
+ranks = int(os.environ.get("WORLD_SIZE", 1))
+{join}
+rank = dist.get_rank() if ranks > 1 else 0
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+sampler = RandomSampler(data, replacement=True, num_samples=192, generator=torch.Generator().manual_seed(0))
+loader = DataLoader(data, batch_size=64 // ranks, sampler=Share(sampler, rank, ranks) if ranks > 1 else sampler)
+model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.2), nn.Linear(8, 1))
+model = nn.parallel.DistributedDataParallel(model) if ranks > 1 else model
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+batches = iter(loader)
+torch.manual_seed({seed})
+for x, y in batches:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("seed", "equal"), [("7 + rank", True), ("7", False)])
+def test_ranks_that_part_once_their_loader_is_begun(
+    tmp_path: Path, zygote: Zygote | None, seed: str, equal: bool
+) -> None:
+    """minGPT begins its loader ahead of its loop, and its sampler draws as many numbers as a rank has rows."""
+    before, after = tmp_path / "before.py", tmp_path / "after.py"
+    before.write_text(REPLACED.format(join="", seed="7"))
+    after.write_text(REPLACED.format(join='dist.init_process_group("gloo")', seed=seed))
+    (world,) = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote).worlds
+    assert world.equal == equal, world.findings
+    assert equal or "noise-alike" in {finding.kind for finding in world.findings}

@@ -148,6 +148,8 @@ class OpenPass:
     """The random stream of the sampler."""
     in_workers: bool = False
     """Without the probes, workers compute and collate the samples."""
+    noise: dict[str, str] = field(default_factory=dict)
+    """The states from which steps and samples draw, when it was begun."""
     generators: list[Any] = field(default_factory=list)
     """Those that the data set keeps for itself."""
     ended: bool = False
@@ -348,7 +350,7 @@ class DataProbe:
                     else batches == len(record.replay)
                 )
                 record.replay = record.replay if fits else None
-        noise = self._noise(loader, record) if context.distributed else {}
+        noise = record.noise = self._noise(loader, record) if context.distributed else {}
         context.trace.emit("pass", loader=number, number=count, site=context.trace.site(), noise=noise)
         return record
 
@@ -365,11 +367,24 @@ class DataProbe:
             return {**found, **{f"samples by {library}": workers for library in found}}
         return found if record.in_workers else {**found, **{f"samples by {name}": found[name] for name in found}}
 
+    def _noise_since(self, record: OpenPass) -> None:
+        """Where ranks are seeded apart between `iter(loader)` and the first batch, their noise is what it is then."""
+        self._context.probing = True
+        found = self._context.streams.of_script()
+        self._context.probing = False
+        changed = {library: state for library, state in found.items() if state != record.noise.get(library)}
+        if changed and not record.in_workers:
+            changed |= {f"samples by {library}": state for library, state in changed.items()}
+        if changed:
+            self._context.trace.emit("pass-noise", loader=record.loader, number=record.number, noise=changed)
+
     # one batch
 
     def _next(self, iteration: Any, record: OpenPass) -> Any:
         context = self._context
         streams = context.streams
+        if context.distributed and record.taken == 0:
+            self._noise_since(record)
         fetcher = iteration._dataset_fetcher
         try:
             if record.taken and record.plain_sampler and streams.settled:

@@ -195,6 +195,8 @@ class Draws:
             return seed
         site = context.trace.site()
         distinct = self._follows_batch(name, shape) and f"{name} {site}" not in context.plan.shared_draws
+        # a sampler draws as many numbers at a time as a batch may have, and they are the same on all ranks
+        distinct = distinct and not (name in INTEGERS and context.trace.called_from("torch.utils.data"))
         order = order_of(rows) if distinct and rows is not None else []
         context.trace.emit(
             "draw",
