@@ -7,17 +7,20 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from autodist import augmentation, escapes, regions, seeding
+from autodist.escapes.rows import sized_like
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.models import keys, optimized_by, parts, unused, unwrapped
 from autodist.script import Apart, Loader, Model, Site, WholeNoise
 from autodist.source import argument, last_name
 from autodist.spread import COUNT, ROWS
 from autodist.tensors import operations
-from autodist.values import NOTHING, Draw, External, Items, Object, Parameters, Value, is_clock
+from autodist.values import NOTHING, Draw, External, Items, Object, Parameters, Table, Value, is_clock
 
 DROPPING = ("alexnet", "vgg", "googlenet", "inception", "mobilenet", "efficientnet", "mnasnet", "convnext", "swin")
 """How names begin of those models of torchvision that have dropout or skip layers at random unless told otherwise."""
 
+DRAWS_LIKE = frozenset(["rand_like", "randn_like", "randint_like"])
+"""What draws for each number of a tensor that it is given."""
 SHARED = ("seed", "random_split", "optimizer", "draw_parameters")
 """What ranks must do alike. An optimizer comes with a new model."""
 DRAWS = ("random", "random_number", "numpy_draw")
@@ -600,7 +603,7 @@ def drawn_for_all(
         drawn.setdefault(event.node, []).append(event)
     own = {event.node for event in run.of("own_noise")}
     for node, events in drawn.items():
-        if any(e.value.spread is not ROWS or e.on_one_rank or is_per_sample(e) for e in events):
+        if any(e.value.spread is not ROWS or e.on_one_rank or is_per_sample(e) or _is_for_one_row(e) for e in events):
             continue
         if not isinstance(node, ast.Call) or not shared.isdisjoint((node, *events[0].source.ancestors(node))):
             continue
@@ -619,13 +622,17 @@ def drawn_for_all(
 def _whole_noise(node: ast.Call, event: Event, run: Interpreter) -> WholeNoise | None:
     """How a draw is told the number of a rank's samples."""
     name, source = str(event.detail.const), event.source
-    if name.endswith("_like"):
-        return WholeNoise(source, node, node, like=node.args[0]) if node.args else None
+    if name.rpartition(".")[2] in DRAWS_LIKE:
+        like = node.args[0] if node.args else None
+        return WholeNoise(source, node, node, like=like) if like is not None and _has_rows(like, run) else None
+    if _names_order(node):
+        return None  # of a rank's own rows, which those of others are not among
     size = operations.drawn(name, node)
     if size is None and node.args and isinstance(node.args[0], ast.Starred):
         size = node.args[0].value
-    if size is not None and _is_shape(size):
-        return WholeNoise(source, node, node, shape=size)
+    shaped = sized_like(size) if size is not None else None
+    if shaped is not None:
+        return WholeNoise(source, node, node, shape=size) if _has_rows(shaped, run) else None
     if size is None or run.values.get(size, NOTHING).spread is not COUNT:
         return None
     method = source.parents.get(node)  # several for each sample: `multinomial(weights, len(x) * 5).view(len(x), 5)`
@@ -637,10 +644,19 @@ def _whole_noise(node: ast.Call, event: Event, run: Interpreter) -> WholeNoise |
     return WholeNoise(source, node, node, (size,))
 
 
-def _is_shape(size: ast.expr) -> bool:
-    """`x.shape`, `x.size()`"""
-    called = isinstance(size, ast.Call) and not size.args and last_name(size.func) == "size"
-    return called or isinstance(size, ast.Attribute) and size.attr == "shape"
+def _has_rows(node: ast.expr, run: Interpreter) -> bool:
+    """Whether a tensor has a row for each of a rank's samples: not `x[0]`, which may be one of them."""
+    value = run.values.get(node, NOTHING)
+    return value.spread is ROWS and not any(
+        _may_be_one(each, run) for each in (node, *(made for _, made in value.made))
+    )
+
+
+def _may_be_one(node: ast.expr, run: Interpreter) -> bool:
+    """Whether something is picked by its number, and not out of several tensors that are known as such."""
+    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, (ast.Constant, ast.UnaryOp)):
+        return False
+    return not any(isinstance(thing, (Items, Table)) for thing in run.values.get(node.value, NOTHING).things)
 
 
 def _is_seeded_alike(event: Event, apart: set[ast.AST], run: Interpreter) -> bool:

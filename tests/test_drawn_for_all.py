@@ -88,3 +88,42 @@ def test_shared_with_an_evaluation(tmp_path: Path) -> None:
     after, report = conftest.converted(tmp_path, script)
     assert "draws for this rank's samples" in report
     assert SHARE not in after
+
+
+BY_HAND = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+inputs, targets = torch.randn(64, 5), torch.randn(64, 1)
+net = nn.Linear(5, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(8):
+    index = torch.randint(len(inputs), (8,))
+    x, y = inputs[index], targets[index]
+    {step}
+    loss = nn.functional.mse_loss(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "for_all", "warned"),
+    [
+        ("x = x + torch.randn_like(x)", True, False),
+        ("x = x + torch.randn_like(x[0])", False, True),
+        ("one = x[0]; x = x + torch.randn(one.shape)", False, True),
+        ("x = torch.stack([row + torch.randn_like(row) for row in x])", False, True),
+        ("x = x + torch.empty_like(x).normal_()", False, True),
+        ("held = (x, y); x = x + torch.randn_like(held[0])", True, False),
+        ("order = torch.randperm(len(x)); x = x + x[order]", False, False),
+    ],
+)
+def test_what_is_no_row_for_each_sample(tmp_path: Path, step: str, for_all: bool, warned: bool) -> None:
+    """One sample's numbers were shared out as if they were samples, in silence; a permutation of the rows of all ranks
+    picked rows that a rank has not."""
+    after, report = conftest.converted(tmp_path, BY_HAND.format(step=step))
+    assert ("repeat_interleave" in after) == for_all and after.count(SHARE) == 1 + for_all
+    assert ("draws for this rank's samples" in report) == warned

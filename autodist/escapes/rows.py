@@ -39,9 +39,10 @@ def _keeps_rows(name: str, given: dict[str, ast.expr]) -> bool:
 
 def sized_like(node: ast.expr) -> ast.expr | None:
     """The tensor of `x.size()` and `x.shape`."""
-    if isinstance(node, ast.Call) and not node.args:
-        node = node.func
-    return node.value if isinstance(node, ast.Attribute) and node.attr in ("size", "shape") else None
+    asked = isinstance(node, ast.Call) and not node.args
+    named = node.func if isinstance(node, ast.Call) else node
+    is_shape = isinstance(named, ast.Attribute) and named.attr == ("size" if asked else "shape")
+    return named.value if isinstance(named, ast.Attribute) and is_shape else None
 
 
 def laid_in_line(node: ast.expr) -> ast.expr | None:
