@@ -208,9 +208,9 @@ class Source:
         return b"".join([*lines, self._lines[last][: end[1]]]).decode().replace("\r\n", "\n")
 
 
-def own_nodes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.AST]:
-    """What the body of a function is made of, without what the functions and classes in it are."""
-    pending: deque[ast.AST] = deque(function.body)
+def own_nodes(home: ast.FunctionDef | ast.AsyncFunctionDef | ast.Module) -> Iterator[ast.AST]:
+    """What the body of a function or module is made of, without what the functions and classes in it are."""
+    pending: deque[ast.AST] = deque(home.body)
     while pending:
         node = pending.popleft()
         yield node

@@ -4,14 +4,13 @@ there where they are wrapped, if what the device is called is known there."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 from dataclasses import replace
 
 from autodist.interpreter import Event, Interpreter
 from autodist.models.moves import LateMove, held_by, late_moves, too_late
 from autodist.models.parts import Key
 from autodist.script import Concern, Model, Wrapping
-from autodist.source import Source
+from autodist.source import Source, own_nodes
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -80,11 +79,12 @@ def _named_there(node: ast.expr, move: Event, wrapping: Wrapping, depth: int) ->
         return node.id if source is wrapping.source and _is_bound(node.id, source.tree, wrapping) else None
     names = [each.arg for each in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
     if node.id not in names:
-        stored = any(isinstance(n, ast.Name) and n.id == node.id and not _loads(n) for n in ast.walk(function))
-        top = source is wrapping.source and not stored
+        top = source is wrapping.source and not source.stores_within(function, node.id)
         return node.id if top and _is_bound(node.id, source.tree, wrapping) else None
     call = move.calls[depth - 1] if depth else None
-    if call is None or call.node is None or call.function.node is not function or _is_rebound(node.id, function):
+    if call is None or call.node is None or call.function.node is not function:
+        return None
+    if source.stores_within(function, node.id):
         return None
     bound = [*names[1:]] if call.function.owner is not None else names
     given = next((k.value for k in call.node.keywords if k.arg == node.id), None)
@@ -128,34 +128,17 @@ def _own_attribute(node: ast.Attribute, there: ast.AST, wrapping: Wrapping) -> s
     return ast.unparse(given) if known else None
 
 
-def _is_rebound(name: str, function: ast.AST) -> bool:
-    return any(isinstance(n, ast.Name) and n.id == name and not _loads(n) for n in ast.walk(function))
-
-
-def _loads(node: ast.Name) -> bool:
-    return isinstance(node.ctx, ast.Load)
-
-
 def _is_bound(name: str, home: ast.AST, wrapping: Wrapping) -> bool:
     """Whether a name means one thing in a function or module, that it has got ahead of where the model is wrapped."""
     if isinstance(home, FUNCTIONS) and name in {each.arg for each in ast.walk(home.args) if isinstance(each, ast.arg)}:
-        return not _is_rebound(name, home)
-    stores = [n for n in _own(home) if isinstance(n, ast.Name) and n.id == name and not _loads(n)]
+        return not wrapping.source.stores_within(home, name)
+    own = own_nodes(home) if isinstance(home, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)) else ()
+    stores = [n for n in own if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)]
     if not stores and isinstance(home, FUNCTIONS):
         return _is_bound(name, wrapping.source.tree, wrapping)
     inside = _around(wrapping.source, wrapping.statement)
     later = inside is not None and home is wrapping.source.tree  # the module has been run by then
     return len(stores) == 1 and (later or stores[0].lineno < wrapping.statement.lineno)
-
-
-def _own(home: ast.AST) -> Iterable[ast.AST]:
-    """The nodes of a function or module, without those of functions inside."""
-    pending = list(ast.iter_child_nodes(home))
-    while pending:
-        node = pending.pop()
-        yield node
-        if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-            pending += ast.iter_child_nodes(node)
 
 
 def _around(source: Source, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:

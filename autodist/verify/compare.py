@@ -347,13 +347,10 @@ def differs(first: float, second: float) -> bool:
 
 
 def compare_calls(number: int, step: Step, converted: Sequence[Step], result: StepComparison) -> None:
-    """Models must see the whole batch once: not the whole of it on every rank. Where they see parts as well, in the
-    same step, the rest is something else of as many rows, as what is picked from a memory."""
+    """Models must see the whole batch once: not the whole of it on every rank."""
     names = [each.module for each in step.forwards]
     batch = result.rows
     if batch is None or any([each.module for each in other.forwards] != names for other in converted):
-        return
-    if divided_rows(step, converted) is not None:
         return
     for at, forward in enumerate(step.forwards):
         shapes = [each.forwards[at].shape for each in converted]
