@@ -157,14 +157,19 @@ def _goes_by_chance(test: ast.expr, drawn: set[ast.AST], run: Interpreter) -> bo
 
 
 def drops_alike(
-    run: Interpreter, models: list[Model], apart: tuple[Apart, ...], draws: frozenset[object], loaders: list[Loader]
+    run: Interpreter,
+    models: list[Model],
+    apart: tuple[Apart, ...],
+    draws: frozenset[object],
+    loaders: list[Loader],
+    for_all: Collection[ast.AST],
 ) -> bool:
     """Whether masks of dropout, and noise, are those of rank 0 on all ranks, which draw their data from the same
-    generator."""
+    generator, or decide by what they draw. What is drawn ``for_all`` samples of a batch is shared out."""
     if apart:
         return False
     if not draws and not draws_data(loaders, run):
-        return decides(run) or _moves_parameters(run) and (_drops(models, run) or _adds_noise(run))
+        return decides(run) or _drops(models, run) or _adds_noise(run, for_all)
     return _drops(models, run) or not draws and any(event.inside_forward for event in run.of("random"))
 
 
@@ -251,8 +256,18 @@ def _may_go_apart(event: Event, run: Interpreter) -> Iterator[tuple[Loop, bool]]
         again = not shared or shared[0].kind != "seed"
         if not again:
             continue
-        if run.plan.bare or any(e.kind != "optimizer" for e in shared):
+        if run.plan.bare or any(e.kind != "optimizer" and not _makes_model(e, run) for e in shared):
             return
+
+
+def _makes_model(event: Event, run: Interpreter) -> bool:
+    """Whether parameters are drawn while a model is made that is trained: the others then have them from rank 0."""
+    if event.kind != "draw_parameters" or not any(call.function.name == "__init__" for call in event.calls):
+        return False
+    stepped = (thing for e in run.of("optimizer") for thing in e.value.objects("optimizer"))
+    trained = keys(part for thing in stepped for module in optimized_by(thing) for part in parts(module))
+    drawn = keys(thing for thing in event.value.things if isinstance(thing, Object))
+    return bool(drawn) and drawn <= trained
 
 
 def _is_in(loop: Loop, event: Event) -> bool:
@@ -278,16 +293,11 @@ def _is_for_a_parameter(event: Event, run: Interpreter) -> bool:
     return any(isinstance(t, Parameters) for n in asked for t in run.values.get(n.value, NOTHING).things)
 
 
-def _adds_noise(run: Interpreter) -> bool:
-    """Whether noise is drawn for the samples of a rank: `x + torch.randn(x.shape)`"""
-    drawn = (event.node for event in run.of("random") if isinstance(event.node, ast.expr))
-    return any(run.values.get(node, NOTHING).spread is ROWS for node in drawn)
-
-
-def _moves_parameters(run: Interpreter) -> bool:
-    """Whether training adds noise to parameters or gradients, which ranks must have in common."""
-    steps = [event for event in run.events if any(loop.node in run.step_loops for loop in event.loops)]
-    return any(event.kind == "draw_parameters" or _is_for_a_parameter(event, run) for event in steps)
+def _adds_noise(run: Interpreter, for_all: Collection[ast.AST]) -> bool:
+    """Whether steps draw noise for the samples of a rank alone: `x + torch.randn(x.shape)`"""
+    steps = (e for e in run.of("random") if any(loop.node in run.step_loops for loop in e.loops))
+    drawn = {event.node for event in steps if isinstance(event.node, ast.expr) and not is_per_sample(event)}
+    return any(run.values.get(node, NOTHING).spread is ROWS for node in drawn if node not in for_all)
 
 
 def is_of_sampler(event: Event) -> bool:
@@ -431,9 +441,16 @@ def _drawn_beside_torch(draws: frozenset[object], run: Interpreter) -> bool:
                 libraries.setdefault(id(node), set()).update(_libraries(event, run))
     if len(libraries) < len(draws):  # some draw nothing, as `data[i : i + batch_size]` unless its order is drawn
         orders = [e for e in _draws(run) if e.loops and not _is_dropout(e, run) and not e.inside_forward]
-        if any("torch" in _libraries(event, run) for event in orders):
+        if any("torch" in _libraries(event, run) and not _fills(event) for event in orders):
             return False
     return not any("torch" in each for each in libraries.values())
+
+
+def _fills(event: Event) -> bool:
+    """`conv.weight.data.normal_(0, 0.01)`, which may stand in a loop over layers, and gives no order of samples."""
+    called = event.node.func if isinstance(event.node, ast.Call) else None
+    filling = isinstance(called, ast.Attribute) and called.attr.endswith("_") and called.attr != "random_"
+    return filling and isinstance(event.source.parents.get(event.node), ast.Expr)
 
 
 def _start(outer: Loop, run: Interpreter) -> int:

@@ -90,9 +90,14 @@ def test_parameters_that_are_drawn_anew(tmp_path: Path) -> None:
     ],
 )
 def test_noise_of_parameters(tmp_path: Path, noise: str, alike: bool) -> None:
-    """It is the same on all ranks, or their parameters drift apart; dropout is, too, then, which is said."""
+    """It is the same on all ranks, or their parameters drift apart. Then noise of samples is drawn for those of all
+    ranks, and dropout is alike, which is said."""
     added = f"    for p in model.parameters():\n        p.grad.add_({noise})\n    optimizer.step()\n"
-    code, said = converted(tmp_path, SCRIPT.format(again="", seed="").rpartition("    optimizer.step()\n")[0] + added)
+    script = SCRIPT.format(again="", seed="").rpartition("    optimizer.step()\n")[0] + added
+    code, said = converted(tmp_path, script)
+    assert ("torch.initial_seed() + dist.get_rank()" not in code) is alike
+    assert ("for the samples of all, of which each has its own" in said) is alike
+    code, said = converted(tmp_path, script.replace("x + torch.randn(x.shape)", "nn.functional.dropout(x, 0.1)"))
     assert ("torch.initial_seed() + dist.get_rank()" not in code) is alike
     assert ("masks of dropout and noise are the same" in said) is alike
 
@@ -522,3 +527,109 @@ def test_what_a_call_asks_for_is_no_chance(tmp_path: Path, test: str, apart: boo
     code, _ = converted(tmp_path, FROZEN.format(test=test))
     assert "average_gradients(optimizer)" in code
     assert ("torch.initial_seed() + dist.get_rank()" in code) is apart
+
+
+SLICED = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 1)])
+        for layer in self.layers:
+            layer.weight.data.normal_(0, 0.01)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(nn.functional.dropout(x, 0.1, self.training))
+        return x
+
+
+torch.manual_seed(0)
+data, target = torch.randn(32, 4), torch.randn(32, 1)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    {order}
+    for i in range(0, 32, 8):
+        loss = nn.functional.mse_loss(model({x}), {y})
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("order", "index", "apart"),
+    [
+        ("model.train()", "i : i + 8", True),  # the weights that a loop fills are drawn before ranks go apart
+        ("order = torch.randperm(32)", "order[i : i + 8]", False),
+        ("order = torch.empty(32).uniform_().argsort()", "order[i : i + 8]", False),
+    ],
+)
+def test_batches_in_order_beside_weights_that_a_loop_fills(tmp_path: Path, order: str, index: str, apart: bool) -> None:
+    script = SLICED.format(order=order, x=f"data[{index}]", y=f"target[{index}]")
+    code, said = converted(tmp_path, script)
+    assert ("torch.initial_seed() + dist.get_rank()" in code) is apart
+    assert ("masks of dropout are the same" not in said) is apart
+
+
+ROUNDS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 1)
+        nn.init.kaiming_normal_(self.fc.weight)
+
+    def forward(self, x):
+        return self.fc({dropped})
+
+
+class Experiment:
+    def __init__(self):
+        self.model = Net()
+
+    def train(self):
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        for epoch in range(3):
+            for x, y in loader:
+                loss = nn.functional.mse_loss(self.model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            self.model.eval()
+            if sum(float((self.model(x) - y).abs().sum()) for x, y in DataLoader(data, batch_size=8)) < 0.1:
+                break
+            self.model.train()
+
+
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(32, 4), torch.randn(32, 1))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+for round in range(2):
+    Experiment().train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("dropped", "apart"),
+    [
+        ("nn.functional.dropout(x, 0.1, self.training)", True),
+        ("nn.functional.dropout(x, 0.1)", False),  # evaluations drop out as well, and say when to stop
+        ("nn.functional.dropout(x, 0.1, self.training) * torch.rand(1)", False),
+        ("x * torch.rand(x.shape)", False),
+    ],
+)
+def test_a_new_model_for_each_round(tmp_path: Path, dropped: str, apart: bool) -> None:
+    """What is drawn while a model is made that is trained comes from rank 0. Ranks that decide by what evaluations draw
+    go on drawing alike, which is said."""
+    code, said = converted(tmp_path, ROUNDS.format(dropped=dropped))
+    assert ("torch.initial_seed() + dist.get_rank()" in code) is apart
+    assert ("masks of dropout and noise are the same" not in said) is apart

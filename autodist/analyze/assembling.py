@@ -265,7 +265,7 @@ def assembled(
         reseeded=tuple(dict.fromkeys(Site(e.source, e.node) for e in run.of("unseeded") if randomness.reseeds(e))),
         searches=tuple(searching.searches(run)),
         diverge=apart,
-        drops_alike=randomness.drops_alike(run, models, apart, draws, loaders),
+        drops_alike=randomness.drops_alike(run, models, apart, draws, loaders, {each.node for each in for_all}),
         noise=varied,
         drawn_for_all=for_all,
         names_device=names_device(project),

@@ -110,9 +110,8 @@ class Draws(Contents):
         size = operations.drawn(name, node)
         if self.plan.shares(node):  # a rank has its share of it wherever the function that draws is called from
             return self._draw(Draw(node, scope.source, self._path, size, noise=True), scope)
-        if self._no_grad and not _has_generator(keywords):
-            noise = Draw(node, scope.source, self._path, noise=True, evaluates=True)
-            return Value(origins=frozenset([noise]))
+        if self._evaluates() and not _has_generator(keywords):
+            return self._noise_of_evaluation(node, scope)
         if size is None or not self._loops or self._forward:
             return NOTHING
         return self._draw(Draw(node, scope.source, self._path, size, noise=True), scope)
@@ -122,7 +121,20 @@ class Draws(Contents):
     ) -> Value | None:
         self.event("random", node, scope)
         self._note_noise(node, scope)
-        return args[0].computed(args[0].spread) if args and args[0].spread.is_local else None
+        if args and args[0].spread.is_local:
+            return args[0].computed(args[0].spread)
+        training = keywords.get("training", args[2] if len(args) > 2 else constant(True))
+        active = training.const is True and name.startswith("torch.nn.functional.")
+        return self._noise_of_evaluation(node, scope) if active and self._evaluates() else None
+
+    def _evaluates(self) -> bool:
+        """Whether no gradients are kept, or the model that runs has been told to evaluate."""
+        model = self._passing if self._forward else None
+        return bool(self._no_grad) or model is not None and model.key in self._evaluated
+
+    def _noise_of_evaluation(self, node: ast.Call, scope: Scope) -> Value:
+        """What all ranks draw of their own once they have gone apart, so that nothing may be decided by it."""
+        return Value(origins=frozenset([Draw(node, scope.source, self._path, noise=True, evaluates=True)]))
 
     def call_random_transform(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
