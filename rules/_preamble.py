@@ -174,9 +174,12 @@ def synchronise_norms(model):
 
 
 def synchronised(
-    script: TrainingScript, context: Context, source: Source, target: str, each: str = ""
+    script: TrainingScript, context: Context, source: Source, target: str, each: str = "", moved: bool = False
 ) -> tuple[str, Planned]:
-    """Lines that give a model, or each of a list of models, batch statistics over all ranks."""
+    """Lines that give a model, or each of a list of models, batch statistics over all ranks.
+
+    Once it is ``moved`` to its device, it says itself whether that is a GPU, of which options may decide.
+    """
     nn, nn_import = imported(context, source, "torch.nn", "nn")
     torch, torch_import = imported(context, source, "torch")
     convert = f"{nn}.SyncBatchNorm.convert_sync_batchnorm"
@@ -184,7 +187,7 @@ def synchronised(
         nn_import = (*nn_import, *defined(script, source, SYNCHRONISE.replace("{nn}", nn)))
         convert = "synchronise_norms"
     asked = f"{torch}.cuda.is_available()"
-    if not script.names_device:  # the model stays on the CPU until somebody moves it
+    if moved or not script.names_device:  # the model stays on the CPU until somebody moves it
         first = f"next(iter({target}.values()))" if each == "dict" else f"{target}[0]" if each else target
         asked, torch_import = f"next({first}.parameters()).is_cuda", ()
     converted = for_each(each, f"{convert}(model)", target) if each else f"{convert}({target})"

@@ -153,7 +153,7 @@ def average_gradients(script: TrainingScript, context: Context) -> Iterator[Find
         d, imports = dist(context, wrapping.source)
         code = started_alike(d, target, names_at(wrapping.source, wrapping.statement))
         if model.batch_norm and not script.distributed:
-            lines, needed = synchronised(script, context, wrapping.source, target, wrapping.each)
+            lines, needed = synchronised(script, context, wrapping.source, target, wrapping.each, not wrapping.move)
             imports, code = (*imports, *needed), lines + code
             yield from normalised_alone(script, wrapping.source, wrapping.statement)
         replaced = only_drops(model, wrapping.statement)

@@ -32,7 +32,7 @@ for epoch in range(2):
             slow.data.mul_(0.99).add_(fast.data, alpha=0.01)
 """
 SYNCHRONISED = """\
-if torch.cuda.is_available():  # batch statistics over all ranks; there is no CPU version
+if next(target.parameters()).is_cuda:  # batch statistics over all ranks; there is no CPU version
     target = nn.SyncBatchNorm.convert_sync_batchnorm(target)
 """
 
@@ -54,7 +54,7 @@ def synchronise_followers(script: TrainingScript, context: Context) -> Iterator[
         return
     for place in script.followers:
         target = place.source.code(place.target)
-        lines, imports = synchronised(script, context, place.source, target, place.each)
+        lines, imports = synchronised(script, context, place.source, target, place.each, not place.move)
         fix = Fix((*imports, *planned(place.source, InsertAfter(place.statement, lines))))
         message = f"{target} does not train, and would keep statistics of this rank's samples"
         yield Finding(place.source, place.statement, message, fix)

@@ -78,7 +78,7 @@ EXAMPLES = [
         train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
         loader = DataLoader(train_set, batch_size=8, shuffle=True)
         model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1)).cuda()
-        if torch.cuda.is_available():  # batch statistics over all ranks; there is no CPU version
+        if next(model.parameters()).is_cuda:  # batch statistics over all ranks; there is no CPU version
             model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
         model = DDP(model)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -230,7 +230,7 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
             if wrapping.each:
                 code = f"{target} = {for_each(wrapping.each, f'{ddp}(model{wrapping.move}{options})', target)}\n"
             if model.batch_norm:
-                lines, needed = synchronised(script, context, source, target, wrapping.each)
+                lines, needed = synchronised(script, context, source, target, wrapping.each, not wrapping.move)
                 imports, code = (*imports, *needed), lines + code
                 yield from normalised_alone(script, source, wrapping.statement)
             replaced = only_drops(model, wrapping.statement)
@@ -414,7 +414,7 @@ def _replaced(model: Model, script: TrainingScript, context: Context, options: s
             names = [target] if anchor is None else names
             lines = f"{' = '.join(names)} = {ddp}({names[0]}{options})\n"
             if model.batch_norm:
-                code, more = synchronised(script, context, source, names[0])
+                code, more = synchronised(script, context, source, names[0], moved=True)
                 lines, imports = code + lines, (*imports, *more)
             same = template == "{0}" and source.code(inner) == target
             edits: list[Edit]

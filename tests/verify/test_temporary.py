@@ -34,6 +34,22 @@ def test_temporary_names_are_the_same_in_both_programs(pair: Path, zygote: Zygot
     assert verdict.equal, verdict.findings
 
 
+def test_each_rank_has_a_folder_of_its_own_for_a_while(pair: Path, zygote: Zygote | None) -> None:
+    """What a library links and removes there, by names in an open folder, is nothing that ranks write in common."""
+    for name in ("before.py", "after.py"):
+        edit(pair / name, "import os\n", "import os\nimport tempfile\n")
+        text = (pair / name).read_text()
+        at = text.index("    best, history = 0.0, []")
+        tried = """\
+    with tempfile.TemporaryDirectory() as folder:
+        open(folder + "/source", "w").close()
+        os.link(folder + "/source", folder + "/link")
+"""
+        (pair / name).write_text(text[:at] + tried + text[at:])
+    verdict = verify(pair / "before.py", pair / "after.py", [2], workdir=pair, timeout=100, zygote=zygote)
+    assert verdict.equal, verdict.findings
+
+
 def test_a_manager_has_room_for_the_name_of_its_socket(
     pair: Path, zygote: Zygote | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,8 @@ FOLDER_EVENTS = {
     "os.symlink": "link",
     "shutil.rmtree": "remove",
 }
+BESIDE = {"os.mkdir": 2, "os.remove": 1, "os.rmdir": 1, "os.symlink": 2, "os.rename": 2, "os.link": 2}
+"""Where an event says what open folder its first path begins in; -1 is none."""
 OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CODE = (".py", ".pyc", ".so")
 NOT_OURS = ("/dev/", "/proc/", "/sys/")
@@ -116,9 +118,10 @@ class FilesProbe:
             if reads:
                 self._record_read(os.fsdecode(path))
                 return
+            paths = _led(event, arguments)
             if action == "link":  # the file is the one that appears
-                action, path = "open", arguments[1]
-            self._record(action, os.fsdecode(path), arguments)
+                action, paths = "open", paths[1:]
+            self._record(action, *paths)
         finally:
             self._context.probing = False
 
@@ -128,7 +131,7 @@ class FilesProbe:
             return any(letter in mode for letter in "wax+")
         return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR))
 
-    def _record(self, action: str, path: str, arguments: tuple[Any, ...]) -> None:
+    def _record(self, action: str, path: str, renamed: str | None = None) -> None:
         full, plan = os.path.abspath(path), self._context.plan
         if full.startswith(plan.records) or "__pycache__" in full:
             return
@@ -152,8 +155,8 @@ class FilesProbe:
         if action == "open":
             self._written[full] = site
         self._emit("write", action, full, site)
-        if action == "rename" and len(arguments) > 1:
-            self._record("open", os.fsdecode(arguments[1]), ())
+        if action == "rename" and renamed is not None:
+            self._record("open", renamed)
 
     def _emit(self, kind: str, action: str, full: str, site: str) -> None:
         context = self._context
@@ -227,12 +230,25 @@ class FilesProbe:
         try:
             shown = "?" if not isinstance(path, (str, os.PathLike)) else self._shown(os.path.abspath(os.fspath(path)))
             if isinstance(f, (str, os.PathLike)):
-                self._record("open", os.fspath(f), ())
+                self._record("open", os.fspath(f))
             with torch.no_grad():
                 content = describe(obj, self._digester, context.plan.root)
             context.trace.emit("save", path=shown, site=context.trace.site(), step=context.steps, content=content)
         finally:
             context.probing = False
+
+
+def _led(event: str, arguments: tuple[Any, ...]) -> list[str]:
+    """The paths of an event, in the open folders that they begin in: `os.unlink("x", dir_fd=3)` of `shutil.rmtree`."""
+    two = event in ("os.rename", "os.link", "os.symlink")
+    paths = [os.fsdecode(each) for each in arguments[: 2 if two else 1]]
+    folders = arguments[BESIDE[event] :] if event in BESIDE else ()
+    if event == "os.symlink":
+        folders = (-1, *folders)  # its first path is what the link says
+    return [
+        os.path.join(os.path.realpath(f"/proc/self/fd/{folder}"), path) if folder not in (-1, None) else path
+        for path, folder in zip(paths, (*folders, -1, -1), strict=False)
+    ]
 
 
 def tolerates_existing() -> bool:
