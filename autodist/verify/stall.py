@@ -106,11 +106,12 @@ def ready_seconds(pid: int) -> dict[str, float]:
 
 
 def is_runnable(pid: int) -> bool:
-    """Whether a thread of a process runs or waits for a core: for how long it waits is told only once it has run."""
+    """Whether a thread of a process runs or waits for a core, of which it is told only later for how long, or for a
+    device, as ranks do that begin to use a GPU beside others; what waits for another rank is asleep."""
     for path in glob.glob(f"/proc/{pid}/task/*/stat"):
         try:
             with open(path, encoding="ascii", errors="replace") as file:
-                if file.read().rpartition(")")[2].split()[0] == "R":
+                if file.read().rpartition(")")[2].split()[0] in ("R", "D"):
                     return True
         except (OSError, IndexError):
             continue
