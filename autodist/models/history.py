@@ -56,6 +56,12 @@ def history_of(run: Interpreter) -> History:
     return History(forwards, backwards, places, lists, freezes, grows, run.of("wrap"), _averages_by_hand(run))
 
 
+def learning(module: Object, history: History) -> list[Event]:
+    """The forward passes that a backward pass may go back through: not those that draw samples at the end."""
+    last = max((event.order for event in history.backwards.get(module, [])), default=-1)
+    return [event for event in history.forwards.get(module, []) if event.order < last]
+
+
 def _is_building(event: Event) -> bool:
     """Whether a module is being made, once for each of several trainings in a loop, maybe."""
     made = [c.function.defined_in for c in event.calls if c.function.name == "__init__"]

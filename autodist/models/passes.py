@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from autodist.interpreter import Event, Interpreter
 from autodist.models import unused
-from autodist.models.history import History, freezes, grows
+from autodist.models.history import History, freezes, grows, learning
 from autodist.models.parts import parts, unwrapped
 from autodist.regions import exclusive
 from autodist.source import Source
@@ -71,11 +71,9 @@ def changes(module: Object, history: History) -> str | None:
     return None
 
 
-def leaves_outputs(module: Object, run: Interpreter) -> bool:
+def leaves_outputs(module: Object, history: History) -> bool:
     """Whether a training step leaves out one of several outputs, and the part that made it: `score, _ = model(x)`."""
-    for event in run.events:
-        if event.kind != "forward" or not event.grad or module not in unwrapped(event.value):
-            continue
+    for event in learning(module, history):
         parent = event.source.parents.get(event.node)
         if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Tuple):
             targets = parent.targets[0].elts

@@ -10,7 +10,7 @@ from typing import TypeGuard
 
 from autodist.interpreter import GROWS, Event, Interpreter
 from autodist.models import unused
-from autodist.models.history import History, history_of, place_of
+from autodist.models.history import History, history_of, learning, place_of
 from autodist.models.moves import TO_DEVICE, TO_TYPE, moved_before_use
 from autodist.models.parts import normalises, optimized_modules, parts, parts_of, unwrapped
 from autodist.models.passes import changes, leaves_outputs, parts_by_turns, pattern_of
@@ -52,7 +52,7 @@ def trained_models(run: Interpreter) -> list[Model]:
             roots.setdefault(owner)
             passed_by[owner] = "its methods are called instead of itself, so that gradients flow past forward()"
     for module in roots:
-        if any(_calls_itself(event, module) for event in history.forwards.get(module, [])):
+        if any(_calls_itself(event, module) for event in learning(module, history)):
             passed_by.setdefault(module, "a method of it calls it, so that gradients flow past its wrapper")
     held: dict[Object, list[Object]] = {}
     for root in roots:
@@ -254,7 +254,7 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
     )
     if bypass is None and not wrapped:
         bypass = pattern_of(module, history) or changes(module, history) or parts_by_turns(module, run, history)
-    sometimes_unused = unused.is_sometimes(members, run) or leaves_outputs(module, run)
+    sometimes_unused = unused.is_sometimes(members, run) or leaves_outputs(module, history)
     if bypass is None and sometimes_unused and any(_learns_alone(part, history) for part in members if part != module):
         bypass = "a part of it is called on its own, which it would take for one that is not used"
     uses = history.forwards.get(module, [])

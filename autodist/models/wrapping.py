@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from autodist.interpreter import Event, Interpreter
-from autodist.models.history import History, freezes, grows, history_of
+from autodist.models.history import History, freezes, grows, history_of, learning
 from autodist.models.moves import is_to_device
 from autodist.models.parts import parts, unwrapped
 from autodist.regions import stands_in, within
@@ -66,7 +66,7 @@ def wrapping_of(module: Object, run: Interpreter, history: History) -> Wrapping 
     placed = chosen or alias or part
     if placed is None:
         return _in_list(module, history, use, first)
-    found = _after_initialisation(at(placed, use), use, run)
+    found = _after_initialisation(_by_its_name(placed, at(placed, use), places, learning(module, history)), use, run)
     settling = (*freezes(module, history), *grows(module, history), *tried, *_moves_of_parts(module, run))
     later = sorted(settling, key=lambda event: event.order)
     later = [e for e in later if placed.order < e.order < first and e.function == placed.function]
@@ -79,6 +79,30 @@ def wrapping_of(module: Object, run: Interpreter, history: History) -> Wrapping 
         if use is None or not within(use, frozenset([statement])):
             return Wrapping(found.source, statement, found.target, None)
     return found
+
+
+def _by_its_name(event: Event, found: Wrapping, places: list[Event], uses: list[Event]) -> Wrapping:
+    """Where `m = model.to(device)` gives a model another name, and steps go on calling it by its first."""
+    called = {each.node.func.id if _is_by_name(each, event) else "" for each in uses}  # type: ignore[attr-defined]
+    if event.kind != "bind" or not isinstance(found.target, ast.Name) or len(called) != 1 or found.target.id in called:
+        return found
+    for earlier in places:
+        target = at(earlier, None).target if earlier.kind == "bind" and earlier.function is event.function else None
+        if earlier.order < event.order and isinstance(target, ast.Name) and target.id in called:
+            return replace(found, target=target, inside=None)
+    return found
+
+
+def _is_by_name(use: Event, place: Event) -> bool:
+    """Whether a step calls a model by a name of the function that binds it: `model(x)`, not `self.net(x)`."""
+    if not isinstance(use.node, ast.Call) or not isinstance(use.node.func, ast.Name):
+        return False
+    if use.function is place.function:
+        return True
+    name = use.node.func.id
+    inside = ast.walk(use.function.node) if use.function is not None else ()
+    bound = (n for n in inside if isinstance(n, ast.arg) or isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    return place.function is None and all((n.arg if isinstance(n, ast.arg) else n.id) != name for n in bound)
 
 
 def _looked_through(module: Object, run: Interpreter) -> list[Event]:
