@@ -166,7 +166,7 @@ def drops_alike(
 ) -> bool:
     """Whether masks of dropout, and noise, are those of rank 0 on all ranks, which draw their data from the same
     generator, or decide by what they draw. What is drawn ``for_all`` samples of a batch is shared out."""
-    if apart:
+    if apart or sees_all(run):
         return False
     if not draws and not draws_data(loaders, run):
         return decides(run) or _drops(models, run) or _adds_noise(run, for_all)

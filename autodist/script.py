@@ -518,8 +518,6 @@ class TrainingScript:
     """Where a sampler takes a new seed from the system for each epoch."""
     searches: tuple[Search, ...] = ()
     diverge: tuple[Apart, ...] = ()
-    drops_alike: bool = False
-    """Whether masks of dropout are the same on all ranks, beside batches that all of them draw."""
     noise: frozenset[str] = frozenset()
     drawn_for_all: tuple[WholeNoise, ...] = ()
     names_device: bool = True

@@ -282,8 +282,6 @@ SHARING = frozenset("dataset batch_size shuffle sampler batch_sampler drop_last"
 """What tells which samples a batch has."""
 UNEVEN = "data that do not divide by the number of ranks are filled up with up to N - 1 samples, seen twice"
 
-ALIKE = "; masks of dropout and noise are the same on all ranks, which draw from one generator what they share"
-
 
 @rule("AD201")
 def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[Finding]:
@@ -395,8 +393,7 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
         edits.append(SetArgument(call, "sampler", made, 3))
         edits += _divided(script, context, loader, d, shuffled='.get("shuffle"' in options)
         fix = Fix((*imports, *sampler_import, *planned(source, *edits)))
-        alike = ALIKE if script.drops_alike else ""
-        yield Finding(source, call, f"each rank takes its share of every batch; {UNEVEN}{alike}", fix)
+        yield Finding(source, call, f"each rank takes its share of every batch; {UNEVEN}", fix)
 
 
 def _unwritten(loader: Loader, script: TrainingScript) -> str | None:

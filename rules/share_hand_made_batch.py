@@ -326,8 +326,6 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
         return
     helper: Planned
     message = "each rank takes its share of the batch"
-    if script.drops_alike:
-        message += "; masks of dropout are the same on all ranks, which draw them from the generator of the batches"
     for draw in script.draws:
         d, imports = dist(context, draw.source)
         if draw.batch:

@@ -40,7 +40,7 @@ from autodist.analyze.beginning import (
 from autodist.analyze.checkpoints import checkpoint, lost_prefixes, prefixed_keys
 from autodist.analyze.device_numbers import device_numbers
 from autodist.analyze.devices import asked_devices, hidden_devices, loads_of, names_device
-from autodist.analyze.handmade import draw_sites, drawn_alike, picked_apart
+from autodist.analyze.handmade import draw_sites, drawn_alike, masks_alike, picked_apart
 from autodist.analyze.launched import is_distributed, never_joined, sometimes_joined
 from autodist.analyze.loaders import evaluation_loaders, evaluation_samplers, sampler_concerns, sharded_loaders
 from autodist.analyze.losses import amplified, amplified_in_part, gradients_alone, loss_concerns, sums
@@ -265,7 +265,6 @@ def assembled(
         reseeded=tuple(dict.fromkeys(Site(e.source, e.node) for e in run.of("unseeded") if randomness.reseeds(e))),
         searches=tuple(searching.searches(run)),
         diverge=apart,
-        drops_alike=randomness.drops_alike(run, models, apart, draws, loaders, {each.node for each in for_all}),
         noise=varied,
         drawn_for_all=for_all,
         names_device=names_device(project),
@@ -279,6 +278,12 @@ def assembled(
             *concerns,
             *naming.concerns(run),
             *picked_apart(run, apart, varied),
+            *masks_alike(
+                shared_draws,
+                loaders,
+                not is_distributed(run)
+                and randomness.drops_alike(run, models, apart, draws, loaders, {each.node for each in for_all}),
+            ),
             *drawn_alike(
                 run,
                 varied | {"torch", "cuda"} if apart else frozenset(),

@@ -416,6 +416,24 @@ def drawn_alike(
         yield Concern("AD702", source, node, message, Severity.WARNING)
 
 
+def masks_alike(draws: Iterable[Draw], loaders: Iterable[Loader], alike: bool) -> Iterator[Concern]:
+    """Where ranks take their shares of batches and go on drawing ``alike``: what one drops out, all of them do."""
+    for draw in draws if alike else ():
+        message = (
+            "masks of dropout are the same on all ranks, which draw them from the generator of the batches; for "
+            "others, draw the batches from a torch.Generator of their own, and seed the ranks apart"
+        )
+        yield Concern("AD702", draw.source, draw.node, message, Severity.WARNING)
+        return
+    for loader in loaders if alike else ():
+        message = (
+            "masks of dropout and noise are the same on all ranks, which draw from one generator what they share; for "
+            "others, draw that from a torch.Generator of its own, and seed the ranks apart"
+        )
+        yield Concern("AD702", loader.object.source, loader.object.node, message, Severity.WARNING)
+        return
+
+
 def picked_apart(run: Interpreter, apart: Iterable[Site], varied: frozenset[str]) -> Iterator[Concern]:
     """Where ranks that have gone apart each pick for themselves from what all of them have: a memory of samples."""
     loops = {each.node for each in apart} if not is_distributed(run) else set()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from autodist.interpreter import Event, Interpreter
 from autodist.models import unused
 from autodist.models.history import History, freezes, grows, learning
-from autodist.models.parts import parts, unwrapped
+from autodist.models.parts import parts
 from autodist.regions import exclusive
 from autodist.source import Source
 from autodist.values import (

@@ -194,7 +194,7 @@ class Draws:
         if not context.distributed or self.varying is not None:
             return seed
         site = context.trace.site()
-        distinct = self._follows_batch(name, shape) and f"{name} {site}" not in context.plan.shared_draws
+        distinct = self._follows_batch(name, shape) and shared_key(name, site) not in context.plan.shared_draws
         # a sampler draws as many numbers at a time as a batch may have, and they are the same on all ranks
         distinct = distinct and not (name in INTEGERS and context.trace.called_from("torch.utils.data"))
         order = order_of(rows) if distinct and rows is not None else []
@@ -243,7 +243,8 @@ class Draws:
         alike = [drawn for drawn in candidates if all(shape == whole for shape in drawn.shapes)]
         for drawn in alike:
             if drawn.distinct:
-                self._context.trace.emit("note", topic="shared-draw", message=f"{name} {drawn.site}", site=drawn.site)
+                message = shared_key(name, drawn.site)
+                self._context.trace.emit("note", topic="shared-draw", message=message, site=drawn.site)
         if not candidates:
             self.ask_to_hold(name, [0] if self._follows_batch(name, whole) else [])
         if alike or not candidates:
@@ -290,6 +291,12 @@ class Draws:
 def draw_key(name: str, seed: int) -> str:
     """A draw as a key in JSON: the function and the seed of the call."""
     return f"{name} {seed & (2**64 - 1):x}"
+
+
+def shared_key(name: str, site: str) -> str:
+    """What tells a draw that is the same on all ranks from others: all of them evaluate what one process does, by the
+    lines of the model that draw noise for a rank's own samples in training."""
+    return f"{name} {site}" if torch.is_grad_enabled() else f"{name} {site} without gradients"
 
 
 def in_backward() -> bool:
