@@ -228,3 +228,56 @@ def test_ranks_that_part_once_their_loader_is_begun(
     (world,) = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote).worlds
     assert world.equal == equal, world.findings
     assert equal or "noise-alike" in {finding.kind for finding in world.findings}
+
+
+NOISY = """\
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(5, 1)
+
+    def forward(self, x):
+        return self.layer(x * torch.rand(x.shape))
+
+
+ranks = int(os.environ.get("WORLD_SIZE", 1))
+{join}
+rank = dist.get_rank() if ranks > 1 else 0
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(32, 5), torch.randn(32, 1))
+sampler = DistributedSampler(data, shuffle=False) if ranks > 1 else None
+loader, held_out = DataLoader(data, batch_size=8 // ranks, sampler=sampler), DataLoader(data, batch_size=8)
+model = Net()
+model = nn.parallel.DistributedDataParallel(model) if ranks > 1 else model
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+torch.manual_seed({seed})
+for epoch in range(2):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        sum(nn.functional.mse_loss(model(x), y).item() for x, y in held_out)
+"""
+
+
+@pytest.mark.parametrize(("seed", "equal"), [("7 + rank", True), ("7", False)])
+def test_evaluations_of_all_data_excuse_no_noise_of_training(
+    tmp_path: Path, zygote: Zygote | None, seed: str, equal: bool
+) -> None:
+    """What a model draws at one line is the same on all ranks there, and for each rank's own samples here."""
+    before, after = tmp_path / "before.py", tmp_path / "after.py"
+    before.write_text(NOISY.format(join="", seed="7"))
+    after.write_text(NOISY.format(join='dist.init_process_group("gloo")', seed=seed))
+    (world,) = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote).worlds
+    assert world.equal == equal, world.findings
+    assert equal or "noise-alike" in {finding.kind for finding in world.findings}
