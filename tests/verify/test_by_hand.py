@@ -278,6 +278,8 @@ def test_evaluations_of_all_data_excuse_no_noise_of_training(
     before, after = tmp_path / "before.py", tmp_path / "after.py"
     before.write_text(NOISY.format(join="", seed="7"))
     after.write_text(NOISY.format(join='dist.init_process_group("gloo")', seed=seed))
-    (world,) = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote).worlds
+    verdict = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote)
+    (world,) = verdict.worlds
     assert world.equal == equal, world.findings
+    assert "drawn-apart" not in {note.kind for note in verdict.notes}  # loaders that are begun draw seeds for workers
     assert equal or "noise-alike" in {finding.kind for finding in world.findings}

@@ -193,6 +193,8 @@ class Draws:
             context.indexed(shape[0])
         if not context.distributed or self.varying is not None:
             return seed
+        if not shape and context.trace.called_from("torch.utils.data"):
+            return seed  # for the workers of a loader that is begun
         site = context.trace.site()
         distinct = self._follows_batch(name, shape) and shared_key(name, site) not in context.plan.shared_draws
         # a sampler draws as many numbers at a time as a batch may have, and they are the same on all ranks
