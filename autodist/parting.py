@@ -138,6 +138,7 @@ def _is_answer(node: ast.expr | None) -> bool:
 
 
 INTERRUPTS = frozenset("KeyboardInterrupt BaseException".split())
+ERRORS = frozenset("RuntimeError Exception BaseException OutOfMemoryError ValueError AssertionError".split())
 
 
 def concerns(run: Interpreter, reduced: Iterable[ast.AST]) -> Iterator[Concern]:
@@ -158,6 +159,14 @@ def concerns(run: Interpreter, reduced: Iterable[ast.AST]) -> Iterator[Concern]:
                         "what follows to a run of its own"
                     )
                     yield Concern("AD608", source, handler, message, Severity.NOTE)
+                elif _goes_on_alone(handler, attempt, source, run):
+                    message = (
+                        "a rank that goes on from here after an error of its own, as when its memory is full, leaves "
+                        "the others waiting for it in the step that it gives up: let the error end the training, or "
+                        "make sure that all ranks meet it alike"
+                    )
+                    yield Concern("AD608", source, handler, message, Severity.WARNING)
+    yield from _left_out(run)
     yield from _meeting_in_handlers(run, met)
 
 
@@ -177,6 +186,67 @@ def _meeting_in_handlers(run: Interpreter, met: frozenset[ast.AST]) -> Iterator[
             "agree on after each step, and do this there"
         )
         yield Concern("AD608", event.source, event.node, message, Severity.WARNING)
+
+
+def _goes_on_alone(handler: ast.ExceptHandler, attempt: ast.Try, source: Source, run: Interpreter) -> bool:
+    """Whether a handler goes on with the next step after an error: `if "out of memory" in str(e): continue`."""
+    named = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type] if handler.type else []
+    if not any(last_name(each) in ERRORS for each in named):
+        return not named and _is_in_step(attempt, source, run) and not any(map(_goes, handler.body))
+    return _is_in_step(attempt, source, run) and not any(map(_goes, handler.body))
+
+
+def _is_in_step(node: ast.AST, source: Source, run: Interpreter) -> bool:
+    """Whether a loop of training steps is around it in its function, or around a call of that."""
+    training = {loop.node for event in run.of("backward") for loop in event.loops}
+    if not training.isdisjoint(source.ancestors(node)):
+        return True
+    home = source.home(node)
+    for event in run.of("backward"):
+        at = next((at for at, call in enumerate(event.calls) if call.function.node is home), -1)
+        chain = ((call.source, call.node) for call in event.calls[: at + 1] if call.node is not None)
+        if any(not training.isdisjoint(each.ancestors(call)) for each, call in chain):
+            return True
+    return False
+
+
+def _left_out(run: Interpreter) -> Iterator[Concern]:
+    """Steps that are left out where a rank has no batch: `if batch is None: continue` behind a collate function that
+    leaves samples out. Another rank may have some of them left."""
+    steps = run.step_loops
+    learns = {event.node for event in run.of("backward")}
+    learns |= {call.node for event in run.of("backward") for call in event.calls if call.node is not None}
+    for event in run.of("test"):
+        node, branch = event.node, event.source.parents.get(event.node)
+        if not isinstance(branch, ast.If) or event.inside_forward or event.on_one_rank:
+            continue
+        if not any(loop.node in steps for loop in event.loops) or not any(map(_asks_for_none, _asked_of(node))):
+            continue
+        asked = [each for part in _asked_of(node) for each in ast.walk(part) if isinstance(each, ast.Name)]
+        loops = [loop for loop in event.loops if isinstance(loop.node, ast.For) and loop.node in steps]
+        given = {each.id for loop in loops for each in ast.walk(loop.node.target) if isinstance(each, ast.Name)}  # type: ignore[union-attr]
+        leaves = any(isinstance(each, (ast.Continue, ast.Break)) for each in branch.body)
+        steps_there = not learns.isdisjoint(each for statement in branch.body for each in ast.walk(statement))
+        if not given.isdisjoint(each.id for each in asked) and (leaves or steps_there):
+            code = shortened(event.source.code(node)) if isinstance(node, ast.expr) else "this"
+            message = (
+                f"{code} may hold on one rank and not on another, which would wait for it in its step: let the data "
+                "set give another sample in place of one that is left out, or agree over the ranks on whether all "
+                "have a batch"
+            )
+            yield Concern("AD608", event.source, event.node, message, Severity.WARNING)
+            return
+
+
+def _asked_of(test: ast.AST) -> list[ast.expr]:
+    return [*_parts(test)] if isinstance(test, ast.expr) else []
+
+
+def _asks_for_none(part: ast.expr) -> bool:
+    """`batch is None`, `batch is not None`"""
+    if not isinstance(part, ast.Compare) or not isinstance(part.ops[0], (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)):
+        return False
+    return any(isinstance(each, ast.Constant) and each.value is None for each in part.comparators)
 
 
 def _catches_interrupt(handler: ast.ExceptHandler) -> bool:

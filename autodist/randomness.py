@@ -41,17 +41,17 @@ def _draws(run: Interpreter) -> list[Event]:
 def drawn(run: Interpreter) -> Iterator[str]:
     """The libraries that numbers are drawn from."""
     for event in _draws(run):
-        yield from _libraries(event, run)
+        yield from libraries_of(event, run)
 
 
 def seeded(run: Interpreter) -> Iterator[str]:
     """Libraries that the script seeds in any case before it draws from them (a seed drawn at random is none)."""
     first: dict[str, int] = {}
     for event in _draws(run):
-        for library in _libraries(event, run):
+        for library in libraries_of(event, run):
             first[library] = min(event.order, first.get(library, event.order))
     mended = [e for e in run.of("unseeded") if not [*e.value.objects("generator")] and not e.loops and not reseeds(e)]
-    seeds = [(event, library) for event in [*run.of("seed"), *mended] for library in _libraries(event, run)]
+    seeds = [(event, library) for event in [*run.of("seed"), *mended] for library in libraries_of(event, run)]
     for event, library in seeds:
         others = [other for other, same in seeds if same == library]
         if event.order < first.get(library, event.order + 1) and seeding.is_certain(event, others, run):
@@ -84,7 +84,7 @@ def is_per_sample(event: Event) -> bool:
     return any(name in ("__getitem__", "__iter__", "__call__") or "worker" in name for name in names)
 
 
-def _libraries(event: Event, run: Interpreter) -> set[str]:
+def libraries_of(event: Event, run: Interpreter) -> set[str]:
     """The libraries whose generator a call seeds or draws from."""
     if event.kind == "numpy_draw":
         return {"numpy"}
@@ -95,13 +95,19 @@ def _libraries(event: Event, run: Interpreter) -> set[str]:
 
 
 def diverge(
-    run: Interpreter, loaders: list[Loader], draws: frozenset[object], models: list[Model], varied: frozenset[str]
+    run: Interpreter,
+    loaders: list[Loader],
+    draws: frozenset[object],
+    models: list[Model],
+    varied: frozenset[str],
+    common: Collection[ast.AST] = (),
 ) -> tuple[Apart, ...]:
     """The outermost training loop, or one of each alternative, if dropout or noise in it should differ by rank.
-    ``varied`` are the libraries besides torch that draw nothing else, see `noise`."""
+    ``varied`` are the libraries besides torch that draw nothing else, see `noise`; what is drawn in ``common`` comes
+    from rank 0."""
     if draws and not _drawn_beside_torch(draws, run):
         return ()
-    if any(each.iterable for each in loaders) or draws_data(loaders, run) or decides(run) or sees_all(run):
+    if any(each.iterable for each in loaders) or draws_data(loaders, run) or decides(run, common) or sees_all(run):
         return ()
     if any(_is_drawn(e.value) for e in (*run.of("test"), *run.of("schedule")) if not e.inside_forward):
         return ()
@@ -120,7 +126,7 @@ def diverge(
             continue  # the ranks have gone apart already
         for loop, again in _may_go_apart(event, run):
             end_here = _seeded_again(loop, _start(loop, run), run)
-            if _draws_noise(loop, outer, end_here, run, drops, varied):
+            if _draws_noise(loop, outer, end_here, run, drops, varied, common):
                 found.append((event, loop))
                 repeated |= {loop.node} if again else set()
                 end = max(end, end_here)
@@ -163,29 +169,33 @@ def drops_alike(
     draws: frozenset[object],
     loaders: list[Loader],
     for_all: Collection[ast.AST],
+    common: Collection[ast.AST] = (),
 ) -> bool:
     """Whether masks of dropout, and noise, are those of rank 0 on all ranks, which draw their data from the same
     generator, or decide by what they draw. What is drawn ``for_all`` samples of a batch is shared out."""
     if apart or sees_all(run):
         return False
     if not draws and not draws_data(loaders, run):
-        return decides(run) or _drops(models, run) or _adds_noise(run, for_all)
+        return decides(run, common) or _drops(models, run) or _adds_noise(run, for_all)
     return _drops(models, run) or not draws and any(event.inside_forward for event in run.of("random"))
 
 
-def decides(run: Interpreter) -> bool:
+def decides(run: Interpreter, common: Collection[ast.AST] = ()) -> bool:
     """Whether a number that torch draws says whether, or how often, a model runs or learns in a step: `if torch.rand(1)
-    < 0.1: continue`. The ranks must agree on it, or some of them wait for what others do not come to."""
+    < 0.1: continue`. The ranks must agree on it, or some of them wait for what others do not come to; on what is drawn
+    in ``common`` they do."""
     training = {loop.node for event in run.of("backward") for loop in event.loops}
     drawn = {
         event.node
         for event in _draws(run)
-        if not event.inside_forward and not is_per_sample(event) and "torch" in _libraries(event, run)
+        if not event.inside_forward and not is_per_sample(event) and "torch" in libraries_of(event, run)
+        if event.node not in common
         if any(loop.node in training for loop in event.loops)
     }
-    met = {event.node for kind in ("forward", "backward", "step") for event in run.of(kind)} if drawn else set()
+    meeting = [event for kind in ("forward", "backward", "step") for event in run.of(kind)] if drawn else []
+    met = {event.node for event in meeting}
     tests = [e.node for e in run.of("test") if not e.inside_forward] if drawn else []
-    tests += [each.iter for node in drawn for each in run.sources[node].ancestors(node) if isinstance(each, ast.For)]
+    tests += [loop.node.iter for event in meeting for loop in event.loops if isinstance(loop.node, ast.For)]
     return any(
         _parts_ways(run.sources[each].parents.get(each), met) and not drawn.isdisjoint(_said(each, run))
         for each in tests
@@ -218,7 +228,7 @@ def draws_data(loaders: Iterable[Loader], run: Interpreter) -> bool:
     """Whether a loop that trains draws the data of a loader anew: ranks must have the same ones, to take their shares
     of them."""
     training = {loop.node for event in run.of("backward") for loop in event.loops}
-    ranks = {event.node for event in _draws(run) if "torch" in _libraries(event, run)}
+    ranks = {event.node for event in _draws(run) if "torch" in libraries_of(event, run)}
     again = {
         thing
         for event in run.of("draw")
@@ -314,7 +324,7 @@ def with_shared_order(loader: Loader, run: Interpreter, models: list[Model]) -> 
     """
     samplers = _samplers_of(loader.object)
     ordering = [e for e in _draws(run) if any(call.function.owner in samplers for call in e.calls)]
-    libraries = {library for event in ordering for library in _libraries(event, run)}
+    libraries = {library for event in ordering for library in libraries_of(event, run)}
     unseeded = [sampler for sampler in samplers if _draws_globally(sampler)]
     if unseeded and any(epoch.loader is None for epoch in loader.epochs):  # made anew for each epoch, a seeded one
         libraries.add("torch")  # would draw the same
@@ -323,7 +333,7 @@ def with_shared_order(loader: Loader, run: Interpreter, models: list[Model]) -> 
     beside = {"torch"} if _drops(models, run) else set()
     for event in _draws(run):
         if not is_of_sampler(event) and (is_per_sample(event) or event.loops and event.loops[0].node in training):
-            beside |= _libraries(event, run)
+            beside |= libraries_of(event, run)
     beside |= {each.library for each in augmentation.collating(loader.object, run)}
     beside |= {each.library for each in augmentation.per_sample(loader.object, run)}
     return replace(
@@ -356,7 +366,7 @@ def parted_orders(run: Interpreter) -> Iterator[tuple[Event, str]]:
             continue
         name = event.function.name if event.function is not None else "the step"
         for order in orders:
-            if _libraries(order, run) & _libraries(event, run) and order.loops[0].node is event.loops[0].node:
+            if libraries_of(order, run) & libraries_of(event, run) and order.loops[0].node is event.loops[0].node:
                 yield order, name
 
 
@@ -438,10 +448,10 @@ def _drawn_beside_torch(draws: frozenset[object], run: Interpreter) -> bool:
     for event in _draws(run):
         for node in (event.node, *event.source.ancestors(event.node)):
             if id(node) in draws:
-                libraries.setdefault(id(node), set()).update(_libraries(event, run))
+                libraries.setdefault(id(node), set()).update(libraries_of(event, run))
     if len(libraries) < len(draws):  # some draw nothing, as `data[i : i + batch_size]` unless its order is drawn
         orders = [e for e in _draws(run) if e.loops and not _is_dropout(e, run) and not e.inside_forward]
-        if any("torch" in _libraries(event, run) and not _fills(event) for event in orders):
+        if any("torch" in libraries_of(event, run) and not _fills(event) for event in orders):
             return False
     return not any("torch" in each for each in libraries.values())
 
@@ -467,12 +477,18 @@ def _seeded_again(outer: Loop, start: int, run: Interpreter) -> int:
 
 
 def _draws_noise(
-    loop: Loop, outermost: Loop, end: int, run: Interpreter, drops: bool, libraries: Iterable[str]
+    loop: Loop,
+    outermost: Loop,
+    end: int,
+    run: Interpreter,
+    drops: bool,
+    libraries: Iterable[str],
+    common: Collection[ast.AST],
 ) -> bool:
     """Whether dropout or noise in a loop should differ between ranks; ``drops`` if a model of a library drops out, or
     samples are augmented. ``libraries`` are those besides torch that draw nothing else. Up to ``end`` nothing else may
     be drawn that they must have in common; see `_may_go_apart` for what is drawn between the loop and the ``outermost``
-    one around it."""
+    one around it. What is ``common`` to all of a batch need not differ."""
     if isinstance(loop.node, ast.comprehension):
         return False
     start = _start(loop, run)
@@ -481,8 +497,8 @@ def _draws_noise(
         return False
     varied = {"torch", "cuda", *libraries}
     drawn = [*run.of("random"), *filter(_is_for_one_row, run.of("random_number"))]
-    picking = picks_of_all(run)
-    early = [e for e in drawn if e.order < end and e.node not in picking and _libraries(e, run) & varied]
+    picking = {*picks_of_all(run), *common}
+    early = [e for e in drawn if e.order < end and e.node not in picking and libraries_of(e, run) & varied]
     return drops or any(e.order > start or _is_dropout(e, run) for e in early)
 
 
@@ -504,7 +520,7 @@ def picked_apart(run: Interpreter, apart: set[ast.AST], varied: frozenset[str]) 
     """Where steps pick by such numbers in the loops in which ranks have gone ``apart``."""
     picking = picks_of_all(run)
     for event in _draws(run):
-        if event.node in picking and _is_parted(event, apart) and _libraries(event, run) & {"torch", "cuda", *varied}:
+        if event.node in picking and _is_parted(event, apart) and libraries_of(event, run) & {"torch", "cuda", *varied}:
             yield picking[event.node]
 
 
@@ -553,7 +569,7 @@ def noise(run: Interpreter, shared: frozenset[ast.AST], loaders: Iterable[Loader
         library
         for event in run.of("random_number")
         if event.loops and event.loops[0].node in outer and not _is_for_one_row(event) and not is_per_sample(event)
-        for library in _libraries(event, run)
+        for library in libraries_of(event, run)
     }
     own = {e.library for e in _augmenting(loaders, run)} - {"torch"} - deciding
     ordering = {library for loader in loaders for library in loader.drawn_apart}
@@ -566,11 +582,11 @@ def noise(run: Interpreter, shared: frozenset[ast.AST], loaders: Iterable[Loader
             continue
         sized = event.kind == "random" and (run.values.get(event.node, NOTHING).spread is ROWS or _is_noise(event.node))
         sized = sized or _is_for_one_row(event)
-        if event.kind == "random_number" and not (sized and deciding.isdisjoint(_libraries(event, run))):
+        if event.kind == "random_number" and not (sized and deciding.isdisjoint(libraries_of(event, run))):
             continue
         sized = sized and shared.isdisjoint((event.node, *event.source.ancestors(event.node)))
         sized = sized and not _is_for_a_parameter(event, run)
-        for library in _libraries(event, run) - {"torch", "cuda"}:
+        for library in libraries_of(event, run) - {"torch", "cuda"}:
             drawn[library] = drawn.get(library, True) and sized
     yield from (library for library, sized in drawn.items() if sized)
 
@@ -594,10 +610,10 @@ def drawn_alike(run: Interpreter, varied: frozenset[str], shared: frozenset[ast.
         inside = any(loop.node in steps for loop in event.loops) and not event.inside_forward
         drawn = run.values.get(event.node, NOTHING) if isinstance(event.node, ast.expr) else NOTHING
         seeded_there = any(_is_in(loop, each) for each in run.of("seed") for loop in event.loops[-1:])
-        alone = not run.plan.draws and not seeded_there and not _libraries(event, run).isdisjoint({"torch", "cuda"})
+        alone = not run.plan.draws and not seeded_there and not libraries_of(event, run).isdisjoint({"torch", "cuda"})
         sized = drawn.spread is ROWS and not alone and not _is_dropout(event, run) or _is_for_one_row(event)
         dealt = not shared.isdisjoint((event.node, *event.source.ancestors(event.node)))
-        if inside and sized and not dealt and not is_per_sample(event) and not _libraries(event, run) <= varied:
+        if inside and sized and not dealt and not is_per_sample(event) and not libraries_of(event, run) <= varied:
             yield event
 
 
@@ -624,7 +640,7 @@ def drawn_for_all(
             continue
         if not isinstance(node, ast.Call) or not shared.isdisjoint((node, *events[0].source.ancestors(node))):
             continue
-        alike = all(_is_seeded_alike(e, loops, run) or not loops and "torch" in _libraries(e, run) for e in events)
+        alike = all(_is_seeded_alike(e, loops, run) or not loops and "torch" in libraries_of(e, run) for e in events)
         if (node in own or alike) and not any(_is_dropout(e, run) for e in events):
             drawn_there = _whole_noise(node, events[0], run)
             if drawn_there is not None:
@@ -679,9 +695,9 @@ def _may_be_one(node: ast.expr, run: Interpreter) -> bool:
 def _is_seeded_alike(event: Event, apart: set[ast.AST], run: Interpreter) -> bool:
     """Whether ranks have just been seeded alike where they draw from torch, between the loops in which they go apart:
     `torch.manual_seed(0)` ahead of a preview in each epoch."""
-    if "torch" not in _libraries(event, run) or event.inside_forward or _is_parted(event, apart):
+    if "torch" not in libraries_of(event, run) or event.inside_forward or _is_parted(event, apart):
         return False
-    seeds = [e for e in run.of("seed") if e.order < event.order and "torch" in _libraries(e, run)]
+    seeds = [e for e in run.of("seed") if e.order < event.order and "torch" in libraries_of(e, run)]
     around = {loop.node for loop in event.loops}
     within = [e for e in seeds if around <= {loop.node for loop in e.loops}]
     parted = [e.order for e in run.events if e.order < event.order and _is_parted(e, apart)] if within else []

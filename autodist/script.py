@@ -520,6 +520,8 @@ class TrainingScript:
     diverge: tuple[Apart, ...] = ()
     noise: frozenset[str] = frozenset()
     drawn_for_all: tuple[WholeNoise, ...] = ()
+    common_draws: tuple[Site, ...] = ()
+    """What steps draw once for their batch, though dropout and noise differ by rank: rank 0 draws it for all."""
     names_device: bool = True
     norms_in_lists: bool = False
     """Whether a model runs layers of batch normalisation out of plain lists."""

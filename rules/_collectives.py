@@ -234,6 +234,16 @@ def as_on_rank_zero(value):
 
 '''
 
+DRAWN_BY_RANK_ZERO = '''\
+def drawn_by_rank_zero(drawn):
+    """What rank 0 has drawn, for the batch of all ranks."""
+    drawn = drawn.contiguous()
+    {d}.broadcast(drawn, 0)
+    return drawn
+
+
+'''
+
 ON_ANY_RANK = '''\
 def on_any_rank(flag):
     """Whether a flag is set on any rank."""

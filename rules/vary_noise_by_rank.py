@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import textwrap
 from collections.abc import Iterator
 
@@ -7,7 +8,8 @@ from autodist.edits import Edit, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
-from ._preamble import dist, imported, planned
+from ._collectives import DRAWN_BY_RANK_ZERO
+from ._preamble import defined, dist, imported, planned
 
 RECURRENT = """\
 import torch
@@ -193,7 +195,8 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
 
     Once model and data are made, which must be alike, dropout masks and noise should differ between ranks as they
     differ between the samples of one batch. Where noise in an evaluation decides about the learning rate or when to
-    stop, the ranks go on drawing alike, so that they agree.
+    stop, the ranks go on drawing alike, so that they agree. What a step draws once for its whole batch (a number by
+    which it decides, a length, a vector that is added to all samples) rank 0 draws for all of them.
     """
     if not script.trains or script.distributed:
         return
@@ -225,6 +228,12 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
         yield Finding(
             drawn.source, drawn.node, "all ranks draw alike: for the samples of all, of which each has its own", fix
         )
+    for common in script.common_draws:
+        assert isinstance(common.node, ast.expr)
+        d, imports = dist(context, common.source)
+        helper = defined(script, common.source, DRAWN_BY_RANK_ZERO.replace("{d}", d))
+        fix = Fix((*imports, *helper, *planned(common.source, WrapExpr(common.node, "drawn_by_rank_zero({})"))))
+        yield Finding(common.source, common.node, "every rank would draw its own, and one serves the whole batch", fix)
     for concern in script.concerns:
         if concern.code == "AD702":
             yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)

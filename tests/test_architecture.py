@@ -20,7 +20,7 @@ LAYERS = """
     convert | launch | choice
     registry | repeats | suppress
     analyze
-    footprint
+    footprint | common_draws
     naming | randomness | searching | turns | hooks | unwraps | optimizers
     seeding
     averaging | previews | resizing | while_importing

@@ -27,12 +27,56 @@ for (x,) in loader:
 
 
 @pytest.mark.parametrize(
-    ("loss", "told"), [("10 * penalty", True), ("10 * penalty - out.mean()", False), ("penalty + 0 * out.sum()", False)]
+    ("loss", "by_hand"),
+    [("10 * penalty", True), ("10 * penalty - out.mean()", False), ("penalty + 0 * out.sum()", False)],
 )
-def test_a_gradient_penalty_alone(tmp_path: Path, loss: str, told: bool) -> None:
-    """The last bias has no gradient then, for which DistributedDataParallel waits."""
-    _, said = converted(tmp_path, PENALTY.format(loss=loss))
-    assert ("trains on a gradient penalty alone" in said) == told
+def test_a_gradient_penalty_alone(tmp_path: Path, loss: str, by_hand: bool) -> None:
+    """The last bias has no gradient then, for which DistributedDataParallel waits: gradients are averaged by hand."""
+    code, said = converted(tmp_path, PENALTY.format(loss=loss))
+    assert ("average_gradients(optimizer)" in code) == by_hand == ("DDP(" not in code), said
+    assert "trains on a gradient penalty alone" not in said
+
+
+FORCES = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Forces(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
+
+    def forward(self, x):
+        x.requires_grad_(True)
+        energy = self.net(x)
+        force = -torch.autograd.grad(energy.sum(), x, create_graph=True)[0]
+        return {given}
+
+
+loader = DataLoader(TensorDataset(torch.randn(64, 6), torch.randn(64, 6)), batch_size=8, shuffle=True)
+model = Forces()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = {loss}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "loss", "unused"),
+    [
+        ("force", "(model(x) - y).pow(2).mean()", True),
+        ("force + energy", "(model(x) - y).pow(2).mean()", False),
+    ],
+)
+def test_a_model_that_gives_derivatives_alone(tmp_path: Path, given: str, loss: str, unused: bool) -> None:
+    """The bias of its last layer has no say in forces."""
+    code, said = converted(tmp_path, FORCES.format(given=given, loss=loss))
+    assert ("find_unused_parameters=True" in code) == unused, said
 
 
 REVERSIBLE = """\

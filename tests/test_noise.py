@@ -633,3 +633,71 @@ def test_a_new_model_for_each_round(tmp_path: Path, dropped: str, apart: bool) -
     code, said = converted(tmp_path, ROUNDS.format(dropped=dropped))
     assert ("torch.initial_seed() + dist.get_rank()" in code) is apart
     assert ("masks of dropout and noise are the same" not in said) is apart
+
+
+def of_batch(step: str, dropout: bool = True) -> str:
+    """A script whose ranks go apart, for the sake of dropout, and whose steps begin with something."""
+    script = SCRIPT.format(again="", seed="").partition("\n\ndef train")[0]
+    drops = "nn.Dropout(0.5)" if dropout else "nn.ReLU()"
+    script += f"\nmodel = nn.Sequential(nn.Linear(4, 8), {drops}, nn.Linear(8, 1))\n"
+    script += "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nfor x, y in loader:\n"
+    return script + "".join(f"    {line}\n" for line in [*step.splitlines(), *LEARNING])
+
+
+LEARNING = [
+    "loss = nn.functional.mse_loss(model(x), y)",
+    "optimizer.zero_grad()",
+    "loss.backward()",
+    "optimizer.step()",
+]
+
+
+@pytest.mark.parametrize(
+    ("step", "drawn"),
+    [
+        ("if torch.rand(1).item() < 0.5:\n    continue", "drawn_by_rank_zero(torch.rand(1)).item() < 0.5"),
+        ("if torch.rand(1) < 0.5:\n    continue", "if drawn_by_rank_zero(torch.rand(1)) < 0.5"),
+        ("x = x + torch.rand(4)", "x + drawn_by_rank_zero(torch.rand(4))"),
+        ("n = int(torch.randint(1, 5, (1,)))\nx[:, n:] = 0", "int(drawn_by_rank_zero(torch.randint(1, 5, (1,))))"),
+        ("x = x * torch.empty(1).uniform_(0.5, 1)", "drawn_by_rank_zero(torch.empty(1).uniform_(0.5, 1))"),
+        ("for _ in range(torch.randint(3, ()).item()):\n    model(x)", "range(drawn_by_rank_zero("),
+    ],
+)
+def test_what_is_drawn_once_for_a_batch(tmp_path: Path, step: str, drawn: str) -> None:
+    """Ranks drew a number, a decision or a length each, once dropout differed by rank."""
+    code, said = converted(tmp_path, of_batch(step))
+    assert drawn in code, said
+    assert "dropout and noise differ by rank" in code
+    assert "drawn_by_rank_zero" not in converted(tmp_path, of_batch(step, dropout=False))[0]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "x = x + torch.rand(len(x), 4)",
+        "x = x + torch.randn_like(x)",
+        "x = torch.stack([row * torch.rand(1) for row in x])",
+        "x = x + torch.randn(x.shape[0], 1)",
+    ],
+)
+def test_what_is_drawn_for_samples_is_drawn_by_each_rank(tmp_path: Path, step: str) -> None:
+    code, _ = converted(tmp_path, of_batch(step))
+    assert "drawn_by_rank_zero" not in code
+    assert "dropout and noise differ by rank" in code
+
+
+def test_how_often_a_step_is_taken_is_drawn_once(tmp_path: Path) -> None:
+    """The number is bound ahead of the loop that goes by it, in which the ranks would have waited for one another."""
+    text = of_batch("k = torch.randint(1, 4, (1,)).item()\nfor _ in range(k):")
+    head, loop, steps = text.partition("    for _ in range(k):\n")
+    code, said = converted(tmp_path, head + loop + steps.replace("    ", "        "))
+    assert "k = drawn_by_rank_zero(torch.randint(1, 4, (1,))).item()" in code, said
+
+
+def test_rows_that_go_through_several_steps_of_their_batch(tmp_path: Path) -> None:
+    """They were gathered at the end of an inner step, and met a rank's own in the next one: crash."""
+    text = of_batch("for _ in range(3):", dropout=False)
+    head, loop, steps = text.partition("    for _ in range(3):\n")
+    inner = "        x = x + model(x)\n" + steps.replace("    ", "        ") + "        x = x.detach()\n"
+    code, said = converted(tmp_path, head + loop + inner)
+    assert "gather_rows" not in code and "for later steps" not in said, said

@@ -157,3 +157,62 @@ except KeyboardInterrupt:
 def test_interrupts(tmp_path: Path, handled: str, later: str, warned: bool) -> None:
     report = conftest.converted(tmp_path, INTERRUPTED.format(handled=handled, later=later))[1]
     assert ("an interrupt reaches each rank in another step" in report) is warned
+
+
+CAUGHT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def step(x, y):
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+def train():
+    for x, y in loader:
+        {step}
+
+
+{whole}
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "whole", "warned"),
+    [
+        ("try: step(x, y)\n        except RuntimeError: continue", "train()", True),
+        ("try: step(x, y)\n        except Exception as e: print(e)", "train()", True),
+        ("try: step(x, y)\n        except RuntimeError: raise", "train()", False),
+        ("step(x, y)", "try: train()\nexcept Exception as e: print(e)", False),
+        ("step(x, y)", "for fold in range(2):\n    train()", False),
+    ],
+)
+def test_errors_that_a_step_goes_on_from(tmp_path: Path, step: str, whole: str, warned: bool) -> None:
+    """A rank whose memory is full leaves out its step, in which the others wait for it."""
+    _, said = conftest.converted(tmp_path, CAUGHT.format(step=step, whole=whole))
+    assert ("leaves the others waiting" in said) == warned, said
+
+
+@pytest.mark.parametrize(
+    ("loop", "warned"),
+    [
+        ("for batch in loader:\n    if batch is None: continue\n    x, y = batch", True),
+        ("for i, batch in enumerate(loader):\n    if i > 0 and batch is None: continue\n    x, y = batch", True),
+        ("for x, y in loader:\n    if y is not None: x = x + model(x)", False),
+        ("for x, y in loader:\n    if optimizer is None: continue", False),
+    ],
+)
+def test_batches_that_a_rank_may_not_have(tmp_path: Path, loop: str, warned: bool) -> None:
+    """A collate function that leaves samples out gives None where none are left."""
+    head, _, rest = SCRIPT.format(before="", test="").partition("    for x, y in loader:\n")
+    loop = "".join(f"    {line}\n" for line in loop.splitlines())
+    _, said = conftest.converted(tmp_path, head + loop + rest)
+    assert ("may hold on one rank and not on another" in said) == warned, said

@@ -342,3 +342,47 @@ if self.first == "wide":
     text = SCRIPT.format(made="self.part = nn.Linear(size, size)", forward=forward)
     text = text.replace("[Block(4, number == 0) for number in range(2)]", f"[Block(4, {kind})]")
     assert ("find_unused_parameters=True" in converted(tmp_path, text)[0]) == unused
+
+
+GIVEN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.near = nn.Linear(4, 4)
+        self.far = nn.Linear(4, 4)
+        self.scale = nn.Parameter(torch.ones([]))
+
+    def forward(self, x, far):
+        h = {h}
+        return h, {scale}
+
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 4)), batch_size=8, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step, (x, y) in enumerate(loader):
+    h, scale = model(x, step % 2 == 0)
+    loss = nn.functional.mse_loss(h * scale, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("h", "scale", "wrapper"),
+    [
+        ("self.far(self.near(x))", "self.scale", "DDP(Net())"),
+        ("self.far(x) if far else self.near(x)", "self.scale.exp()", "DDP(Net(), find_unused_parameters=True)"),
+        ("self.far(x) if far else self.near(x)", "self.scale", "average_gradients(optimizer)"),
+    ],
+)
+def test_a_parameter_that_a_forward_pass_gives(tmp_path: Path, h: str, scale: str, wrapper: str) -> None:
+    """The wrapper takes it for unused, and is then told of its gradient: "marked as ready twice"."""
+    code, said = converted(tmp_path, GIVEN.format(h=h, scale=scale))
+    assert wrapper in code, said

@@ -61,6 +61,7 @@ from autodist.analyze.modules import (
 )
 from autodist.analyze.reductions import filled_up, reduction_at
 from autodist.analyze.sets import unordered
+from autodist.common_draws import common_draws
 from autodist.fsdp import shards, unshardable
 from autodist.interpreter import Event, Interpreter
 from autodist.launchers import launcher, without
@@ -154,8 +155,7 @@ def assembled(
     concerns += [*differentiated_norms(run, models), *kept_statistics(models), *rescaled_rows(models)]
     read_amplified, own_gradients, unscaled = amplified(run)
     concerns += [*amplified_in_part(run), *unscaled, *gradients_alone(run)]
-    awaited = any(not model.bypassed for model in models)  # gradients that are averaged by hand are not
-    concerns += penalties_alone(run) if awaited and not run.plan.bare else ()
+    concerns += penalties_alone(run, models) if not run.plan.bare else ()
     concerns += [*hooks.reentrant(run), *hooks.bent(run)] if not is_distributed(run) else ()
     concerns += hooks.concerns(run, models) if run.plan.bare or not is_distributed(run) else ()
     prefixed = list(prefixed_keys(run, models))
@@ -181,8 +181,12 @@ def assembled(
     seeded = frozenset(randomness.seeded(run))
     lone = frozenset(site.node for site in sites("writer") if regions.is_lone_writer(site, run))
     varied = frozenset(randomness.noise(run, dealt, loaders))
-    apart = randomness.diverge(run, loaders, draws | {d.node for d in wholes.draws(run, "dealt_out")}, models, varied)
     shares = {site.node for site in batch_sizes}
+    alone_or_apart = frozenset(guarded) | outside
+    common = tuple(common_draws(run, alone_or_apart, dealt, shares)) if not is_distributed(run) else ()
+    taken_over = {site.node for site in common}
+    dealt_out = {draw.node for draw in wholes.draws(run, "dealt_out")}
+    apart = randomness.diverge(run, loaders, draws | dealt_out, models, varied, taken_over)
     for_all = () if is_distributed(run) else tuple(randomness.drawn_for_all(run, apart, dealt, shares))
     batch_sizes = [site for site in batch_sizes if all(site.node not in each.divided for each in for_all)]
     script = TrainingScript(
@@ -267,6 +271,7 @@ def assembled(
         diverge=apart,
         noise=varied,
         drawn_for_all=for_all,
+        common_draws=common if apart else (),
         names_device=names_device(project),
         norms_in_lists=not is_distributed(run) and norms_in_lists(run, models),
         default_device=bool(run.of("default_device")),
@@ -282,7 +287,9 @@ def assembled(
                 shared_draws,
                 loaders,
                 not is_distributed(run)
-                and randomness.drops_alike(run, models, apart, draws, loaders, {each.node for each in for_all}),
+                and randomness.drops_alike(
+                    run, models, apart, draws, loaders, {each.node for each in for_all}, taken_over
+                ),
             ),
             *drawn_alike(
                 run,

@@ -8,7 +8,17 @@ from collections.abc import Iterator
 from autodist import regions
 from autodist.analyze.launched import is_distributed
 from autodist.interpreter import Event, Interpreter
-from autodist.models import holds_batch_norm, keys, members, optimized_by, parts, unseen_beside, unseen_model, unwrapped
+from autodist.models import (
+    holds_batch_norm,
+    is_of_gradients_alone,
+    keys,
+    members,
+    optimized_by,
+    parts,
+    unseen_beside,
+    unseen_model,
+    unwrapped,
+)
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
 from autodist.source import argument, last_name, shortened
@@ -206,22 +216,13 @@ def differentiated_norms(run: Interpreter, models: list[Model]) -> Iterator[Conc
                 return
 
 
-def penalties_alone(run: Interpreter) -> Iterator[Concern]:
-    """Losses that are computed from gradients of a model alone, on which the bias of its last layer has no say."""
-    passes = {event.node for event in run.of("forward")}
-    grads = {event.node for event in run.of("autograd_grad") if event.detail.const is True}
-    for event in run.of("backward") if grads else ():
-        loss = event.node.func.value if isinstance(event.node, ast.Call) else None  # type: ignore[attr-defined]
-        reached: set[ast.AST] = set()
-        pending: list[ast.AST] = [loss] if loss is not None else []
-        while pending:  # past the gradients, not into what they are taken of
-            node = pending.pop()
-            if node not in reached:
-                reached.add(node)
-                pending += ast.iter_child_nodes(node) if node not in grads else ()
-                value = run.values.get(node, NOTHING) if isinstance(node, ast.expr) else NOTHING
-                pending += [made for _, made in value.made] if node not in grads else []
-        if reached & grads and passes.isdisjoint(reached):
+def penalties_alone(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
+    """Losses that are computed from gradients of a model alone, on which the bias of its last layer has no say, where a
+    wrapper waits for its gradient."""
+    awaited = keys(part for each in models if not each.bypassed for part in parts(each.object))
+    for event in run.of("backward"):
+        held = {each.key for each in event.value.models if isinstance(each, Object)}
+        if (not held or held & awaited) and is_of_gradients_alone(event, run):
             message = (
                 "trains on a gradient penalty alone, on which a last bias has no say, so that "
                 "DistributedDataParallel waits for its gradient: add the penalty to the other loss of the step, or "

@@ -67,6 +67,8 @@ def handed_on(event: Event, run: Interpreter, by_sample: frozenset[ast.stmt]) ->
         return  # a report
     if isinstance(target, ast.Name) and not is_buffer and not _outlives_step(target, event, run):
         return  # from layer to layer
+    if isinstance(target, ast.Name) and not is_buffer and _begins_with_batch(target, event, run):
+        return
     if source.statement(node) in by_sample or _is_replaced(event, run):
         return
     if event.value.models or _is_learnt_from(event, target, run):
@@ -250,6 +252,22 @@ def _outlives_step(target: ast.Name, event: Event, run: Interpreter) -> bool:
         for _, name, around in _names(target, event)
         for each in training
     )
+
+
+def _begins_with_batch(target: ast.Name, event: Event, run: Interpreter) -> bool:
+    """Whether rows of a batch go through several steps and no further, as each batch brings its own: `for x, y in
+    loader`, `for _ in range(k)`, `x = x + model(x)`."""
+    if event.value.spread is not ROWS or len(event.loops) < 2:
+        return False
+    inner, outer = event.loops[-1].node, event.loops[-2].node
+    if not isinstance(outer, ast.For) or not isinstance(inner, (ast.For, ast.While)):
+        return False
+    if inner not in event.source.ancestors(event.node):
+        return False
+    inside = {*ast.walk(inner)}
+    names = (n for n in ast.walk(outer) if isinstance(n, ast.Name) and n.id == target.id and n not in inside)
+    given = [each for each in names if isinstance(each.ctx, ast.Store)]
+    return any(each.lineno < inner.lineno for each in given)
 
 
 def _binds(loop: ast.AST, name: str) -> bool:

@@ -13,7 +13,7 @@ from autodist.models import unused
 from autodist.models.history import History, history_of, learning, place_of
 from autodist.models.moves import TO_DEVICE, TO_TYPE, moved_before_use
 from autodist.models.parts import normalises, optimized_modules, parts, parts_of, unwrapped
-from autodist.models.passes import changes, leaves_outputs, parts_by_turns, pattern_of
+from autodist.models.passes import changes, learns_by_gradients_alone, leaves_outputs, parts_by_turns, pattern_of
 from autodist.models.wrapping import after_conditions, is_forgotten, is_main_guard, wrapping_of
 from autodist.script import Model, Site, Wrapping
 from autodist.source import Source, last_name, shortened
@@ -254,9 +254,12 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
     )
     if bypass is None and not wrapped:
         bypass = pattern_of(module, history) or changes(module, history) or parts_by_turns(module, run, history)
+        bypass = bypass or learns_by_gradients_alone(module, run, history)
     sometimes_unused = unused.is_sometimes(members, run) or leaves_outputs(module, history)
     if bypass is None and sometimes_unused and any(_learns_alone(part, history) for part in members if part != module):
         bypass = "a part of it is called on its own, which it would take for one that is not used"
+    if bypass is None and sometimes_unused and not wrapped and unused.gives_parameters(module):
+        bypass = "it gives back parameters themselves, which it would take for unused ones and wait for nevertheless"
     uses = history.forwards.get(module, [])
     lasting = {e.node for e in history.wraps if not is_forgotten(e, uses)}
     dropped = tuple(s for s in parallel if _is_bound(s) and (_is_conditional(s) or s.node not in lasting))

@@ -45,6 +45,8 @@ def is_sometimes(parts: Iterable[Object], run: Interpreter) -> bool:
         return True
     if any(_runs_without_gradients(part, run) or _gives_next_turn_alone(part) for part in parts):
         return True
+    if _gives_derivatives_alone(module):
+        return True
     if any(_leaves_outputs(part) or _leaves_pooled(part) or _cuts_off(part) for part in parts):
         return True
     return any(True for part in parts for _ in branches(part, run)) or _repeats_at_random(module, run)
@@ -251,6 +253,35 @@ def _leaves_outputs(module: Object) -> bool:
         and any(_only_for_others(each, kept) for each in _blocks(module.attributes.get(name, NOTHING)))
         for name, kept in taken.items()
     )
+
+
+def _gives_derivatives_alone(module: Object) -> bool:
+    """Whether a forward pass gives nothing but what it has differentiated, `return -torch.autograd.grad(energy, x, ...,
+    create_graph=True)[0]`: forces, in which the bias of the last layer of the energy has no say."""
+    method = _methods(module.cls).get("forward") if module.cls is not None else None
+    if method is None:
+        return False
+    bound: dict[str, list[ast.expr]] = {}
+    for each in ast.walk(method):
+        for target in each.targets if isinstance(each, ast.Assign) else ():
+            for name in (n.id for n in ast.walk(target) if isinstance(n, ast.Name)):
+                bound.setdefault(name, []).append(each.value)  # type: ignore[attr-defined]
+    pending: list[ast.AST] = [n.value for n in ast.walk(method) if isinstance(n, ast.Return) and n.value is not None]
+    seen: set[ast.AST] = set()
+    differentiated = False
+    while pending:  # past the gradients, not into what they are taken of
+        node = pending.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("autograd.grad"):
+            differentiated = True
+            continue
+        if isinstance(node, ast.Call) and _is_own(node.func):
+            return False
+        pending += ast.iter_child_nodes(node)
+        pending += bound.get(node.id, []) if isinstance(node, ast.Name) else []
+    return differentiated
 
 
 def _leaves_pooled(module: Object) -> bool:
@@ -711,6 +742,22 @@ def _own_parameters(module: Object) -> set[str]:
     return {name for name, value in held if name.isidentifier() and any(True for _ in value.objects("parameter"))}
 
 
+def gives_parameters(module: Object) -> bool:
+    """Whether a forward pass gives back parameters themselves, `return features, self.logit_scale`."""
+    names = _own_parameters(module)
+    given = (r.value for each in module.functions("forward") for r in ast.walk(each.node) if isinstance(r, ast.Return))
+    outputs = (
+        part
+        for value in given
+        for part in (
+            value.elts
+            if isinstance(value, (ast.Tuple, ast.List))
+            else value.values if isinstance(value, ast.Dict) else [value]
+        )
+    )
+    return any(_is_own(each) and each.attr in names for each in outputs if each is not None)
+
+
 def _is_idle(name: str, module: Object, run: Interpreter) -> bool:
     """Whether nothing in the project reads a parameter that a class with a forward pass of its own makes."""
     if module.cls is None or "forward" not in module.cls.scope.names:
@@ -757,11 +804,14 @@ def _draws(call: ast.Call, run: Interpreter) -> bool:
     return any(name.startswith(("random.", "numpy.random.", "torch.rand")) for name in names)
 
 
-def branches(module: Object, run: Interpreter) -> Iterator[ast.If]:
+def branches(module: Object, run: Interpreter) -> Iterator[ast.If | ast.IfExp]:
     """Conditions within forward that decide which parts of a module run, and may change from step to step."""
     names = _own_parts(module)
     for function in module.functions("forward"):
         for branch in ast.walk(function.node):
+            if isinstance(branch, ast.IfExp) and not _is_settled(branch.test, module):
+                if _called_parts([branch.body], names, run) != _called_parts([branch.orelse], names, run):
+                    yield branch
             if isinstance(branch, ast.If) and not _is_settled(branch.test, module):
                 called = [_called_parts(block, names, run) for block in (branch.body, branch.orelse)]
                 left = any(isinstance(n, (ast.Continue, ast.Return)) for s in branch.body for n in ast.walk(s))
@@ -858,7 +908,7 @@ def _has_bias(layer: Object) -> bool:
     return given is None or given.const is True
 
 
-def _called_parts(block: list[ast.stmt], names: set[str], run: Interpreter) -> set[str]:
+def _called_parts(block: Iterable[ast.AST], names: set[str], run: Interpreter) -> set[str]:
     """The parts of a module that a block calls, by attribute or as the variable of a loop over them."""
     found = set()
     for statement in block:

@@ -1,0 +1,140 @@
+"""What a step draws once for its whole batch: a number that decides, a length, a mixing weight, one vector of noise.
+
+Ranks whose dropout and noise differ would each draw their own. They part ways by a number that says what is run, and
+train with several vectors where one process has one: rank 0 draws for all.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+
+from autodist import randomness, regions
+from autodist.interpreter import Event, Interpreter
+from autodist.script import Site
+from autodist.source import Source, last_name
+from autodist.values import NOTHING
+
+SIZED = frozenset("rand randn randint normal".split())
+"""What is told by numbers how much it draws."""
+FILLING = frozenset("uniform_ normal_ random_ bernoulli_ exponential_ log_normal_ geometric_ cauchy_".split())
+EMPTY = frozenset("empty zeros ones tensor Tensor FloatTensor LongTensor".split())
+"""What makes a tensor to be filled."""
+NUMBERS = frozenset(["int", "float", "bool"])
+
+
+def common_draws(
+    run: Interpreter, alone: frozenset[ast.AST], dealt: Collection[ast.AST], whole: Collection[ast.AST]
+) -> Iterator[Site]:
+    """Calls by which steps draw from torch something that goes by no number of samples, on all ranks at once.
+    ``alone`` are statements that not all ranks run, ``dealt`` draws of which each rank has its share, ``whole`` sizes
+    those of batches."""
+    training = {loop.node for event in run.of("backward") for loop in event.loops}
+    steps = {event.loops[-1].node for event in run.of("backward") if event.loops}
+    picking = randomness.picks_of_all(run) if training else {}
+    drawn: dict[ast.AST, list[Event]] = {}
+    for event in (each for kind in randomness.DRAWS[:2] for each in run.of(kind)) if training else ():
+        drawn.setdefault(event.node, []).append(event)
+    for node, events in drawn.items():
+        if not isinstance(node, ast.Call) or node in picking or not all("torch" in _libraries(e, run) for e in events):
+            continue
+        source = events[0].source
+        if not set(dealt).isdisjoint((node, *source.ancestors(node))) or not set(whole).isdisjoint(ast.walk(node)):
+            continue
+        inside = any(loop.node in steps for event in events for loop in event.loops)
+        trained = all(any(loop.node in training for loop in event.loops) for event in events)
+        single = _is_number(node, source)
+        if not trained or not (inside or single) or not (single or _has_known_size(node, run)):
+            continue
+        if _goes_by_samples(node, run) or not all(_is_met_by_all(event, run, alone) for event in events):
+            continue
+        yield Site(source, node)
+
+
+def _libraries(event: Event, run: Interpreter) -> set[str]:
+    return {"torch" if library == "cuda" else library for library in randomness.libraries_of(event, run)}
+
+
+def _goes_by_samples(node: ast.Call, run: Interpreter) -> bool:
+    """Whether a rank's samples, or their number, have to do with what is drawn."""
+    return any(run.values.get(each, NOTHING).spread.is_local for each in ast.walk(node) if isinstance(each, ast.expr))
+
+
+def _is_number(node: ast.Call, source: Source) -> bool:
+    """Whether one number is drawn, since it is taken for one: `.item()`, `int(...)`, or a condition."""
+    inner: ast.AST = node
+    for around in source.ancestors(node):
+        match around:
+            case ast.Attribute(attr="item"):
+                return True
+            case ast.Call(func=ast.Name(id=name)) if name in NUMBERS:
+                return True
+            case ast.Compare() | ast.UnaryOp():
+                inner = around
+                continue
+            case ast.If() | ast.While() | ast.IfExp() | ast.BoolOp():
+                return isinstance(around, ast.BoolOp) or inner is around.test
+        return False
+    return False
+
+
+def _has_known_size(node: ast.Call, run: Interpreter) -> bool:
+    """Whether the numbers in a call say how much it draws: what is computed may be the number of a rank's samples."""
+    name = last_name(node.func)
+    if name in FILLING and isinstance(node.func, ast.Attribute):
+        made = node.func.value
+        return isinstance(made, ast.Call) and last_name(made.func) in EMPTY and _are_known(made.args, run)
+    if name not in SIZED:
+        return False
+    sizes = [each.value for each in node.keywords if each.arg == "size"]
+    given = node.args if name in ("rand", "randn") else node.args[1:] if name == "randint" else node.args[2:]
+    if name in ("randint", "normal") and not [*sizes, *given]:
+        return False
+    return _are_known([*sizes, *given], run)
+
+
+def _are_known(sizes: list[ast.expr], run: Interpreter) -> bool:
+    parts = [part for each in sizes for part in (each.elts if isinstance(each, (ast.Tuple, ast.List)) else [each])]
+    return all(isinstance(run.values.get(each, NOTHING).const, int) for each in parts)
+
+
+def _is_met_by_all(event: Event, run: Interpreter, alone: frozenset[ast.AST]) -> bool:
+    """Whether all ranks draw there, equally often: no worker of a loader, no branch that goes by a rank's samples."""
+    if event.on_one_rank or event.inside_forward or not event.grad or regions.within(event, alone):
+        return False
+    if randomness.is_per_sample(event) or any(call.node is None for call in event.calls):
+        return False
+    chain = [(call.source, call.node) for call in event.calls if call.node is not None] + [(event.source, event.node)]
+    return not any(_goes_by_rank(source, node, run) for source, node in chain)
+
+
+def _goes_by_rank(source: Source, node: ast.AST, run: Interpreter) -> bool:
+    """Whether a rank's samples say whether, or how often, something is run."""
+    inner = node
+    for around in source.ancestors(node):
+        asked: list[ast.expr] = []
+        match around:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                return isinstance(around, ast.Lambda)
+            case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
+                asked = [] if inner is test and not isinstance(around, ast.While) else [test]
+            case ast.BoolOp(values=values):
+                asked = values[: values.index(inner)] if isinstance(inner, ast.expr) and inner in values else values
+            case ast.For(iter=through):
+                asked = [through] if _counts_rows(through, run) else []
+            case ast.ListComp() | ast.GeneratorExp():
+                return True
+        if any(run.values.get(each, NOTHING).spread.is_local for each in asked):
+            return True
+        inner = around
+    return False
+
+
+def _counts_rows(through: ast.expr, run: Interpreter) -> bool:
+    """Whether a loop goes through a rank's samples, and not through the batches of a loader."""
+    value = run.values.get(through, NOTHING)
+    return (
+        value.spread.is_local
+        or isinstance(through, ast.Call)
+        and any(run.values.get(each, NOTHING).spread.is_local for each in through.args)
+    )
