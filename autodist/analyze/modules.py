@@ -8,7 +8,17 @@ from collections.abc import Iterator
 from autodist import regions
 from autodist.analyze.launched import is_distributed
 from autodist.interpreter import Event, Interpreter
-from autodist.models import holds_batch_norm, keys, members, optimized_by, parts, unseen_beside, unseen_model, unwrapped
+from autodist.models import (
+    holds_batch_norm,
+    holds_only_parameters,
+    keys,
+    members,
+    optimized_by,
+    parts,
+    unseen_beside,
+    unseen_model,
+    unwrapped,
+)
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
 from autodist.source import argument, last_name, shortened
@@ -40,7 +50,8 @@ def uncovered(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
             message = f"trains a model that cannot be followed: {reason}"
             yield Concern("AD904", place.source, place.node, message, Severity.REFUSAL)
             return
-        if missing or not models:
+        alone = not models and not missing and not run.plan.bare and holds_only_parameters(optimizer)
+        if (missing or not models) and not alone:
             message = (
                 "trains a model whose forward pass cannot be followed, so that its gradients could "
                 "not be averaged; convert this part by hand"
