@@ -50,8 +50,8 @@ def uncovered(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
             message = f"trains a model that cannot be followed: {reason}"
             yield Concern("AD904", place.source, place.node, message, Severity.REFUSAL)
             return
-        alone = not models and not missing and not run.plan.bare and holds_only_parameters(optimizer)
-        if (missing or not models) and not alone:
+        loose = not models and not missing and not run.plan.bare and holds_only_parameters(optimizer)
+        if (missing or not models) and not loose:
             message = (
                 "trains a model whose forward pass cannot be followed, so that its gradients could "
                 "not be averaged; convert this part by hand"

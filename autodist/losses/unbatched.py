@@ -66,7 +66,7 @@ def fitted_by_hand(run: Interpreter) -> Reason | None:
         if data.spread is ROWS and not run.values.get(pair[1], value).spread.is_local:
             return None
     event = next(iter(steps), None)
-    if event is None:
+    if event is None or not isinstance(event.node, (ast.expr, ast.stmt)):
         return None
     step = shortened(event.source.code(event.node))
     message = (
