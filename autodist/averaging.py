@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from autodist.interpreter import Call_, Event, Interpreter, returned
 from autodist.models import loose_parameters, optimized_by, owned_parameters, parts
 from autodist.regions import exclusive
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
-from autodist.source import Source, shortened
-from autodist.values import NOTHING, Object, Path_, Scope, Thing
+from autodist.source import Source, shortened, stepped_tensor
+from autodist.values import NOTHING, Object, Parameters, Path_, Scope, Thing
 
 KINDS = ("backward", "gradient", "clip", "unscale", "step")
 Key = tuple[int, Path_]
@@ -79,6 +79,78 @@ def _steps(use: Event, events: Sequence[Event]) -> list[Event]:
     end = next((i for i, event in enumerate(events) if event.kind == "backward"), len(events))
     steps = [e for e in events if e.kind == "step" and (use.kind != "unscale" or _keys(e) & _keys(use))]
     return [e for e in steps if e in events[:end]] or steps[:1]
+
+
+# ---------------------------------------------------------------- steps by hand
+
+
+def stepped_by_hand(run: Interpreter) -> tuple[list[tuple[Site, str]], ast.AST | None]:
+    """The statements before which gradients are averaged of tensors that are in no module, and which a script changes
+    by them itself, with a list of these tensors; and a use of such gradients that comes before any of these."""
+    steps: dict[ast.stmt, tuple[Source, str]] = {}
+    for event in run.of("loose_step"):
+        found = _stepped_at(event.source, event.node)
+        if found is None:
+            return [], event.node
+        steps.setdefault(found[0], (event.source, found[1]))
+    for event in run.of("gradient") if steps else ():
+        things = event.value.things
+        unknown = not things and not event.value.models
+        loose = any(True for _ in event.value.objects("parameter")) and not any(
+            isinstance(t, Parameters) for t in things
+        )
+        if (unknown or loose) and steps.keys().isdisjoint(event.source.ancestors(event.node)):
+            return [], event.node
+    groups: list[tuple[Site, list[str]]] = []
+    for statement, (source, name) in steps.items():
+        if groups and name.startswith("[") and _follows(statement, groups[-1][0], steps):
+            groups[-1][1].append(name[1:-1])
+        else:
+            groups.append((Site(source, statement), [name[1:-1] if name.startswith("[") else name]))
+    return [
+        (site, f"[{', '.join(names)}]" if steps[site.statement][1].startswith("[") else names[0])
+        for site, names in groups
+    ], None
+
+
+def _stepped_at(source: Source, node: ast.AST) -> tuple[ast.stmt, str] | None:
+    """The statement that steps a tensor, or the loop that steps one after the other, and what it goes through."""
+    tensor = stepped_tensor(node)
+    statement = source.statement(node)
+    if tensor is None:
+        return None
+    if not isinstance(tensor, ast.Name):
+        return statement, f"[{source.code(tensor)}]"
+    for around in source.ancestors(statement):
+        if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            break
+        if isinstance(around, ast.For) and tensor.id in {
+            n.id for n in ast.walk(around.target) if isinstance(n, ast.Name)
+        }:
+            plain = isinstance(around.target, ast.Name) and isinstance(
+                around.iter, (ast.Name, ast.Attribute, ast.List, ast.Tuple)
+            )
+            return (around, source.code(around.iter)) if plain else None
+    return statement, f"[{tensor.id}]"
+
+
+def _follows(statement: ast.stmt, first: Site, steps: Container[ast.stmt]) -> bool:
+    """Whether nothing but steps, and gradients that are cleared, lies between two statements of one block."""
+    block = first.source.block(first.statement)
+    if not any(each is statement for each in block):
+        return False
+    between = block[block.index(first.statement) : block.index(statement)]
+    return first.statement in steps and all(each in steps or _clears(each) for each in between)
+
+
+def _clears(statement: ast.stmt) -> bool:
+    """`w.grad.zero_()`, `w.grad = None`"""
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr="zero_"))):
+            return True
+        case ast.Assign(targets=[ast.Attribute(attr="grad")], value=ast.Constant(value=None)):
+            return True
+    return False
 
 
 # ---------------------------------------------------------------- places

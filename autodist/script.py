@@ -445,6 +445,8 @@ class TrainingScript:
     paired: tuple[tuple[Site, ast.expr, ast.expr], ...] = ()
     """Where two tensors of rows meet that have one shape, for all that can be seen."""
     averaged: tuple[tuple[Site, str], ...] = ()
+    stepped_by_hand: tuple[tuple[Site, str], ...] = ()
+    """Statements that change tensors in no module by their gradients, and these tensors."""
     sums: tuple[Site, ...] = ()
     amplified: tuple[Site, ...] = ()
     """Where gradients are taken of means over a rank's samples, with regard to these, and how large they are counts."""

@@ -20,6 +20,8 @@ from autodist.errors import AutodistError
 BOM = b"\xef\xbb\xbf"
 
 REPORTING = frozenset("print info debug warning add_scalar add_scalars set_description set_postfix write".split())
+STEPS = frozenset("add_ sub_ subtract_".split())
+"""What changes a tensor in place by what it is given."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,6 +257,23 @@ def operands(node: ast.expr) -> list[ast.expr]:
         lists = [each.elts if isinstance(each, (ast.List, ast.Tuple)) else [each] for each in given]
         return [*receiver, *(each for parts in lists for each in parts)]
     return []
+
+
+def stepped_tensor(node: ast.AST) -> ast.expr | None:
+    """The tensor that a statement changes by its own gradient: `w -= lr * w.grad`, `w.data.sub_(lr * w.grad.data)`."""
+    given: list[ast.expr] = []
+    target: ast.expr | None = None
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, (ast.Add, ast.Sub)):
+        target, given = node.target, [node.value]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in STEPS:
+        target, given = node.func.value, [*node.args, *(keyword.value for keyword in node.keywords)]
+    while isinstance(target, ast.Subscript) or isinstance(target, ast.Attribute) and target.attr == "data":
+        target = target.value
+    if not isinstance(target, (ast.Name, ast.Attribute)):
+        return None
+    own = f"{ast.unparse(target)}.grad"
+    inside = (part for each in given for part in ast.walk(each) if isinstance(part, ast.Attribute))
+    return target if any(part.attr == "grad" and ast.unparse(part) == own for part in inside) else None
 
 
 def counted_of(node: ast.expr) -> ast.expr | None:

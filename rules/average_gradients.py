@@ -123,6 +123,18 @@ def average_gradients(optimizer):
 '''
 
 
+AVERAGE_LOOSE = '''\
+def average_gradients_of(tensors):
+    """Average the gradients of tensors over all ranks."""
+    for tensor in tensors:
+        if tensor.grad is not None:
+            {d}.all_reduce(tensor.grad)
+            tensor.grad /= {d}.get_world_size()
+
+
+'''
+
+
 @rule("AD404", *REPLICATED)
 def average_gradients(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Average gradients explicitly where DistributedDataParallel would not.
@@ -130,6 +142,7 @@ def average_gradients(script: TrainingScript, context: Context) -> Iterator[Find
     It averages in backward passes that follow a call of the wrapper itself. Where a training step calls other methods
     of the model, or runs backward twice after one forward, gradients would silently stay each rank's own. Such models
     are not wrapped: all ranks start from the weights of rank 0, and gradients are averaged before they are used.
+    So are those of tensors in no module that a script changes by hand.
     """
     if not script.trains:
         return
@@ -171,3 +184,11 @@ def average_gradients(script: TrainingScript, context: Context) -> Iterator[Find
         call = InsertBefore(site.statement, f"average_gradients({optimizer})\n")
         fix = Fix((*imports, *defined(script, site.source, code), *planned(site.source, call)))
         yield Finding(site.source, site.node, "gradients are averaged before they are used", fix)
+    for site, tensors in script.stepped_by_hand:
+        d, imports = dist(context, site.source)
+        call = InsertBefore(site.statement, f"average_gradients_of({tensors})\n")
+        helper = defined(script, site.source, AVERAGE_LOOSE.replace("{d}", d))
+        fix = Fix((*imports, *helper, *planned(site.source, call)))
+        yield Finding(
+            site.source, site.node, "gradients of tensors in no module are averaged before they are used", fix
+        )

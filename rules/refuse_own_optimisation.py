@@ -60,9 +60,7 @@ EXAMPLES = [
             for x, y in loader:
                 loss = nn.functional.mse_loss(x @ w, y)
                 loss.backward()
-                with torch.no_grad():
-                    w -= 0.1 * w.grad
-                    w.grad.zero_()
+                w = (w - 0.1 * w.grad).detach().requires_grad_()
         """,
         after="""\
         import torch
@@ -77,9 +75,7 @@ EXAMPLES = [
             for x, y in loader:
                 loss = nn.functional.mse_loss(x @ w, y)
                 loss.backward()
-                with torch.no_grad():
-                    w -= 0.1 * w.grad
-                    w.grad.zero_()
+                w = (w - 0.1 * w.grad).detach().requires_grad_()
         """,
     ),
     Example(
@@ -110,9 +106,10 @@ def refuse_own_optimisation(script: TrainingScript, context: Context) -> Iterato
     """Refuse optimisation that gradients cannot be averaged for.
 
     L-BFGS decides by the loss that its closure returns, which has to be that of all ranks: where the closure is code of
-    a library, it cannot be reduced. Nothing averages the gradients of tensors that are in no module and are updated by
-    hand, `w -= 0.1 * w.grad`; those of a module's parameters are averaged by its wrapper. Hooks of gradients see those
-    of a rank's own samples: scaling them is the same as scaling their mean, clamping is not.
+    a library, it cannot be reduced. Gradients of tensors that are in no module are averaged where these are changed by
+    them, `w -= 0.1 * w.grad`, if nothing reads the gradients before that; those of a module's parameters are averaged
+    by its wrapper. Hooks of gradients see those of a rank's own samples: scaling them is the same as scaling their
+    mean, clamping is not.
     """
     for concern in script.concerns:
         if concern.code == "AD904":

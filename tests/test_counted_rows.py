@@ -168,6 +168,8 @@ def test_a_masked_accuracy_that_a_function_returns(tmp_path: Path) -> None:
         "counts += len(torch.nonzero(scores.argmax(1) == y))",
         "counts += (scores.argmax(1) == y).nonzero().size(0)",
         "counts += (scores.argmax(1) == y).nonzero().size()[0]",
+        "counts += (scores.argmax(1) == y).nonzero(as_tuple=False).size()[0]",
+        "counts += torch.nonzero(scores.argmax(1) == y, as_tuple=True)[0].size(0)",
         "places = np.argwhere(scores.argmax(1).numpy() == y.numpy())\n    counts += places.shape[0]",
     ],
 )
@@ -183,6 +185,8 @@ def test_samples_that_are_found_are_counted(tmp_path: Path, step: str) -> None:
         ("len(set(scores.argmax(1).tolist()))", "len(set(gather_rows(scores.argmax(1)).tolist()))"),
         ("len(set(y.tolist()) & {1, 2})", "len(set(gather_rows(y).tolist()) & {1, 2})"),
         ("len(torch.unique(y))", "len(torch.unique(gather_rows(y)))"),
+        ("torch.unique(y).size(0)", "torch.unique(gather_rows(y)).size(0)"),
+        ("y.unique().size()[0]", "gather_rows(y).unique().size()[0]"),
     ],
 )
 def test_what_is_different_is_counted_over_all_ranks(tmp_path: Path, shown: str, expected: str) -> None:

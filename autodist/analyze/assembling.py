@@ -65,7 +65,7 @@ from autodist.common_draws import common_draws
 from autodist.fsdp import shards, unshardable
 from autodist.interpreter import Event, Interpreter
 from autodist.launchers import launcher, without
-from autodist.losses import joining, refilled, wholes
+from autodist.losses import joining, refilled, unbatched, wholes
 from autodist.models import shuttles
 from autodist.project import Project
 from autodist.rule import Severity
@@ -148,6 +148,8 @@ def assembled(
     concerns += sample_after_sample(run)
     averaged, unaveraged = averaging.averaged(run, models)
     concerns += unaveraged if not run.plan.bare else ()
+    if wholes.draws(run) and not is_distributed(run) and (fitted := unbatched.fitted_by_hand(run)) is not None:
+        concerns.append(Concern("AD902", fitted[0].source, fitted[0].node, fitted[1], Severity.REFUSAL))
     concerns += compiled_statistics(run, models)
     concerns += graphed(run, models) if not run.plan.bare else ()
     concerns += unwrapped_uses(run, models)
@@ -208,6 +210,7 @@ def assembled(
         row_means=tuple(wholes.row_means(run)),
         paired=tuple(wholes.paired(run)),
         averaged=tuple(averaged),
+        stepped_by_hand=tuple(averaging.stepped_by_hand(run)[0]) if not is_distributed(run) else (),
         sums=tuple(sums(run)),
         amplified=read_amplified,
         own_gradients=own_gradients,

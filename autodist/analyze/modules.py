@@ -10,6 +10,7 @@ from autodist.analyze.launched import is_distributed
 from autodist.interpreter import Event, Interpreter
 from autodist.models import (
     holds_batch_norm,
+    holds_only_parameters,
     is_of_gradients_alone,
     keys,
     members,
@@ -50,7 +51,8 @@ def uncovered(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
             message = f"trains a model that cannot be followed: {reason}"
             yield Concern("AD904", place.source, place.node, message, Severity.REFUSAL)
             return
-        if missing or not models:
+        loose = not models and not missing and not run.plan.bare and holds_only_parameters(optimizer)
+        if (missing or not models) and not loose:
             message = (
                 "trains a model whose forward pass cannot be followed, so that its gradients could "
                 "not be averaged; convert this part by hand"

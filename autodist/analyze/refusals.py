@@ -6,6 +6,7 @@ import ast
 import builtins
 from collections.abc import Iterator
 
+from autodist import averaging
 from autodist.analyze.handmade import batch_draws, beside_loaders, filled_batch, origins_of
 from autodist.analyze.launched import is_distributed
 from autodist.config import Strategy
@@ -95,7 +96,15 @@ def refusals_of(
             + (" (an environment loop draws no batches)" if _is_environment(run) else ""),
         )
         return
-    if not steps and not _steps_by_hand(run):
+    loose, early = ([], None) if is_distributed(run) else averaging.stepped_by_hand(run)
+    if early is not None and not steps:
+        message = (
+            "gradients of tensors that are in no module are read, or stepped by, where it cannot be seen that they are "
+            "averaged over the ranks by then: make them parameters of a module, or use a torch.optim optimizer"
+        )
+        yield refuse("AD904", run.sources.get(early, backwards[0].source), early, message)
+        return
+    if not steps and not _steps_by_hand(run) and not (loose and strategy is Strategy.DDP):
         event = backwards[0]
         unknown = _unknown_optimizer(run)
         if unknown is not None:

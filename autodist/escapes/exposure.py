@@ -30,6 +30,8 @@ def exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
     elif event.kind == "handed_over" and isinstance(node, ast.Call):
         for given in (*node.args, *(keyword.value for keyword in node.keywords)):
             yield from given.elts if isinstance(given, (ast.Tuple, ast.List)) else (given,)
+    elif event.kind in ("own_step", "loose_step") and isinstance(node, ast.AugAssign):
+        yield node.value  # `p -= lr * p.grad / batch_size`: parameters change alike on all ranks
     elif event.kind == "tracker" and isinstance(node, ast.Subscript):
         statement = event.source.statement(node)
         if isinstance(statement, ast.Assign):

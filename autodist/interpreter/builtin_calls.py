@@ -154,6 +154,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 return constant(True, firm=True)
             if _are_modules(first) and first.spread is SAME and not first.array and self._are_containers(args[1]):
                 return constant(False, firm=True)  # `isinstance(data, (list, tuple))`, where it is a model
+            if _are_own_functions(first) and args[1].things and all(map(_is_optimizer_class, args[1].things)):
+                return constant(False, firm=True)  # a step that is written by hand, in place of an optimizer
             if self.plan.wholes is not None:
                 return self._tells_tensor(first, args[1])
         if short == "hasattr" and first.things and all(isinstance(each, Wrapped) for each in first.things):
@@ -671,6 +673,16 @@ def _are_modules(value: Value) -> bool:
 def _is_module_class(thing: Thing) -> bool:
     """`nn.Module`, of which all modules are."""
     return isinstance(thing, External) and thing.name in ("torch.nn.Module", "torch.nn.modules.Module")
+
+
+def _are_own_functions(value: Value) -> bool:
+    """Whether a value is known to be a function of the project, and nothing else."""
+    known = value.const is UNKNOWN and not value.optional and not value.spread.is_local
+    return known and bool(value.things) and all(isinstance(thing, Function) for thing in value.things)
+
+
+def _is_optimizer_class(thing: Thing) -> bool:
+    return isinstance(thing, External) and thing.name in ("torch.optim.Optimizer", "torch.optim.optimizer.Optimizer")
 
 
 def _fallen_back_on(default: Value) -> Value:

@@ -330,7 +330,8 @@ class Evaluation(Single, Overloads):
                 return None
         else:
             return None
-        given = [each for each in map(self._lately, operands(counted)) if not each.things]
+        tensors = (each for each in operands(counted) if not isinstance(each, ast.Constant))  # `as_tuple=False`
+        given = [each for each in map(self._lately, tensors) if not each.things]
         rows = given[0] if len(given) == 1 else NOTHING
         return rows if rows.spread is ROWS and not rows.models and rows.origins else None
 

@@ -23,7 +23,7 @@ from autodist.interpreter.questions import (
 from autodist.interpreter.torch_modules import TorchModules
 from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, LATER, MOVES, RETURNS_SELF, SIZES
 from autodist.source import argument
-from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
+from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import facts, operations
 from autodist.values import (
     NOTHING,
@@ -483,6 +483,8 @@ class Methods(Libraries, TorchModules):
                     self._note_row_by_row(node.func.value, scope)
                 return NOTHING
             held = union([*container.parts, container.element])
+            if name == "numel" and held.spread is COUNT:
+                return held.but(things=frozenset(), const=UNKNOWN)  # `x.size().numel()`
             if joins_sets(node) and makes_set(container.node):
                 return self._combined(node, [of(container), *args])
             if name == "count" and held.spread is ROWS and not held.things:

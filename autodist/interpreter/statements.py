@@ -13,10 +13,23 @@ from autodist.interpreter.lasting import Lasting
 from autodist.interpreter.loops import Loops
 from autodist.interpreter.questions import adds_to, constants_in, is_of_one, wrapped
 from autodist.interpreter.stores import Stores
-from autodist.source import last_name
+from autodist.source import last_name, stepped_tensor
 from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, SUM
 from autodist.tensors import shapes
-from autodist.values import NOTHING, UNKNOWN, External, Items, Object, Scope, Table, Value, constant, of, union
+from autodist.values import (
+    NOTHING,
+    UNKNOWN,
+    External,
+    Items,
+    Object,
+    Parameters,
+    Scope,
+    Table,
+    Value,
+    constant,
+    of,
+    union,
+)
 
 
 class Statements(Loops, Arithmetic, Stores, Lasting):
@@ -67,6 +80,16 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
         value = self.eval(node.value, scope)
         if isinstance(node.value, ast.Call):
             self.event("discarded", node.value, scope, value)
+            if (stepped := stepped_tensor(node.value)) is not None:
+                self._note_own_step(node.value, self._lately(stepped), scope)
+
+    def _note_own_step(self, node: ast.AST, before: Value, scope: Scope) -> None:
+        """A tensor that is in no module is changed by its own gradient, which nothing averages."""
+        stepped = stepped_tensor(node)
+        known = stepped is not None and (self._lately(stepped) | before)
+        if known and not known.spread.is_local and not self._forward:
+            if not any(isinstance(t, Parameters) for t in known.things):
+                self.event("loose_step", node, scope, known)
 
     def do_Assign(self, node: ast.Assign, scope: Scope) -> None:
         value = self._made(self.eval(node.value, scope), node.value, scope)
@@ -138,6 +161,7 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
         if isinstance(node.target, (ast.Name, ast.Attribute)) and last_name(node.target) != "grad":
             if changed := self._parameters(node.target) if not self._forward else frozenset():
                 self.event("own_step", node, scope, Value(changed))
+            self._note_own_step(node, before, scope)
         if isinstance(node.op, ast.Add) and any(isinstance(t, Items) for t in before.things):
             self._note_refill(node.target, scope)
             self._grow(before, [(change, node.value)], scope, "extend")

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from autodist.interpreter import Event, Interpreter
 from autodist.models import optimized_by
 from autodist.script import Site
-from autodist.source import shortened
+from autodist.source import last_name, shortened
+from autodist.spread import ROWS
 from autodist.values import NOTHING, External, Index, Object
 
 GRAPHS = ("torch_geometric.nn.", "dgl.nn.", "dgl.function.")
+MULTIPLYING = frozenset("mm matmul dot mv bmm".split())
 Reason = tuple[Site, str]
 
 
@@ -41,6 +43,45 @@ def optimised(run: Interpreter) -> Reason | None:
                 )
                 return Site(optimizer.source, optimizer.node), message
     return None
+
+
+def fitted_by_hand(run: Interpreter) -> Reason | None:
+    """`U -= lr * U.grad` of a loss such as `(U @ V.t() - R) ** 2`: a tensor may have a row for each row of the data,
+    which a rank would have to take beside them. Where data are multiplied by it, or it is a number, it has none."""
+    steps = run.of("loose_step")
+    tensors = {thing for event in steps for thing in event.value.objects("parameter")}
+    if all(_is_number(each.node) for each in tensors) and all(e.value.things for e in steps):
+        return None
+    for node, value in run.values.items():
+        match node:
+            case ast.BinOp(op=ast.MatMult(), left=left, right=right):
+                pair = (left, right)
+            case ast.Call(func=ast.Attribute(attr=name, value=left), args=[right]) if name in MULTIPLYING:
+                pair = (left, right)
+            case ast.Call(func=ast.Attribute(attr=name), args=[left, right, *_]) if name in MULTIPLYING | {"linear"}:
+                pair = (left, right)
+            case _:
+                continue
+        data = run.values.get(pair[0], value)
+        if data.spread is ROWS and not run.values.get(pair[1], value).spread.is_local:
+            return None
+    event = next(iter(steps), None)
+    if event is None or not isinstance(event.node, (ast.expr, ast.stmt)):
+        return None
+    step = shortened(event.source.code(event.node))
+    message = (
+        f"steps by {step} on all of the data at once, and it cannot be seen that the tensors that it trains have no "
+        "row for each of the data, which a rank would have to take: draw batches with a loader, or make them "
+        "parameters of a module"
+    )
+    return Site(event.source, event.node), message
+
+
+def _is_number(made: ast.Call) -> bool:
+    """`torch.randn((), requires_grad=True)`, `torch.zeros(1, requires_grad=True)`"""
+    given = made.args[-1:] if last_name(made.func) == "normal" else made.args[:1]
+    sizes = [*given, *(each.value for each in made.keywords if each.arg == "size")]
+    return len(made.args) < 2 and len(sizes) == 1 and ast.unparse(sizes[0]) in ("()", "1", "(1,)", "[1]", "[]")
 
 
 def _graph(backward: Event, run: Interpreter) -> Iterator[Reason]:

@@ -91,6 +91,28 @@ def loose_parameters(optimizer: Object, inside: set[Object]) -> bool:
     return False
 
 
+def holds_only_parameters(optimizer: Object) -> bool:
+    """Whether an optimizer is given tensors that a script has made as parameters, in no module, and nothing else:
+    `torch.optim.SGD([w, b], lr=0.1)`."""
+    given = optimizer.argument("params", 0)
+    pending = [given] if given is not None else []
+    found = False
+    for _ in range(200):
+        if not pending:
+            return found
+        value = pending.pop()
+        if not value.things:
+            return False
+        for thing in value.things:
+            if isinstance(thing, Items):
+                pending += [*thing.parts, *([thing.element] if thing.element.things or not thing.parts else [])]
+            elif isinstance(thing, Object) and "parameter" in thing.roles:
+                found = True
+            else:
+                return False
+    return False
+
+
 _PARTS: WeakKeyDictionary[Object, list[Object]] = WeakKeyDictionary()
 """What modules hold once their run is over, which is asked of each of them again and again."""
 

@@ -370,6 +370,8 @@ def operation(
     if name == "size" and first in (ROWS, COLUMNS):
         over = axis(call, position)
         return COUNT if over == (0 if first is ROWS else 1) else (SAME if over is not None else LOCAL)
+    if name == "size" and first is LOCAL and axis(call, position) in (0, None):
+        return LOCAL  # of those that were found: `labels.unique().size(0)`
     if name in ("size", "dim", "ndimension", "is_floating_point", "get_device", "element_size"):
         return SAME
     if name in TURNING:
