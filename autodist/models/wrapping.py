@@ -184,9 +184,12 @@ def _in_list(module: Object, history: History, use: Event | None, first: int) ->
         kind = "dict" if isinstance(event.node.value, (ast.Dict, ast.DictComp)) else "list"
         found = replace(at(event, use), inside=None, each=kind)
     else:
+        event = _last_growth(event, history, first)
         found = _after_growth(event, use)
-    if not isinstance(found.target, (ast.Name, ast.Attribute)) or use is not None and within(
-        use, frozenset([found.statement])
+    if (
+        not isinstance(found.target, (ast.Name, ast.Attribute))
+        or use is not None
+        and within(use, frozenset([found.statement]))
     ):
         return None
     for moved in history.places.get(module, []):
@@ -199,6 +202,18 @@ def _in_list(module: Object, history: History, use: Event | None, first: int) ->
             return None
         found = replace(found, statement=after_conditions(found.source, loop, use))
     return found
+
+
+def _last_growth(added: Event, history: History, first: int) -> Event:
+    """Where the last model comes into the list that one comes into: `nets.append(A())`, `nets.append(B())`."""
+    alike = [
+        each
+        for events in history.held.values()
+        for each in events
+        if each.scope is added.scope and each.order < first and grown_list(each.node) is not None
+        if ast.unparse(grown_list(each.node) or each.node) == ast.unparse(grown_list(added.node) or added.node)
+    ]
+    return max(alike, key=lambda each: each.order)
 
 
 def _after_growth(added: Event, use: Event | None) -> Wrapping:
@@ -246,7 +261,10 @@ def _goes_over(node: ast.expr, held: ast.expr) -> bool:
 def _moves_by_name(event: Event) -> bool:
     """`net.to(device)` by itself, not `nets.append(Net().to(device))`"""
     statement = event.source.statement(event.node)
-    return isinstance(statement, ast.Expr) and isinstance(at(event, None).target, (ast.Name, ast.Attribute, ast.Subscript))
+    node: ast.AST | None = statement.value if isinstance(statement, ast.Expr) else None
+    while node is not event.node and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        node = node.func.value  # `net.to(device).train()`
+    return node is event.node
 
 
 def _lasts(event: Event, use: Event | None) -> bool:
