@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from autodist.edits import Edit, InsertBefore, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
+from autodist.source import last_name
 from autodist.spread import COUNT
 from autodist.values import NOTHING, Draw
 
@@ -389,7 +390,9 @@ def _is_viewed_tensor(draw: Draw) -> bool:
 def _is_laid_out_anew(draw: Draw, script: TrainingScript) -> bool:
     """Whether `view` is asked of what is drawn, with other axes than those that samples have: `tokens.view(-1)`."""
     shape = draw.node.args if isinstance(draw.node, ast.Call) else []
-    if not any(isinstance(each, (ast.Tuple, ast.List)) and len(each.elts) > 1 for each in shape) and len(shape) < 2:
+    tuples = [each for each in shape if isinstance(each, (ast.Tuple, ast.List))]
+    sizes = len(tuples[0].elts) if tuples else len(shape)  # `torch.randint(10, (16, 6))`, `torch.randn(16, 4)`
+    if sizes < 2 or isinstance(draw.node, ast.Call) and last_name(draw.node.func) == "randperm":
         return False
     for source in script.project.sources:
         for call in ast.walk(source.tree) if ".view(" in source.text else ():
