@@ -33,6 +33,12 @@ FRAMEWORKS = (
         "its loaders is per device",
     ),
     Framework(
+        ("pytorch_lightning", "lightning"),
+        ("LightningCLI",),
+        "start it with `--trainer.devices N --trainer.strategy {strategy}`, and --trainer.num_nodes for several nodes; "
+        "the batch size of its loaders is per device",
+    ),
+    Framework(
         ("accelerate",),
         ("Accelerator",),
         "start it with `accelerate launch --num_processes N {script}`; the batch size of its loaders is per process",
@@ -72,11 +78,11 @@ def owned(run: Interpreter, strategy: Strategy) -> Concern | None:
     if not found:
         return None
     event, name = found[0]
-    framework = next((each for each in FRAMEWORKS if name.partition(".")[0] in each.packages), None)
+    framework = _framework(name)
     if framework is None:
         return _concern(event, f"training is owned by {name}: use its own distributed mode")
     candidates = [*found, *((each, _name(each, run)) for each in run.of("framework_setting"))]
-    ours = [c for c in candidates if c[1].partition(".")[0] in framework.packages]
+    ours = [c for c in candidates if _framework(c[1]) is framework]
     event, name = min(ours, key=lambda candidate: _rank(candidate[1], framework))
     advice = framework.advice + (framework.sharded if strategy.shards else "")
     words = {"script": run.project.entry.path.name, "strategy": "fsdp" if strategy.shards else "ddp"}
@@ -84,6 +90,13 @@ def owned(run: Interpreter, strategy: Strategy) -> Concern | None:
         event,
         f"training is owned by {name}{_now(event)}: {advice.format(**words)}",
     )
+
+
+def _framework(name: str) -> Framework | None:
+    """That of which something is called: the one that knows the call, where a package is of several."""
+    package, last = name.partition(".")[0], name.rpartition(".")[2]
+    fitting = [each for each in FRAMEWORKS if package in each.packages]
+    return next((each for each in fitting if last in each.calls), fitting[0] if fitting else None)
 
 
 def _concern(event: Event, message: str) -> Concern:

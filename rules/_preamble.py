@@ -212,9 +212,14 @@ def normalised_alone(script: TrainingScript, source: Source, node: ast.stmt) -> 
         yield Finding(source, node, message, severity=Severity.WARNING)
 
 
-def started_alike(d: str, target: str, taken: Collection[str]) -> str:
-    """Lines that give all ranks the weights of rank 0."""
+def started_alike(d: str, target: str, taken: Collection[str], each: str = "") -> str:
+    """Lines that give all ranks the weights of rank 0: those of a model, or of ``each`` of a list or dict of models."""
     tensor = first_free(taken, "tensor", "weight")
+    if each:
+        model = first_free(taken, "model", "net")
+        inner = started_alike(d, model, taken)
+        held = f"{target}.values()" if each == "dict" else target
+        return f"for {model} in {held}:\n" + "".join(f"    {line}\n" for line in inner.splitlines())
     return f"for {tensor} in {target}.state_dict().values():  # all ranks start alike\n    {d}.broadcast({tensor}, 0)\n"
 
 

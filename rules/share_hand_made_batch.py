@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from autodist.edits import Edit, InsertBefore, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
-from autodist.values import Draw
+from autodist.source import last_name
+from autodist.spread import COUNT
+from autodist.values import NOTHING, Draw
 
 from ._examples import PLAIN
 from ._preamble import Planned, defined, dist, divisible, planned, simple
@@ -339,7 +341,7 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
             continue
         known = _known_size(draw)
         template = f"{{}}[{d}.get_rank() :: {d}.get_world_size()]" if known is not None else "local_rows({})"
-        if _is_viewed_tensor(draw):
+        if _is_viewed_tensor(draw) or _is_laid_out_anew(draw, script):
             template += ".contiguous()"
         edits: list[Edit] = [WrapExpr(draw.node, template)]
         helper = ()
@@ -381,6 +383,25 @@ def _is_viewed_tensor(draw: Draw) -> bool:
         isinstance(node, ast.Attribute) and node.attr in ("cuda", "to", "size") and ast.dump(node.value) == name
         for node in ast.walk(draw.source.tree)
     )
+
+
+def _is_laid_out_anew(draw: Draw, script: TrainingScript) -> bool:
+    """Whether `view` is asked of what is drawn, with other axes than those that samples have: `tokens.view(-1)`."""
+    shape = draw.node.args if isinstance(draw.node, ast.Call) else []
+    tuples = [each for each in shape if isinstance(each, (ast.Tuple, ast.List))]
+    sizes = len(tuples[0].elts) if tuples else len(shape)  # `torch.randint(10, (16, 6))`, `torch.randn(16, 4)`
+    if sizes < 2 or isinstance(draw.node, ast.Call) and last_name(draw.node.func) == "randperm":
+        return False
+    for source in script.project.sources:
+        for call in ast.walk(source.tree) if ".view(" in source.text else ():
+            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "view":
+                continue
+            value = script.values.get(call.func.value, NOTHING)
+            ours = any(isinstance(each, Draw) and each.node is draw.node for each in value.origins)
+            kept = call.args and script.values.get(call.args[0], NOTHING).spread is COUNT  # `x.view(len(x), -1)`
+            if ours and not value.models and not kept:
+                return True
+    return False
 
 
 def _may_be_viewed(script: TrainingScript) -> bool:

@@ -227,3 +227,93 @@ def test_layers_that_keep_rows_apart(tmp_path: Path, layer: str, width: int, apa
     _, said = converted(tmp_path, TOPICS.format(layer=layer, width=width))
     assert ("which is not known to keep rows apart" in said) == (not apart)
     assert ("masks of dropout are the same on all ranks" in said) == ("RReLU" in layer)
+
+
+def test_lightnings_command_line_owns_the_training(tmp_path: Path) -> None:
+    """It said that no loss.backward() is reached."""
+    text = """\
+import torch
+from lightning.pytorch import LightningModule
+from lightning.pytorch.cli import LightningCLI
+from torch import nn
+
+
+class Regression(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def training_step(self, batch, index):
+        return nn.functional.mse_loss(self.layer(batch[0]), batch[1])
+
+
+cli = LightningCLI(Regression, run=False)
+cli.trainer.fit(cli.model)
+"""
+    _, said = converted(tmp_path, text)
+    assert "AD903 training is owned by lightning.pytorch.cli.LightningCLI: start it with `--trainer.devices N" in said
+
+
+def test_what_the_heads_of_a_model_give_is_no_batch_made_elsewhere(tmp_path: Path) -> None:
+    """x-transformers was refused: "hands out a rank's share of a batch, or all of a batch that is made elsewhere"."""
+    text = """\
+import torch
+from torch import nn
+
+
+class Heads(nn.Module):
+    def __init__(self, heads):
+        super().__init__()
+        self.body = nn.Embedding(10, 8)
+        self.several = heads > 1
+        self.out = nn.Linear(8, 10)
+        self.heads = nn.ModuleList([nn.Linear(8, 10) for _ in range(heads)]) if self.several else nn.Linear(8, 10)
+
+    def forward(self, x):
+        h = self.body(x)
+        if self.several:
+            logits = tuple(head(h) for head in self.heads)
+        else:
+            logits = self.heads(h)
+        return self.out(h), logits
+
+
+def cycle():
+    while True:
+        yield torch.randint(10, (16, 6))
+
+
+model = Heads(int(input()))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(8):
+    tokens = next(cycle())
+    loss = nn.functional.cross_entropy(model(tokens)[0].reshape(-1, 10), tokens.view(-1))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    after, said = converted(tmp_path, text)
+    assert "AD9" not in said
+    assert "[dist.get_rank() :: dist.get_world_size()].contiguous()" in after
+
+
+def test_drawn_samples_of_which_a_view_is_asked_lie_side_by_side(tmp_path: Path) -> None:
+    """Every second row of a tensor cannot be seen as one axis: the conversion failed."""
+    text = """\
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Embedding(10, 8), nn.Flatten(), nn.Linear(48, 60))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(8):
+    tokens = torch.randint(10, (16, 6))
+    loss = nn.functional.cross_entropy(model(tokens).view(-1, 10), tokens.view(-1))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    taken = "tokens = torch.randint(10, (16, 6))[dist.get_rank() :: dist.get_world_size()]"
+    after, _ = converted(tmp_path, text)
+    assert f"{taken}.contiguous()\n" in after
+    after, _ = converted(tmp_path, text.replace("tokens.view(-1)", "tokens.flatten()"))
+    assert f"{taken}\n" in after

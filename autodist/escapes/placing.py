@@ -133,7 +133,7 @@ def _settled(place: Placed, run: Interpreter) -> Placed:
         switch = _gradient_test(place, run)
         return replace(place, switch=switch, spread=COUNT if switch is not None else LOCAL)
     if (
-        place.spread not in (MEAN, Spread.FEWER)
+        place.spread not in (MEAN, Spread.FEWER, Spread.MOST, Spread.LEAST)  # which are their own, of equal values
         and place.after is None
         and is_sometimes_whole(place.node, place.source, run)
     ):

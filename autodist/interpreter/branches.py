@@ -109,6 +109,7 @@ class Branches(Evaluation):
                 values[name]
                 for values, end in zip(stored, ends, strict=True)
                 if end[name].spread is not ROWS and any(isinstance(t, Items) for t in end[name].things)
+                if not any(each.spread.is_local for each in self._contents(end[name]))  # `[head(x) for head in heads]`
             ]
             if any(shared) and wholes:
                 self.event("shared_in_part", wholes[0], scope)

@@ -471,6 +471,7 @@ class Methods(Libraries, TorchModules):
         if isinstance(container, Items):
             if name in GROWS:
                 self.event("store", node, scope, union(args))
+                self._note_held_models(node, args[-1] if args else NOTHING, scope)
                 self._note_kept_by_sample(node)
                 pairs = [
                     (self._chosen(v, self._row_tests, scope), each)

@@ -114,6 +114,8 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
             held = union(each for each in self._contents(value) if self._modules_in(each))
             if held is not NOTHING:
                 self.event("bind_each", node, scope, held)
+        elif adds_to(node) and isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Add):
+            self._note_held_models(node, self._lately(node.value.right), scope)  # `nets = nets + [Net()]`
         for target in node.targets:
             self.assign(target, value, scope, node.value if counted is None else None)
             if isinstance(target, (ast.Tuple, ast.List)):
@@ -164,6 +166,7 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
             self._note_own_step(node, before, scope)
         if isinstance(node.op, ast.Add) and any(isinstance(t, Items) for t in before.things):
             self._note_refill(node.target, scope)
+            self._note_held_models(node, change, scope)
             self._grow(before, [(change, node.value)], scope, "extend")
             self._note_row_by_row(node.target, scope)
             return

@@ -31,6 +31,7 @@ from autodist.values import (
     constant,
     of,
     stored,
+    union,
 )
 
 ADDING = (ast.Add, ast.Sub)
@@ -358,6 +359,12 @@ class Stores(Evaluation):
                     by_batch = name == "append" and not is_of_one(expression) and self._goes_by_batch()
                     thing.by_batch = by_batch and (thing.by_batch or not thing.stores)
                     thing.stores |= stored(scope.source, [expression])
+
+    def _note_held_models(self, node: ast.AST, value: Value, scope: Scope) -> None:
+        """Note that models come into a list: `nets.append(Net())`, `nets += [Net()]`."""
+        held = union(each for each in [value, *self._contents(value)] if self._modules_in(each))
+        if held is not NOTHING:
+            self.event("hold_models", node, scope, held)
 
     def _goes_by_batch(self) -> bool:
         """Whether the innermost loop takes the batches of a loader one by one."""

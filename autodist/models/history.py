@@ -25,6 +25,8 @@ class History:
     """Where it is bound or moved."""
     lists: Mapping[Thing, list[Event]]
     """Where a list that holds it is bound."""
+    held: Mapping[Thing, list[Event]]
+    """Where it comes into a list: `nets.append(Net())`."""
     freezes: Mapping[Thing, list[Event]]
     grows: Mapping[Thing, list[Event]]
     """Where it is given further layers."""
@@ -38,6 +40,7 @@ def history_of(run: Interpreter) -> History:
     backwards: dict[Thing, list[Event]] = {}
     places: dict[Thing, list[Event]] = {}
     lists: dict[Thing, list[Event]] = {}
+    held: dict[Thing, list[Event]] = {}
     freezes: dict[Thing, list[Event]] = {}
     grows: dict[Thing, list[Event]] = {}
     for event in run.events:
@@ -49,11 +52,13 @@ def history_of(run: Interpreter) -> History:
             _note(places, unwrapped(event.value), event)
         elif event.kind == "bind_each" and not event.inside_forward:
             _note(lists, unwrapped(event.value), event)
+        elif event.kind == "hold_models" and not event.inside_forward:
+            _note(held, unwrapped(event.value), event)
         elif event.kind == "freeze":
             _note(freezes, unwrapped(event.value), event)
         elif event.kind == "grow" and not event.inside_forward and not _is_building(event):
             _note(grows, unwrapped(event.value), event)
-    return History(forwards, backwards, places, lists, freezes, grows, run.of("wrap"), _averages_by_hand(run))
+    return History(forwards, backwards, places, lists, held, freezes, grows, run.of("wrap"), _averages_by_hand(run))
 
 
 def learning(module: Object, history: History) -> list[Event]:

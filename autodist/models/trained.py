@@ -20,7 +20,9 @@ from autodist.source import Source, last_name, shortened
 from autodist.values import (
     NOTHING,
     External,
+    Items,
     Object,
+    Thing,
     Wrapped,
 )
 
@@ -74,12 +76,20 @@ def _complete(models: list[Model], run: Interpreter) -> list[Model]:
     for model in models:
         if model.wrapping is not None and model.wrapping.each:
             held = next((held for node, held in lists.items() if _binds(node, model.wrapping)), set())
+            held = held or _grown_with(model.wrapping, run)
             ours = {each.key for each in (model.object, *model.alternatives)}
             known = all(isinstance(thing, Object) and thing.key in ours for thing in held)
-            if model.bypassed is not None or not held or not known:
+            if not held or not known:
                 model = replace(model, wrapping=None)
         result.append(model)
     return result
+
+
+def _grown_with(wrapping: Wrapping, run: Interpreter) -> set[Thing]:
+    """The models that come into a list one by one: all that is known to be in it."""
+    target = run.values.get(wrapping.target, NOTHING)
+    inside = [part for thing in target.things if isinstance(thing, Items) for part in (*thing.parts, thing.element)]
+    return {thing for part in inside for thing in unwrapped(part)}
 
 
 def _binds(node: ast.AST, wrapping: Wrapping) -> bool:

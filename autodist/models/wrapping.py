@@ -31,7 +31,8 @@ def wrapping_of(module: Object, run: Interpreter, history: History) -> Wrapping 
     quiet = [e for e in run.of("forward") if not e.grad and not e.loops and module in unwrapped(e.value)]
     tried = [*(event for event in history.forwards.get(module, []) if _is_trial(event)), *quiet]
     places = history.places.get(module, [])
-    made = sorted((*places[:1], *history.lists.get(module, [])[:1]), key=lambda event: event.order)
+    held = (*history.lists.get(module, [])[:1], *history.held.get(module, [])[:1])
+    made = sorted((*places[:1], *held), key=lambda event: event.order)
     made_in = {loop.node for event in made[:1] for loop in event.loops}
     tried += (e for e in _looked_through(module, run) if all(loop.node in made_in for loop in e.loops))
     uses = [event for event in history.forwards.get(module, []) if event not in tried] or run.of("backward")
@@ -56,7 +57,7 @@ def wrapping_of(module: Object, run: Interpreter, history: History) -> Wrapping 
             part = part or event  # `self.model, self.decay = model, decay`
         elif event.kind == "alias":
             alias = alias or event
-        elif event.kind != "move" or isinstance(event.source.statement(event.node), ast.Expr):
+        elif event.kind != "move" or _moves_by_name(event):
             if _lasts(event, use):
                 chosen, called = event, None
             else:
@@ -195,14 +196,25 @@ def _initialises(function: Function) -> bool:
 def _in_list(module: Object, history: History, use: Event | None, first: int) -> Wrapping | None:
     """After `nets = [Net(), Net()]` or `nets = {"G": Net(), "D": Net()}`, or the loop over them that moves them, for a
     model that has no name of its own."""
-    bound = [e for e in history.lists.get(module, []) if e.order < first and _lasts(e, use)]
-    if not bound or freezes(module, history):
+    if freezes(module, history):
         return None
-    event = bound[-1]  # `nets = [net.to(device) for net in nets]`
-    assert isinstance(event.node, (ast.Assign, ast.AnnAssign))
-    kind = "dict" if isinstance(event.node.value, (ast.Dict, ast.DictComp)) else "list"
-    found = replace(at(event, use), inside=None, each=kind)
-    if not isinstance(found.target, (ast.Name, ast.Attribute)):
+    bound = [e for e in history.lists.get(module, []) if e.order < first and _lasts(e, use)]
+    grown = [e for e in history.held.get(module, []) if e.order < first and grown_list(e.node) is not None]
+    if not bound and not grown:
+        return None
+    event = bound[-1] if bound else grown[-1]  # `nets = [net.to(device) for net in nets]`
+    if bound:
+        assert isinstance(event.node, (ast.Assign, ast.AnnAssign))
+        kind = "dict" if isinstance(event.node.value, (ast.Dict, ast.DictComp)) else "list"
+        found = replace(at(event, use), inside=None, each=kind)
+    else:
+        event = _last_growth(event, history, first)
+        found = _after_growth(event, use)
+    if (
+        not isinstance(found.target, (ast.Name, ast.Attribute))
+        or use is not None
+        and within(use, frozenset([found.statement]))
+    ):
         return None
     for moved in history.places.get(module, []):
         if moved.kind != "move" or not event.order < moved.order < first:
@@ -216,6 +228,51 @@ def _in_list(module: Object, history: History, use: Event | None, first: int) ->
     return found
 
 
+def _last_growth(added: Event, history: History, first: int) -> Event:
+    """Where the last model comes into the list that one comes into: `nets.append(A())`, `nets.append(B())`."""
+    alike = [
+        each
+        for events in history.held.values()
+        for each in events
+        if each.scope is added.scope and each.order < first and grown_list(each.node) is not None
+        if ast.unparse(grown_list(each.node) or each.node) == ast.unparse(grown_list(added.node) or added.node)
+    ]
+    return max(alike, key=lambda each: each.order)
+
+
+def _after_growth(added: Event, use: Event | None) -> Wrapping:
+    """After the loop that fills a list: `for _ in range(3): nets.append(Net())`."""
+    source, target = added.source, grown_list(added.node)
+    assert target is not None
+    statement = source.statement(added.node)
+    for loop in source.ancestors(statement):
+        inside = frozenset([loop])
+        if isinstance(loop, (ast.FunctionDef, ast.AsyncFunctionDef)) or use is not None and within(use, inside):
+            break
+        if isinstance(loop, (ast.For, ast.While)):
+            if any(_makes_list(each, ast.unparse(target)) for each in ast.walk(loop)):
+                break
+            statement = loop
+    return Wrapping(source, after_conditions(source, statement, use), target, None, each="list")
+
+
+def grown_list(node: ast.AST) -> ast.Name | ast.Attribute | None:
+    """The list that a model comes into: `nets` of `nets.append(Net())`, `nets += [Net()]`, `nets = nets + [Net()]`."""
+    target: ast.AST | None = None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        target = node.func.value
+    elif isinstance(node, (ast.Assign, ast.AugAssign)):
+        target = node.target if isinstance(node, ast.AugAssign) else node.targets[0]
+    return target if isinstance(target, (ast.Name, ast.Attribute)) else None
+
+
+def _makes_list(node: ast.AST, name: str) -> bool:
+    """`nets = []`"""
+    bound = node.targets if isinstance(node, ast.Assign) else []
+    value = node.value if isinstance(node, ast.Assign) else None
+    return isinstance(value, (ast.List, ast.ListComp, ast.Call)) and name in map(ast.unparse, bound)
+
+
 def _goes_over(node: ast.expr, held: ast.expr) -> bool:
     """`nets`, `nets.values()`, `enumerate(nets)`"""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("values", "items"):
@@ -223,6 +280,15 @@ def _goes_over(node: ast.expr, held: ast.expr) -> bool:
     elif isinstance(node, ast.Call) and last_name(node.func) == "enumerate" and node.args:
         node = node.args[0]
     return ast.unparse(node) == ast.unparse(held)
+
+
+def _moves_by_name(event: Event) -> bool:
+    """`net.to(device)` by itself, not `nets.append(Net().to(device))`"""
+    statement = event.source.statement(event.node)
+    node: ast.AST | None = statement.value if isinstance(statement, ast.Expr) else None
+    while node is not event.node and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        node = node.func.value  # `net.to(device).train()`
+    return node is event.node
 
 
 def _lasts(event: Event, use: Event | None) -> bool:

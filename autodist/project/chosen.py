@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -60,27 +61,25 @@ def _defined(path: Path) -> set[str]:
 def pattern_of(call: ast.Call) -> str | None:
     """The name of the module that is imported, as far as it is written in the call."""
     given = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "name")]
-    told = _start(given[0]) if given else None
-    if told is None:
+    text = _template(given[0]) if given else None
+    if text is None:
         return None
-    start, whole = told
-    if start.startswith("."):
+    if text.startswith("."):
         package = [*call.args[1:2], *(keyword.value for keyword in call.keywords if keyword.arg == "package")]
         home = package[0].value if package and isinstance(package[0], ast.Constant) else None
-        if not isinstance(home, str) or start.startswith(".."):
+        if not isinstance(home, str) or text.startswith(".."):
             return None
-        start = home + start
-    if whole:
-        return start
-    return f"{start}*" if "." in start else None  # any module at all
+        text = home + text
+    start, *unknown = text.split("*")
+    return text if not unknown or "." in start else None  # any module at all
 
 
 def matching(pattern: str, names: Iterable[str]) -> list[str]:
-    """The modules that an import by name may mean."""
-    if not pattern.endswith("*"):
+    """The modules that an import by name may mean: each ``*`` stands for a name, or the rest of one."""
+    if "*" not in pattern:
         return [name for name in names if name == pattern]
-    start = pattern[:-1]
-    found = [name for name in names if name.startswith(start) and "." not in name[len(start) :] and name != start]
+    stars = re.compile("[^.]*".join(map(re.escape, pattern.split("*"))))
+    found = [name for name in names if stars.fullmatch(name)]
     return sorted(found) if len(found) <= MOST else []
 
 
@@ -109,32 +108,29 @@ def _is_store(node: ast.Name) -> bool:
 
 
 def files(pattern: str, root: Path) -> list[str]:
-    """The modules below a folder that an import by name may mean."""
-    if not pattern.endswith("*"):
+    """The modules below a folder that an import by name may mean, after the packages that they are in."""
+    if "*" not in pattern:
         return [pattern]
-    package = pattern.rpartition(".")[0]
-    folder = root.joinpath(*package.split("."))
-    inside = [each for each in folder.iterdir() if each.suffix == ".py"] if folder.is_dir() else []
-    names = [f"{package}.{each.stem}" for each in inside if each.stem.isidentifier() and each.stem != "__init__"]
-    found = matching(pattern, names)
-    return [package, *found] if found else []
+    paths = (path.relative_to(root).with_suffix("") for path in root.glob(pattern.replace(".", "/") + ".py"))
+    names = [".".join(path.parts) for path in paths if path.name != "__init__"]
+    found = matching(pattern, [name for name in names if all(part.isidentifier() for part in name.split("."))])
+    return [*sorted({name.rpartition(".")[0] for name in found}), *found]
 
 
-def _start(node: ast.expr) -> tuple[str, bool] | None:
-    """How a text starts, and whether that is all of it."""
+def _template(node: ast.expr) -> str | None:
+    """A text as far as it is written, with ``*`` for what is put into it."""
     if isinstance(node, ast.Constant):
-        return (node.value, True) if isinstance(node.value, str) else None
-    if isinstance(node, ast.JoinedStr) and node.values:
-        first = node.values[0]
-        return (str(first.value), False) if isinstance(first, ast.Constant) else None
+        return node.value if isinstance(node.value, str) else None
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(each.value) if isinstance(each, ast.Constant) else "*" for each in node.values)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        left = _start(node.left)
-        return (left[0], False) if left is not None else None
-    text, mark = None, ""
+        sides = [_template(side) for side in (node.left, node.right)]
+        return "".join("*" if side is None else side for side in sides) if any(sides) else None
+    text, marks = None, ""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-        text, mark = node.left, "%"
+        text, marks = node.left, r"%[^a-zA-Z]*[a-zA-Z]"
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
-        text, mark = node.func.value, "{"
+        text, marks = node.func.value, r"\{[^}]*\}"
     if isinstance(text, ast.Constant) and isinstance(text.value, str):
-        return text.value.partition(mark)[0], False
+        return re.sub(marks, "*", text.value)
     return None
