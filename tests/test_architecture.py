@@ -110,7 +110,7 @@ FSDP = """
     shards | unshardable
     nested | replaced
     mixed
-    meta | outputs | weights
+    meta | outputs | restored | weights
     sharding
 """
 

@@ -10,6 +10,7 @@ from autodist.fsdp import weights
 from autodist.fsdp.mixed import mixed
 from autodist.fsdp.nested import nested
 from autodist.fsdp.replaced import replaced
+from autodist.fsdp.restored import restored
 from autodist.fsdp.sharding import blocks_of, rank_check, starts
 from autodist.interpreter import Event, Interpreter
 from autodist.models import Key, Keys, keys, members, optimized_by, parts, unwrapped
@@ -59,6 +60,7 @@ def shards(run: Interpreter, models: list[Model]) -> Shards:
         whole_loads=tuple(_unique(_whole_loads(run, ours, begun))),
         whole_states=tuple(weights.whole_states(run, ours)),
         early_loads=early,
+        restored=tuple({site.node: (site, former) for site, former in restored(run, models)}.values()),
         mixed=tuple({site.node: (site, code) for site, code in mixed(run, models)}.values()),
     )
 
