@@ -73,9 +73,9 @@ def load_shards(script: TrainingScript, context: Context) -> Iterator[Finding]:
     original, a DDP conversion or this script wrote it. With `--sharded-checkpoints` a rank reads its parts of a folder
     of shards, written by any number of ranks; files can be read as well. A model that is not sharded, such as a copy
     for evaluation, is given whole tensors. A mask, noise or another whole tensor that is put into a parameter, or
-    computed with beside it, is cut as well: torch takes either shards or whole tensors. What a script keeps
-    beside a model, such as a list of running averages, is cut as what it takes the place of. A new tensor that would take
-    the place of a parameter's storage is written into it, since FSDP goes on with the old one.
+    computed with beside it, is cut as well: torch takes either shards or whole tensors. What a script keeps beside a
+    model, such as a list of running averages, is cut as what it takes the place of. A new tensor that would take the
+    place of a parameter's storage is written into it, since FSDP goes on with the old one.
     """
     if not script.trains:
         return

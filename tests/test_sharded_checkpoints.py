@@ -117,7 +117,8 @@ averages = Averages(model.parameters())
             "p.copy_(cut_like(torch.load('a.pt', 'cpu')[name], p))",
         ),
         (
-            "own = model.state_dict()\nfor name, value in torch.load('a.pt', 'cpu').items():\n    own[name].copy_(value)\n",
+            "own = model.state_dict()\nfor name, value in torch.load('a.pt', 'cpu').items():\n"
+            "    own[name].copy_(value)\n",
             "own[name].copy_(cut_like(value, own[name]))",
         ),
         (  # whole ones in place of whole ones
