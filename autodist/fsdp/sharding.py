@@ -152,7 +152,7 @@ def _late_copies(model: Model, run: Interpreter) -> Iterator[tuple[Site, Object]
         between = run.events[first : event.order]
         changed = any(e.kind in CHANGING and (e.kind == "step" or _holds(e.value, model.object)) for e in between)
         made = [t for t in event.detail.things if isinstance(t, Object)]
-        bound = [e for e in run.of("bind") if made and _holds(e.value, made[0]) and e.source.home(e.node) is home]
+        bound = [e for e in _named(made[0], run) if e.source.home(e.node) is home] if made else []
         if len(made) == 1 and bound and not changed and all(each in around for each in turns):
             yield Site(source, call), made[0]
 
@@ -172,7 +172,7 @@ def _followers(model: Model, run: Interpreter) -> Iterator[Model]:
     read += [t for event in run.of("model_state_dict") if not _is_saved(event) for t in event.value.things]
     ours = keys(parts(model.object))
     for thing in dict.fromkeys(t for t in map(bare, read) if isinstance(t, Object)):
-        made = [e.order for e in run.of("bind") if _holds(e.value, thing)]
+        made = [e.order for e in _named(thing, run)]
         if thing.key in ours or not made or not _is_like(thing, model.object):
             continue
         if min(made) < first:
@@ -183,7 +183,7 @@ def _followers(model: Model, run: Interpreter) -> Iterator[Model]:
 
 def _at_once(model: Model, run: Interpreter) -> Model:
     """A model that is sharded where it is made."""
-    made = min((e for e in run.of("bind") if _holds(e.value, model.object)), key=lambda e: e.order)
+    made = min(_named(model.object, run), key=lambda e: e.order)
     place = replace(at(made, made), statement=made.source.statement(made.node), inside=None)
     return replace(model, since=made.order + 1, wrapping=place)
 
@@ -205,6 +205,11 @@ def _states_meet(module: Object, other: Object, run: Interpreter) -> bool:
 def bare(thing: Thing) -> Thing:
     """A module without its wrapper."""
     return thing.module if isinstance(thing, Wrapped) else thing
+
+
+def _named(module: Object, run: Interpreter) -> list[Event]:
+    """Where a module is given a name when it is made, alone or beside others: `student, teacher = Net(), Net()`"""
+    return [e for kind in ("bind", "bind_part") for e in run.of(kind) if _holds(e.value, module)]
 
 
 def _is_like(module: Object, other: Object) -> bool:
@@ -277,7 +282,7 @@ def _is_ahead(node: ast.AST, source: Source, wrapping: Wrapping) -> bool:
 def _first(module: Object, run: Interpreter) -> Event | None:
     members = keys(parts(module))
     kinds = ("forward", "model_method", "optimizer", *KEEPING)
-    made = min((e.order for kind in ("bind", "bind_part") for e in run.of(kind) if _holds(e.value, module)), default=0)
+    made = min((e.order for e in _named(module, run)), default=0)
     for event in sorted((e for kind in kinds for e in run.of(kind)), key=lambda e: e.order):
         if event.kind != "optimizer" and event.order < made:
             continue  # its constructor counts parameters, or tries its layers out
