@@ -178,3 +178,39 @@ def test_copies_below_the_optimizer(tmp_path: Path) -> None:
 def test_copies_of_other_weights(tmp_path: Path, old: str, new: str) -> None:
     """The weights ahead of sharding are not those that are copied."""
     assert "AD907 copies a model after its optimizer" in sharded(tmp_path, LATE.replace(old, new))[1]
+
+
+AVERAGED = """
+class Averaged(nn.Module):
+    def __init__(self, model, decay=0.9):
+        super().__init__()
+        self.online = [model]
+        self.module = copy.deepcopy(model).eval()
+        self.decay = decay
+        self.register_buffer("steps", torch.tensor(0))
+
+
+"""
+INSIDE = LATE.replace("copy.deepcopy(model).eval()", "Averaged(model)").replace("loader =", f"{AVERAGED}loader =", 1)
+
+
+def test_copies_that_an_object_makes_below_the_optimizer(tmp_path: Path) -> None:
+    """The object is made ahead of sharding, and shards its copy itself. It was refused."""
+    text, said = sharded(tmp_path, INSIDE + "ema.load_state_dict(torch.load('ema.pt', 'cpu'))\n")
+    assert "model = Net()\nunsharded = Averaged(model)\n" in text and "\nema = unsharded\n" in text
+    assert "fully_shard(self.module, reshard_after_forward=True)" in text and "AD907" not in said
+    assert "ema.load_state_dict(model_shards(torch.load('ema.pt', 'cpu'), ema))" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("scheduler = None\n", "model(torch.ones(2, 4))\n"),
+        ("Averaged(model)", "Averaged(model, scheduler)"),  # which is made between
+        ("self.decay = decay", "self.shadow = [p.clone() for p in model.parameters()]"),
+        ("self.decay = decay", "self.head = nn.Linear(4, 4)"),  # which draws its weights then
+        ("self.decay = decay", "print(decay)"),
+    ],
+)
+def test_objects_that_are_made_at_their_own_time(tmp_path: Path, old: str, new: str) -> None:
+    assert "AD907 copies a model after its optimizer" in sharded(tmp_path, INSIDE.replace(old, new))[1]

@@ -133,28 +133,62 @@ CHANGING = (
 
 
 def _late_copies(model: Model, run: Interpreter) -> Iterator[tuple[Site, Object]]:
-    """Copies that are made of a model below the optimizer, in the same function and with the weights that it has ahead
-    of that: `ema_model = copy.deepcopy(model).eval()`"""
+    """Copies that are made of a model below the optimizer, with the weights that it has ahead of that, each with the
+    call in the model's own function that makes it: `ema_model = copy.deepcopy(model).eval()`, `ema = ModelEMA(model)`
+    """
     place = model.wrapping
     if place is None or model.alternatives or model.wrapped or model.sharded:
         return
     first = start(model.object, run)
+    home = place.source.home(place.statement)
     for event in run.of("copy"):
-        call, source = event.node, event.source
-        if event.order < first or source is not place.source or not isinstance(call, ast.Call) or len(call.args) != 1:
+        if event.order < first or not _holds(event.value, model.object):
             continue
-        home = source.home(call)
-        below = home is source.home(place.statement) and call.lineno > place.statement.lineno
-        if not below or call.keywords or ast.dump(_loaded(call.args[0])) != ast.dump(_loaded(place.target)):
+        calls = [(event.node, event.source), *((each.node, each.source) for each in reversed(event.calls))]
+        call = next(
+            (n for n, source in calls if source is place.source and source.home(n or place.statement) is home), None
+        )
+        if not isinstance(call, ast.Call) or call.lineno <= place.statement.lineno:
             continue
-        turns = [each for each in source.ancestors(call) if isinstance(each, (ast.For, ast.While, ast.AsyncFor))]
-        around = list(source.ancestors(place.statement))
+        if call is event.node:
+            same = len(call.args) == 1 and not call.keywords
+            known = same and ast.dump(_loaded(call.args[0])) == ast.dump(_loaded(place.target))
+        else:
+            known = _can_be_made_before(call, event, place, run)
+        turns = [each for each in place.source.ancestors(call) if isinstance(each, (ast.For, ast.While, ast.AsyncFor))]
+        around = list(place.source.ancestors(place.statement))
         between = run.events[first : event.order]
         changed = any(e.kind in CHANGING and (e.kind == "step" or _holds(e.value, model.object)) for e in between)
         made = [t for t in event.detail.things if isinstance(t, Object)]
-        bound = [e for e in _named(made[0], run) if e.source.home(e.node) is home] if made else []
-        if len(made) == 1 and bound and not changed and all(each in around for each in turns):
-            yield Site(source, call), made[0]
+        bound = (
+            [e for e in _named(made[0], run) if e.source.home(e.node) is event.source.home(event.node)] if made else []
+        )
+        if known and len(made) == 1 and bound and not changed and all(each in around for each in turns):
+            yield Site(place.source, call), made[0]
+
+
+def _can_be_made_before(call: ast.Call, copy: Event, place: Wrapping, run: Interpreter) -> bool:
+    """Whether what makes a copy of a model, among other things, can be called ahead of where that is sharded: it is
+    given what there is by then, and does no more with the model."""
+    source, end = place.source, place.statement.end_lineno or place.statement.lineno
+    lines = range(end + 1, call.lineno + 1)
+    for node in ast.walk(call):
+        if isinstance(node, ast.Name) and any(each.lineno in lines for each in source.stores(node)):
+            return False
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            named = ast.unparse(node)
+            stored = (n for n in ast.walk(source.home(call)) if isinstance(n, ast.Attribute) and n.lineno in lines)
+            if any(isinstance(n.ctx, ast.Store) and ast.unparse(n) == named for n in stored):
+                return False
+    inside = [e for e in run.events if any(each.node is call for each in e.calls)]
+    modules = keys(t for t in copy.detail.things if isinstance(t, Object)) | keys(unwrapped(copy.value))
+    made = any(e.kind in ("bind", "bind_part") and not keys(unwrapped(e.value)) <= modules for e in inside)
+    kept = any(e.kind in KEEPING and (e.kind == "model_state_dict" or any(whose_parameters(e.value))) for e in inside)
+    return not made and not kept and not any(e.kind in (*CHANGING, *OUTWARD) for e in inside)
+
+
+OUTWARD = ("print", "log", "write", "save", "load", "random", "optimizer", "loader")
+"""What is not done at another time without a difference."""
 
 
 def _like(model: Model, other: Object, run: Interpreter, before: int) -> Model:

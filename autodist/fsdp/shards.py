@@ -158,7 +158,7 @@ def _loads(
     for event in run.of("model_load_state_dict"):
         if event.node in seen or not isinstance(event.node, ast.Call):
             continue
-        loading = [owners[key] for key in keys(unwrapped(event.value)) & ours]
+        loading = [owners[key] for key in _held(event) & ours]
         if all(event.order < begun[m.key] for m in loading) is not early or not event.node.args:
             continue  # a function loads whole models and sharded ones
         if not early and _is_state_of_shards(event.node.args[0], event, run, begun):
@@ -170,6 +170,11 @@ def _loads(
             bare = run.values.get(target.value, NOTHING)
             target = target.value if ours & keys(unwrapped(bare)) else target
         yield Site(event.source, event.node.args[0]), event.source.code(target)
+
+
+def _held(event: Event) -> Keys:
+    """The modules that an event is about, and what is in them: of `ema.load_state_dict(...)` also `ema.module`."""
+    return keys(part for t in unwrapped(event.value) if isinstance(t, Object) for part in parts(t))
 
 
 def _is_state_of_shards(node: ast.expr, event: Event, run: Interpreter, begun: Mapping[Key, int]) -> bool:
@@ -186,7 +191,7 @@ def _whole_loads(run: Interpreter, ours: Keys, begun: Mapping[Key, int]) -> Iter
     for event in run.of("model_load_state_dict"):
         if not isinstance(event.node, ast.Call) or not event.node.args or event.order < first:
             continue
-        if ours & keys(unwrapped(event.value)):
+        if ours & _held(event):
             continue
         given = run.values.get(event.node.args[0], NOTHING)
         taken = [t.node.func for t in given.objects("state") if isinstance(t.node, ast.Call)]

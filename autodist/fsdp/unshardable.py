@@ -56,7 +56,7 @@ class Sharded:
     """Parts that gather their parameters themselves."""
     written: frozenset[ast.AST]
     """Where the numbers of a new tensor can be put into the parameter that it would take the place of."""
-    copied: frozenset[ast.AST]
+    copied: frozenset[ast.AST | None]
     """Copies that can be made ahead of sharding."""
 
     def held(self, event: Event) -> list[Object]:
@@ -321,7 +321,7 @@ def _part_called(event: Event, sharded: Sharded) -> str | None:
 
 
 def _copied(event: Event, sharded: Sharded) -> str | None:
-    if event.node in sharded.copied:
+    if not sharded.copied.isdisjoint((event.node, *(call.node for call in event.calls))):
         return None
     held = [t for t in sharded.held(event) if t.key in sharded.roots]
     if not held or not all(sharded.is_sharded(t, event) for t in held):
