@@ -236,7 +236,8 @@ class Shards:
     that have them. ``replaced`` are names for the storage of parameters that another tensor takes the place of, each
     with what cuts it, if it may be a whole one. ``mixed`` are whole tensors that are put into shards or
     computed with beside them, each with what cuts it, ``restored`` what comes from a file and takes the place of a list
-    or dict of shards, each with the name of that.
+    or dict of shards, each with the name of that. ``put_aside`` is storage that is kept while a replaced one is in its
+    place.
     """
 
     saves: tuple[Site, ...] = ()
@@ -263,6 +264,7 @@ class Shards:
     replaced: tuple[tuple[Site, str], ...] = ()
     mixed: tuple[tuple[Site, str], ...] = ()
     restored: tuple[tuple[Site, str], ...] = ()
+    put_aside: tuple[Site, ...] = ()
 
 
 @dataclass(frozen=True)

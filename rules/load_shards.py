@@ -98,6 +98,9 @@ def load_shards(script: TrainingScript, context: Context) -> Iterator[Finding]:
         wrapped = planned(site.source, WrapExpr(site.node, f"shards_like({{}}, {former})"))
         fix = Fix((*cutting_former(script, context, site.source), *wrapped))
         yield Finding(site.source, site.node, f"{former} holds shards, the checkpoint whole tensors", fix)
+    for site in script.shards.put_aside:
+        fix = Fix(planned(site.source, WrapExpr(site.node, "{}.clone()")))
+        yield Finding(site.source, site.node, "other numbers are written into this storage: a copy keeps these", fix)
     for site, cut in script.shards.replaced:
         statement = site.statement
         assert isinstance(site.node, ast.Attribute) and isinstance(statement, ast.Assign)

@@ -214,3 +214,55 @@ def test_copies_that_an_object_makes_below_the_optimizer(tmp_path: Path) -> None
 )
 def test_objects_that_are_made_at_their_own_time(tmp_path: Path, old: str, new: str) -> None:
     assert "AD907 copies a model after its optimizer" in sharded(tmp_path, INSIDE.replace(old, new))[1]
+
+
+SWAPPED = """
+class EMA:
+    def __init__(self, model):
+        self.model, self.backup = model, {}
+        self.shadow = {name: p.data.clone() for name, p in model.named_parameters()}
+
+    def apply_shadow(self):
+        for name, p in self.model.named_parameters():
+            self.backup[name] = p.data
+            p.data = self.shadow[name]
+
+    def restore(self):
+        for name, p in self.model.named_parameters():
+            p.data = self.backup[name]
+        self.backup = {}
+
+
+"""
+SWAPS = (
+    SCRIPT.replace("loader =", f"{SWAPPED}loader =", 1).replace("for (x,)", "ema = EMA(model)\nfor (x,)", 1)
+    + "ema.apply_shadow()\nprint(model(torch.ones(1, 4)).sum().item())\nema.restore()\n"
+)
+ATTACK = SWAPS.replace(
+    "= p.data\n            p.data = self.shadow[name]", "= p.data.clone()\n            p.data.add_(p.grad)"
+)
+
+
+def test_weights_that_are_put_aside_and_come_back(tmp_path: Path) -> None:
+    """As they are by averages, and by attacks on embeddings (FGM). Both were refused."""
+    text, said = sharded(tmp_path, SWAPS)
+    assert "self.backup[name] = p.data.clone()\n" in text and "p.data[...] = self.shadow[name]\n" in text
+    assert "p.data[...] = self.backup[name]\n" in text and "AD907" not in said
+    text, said = sharded(tmp_path, ATTACK)
+    assert "p.data[...] = self.backup[name]\n" in text and "AD907" not in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("ema.restore()", "optimizer.step()\nema.restore()"),  # which writes into the average
+        ("        self.backup = {}\n\n", "\n"),  # where later steps write into what is kept
+        (
+            "            self.backup[name] = p.data\n",
+            "            self.backup[name] = p.data\n            print(name)\n",
+        ),
+    ],
+)
+def test_weights_that_are_changed_by_another_name(tmp_path: Path, old: str, new: str) -> None:
+    script = SWAPS.replace(old, new) + "for epoch in range(2):\n    optimizer.step()\n"
+    assert "replaces the storage of parameters" in sharded(tmp_path, script)[1]

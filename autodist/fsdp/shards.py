@@ -9,7 +9,7 @@ from autodist.accumulation import deferrals
 from autodist.fsdp import weights
 from autodist.fsdp.mixed import mixed
 from autodist.fsdp.nested import nested
-from autodist.fsdp.replaced import replaced
+from autodist.fsdp.replaced import put_aside, replaced
 from autodist.fsdp.restored import restored
 from autodist.fsdp.sharding import blocks_of, rank_check, starts
 from autodist.interpreter import Event, Interpreter
@@ -57,6 +57,7 @@ def shards(run: Interpreter, models: list[Model]) -> Shards:
         deferrals=tuple(deferrals(run, models)),
         nested=tuple(_unique(nested(models))),
         replaced=tuple({site.node: (site, cut) for site, cut in replaced(run, models)}.values()),
+        put_aside=tuple(_unique(put_aside(run, models))),
         whole_loads=tuple(_unique(_whole_loads(run, ours, begun))),
         whole_states=tuple(weights.whole_states(run, ours)),
         early_loads=early,
