@@ -110,7 +110,8 @@ FSDP = """
     shards | unshardable
     nested | replaced
     mixed
-    meta | outputs | restored | weights
+    restored
+    meta | outputs | weights
     sharding
 """
 

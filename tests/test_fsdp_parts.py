@@ -266,3 +266,26 @@ def test_weights_that_are_put_aside_and_come_back(tmp_path: Path) -> None:
 def test_weights_that_are_changed_by_another_name(tmp_path: Path, old: str, new: str) -> None:
     script = SWAPS.replace(old, new) + "for epoch in range(2):\n    optimizer.step()\n"
     assert "replaces the storage of parameters" in sharded(tmp_path, script)[1]
+
+
+AROUND = SCRIPT.replace("optimizer =", "head = nn.Linear(4, 4)\nboth = nn.ModuleList([model, head])\noptimizer =", 1)
+AROUND = AROUND.replace("SGD(model.parameters()", "SGD([*model.parameters(), *head.parameters()]").replace(
+    "model(x), x", "head(model(x)), x"
+)
+NORMS = "print(sum(p.grad.norm().item() for p in both.parameters()))\n"
+
+
+def test_parameters_of_a_module_around_sharded_ones(tmp_path: Path) -> None:
+    """Norms of them were those of one rank's shares, in silence."""
+    text, said = sharded(tmp_path, AROUND + NORMS)
+    assert "p.grad.full_tensor().norm().item() for p in both.parameters()" in text and "AD907" not in said
+    text, said = sharded(tmp_path, INSIDE + "print(max(p.max().item() for p in ema.parameters()))\n")
+    assert "p.full_tensor().max().item() for p in ema.parameters()" in text and "AD907" not in said
+
+
+def test_parameters_of_a_module_around_a_sharded_one_and_others(tmp_path: Path) -> None:
+    script = AROUND.replace("[model, head]", "[model, nn.Linear(2, 2)]")
+    assert "AD907 reads parameters of a module around a sharded one" in sharded(tmp_path, script + NORMS)[1]
+    assert "AD907" not in sharded(tmp_path, script)[1]
+    whole = "for p in both.parameters():\n    p.data = torch.ones(3)[:2].sum() * p.data\n"
+    assert "p.data[...]" in sharded(tmp_path, AROUND + whole)[0]

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autodist.fsdp.restored import is_loaded
-from autodist.fsdp.weights import COMPUTING, sharded_reads, uses
+from autodist.fsdp.weights import COMPUTING, sharded_keys, sharded_reads, uses
 from autodist.interpreter import Interpreter
-from autodist.models import Keys, keys, members, unwrapped
+from autodist.models import Keys, keys, unwrapped
 from autodist.script import Model, Site
 from autodist.source import Source
 from autodist.tensors import operations
@@ -60,7 +60,7 @@ def _states(run: Interpreter, ours: Keys) -> Iterator[tuple[ast.Subscript, Sourc
 
 def wholes_of(run: Interpreter, models: list[Model]) -> Wholes:
     """What is known of the tensors of a run."""
-    ours = frozenset(members(model for model in models if not model.wrapped))
+    ours = sharded_keys(run, models)
     return Wholes(run, ours, frozenset(use.site.node for use in uses(run, models) if use.number is None))
 
 

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Set
 
 from autodist.fsdp.mixed import wholes_of
 from autodist.fsdp.sharding import bare, starts
+from autodist.fsdp.weights import sharded_keys
 from autodist.interpreter import GROWS, Event, Interpreter
-from autodist.models import Keys, keys, members, unwrapped
+from autodist.models import Keys, keys, unwrapped
 from autodist.script import Model, Site
 from autodist.source import Source
 from autodist.values import NOTHING, External, Function, Parameters, of
@@ -30,7 +31,7 @@ DEPTH = 6
 def replaced(run: Interpreter, models: list[Model]) -> Iterator[tuple[Site, str]]:
     """Targets such as `p.data` that can be written into, each with what cuts the tensor that is put there, if it may
     be a whole one."""
-    ours = frozenset(members(model for model in models if not model.wrapped))
+    ours = sharded_keys(run, models)
     begun = starts(run, (model for model in models if not model.wrapped))
     first = min(begun.values(), default=0)
     events = [event for event in run.of("replace_data") if event.order >= first]
@@ -54,7 +55,7 @@ def replaced(run: Interpreter, models: list[Model]) -> Iterator[tuple[Site, str]
 def put_aside(run: Interpreter, models: list[Model]) -> Iterator[Site]:
     """Storage of parameters that is kept while other numbers take its place: `self.backup[name] = p.data`, ahead of
     `p.data = self.shadow[name]`. A copy is the same, since nothing changes it meanwhile."""
-    ours = frozenset(members(model for model in models if not model.wrapped))
+    ours = sharded_keys(run, models)
     for event in run.of("replace_data"):
         statement, source = event.source.parents.get(event.node), event.source
         if not isinstance(statement, ast.Assign) or not isinstance(event.node, ast.Attribute):

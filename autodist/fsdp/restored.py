@@ -7,8 +7,9 @@ import ast
 from collections.abc import Iterator
 
 from autodist.fsdp.sharding import starts
+from autodist.fsdp.weights import sharded_keys
 from autodist.interpreter import Interpreter
-from autodist.models import Keys, keys, members, unwrapped
+from autodist.models import Keys, keys, unwrapped
 from autodist.script import Model, Site
 from autodist.source import Source
 from autodist.values import NOTHING, External, Function, Object, Table, Value, of, union
@@ -21,7 +22,7 @@ DEPTH = 8
 def restored(run: Interpreter, models: list[Model]) -> Iterator[tuple[Site, str]]:
     """What comes from a file and takes the place of shards, `self.shadow = state["shadow"]`, each with the name of
     those: it is cut as they are."""
-    ours = frozenset(members(model for model in models if not model.wrapped))
+    ours = sharded_keys(run, models)
     first = min(starts(run, (model for model in models if not model.wrapped)).values(), default=0)
     if not ours or not any(event.order >= first for event in run.of("load")):
         return
