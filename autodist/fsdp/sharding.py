@@ -352,7 +352,7 @@ def _place(module: Object, run: Interpreter, before: int | None = None) -> Wrapp
     chosen, _ = _complete(module, run, first, use)
     if chosen is None:
         return None
-    found = at(chosen, use)
+    found = _ahead_of_parameters(at(chosen, use), chosen, run)
     block = found.source.block(found.statement)
     target = ast.dump(_loaded(found.target))
     stop = {run.events[first].node} if first < len(run.events) else set()
@@ -371,6 +371,20 @@ def _place(module: Object, run: Interpreter, before: int | None = None) -> Wrapp
             statement = later
     earlier = next((place for place, name in counted if _is_read_after(name, statement, found.source)), statement)
     return Wrapping(found.source, earlier, found.target, None)
+
+
+def _ahead_of_parameters(place: Wrapping, made: Event, run: Interpreter) -> Wrapping:
+    """A place behind the conditions that a model is made under, or else in there, where its parameters are put into a
+    list before that: `if use_pose: net = PoseNet()`, `params += list(net.parameters())`"""
+    statement = place.source.statement(made.node)
+    if statement is place.statement or place.statement not in place.source.ancestors(statement):
+        return place
+    while statement is not place.statement:
+        block = place.source.block(statement)
+        if any(_keeps_parameters(each, run) for each in block[block.index(statement) + 1 :]):
+            return Wrapping(place.source, statement, place.target, None)
+        statement = next(a for a in place.source.ancestors(statement) if isinstance(a, ast.stmt))
+    return place
 
 
 def _complete(module: Object, run: Interpreter, first: int, use: Event | None) -> tuple[Event | None, bool]:
