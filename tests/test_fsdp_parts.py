@@ -289,3 +289,29 @@ def test_parameters_of_a_module_around_a_sharded_one_and_others(tmp_path: Path) 
     assert "AD907" not in sharded(tmp_path, script)[1]
     whole = "for p in both.parameters():\n    p.data = torch.ones(3)[:2].sum() * p.data\n"
     assert "p.data[...]" in sharded(tmp_path, AROUND + whole)[0]
+
+
+LISTED = SCRIPT.replace("SGD(model.parameters(), lr=0.1)", "SGD(params, lr=0.1)")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "model = Net()\nparams = [p for p in model.parameters() if p.requires_grad]\nmodel = model.to('cpu')\n",
+        "model = Net()\nparams = []\nfor p in model.parameters():\n    params.append(p)\nmodel = model.to('cpu')\n",
+        "params = []\nif len(sys.argv) > 5:\n    print(0)\nelse:\n    model = Net().to('cpu')\n"
+        "    params += list(model.parameters())\n",
+    ],
+)
+def test_parameters_that_are_listed_before_the_optimizer(tmp_path: Path, made: str) -> None:
+    """The model was sharded behind that, and its list of parameters that it has no more was trained, in silence."""
+    script = LISTED.replace("model = Net()\n", made).replace("import torch\n", "import sys\n\nimport torch\n", 1)
+    lines = sharded(tmp_path, script)[0].split("\n")
+    shard = next(at for at, line in enumerate(lines) if line.strip().startswith("fully_shard(model, "))
+    assert shard < next(at for at, line in enumerate(lines) if "model.parameters()" in line)
+
+
+def test_parameters_that_are_counted_before_the_optimizer(tmp_path: Path) -> None:
+    made = "model = Net()\nprint(len([p for p in model.parameters()]))\nmodel = model.to('cpu')\n"
+    text = sharded(tmp_path, SCRIPT.replace("model = Net()\n", made))[0]
+    assert text.index("model = model.to('cpu')") < text.index("fully_shard(model, ")

@@ -393,7 +393,45 @@ def _complete(module: Object, run: Interpreter, first: int, use: Event | None) -
     bound = _bound(module, run, first, ("bind", "bind_part"))
     bound = bound or _bound(module, run, first, ("alias", "alias_part"))  # it has no name where it is made
     always = [e for e in bound if e is bound[0] or not is_instead(e, use)]
+    always = list(_until_listed(always, module, use, run))
     return (always[-1] if always else None), len(always) < len(bound)
+
+
+def _until_listed(bound: list[Event], module: Object, use: Event | None, run: Interpreter) -> Iterator[Event]:
+    """The statements that bind a module, but for those behind one that puts its parameters into the list which an
+    optimizer is given: `params.append(p)`, `net = net.to(device)`, `SGD(params)`"""
+    made = bound[0] if bound else None
+    if made is None or use is None or use.kind != "optimizer" or _asks_itself(use.node, module, run):
+        yield from bound
+        return
+    end = getattr(made.node, "end_lineno", 0)
+    listed = (n for n in ast.walk(made.source.home(made.node)) if isinstance(n, ast.expr) and n.lineno > end)
+    lines = [n.lineno for n in listed if _is_put_into_list(n, made.source, module, run)]
+    for each in bound:
+        if (
+            each is made
+            or each.source is not made.source
+            or getattr(each.node, "lineno", 0) < min(lines, default=1 << 30)
+        ):
+            yield each
+
+
+def _asks_itself(call: ast.AST, module: Object, run: Interpreter) -> bool:
+    """Whether parameters of a module are taken where the optimizer is made."""
+    asked = (n.func.value for n in ast.walk(call) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute))
+    return any(_holds(run.values.get(each, NOTHING), module) for each in asked)
+
+
+def _is_put_into_list(node: ast.expr, source: Source, module: Object, run: Interpreter) -> bool:
+    """Whether an expression is what a list or dict gets of the parameters of a module, or is such a list."""
+    value = run.values.get(node, NOTHING)
+    if module.key not in keys(whose_parameters(value)):
+        return False
+    parent = source.parents.get(node)
+    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.func.attr in GROWS:
+        return node in parent.args
+    made = any(isinstance(t, (Items, Table)) for t in value.things)
+    return made and isinstance(parent, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and parent.value is node
 
 
 def _bound(module: Object, run: Interpreter, first: int, kinds: Iterable[str]) -> list[Event]:
