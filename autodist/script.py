@@ -235,7 +235,9 @@ class Shards:
     of which only the last before a step has to reduce. ``nested`` are calls of methods that gather parameters by others
     that have them. ``replaced`` are names for the storage of parameters that another tensor takes the place of, each
     with what cuts it, if it may be a whole one. ``mixed`` are whole tensors that are put into shards or
-    computed with beside them, each with what cuts it.
+    computed with beside them, each with what cuts it, ``restored`` what comes from a file and takes the place of a list
+    or dict of shards, each with the name of that. ``put_aside`` is storage that is kept while a replaced one is in its
+    place.
     """
 
     saves: tuple[Site, ...] = ()
@@ -261,6 +263,8 @@ class Shards:
     nested: tuple[Site, ...] = ()
     replaced: tuple[tuple[Site, str], ...] = ()
     mixed: tuple[tuple[Site, str], ...] = ()
+    restored: tuple[tuple[Site, str], ...] = ()
+    put_aside: tuple[Site, ...] = ()
 
 
 @dataclass(frozen=True)

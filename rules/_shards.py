@@ -66,6 +66,18 @@ def model_shards(state, model):
 
 '''
 
+FORMER = '''\
+def shards_like(state, former):
+    """This rank's shards of what was saved, where what it takes the place of is made of shards."""
+    if isinstance(state, dict) and isinstance(former, dict):
+        return type(state)((key, shards_like(value, former.get(key))) for key, value in state.items())
+    if isinstance(state, (list, tuple)) and isinstance(former, (list, tuple)) and len(state) == len(former):
+        return type(state)(shards_like(*each) for each in zip(state, former))
+    return cut_like(state, former) if {torch}.is_tensor(state) else state
+
+
+'''
+
 PACK = '''\
 def packed(state):
     """A state for a distributed checkpoint: dicts and lists without tensors are kept whole, each in a tuple."""
@@ -261,6 +273,11 @@ def cutting_model(script: TrainingScript, context: Context, source: Source) -> P
 def cutting(script: TrainingScript, context: Context, source: Source) -> Planned:
     """`cut_like`."""
     return _define(script, context, source, _cut(context))
+
+
+def cutting_former(script: TrainingScript, context: Context, source: Source) -> Planned:
+    """`shards_like`."""
+    return _define(script, context, source, _cut(context), FORMER)
 
 
 def cutting_optimizer(script: TrainingScript, context: Context, source: Source) -> Planned:

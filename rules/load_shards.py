@@ -9,7 +9,7 @@ from autodist.script import TrainingScript
 
 from ._examples import PLAIN
 from ._preamble import planned
-from ._shards import cutting, cutting_model, cutting_optimizer, joining, loading_shards
+from ._shards import cutting, cutting_former, cutting_model, cutting_optimizer, joining, loading_shards
 
 LOADED = PLAIN.replace("\nfor epoch", 'model.load_state_dict(torch.load("model.pt"))\n\nfor epoch')
 COPIED = PLAIN + "best = nn.Linear(4, 1)\nbest.load_state_dict(model.state_dict())\n"
@@ -73,8 +73,9 @@ def load_shards(script: TrainingScript, context: Context) -> Iterator[Finding]:
     original, a DDP conversion or this script wrote it. With `--sharded-checkpoints` a rank reads its parts of a folder
     of shards, written by any number of ranks; files can be read as well. A model that is not sharded, such as a copy
     for evaluation, is given whole tensors. A mask, noise or another whole tensor that is put into a parameter, or
-    computed with beside it, is cut as well: torch takes either shards or whole tensors. A new tensor that would take
-    the place of a parameter's storage is written into it, since FSDP goes on with the old one.
+    computed with beside it, is cut as well: torch takes either shards or whole tensors. What a script keeps beside a
+    model, such as a list of running averages, is cut as what it takes the place of. A new tensor that would take the
+    place of a parameter's storage is written into it, since FSDP goes on with the old one.
     """
     if not script.trains:
         return
@@ -93,6 +94,13 @@ def load_shards(script: TrainingScript, context: Context) -> Iterator[Finding]:
         yield Finding(
             site.source, site.node, "is computed with a shard: each rank takes the same part of this whole tensor", fix
         )
+    for site, former in script.shards.restored:
+        wrapped = planned(site.source, WrapExpr(site.node, f"shards_like({{}}, {former})"))
+        fix = Fix((*cutting_former(script, context, site.source), *wrapped))
+        yield Finding(site.source, site.node, f"{former} holds shards, the checkpoint whole tensors", fix)
+    for site in script.shards.put_aside:
+        fix = Fix(planned(site.source, WrapExpr(site.node, "{}.clone()")))
+        yield Finding(site.source, site.node, "other numbers are written into this storage: a copy keeps these", fix)
     for site, cut in script.shards.replaced:
         statement = site.statement
         assert isinstance(site.node, ast.Attribute) and isinstance(statement, ast.Assign)

@@ -110,6 +110,7 @@ FSDP = """
     shards | unshardable
     nested | replaced
     mixed
+    restored
     meta | outputs | weights
     sharding
 """

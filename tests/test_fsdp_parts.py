@@ -178,3 +178,140 @@ def test_copies_below_the_optimizer(tmp_path: Path) -> None:
 def test_copies_of_other_weights(tmp_path: Path, old: str, new: str) -> None:
     """The weights ahead of sharding are not those that are copied."""
     assert "AD907 copies a model after its optimizer" in sharded(tmp_path, LATE.replace(old, new))[1]
+
+
+AVERAGED = """
+class Averaged(nn.Module):
+    def __init__(self, model, decay=0.9):
+        super().__init__()
+        self.online = [model]
+        self.module = copy.deepcopy(model).eval()
+        self.decay = decay
+        self.register_buffer("steps", torch.tensor(0))
+
+
+"""
+INSIDE = LATE.replace("copy.deepcopy(model).eval()", "Averaged(model)").replace("loader =", f"{AVERAGED}loader =", 1)
+
+
+def test_copies_that_an_object_makes_below_the_optimizer(tmp_path: Path) -> None:
+    """The object is made ahead of sharding, and shards its copy itself. It was refused."""
+    text, said = sharded(tmp_path, INSIDE + "ema.load_state_dict(torch.load('ema.pt', 'cpu'))\n")
+    assert "model = Net()\nunsharded = Averaged(model)\n" in text and "\nema = unsharded\n" in text
+    assert "fully_shard(self.module, reshard_after_forward=True)" in text and "AD907" not in said
+    assert "ema.load_state_dict(model_shards(torch.load('ema.pt', 'cpu'), ema))" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("scheduler = None\n", "model(torch.ones(2, 4))\n"),
+        ("Averaged(model)", "Averaged(model, scheduler)"),  # which is made between
+        ("self.decay = decay", "self.shadow = [p.clone() for p in model.parameters()]"),
+        ("self.decay = decay", "self.head = nn.Linear(4, 4)"),  # which draws its weights then
+        ("self.decay = decay", "print(decay)"),
+    ],
+)
+def test_objects_that_are_made_at_their_own_time(tmp_path: Path, old: str, new: str) -> None:
+    assert "AD907 copies a model after its optimizer" in sharded(tmp_path, INSIDE.replace(old, new))[1]
+
+
+SWAPPED = """
+class EMA:
+    def __init__(self, model):
+        self.model, self.backup = model, {}
+        self.shadow = {name: p.data.clone() for name, p in model.named_parameters()}
+
+    def apply_shadow(self):
+        for name, p in self.model.named_parameters():
+            self.backup[name] = p.data
+            p.data = self.shadow[name]
+
+    def restore(self):
+        for name, p in self.model.named_parameters():
+            p.data = self.backup[name]
+        self.backup = {}
+
+
+"""
+SWAPS = (
+    SCRIPT.replace("loader =", f"{SWAPPED}loader =", 1).replace("for (x,)", "ema = EMA(model)\nfor (x,)", 1)
+    + "ema.apply_shadow()\nprint(model(torch.ones(1, 4)).sum().item())\nema.restore()\n"
+)
+ATTACK = SWAPS.replace(
+    "= p.data\n            p.data = self.shadow[name]", "= p.data.clone()\n            p.data.add_(p.grad)"
+)
+
+
+def test_weights_that_are_put_aside_and_come_back(tmp_path: Path) -> None:
+    """As they are by averages, and by attacks on embeddings (FGM). Both were refused."""
+    text, said = sharded(tmp_path, SWAPS)
+    assert "self.backup[name] = p.data.clone()\n" in text and "p.data[...] = self.shadow[name]\n" in text
+    assert "p.data[...] = self.backup[name]\n" in text and "AD907" not in said
+    text, said = sharded(tmp_path, ATTACK)
+    assert "p.data[...] = self.backup[name]\n" in text and "AD907" not in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("ema.restore()", "optimizer.step()\nema.restore()"),  # which writes into the average
+        ("        self.backup = {}\n\n", "\n"),  # where later steps write into what is kept
+        (
+            "            self.backup[name] = p.data\n",
+            "            self.backup[name] = p.data\n            print(name)\n",
+        ),
+    ],
+)
+def test_weights_that_are_changed_by_another_name(tmp_path: Path, old: str, new: str) -> None:
+    script = SWAPS.replace(old, new) + "for epoch in range(2):\n    optimizer.step()\n"
+    assert "replaces the storage of parameters" in sharded(tmp_path, script)[1]
+
+
+AROUND = SCRIPT.replace("optimizer =", "head = nn.Linear(4, 4)\nboth = nn.ModuleList([model, head])\noptimizer =", 1)
+AROUND = AROUND.replace("SGD(model.parameters()", "SGD([*model.parameters(), *head.parameters()]").replace(
+    "model(x), x", "head(model(x)), x"
+)
+NORMS = "print(sum(p.grad.norm().item() for p in both.parameters()))\n"
+
+
+def test_parameters_of_a_module_around_sharded_ones(tmp_path: Path) -> None:
+    """Norms of them were those of one rank's shares, in silence."""
+    text, said = sharded(tmp_path, AROUND + NORMS)
+    assert "p.grad.full_tensor().norm().item() for p in both.parameters()" in text and "AD907" not in said
+    text, said = sharded(tmp_path, INSIDE + "print(max(p.max().item() for p in ema.parameters()))\n")
+    assert "p.full_tensor().max().item() for p in ema.parameters()" in text and "AD907" not in said
+
+
+def test_parameters_of_a_module_around_a_sharded_one_and_others(tmp_path: Path) -> None:
+    script = AROUND.replace("[model, head]", "[model, nn.Linear(2, 2)]")
+    assert "AD907 reads parameters of a module around a sharded one" in sharded(tmp_path, script + NORMS)[1]
+    assert "AD907" not in sharded(tmp_path, script)[1]
+    whole = "for p in both.parameters():\n    p.data = torch.ones(3)[:2].sum() * p.data\n"
+    assert "p.data[...]" in sharded(tmp_path, AROUND + whole)[0]
+
+
+LISTED = SCRIPT.replace("SGD(model.parameters(), lr=0.1)", "SGD(params, lr=0.1)")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "model = Net()\nparams = [p for p in model.parameters() if p.requires_grad]\nmodel = model.to('cpu')\n",
+        "model = Net()\nparams = []\nfor p in model.parameters():\n    params.append(p)\nmodel = model.to('cpu')\n",
+        "params = []\nif len(sys.argv) > 5:\n    print(0)\nelse:\n    model = Net().to('cpu')\n"
+        "    params += list(model.parameters())\n",
+    ],
+)
+def test_parameters_that_are_listed_before_the_optimizer(tmp_path: Path, made: str) -> None:
+    """The model was sharded behind that, and its list of parameters that it has no more was trained, in silence."""
+    script = LISTED.replace("model = Net()\n", made).replace("import torch\n", "import sys\n\nimport torch\n", 1)
+    lines = sharded(tmp_path, script)[0].split("\n")
+    shard = next(at for at, line in enumerate(lines) if line.strip().startswith("fully_shard(model, "))
+    assert shard < next(at for at, line in enumerate(lines) if "model.parameters()" in line)
+
+
+def test_parameters_that_are_counted_before_the_optimizer(tmp_path: Path) -> None:
+    made = "model = Net()\nprint(len([p for p in model.parameters()]))\nmodel = model.to('cpu')\n"
+    text = sharded(tmp_path, SCRIPT.replace("model = Net()\n", made))[0]
+    assert text.index("model = model.to('cpu')") < text.index("fully_shard(model, ")

@@ -84,3 +84,49 @@ def test_gathering_keeps_what_is_no_shard(state: dict[object, object], tmp_path:
     assert callable(gather_shards)
     found = gather_shards(state)
     assert found == state and type(found) is type(state)
+
+
+KEPT = """
+class Averages:
+    def __init__(self, parameters):
+        self.shadow = [p.clone().detach() for p in parameters]
+
+    def load_state_dict(self, state):
+        self.shadow = state["shadow"]
+
+    def copy_to(self, parameters):
+        for s, p in zip(self.shadow, parameters):
+            p.data.copy_(s.data)
+
+
+averages = Averages(model.parameters())
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (
+            KEPT + "loaded = torch.load('a.pt', 'cpu')\naverages.load_state_dict(loaded['ema'])\n"
+            "averages.copy_to(model.parameters())\n",
+            'self.shadow = shards_like(state["shadow"], self.shadow)',
+        ),
+        (
+            "with torch.no_grad():\n    for name, p in model.named_parameters():\n"
+            "        p.copy_(torch.load('a.pt', 'cpu')[name])\n",
+            "p.copy_(cut_like(torch.load('a.pt', 'cpu')[name], p))",
+        ),
+        (
+            "own = model.state_dict()\nfor name, value in torch.load('a.pt', 'cpu').items():\n"
+            "    own[name].copy_(value)\n",
+            "own[name].copy_(cut_like(value, own[name]))",
+        ),
+        (  # whole ones in place of whole ones
+            "averages = {'a': torch.zeros(3)}\naverages['a'] = torch.load('a.pt', 'cpu')['a']\n",
+            "averages['a'] = torch.load('a.pt', 'cpu')['a']",
+        ),
+    ],
+)
+def test_tensors_of_a_file_meet_shards(tmp_path: Path, code: str, expected: str) -> None:
+    """What a script keeps beside a model, and parameters that it fills by hand: both crashed."""
+    assert expected in conversion(tmp_path, SCRIPT + code, Strategy.FSDP)[0]

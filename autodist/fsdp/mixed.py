@@ -6,9 +6,10 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autodist.fsdp.weights import COMPUTING, sharded_reads, uses
+from autodist.fsdp.restored import is_loaded
+from autodist.fsdp.weights import COMPUTING, sharded_keys, sharded_reads, uses
 from autodist.interpreter import Interpreter
-from autodist.models import Keys, keys, members, unwrapped
+from autodist.models import Keys, keys, unwrapped
 from autodist.script import Model, Site
 from autodist.source import Source
 from autodist.tensors import operations
@@ -35,14 +36,31 @@ def mixed(run: Interpreter, models: list[Model]) -> Iterator[tuple[Site, str]]:
             continue
         changed, beside = _beside(sharded, source)
         for other in beside:
-            if wholes.is_whole(other, source) and (changed or other not in run.flowing):
+            found = wholes.is_whole(other, source) or is_loaded(other, source, run)
+            if found and (changed or other not in run.flowing):
                 given = "{}.detach()" if other in run.flowing else "{}"
                 yield Site(source, other), f"cut_like({given}, {source.code(sharded)})"
+
+    for node, state in _states(run, wholes.ours):
+        _, beside = _beside(node, state)
+        for other in beside:
+            if is_loaded(other, state, run) or wholes.is_whole(other, state):
+                yield Site(state, other), f"cut_like({{}}, {state.code(node)})"
+
+
+def _states(run: Interpreter, ours: Keys) -> Iterator[tuple[ast.Subscript, Source]]:
+    """Tensors of the states of sharded models: `own_state[name]` of `own_state = model.state_dict()`"""
+    taken = {event.node for event in run.of("model_state_dict") if keys(unwrapped(event.value)) & ours}
+    for node in list(run.values) if taken else ():
+        if isinstance(node, ast.Subscript):
+            states = run.values.get(node.value, NOTHING).objects("state")
+            if any(state.node in taken for state in states):
+                yield node, run.sources[node]
 
 
 def wholes_of(run: Interpreter, models: list[Model]) -> Wholes:
     """What is known of the tensors of a run."""
-    ours = frozenset(members(model for model in models if not model.wrapped))
+    ours = sharded_keys(run, models)
     return Wholes(run, ours, frozenset(use.site.node for use in uses(run, models) if use.number is None))
 
 

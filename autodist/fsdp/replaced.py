@@ -1,18 +1,20 @@
 """Parameters whose storage a script replaces by a new tensor, `p.data = 0.9 * p.data`: FSDP goes on with the old one.
 
 Writing the numbers into the old one is the same where nothing else holds either: a tensor that is kept under another
-name, as the values before, would change with the parameter or stop following it.
+name, as the values before, would change with the parameter or stop following it. Weights that are put aside for a
+while, and come back (`self.backup[name] = p.data`, `p.data = self.shadow[name]`), are kept as a copy.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from autodist.fsdp.mixed import wholes_of
 from autodist.fsdp.sharding import bare, starts
-from autodist.interpreter import GROWS, Interpreter
-from autodist.models import Keys, keys, members, unwrapped
+from autodist.fsdp.weights import sharded_keys
+from autodist.interpreter import GROWS, Event, Interpreter
+from autodist.models import Keys, keys, unwrapped
 from autodist.script import Model, Site
 from autodist.source import Source
 from autodist.values import NOTHING, External, Function, Parameters, of
@@ -29,11 +31,12 @@ DEPTH = 6
 def replaced(run: Interpreter, models: list[Model]) -> Iterator[tuple[Site, str]]:
     """Targets such as `p.data` that can be written into, each with what cuts the tensor that is put there, if it may
     be a whole one."""
-    ours = frozenset(members(model for model in models if not model.wrapped))
+    ours = sharded_keys(run, models)
     begun = starts(run, (model for model in models if not model.wrapped))
     first = min(begun.values(), default=0)
     events = [event for event in run.of("replace_data") if event.order >= first]
-    if not events or _keeps_storage(run, ours):
+    aside = {site.node for site in put_aside(run, models)}
+    if not events or _keeps_storage(run, ours, aside):
         return
     wholes = wholes_of(run, models)
     for event in events:
@@ -43,9 +46,57 @@ def replaced(run: Interpreter, models: list[Model]) -> Iterator[tuple[Site, str]
             continue
         if len(statement.targets) > 1 or not _held(target.value, run) & ours:
             continue
-        if _is_fresh(statement.value, source, run, DEPTH) and not _is_read_after(statement, source, run, ours):
+        fresh = _is_fresh(statement.value, source, run, DEPTH) and not _is_read_after(statement, source, run, ours)
+        if fresh or _is_lent(event, statement, run):
             cut = "" if wholes.is_sharded(statement.value) else f"cut_like({{}}, {source.code(target)})"
             yield Site(source, target), cut
+
+
+def put_aside(run: Interpreter, models: list[Model]) -> Iterator[Site]:
+    """Storage of parameters that is kept while other numbers take its place: `self.backup[name] = p.data`, ahead of
+    `p.data = self.shadow[name]`. A copy is the same, since nothing changes it meanwhile."""
+    ours = sharded_keys(run, models)
+    for event in run.of("replace_data"):
+        statement, source = event.source.parents.get(event.node), event.source
+        if not isinstance(statement, ast.Assign) or not isinstance(event.node, ast.Attribute):
+            continue
+        block = source.block(statement)
+        before = block[at - 1] if (at := block.index(statement)) else None
+        if isinstance(before, ast.Assign) and len(before.targets) == 1 and isinstance(before.targets[0], ast.Subscript):
+            if source.code(before.value) == source.code(event.node) and _held(event.node.value, run) & ours:
+                if _is_lent(event, statement, run) or _is_fresh(statement.value, source, run, DEPTH):
+                    yield Site(source, before.value)
+
+
+WRITING = ("step", "own_step", "model_load_state_dict", "draw_parameters", "write_part")
+"""What changes parameters where they lie."""
+
+
+def _is_lent(event: Event, statement: ast.Assign, run: Interpreter) -> bool:
+    """Whether what takes the place of a parameter's storage, and has a name of its own, is not told from a copy:
+    nothing is written until another one takes the place, or the name is given up, `self.backup = {}`."""
+    value, source = statement.value, event.source
+    if not isinstance(value, ast.Subscript) or not isinstance(value.value, (ast.Name, ast.Attribute)):
+        return False
+    kept = source.code(value.value)
+    home = source.home(statement)
+    later = (n for n in ast.walk(home) if isinstance(n, ast.stmt) and n.lineno > (statement.end_lineno or 0))
+    if any(_empties(each, kept) for each in later):
+        return True
+    for each in (e for e in run.of("replace_data") if e.node is event.node):
+        others = (e.order for e in run.of("replace_data") if e.order > each.order and e.node is not event.node)
+        if any(e.kind in WRITING for e in run.events[each.order + 1 : min(others, default=len(run.events))]):
+            return False
+    return True
+
+
+def _empties(statement: ast.stmt, kept: str) -> bool:
+    match statement:
+        case ast.Assign(targets=[target], value=ast.Dict(keys=[]) | ast.Call(func=ast.Name(id="dict"), args=[])):
+            return ast.unparse(target) == kept
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=value, attr="clear"))):
+            return ast.unparse(value) == kept
+    return False
 
 
 def _held(node: ast.expr, run: Interpreter) -> Keys:
@@ -122,16 +173,20 @@ def _is_kept(node: ast.expr, source: Source) -> bool:
     return isinstance(parent, (ast.List, ast.Tuple, ast.Dict, ast.ListComp, ast.DictComp, ast.Yield, ast.Return))
 
 
-def _keeps_storage(run: Interpreter, ours: Keys) -> bool:
+def _keeps_storage(run: Interpreter, ours: Keys, aside: Set[ast.AST]) -> bool:
     """Whether the storage of a parameter is kept in something that lasts: `self.backup[name] = p.data`"""
     for node in run.values:
-        if isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.ctx, ast.Load):
+        if isinstance(node, ast.Attribute) and node.attr == "data" and node not in aside and _is_read(node):
             parent = run.sources[node].parents.get(node)
             to_names = isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name)
             paired = isinstance(parent, ast.Tuple) and _unpacks(parent, run.sources[node])
             if _is_kept(node, run.sources[node]) and not to_names and not paired and _held(node.value, run) & ours:
                 return True
     return False
+
+
+def _is_read(node: ast.Attribute) -> bool:
+    return isinstance(node.ctx, ast.Load)
 
 
 def _unpacks(pair: ast.Tuple, source: Source) -> bool:

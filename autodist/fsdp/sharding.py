@@ -133,28 +133,62 @@ CHANGING = (
 
 
 def _late_copies(model: Model, run: Interpreter) -> Iterator[tuple[Site, Object]]:
-    """Copies that are made of a model below the optimizer, in the same function and with the weights that it has ahead
-    of that: `ema_model = copy.deepcopy(model).eval()`"""
+    """Copies that are made of a model below the optimizer, with the weights that it has ahead of that, each with the
+    call in the model's own function that makes it: `ema_model = copy.deepcopy(model).eval()`, `ema = ModelEMA(model)`
+    """
     place = model.wrapping
     if place is None or model.alternatives or model.wrapped or model.sharded:
         return
     first = start(model.object, run)
+    home = place.source.home(place.statement)
     for event in run.of("copy"):
-        call, source = event.node, event.source
-        if event.order < first or source is not place.source or not isinstance(call, ast.Call) or len(call.args) != 1:
+        if event.order < first or not _holds(event.value, model.object):
             continue
-        home = source.home(call)
-        below = home is source.home(place.statement) and call.lineno > place.statement.lineno
-        if not below or call.keywords or ast.dump(_loaded(call.args[0])) != ast.dump(_loaded(place.target)):
+        calls = [(event.node, event.source), *((each.node, each.source) for each in reversed(event.calls))]
+        call = next(
+            (n for n, source in calls if source is place.source and source.home(n or place.statement) is home), None
+        )
+        if not isinstance(call, ast.Call) or call.lineno <= place.statement.lineno:
             continue
-        turns = [each for each in source.ancestors(call) if isinstance(each, (ast.For, ast.While, ast.AsyncFor))]
-        around = list(source.ancestors(place.statement))
+        if call is event.node:
+            same = len(call.args) == 1 and not call.keywords
+            known = same and ast.dump(_loaded(call.args[0])) == ast.dump(_loaded(place.target))
+        else:
+            known = _can_be_made_before(call, event, place, run)
+        turns = [each for each in place.source.ancestors(call) if isinstance(each, (ast.For, ast.While, ast.AsyncFor))]
+        around = list(place.source.ancestors(place.statement))
         between = run.events[first : event.order]
         changed = any(e.kind in CHANGING and (e.kind == "step" or _holds(e.value, model.object)) for e in between)
         made = [t for t in event.detail.things if isinstance(t, Object)]
-        bound = [e for e in run.of("bind") if made and _holds(e.value, made[0]) and e.source.home(e.node) is home]
-        if len(made) == 1 and bound and not changed and all(each in around for each in turns):
-            yield Site(source, call), made[0]
+        bound = (
+            [e for e in _named(made[0], run) if e.source.home(e.node) is event.source.home(event.node)] if made else []
+        )
+        if known and len(made) == 1 and bound and not changed and all(each in around for each in turns):
+            yield Site(place.source, call), made[0]
+
+
+def _can_be_made_before(call: ast.Call, copy: Event, place: Wrapping, run: Interpreter) -> bool:
+    """Whether what makes a copy of a model, among other things, can be called ahead of where that is sharded: it is
+    given what there is by then, and does no more with the model."""
+    source, end = place.source, place.statement.end_lineno or place.statement.lineno
+    lines = range(end + 1, call.lineno + 1)
+    for node in ast.walk(call):
+        if isinstance(node, ast.Name) and any(each.lineno in lines for each in source.stores(node)):
+            return False
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            named = ast.unparse(node)
+            stored = (n for n in ast.walk(source.home(call)) if isinstance(n, ast.Attribute) and n.lineno in lines)
+            if any(isinstance(n.ctx, ast.Store) and ast.unparse(n) == named for n in stored):
+                return False
+    inside = [e for e in run.events if any(each.node is call for each in e.calls)]
+    modules = keys(t for t in copy.detail.things if isinstance(t, Object)) | keys(unwrapped(copy.value))
+    made = any(e.kind in ("bind", "bind_part") and not keys(unwrapped(e.value)) <= modules for e in inside)
+    kept = any(e.kind in KEEPING and (e.kind == "model_state_dict" or any(whose_parameters(e.value))) for e in inside)
+    return not made and not kept and not any(e.kind in (*CHANGING, *OUTWARD) for e in inside)
+
+
+OUTWARD = ("print", "log", "write", "save", "load", "random", "optimizer", "loader")
+"""What is not done at another time without a difference."""
 
 
 def _like(model: Model, other: Object, run: Interpreter, before: int) -> Model:
@@ -172,7 +206,7 @@ def _followers(model: Model, run: Interpreter) -> Iterator[Model]:
     read += [t for event in run.of("model_state_dict") if not _is_saved(event) for t in event.value.things]
     ours = keys(parts(model.object))
     for thing in dict.fromkeys(t for t in map(bare, read) if isinstance(t, Object)):
-        made = [e.order for e in run.of("bind") if _holds(e.value, thing)]
+        made = [e.order for e in _named(thing, run)]
         if thing.key in ours or not made or not _is_like(thing, model.object):
             continue
         if min(made) < first:
@@ -183,7 +217,7 @@ def _followers(model: Model, run: Interpreter) -> Iterator[Model]:
 
 def _at_once(model: Model, run: Interpreter) -> Model:
     """A model that is sharded where it is made."""
-    made = min((e for e in run.of("bind") if _holds(e.value, model.object)), key=lambda e: e.order)
+    made = min(_named(model.object, run), key=lambda e: e.order)
     place = replace(at(made, made), statement=made.source.statement(made.node), inside=None)
     return replace(model, since=made.order + 1, wrapping=place)
 
@@ -205,6 +239,11 @@ def _states_meet(module: Object, other: Object, run: Interpreter) -> bool:
 def bare(thing: Thing) -> Thing:
     """A module without its wrapper."""
     return thing.module if isinstance(thing, Wrapped) else thing
+
+
+def _named(module: Object, run: Interpreter) -> list[Event]:
+    """Where a module is given a name when it is made, alone or beside others: `student, teacher = Net(), Net()`"""
+    return [e for kind in ("bind", "bind_part") for e in run.of(kind) if _holds(e.value, module)]
 
 
 def _is_like(module: Object, other: Object) -> bool:
@@ -277,7 +316,7 @@ def _is_ahead(node: ast.AST, source: Source, wrapping: Wrapping) -> bool:
 def _first(module: Object, run: Interpreter) -> Event | None:
     members = keys(parts(module))
     kinds = ("forward", "model_method", "optimizer", *KEEPING)
-    made = min((e.order for kind in ("bind", "bind_part") for e in run.of(kind) if _holds(e.value, module)), default=0)
+    made = min((e.order for e in _named(module, run)), default=0)
     for event in sorted((e for kind in kinds for e in run.of(kind)), key=lambda e: e.order):
         if event.kind != "optimizer" and event.order < made:
             continue  # its constructor counts parameters, or tries its layers out
@@ -313,7 +352,7 @@ def _place(module: Object, run: Interpreter, before: int | None = None) -> Wrapp
     chosen, _ = _complete(module, run, first, use)
     if chosen is None:
         return None
-    found = at(chosen, use)
+    found = _ahead_of_parameters(at(chosen, use), chosen, run)
     block = found.source.block(found.statement)
     target = ast.dump(_loaded(found.target))
     stop = {run.events[first].node} if first < len(run.events) else set()
@@ -334,13 +373,65 @@ def _place(module: Object, run: Interpreter, before: int | None = None) -> Wrapp
     return Wrapping(found.source, earlier, found.target, None)
 
 
+def _ahead_of_parameters(place: Wrapping, made: Event, run: Interpreter) -> Wrapping:
+    """A place behind the conditions that a model is made under, or else in there, where its parameters are put into a
+    list before that: `if use_pose: net = PoseNet()`, `params += list(net.parameters())`"""
+    statement = place.source.statement(made.node)
+    if statement is place.statement or place.statement not in place.source.ancestors(statement):
+        return place
+    while statement is not place.statement:
+        block = place.source.block(statement)
+        if any(_keeps_parameters(each, run) for each in block[block.index(statement) + 1 :]):
+            return Wrapping(place.source, statement, place.target, None)
+        statement = next(a for a in place.source.ancestors(statement) if isinstance(a, ast.stmt))
+    return place
+
+
 def _complete(module: Object, run: Interpreter, first: int, use: Event | None) -> tuple[Event | None, bool]:
     """The last statement that binds a module before its first use, and whether others bind it that run in place of the
     use: `if path: net = load(net)`, `else: fit(net)`."""
     bound = _bound(module, run, first, ("bind", "bind_part"))
     bound = bound or _bound(module, run, first, ("alias", "alias_part"))  # it has no name where it is made
     always = [e for e in bound if e is bound[0] or not is_instead(e, use)]
+    always = list(_until_listed(always, module, use, run))
     return (always[-1] if always else None), len(always) < len(bound)
+
+
+def _until_listed(bound: list[Event], module: Object, use: Event | None, run: Interpreter) -> Iterator[Event]:
+    """The statements that bind a module, but for those behind one that puts its parameters into the list which an
+    optimizer is given: `params.append(p)`, `net = net.to(device)`, `SGD(params)`"""
+    made = bound[0] if bound else None
+    if made is None or use is None or use.kind != "optimizer" or _asks_itself(use.node, module, run):
+        yield from bound
+        return
+    end = getattr(made.node, "end_lineno", 0)
+    listed = (n for n in ast.walk(made.source.home(made.node)) if isinstance(n, ast.expr) and n.lineno > end)
+    lines = [n.lineno for n in listed if _is_put_into_list(n, made.source, module, run)]
+    for each in bound:
+        if (
+            each is made
+            or each.source is not made.source
+            or getattr(each.node, "lineno", 0) < min(lines, default=1 << 30)
+        ):
+            yield each
+
+
+def _asks_itself(call: ast.AST, module: Object, run: Interpreter) -> bool:
+    """Whether parameters of a module are taken where the optimizer is made."""
+    asked = (n.func.value for n in ast.walk(call) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute))
+    return any(_holds(run.values.get(each, NOTHING), module) for each in asked)
+
+
+def _is_put_into_list(node: ast.expr, source: Source, module: Object, run: Interpreter) -> bool:
+    """Whether an expression is what a list or dict gets of the parameters of a module, or is such a list."""
+    value = run.values.get(node, NOTHING)
+    if module.key not in keys(whose_parameters(value)):
+        return False
+    parent = source.parents.get(node)
+    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) and parent.func.attr in GROWS:
+        return node in parent.args
+    made = any(isinstance(t, (Items, Table)) for t in value.things)
+    return made and isinstance(parent, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and parent.value is node
 
 
 def _bound(module: Object, run: Interpreter, first: int, kinds: Iterable[str]) -> list[Event]:

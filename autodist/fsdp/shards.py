@@ -9,7 +9,8 @@ from autodist.accumulation import deferrals
 from autodist.fsdp import weights
 from autodist.fsdp.mixed import mixed
 from autodist.fsdp.nested import nested
-from autodist.fsdp.replaced import replaced
+from autodist.fsdp.replaced import put_aside, replaced
+from autodist.fsdp.restored import restored
 from autodist.fsdp.sharding import blocks_of, rank_check, starts
 from autodist.interpreter import Event, Interpreter
 from autodist.models import Key, Keys, keys, members, optimized_by, parts, unwrapped
@@ -56,9 +57,11 @@ def shards(run: Interpreter, models: list[Model]) -> Shards:
         deferrals=tuple(deferrals(run, models)),
         nested=tuple(_unique(nested(models))),
         replaced=tuple({site.node: (site, cut) for site, cut in replaced(run, models)}.values()),
+        put_aside=tuple(_unique(put_aside(run, models))),
         whole_loads=tuple(_unique(_whole_loads(run, ours, begun))),
         whole_states=tuple(weights.whole_states(run, ours)),
         early_loads=early,
+        restored=tuple({site.node: (site, former) for site, former in restored(run, models)}.values()),
         mixed=tuple({site.node: (site, code) for site, code in mixed(run, models)}.values()),
     )
 
@@ -156,7 +159,7 @@ def _loads(
     for event in run.of("model_load_state_dict"):
         if event.node in seen or not isinstance(event.node, ast.Call):
             continue
-        loading = [owners[key] for key in keys(unwrapped(event.value)) & ours]
+        loading = [owners[key] for key in _held(event) & ours]
         if all(event.order < begun[m.key] for m in loading) is not early or not event.node.args:
             continue  # a function loads whole models and sharded ones
         if not early and _is_state_of_shards(event.node.args[0], event, run, begun):
@@ -168,6 +171,11 @@ def _loads(
             bare = run.values.get(target.value, NOTHING)
             target = target.value if ours & keys(unwrapped(bare)) else target
         yield Site(event.source, event.node.args[0]), event.source.code(target)
+
+
+def _held(event: Event) -> Keys:
+    """The modules that an event is about, and what is in them: of `ema.load_state_dict(...)` also `ema.module`."""
+    return keys(part for t in unwrapped(event.value) if isinstance(t, Object) for part in parts(t))
 
 
 def _is_state_of_shards(node: ast.expr, event: Event, run: Interpreter, begun: Mapping[Key, int]) -> bool:
@@ -184,7 +192,7 @@ def _whole_loads(run: Interpreter, ours: Keys, begun: Mapping[Key, int]) -> Iter
     for event in run.of("model_load_state_dict"):
         if not isinstance(event.node, ast.Call) or not event.node.args or event.order < first:
             continue
-        if ours & keys(unwrapped(event.value)):
+        if ours & _held(event):
             continue
         given = run.values.get(event.node.args[0], NOTHING)
         taken = [t.node.func for t in given.objects("state") if isinstance(t.node, ast.Call)]

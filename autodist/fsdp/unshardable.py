@@ -56,12 +56,18 @@ class Sharded:
     """Parts that gather their parameters themselves."""
     written: frozenset[ast.AST]
     """Where the numbers of a new tensor can be put into the parameter that it would take the place of."""
-    copied: frozenset[ast.AST]
+    copied: frozenset[ast.AST | None]
     """Copies that can be made ahead of sharding."""
 
     def held(self, event: Event) -> list[Object]:
         """The sharded modules that an event is about."""
         return [t for t in unwrapped(event.value) if isinstance(t, Object) and t.key in self.owners]
+
+    def owns_parameters(self, event: Event) -> bool:
+        """Whether an event is about parameters of a module that is sharded by then, or of one around such a module."""
+        modules = {t.module for t in event.value.things if isinstance(t, Parameters)}
+        inside = (p for module in modules for t in unwrapped(of(module)) if isinstance(t, Object) for p in parts(t))
+        return any(part.key in self.owners and self.is_sharded(part, event) for part in inside)
 
     def is_sharded(self, module: Object, event: Event) -> bool:
         """Whether the module is sharded by the time of an event."""
@@ -321,7 +327,7 @@ def _part_called(event: Event, sharded: Sharded) -> str | None:
 
 
 def _copied(event: Event, sharded: Sharded) -> str | None:
-    if event.node in sharded.copied:
+    if not sharded.copied.isdisjoint((event.node, *(call.node for call in event.calls))):
         return None
     held = [t for t in sharded.held(event) if t.key in sharded.roots]
     if not held or not all(sharded.is_sharded(t, event) for t in held):
@@ -349,9 +355,7 @@ def _averaged(event: Event, sharded: Sharded) -> str | None:
 def _storage_replaced(event: Event, sharded: Sharded) -> str | None:
     if event.node in sharded.written:
         return None
-    modules = {t.module for t in event.value.things if isinstance(t, Parameters)}
-    held = [module for module in modules if isinstance(module, Object) and module.key in sharded.owners]
-    if not any(sharded.is_sharded(module, event) for module in held):
+    if not sharded.owns_parameters(event):
         return None
     return (
         "replaces the storage of parameters, which shards do not follow: write `p.data.copy_(...)`, and keep "
@@ -395,9 +399,7 @@ RANDOM = (
 
 
 def _part_written(event: Event, sharded: Sharded) -> str | None:
-    modules = {t.module for t in event.value.things if isinstance(t, Parameters)}
-    held = [t for module in modules for t in unwrapped(of(module)) if isinstance(t, Object) and t.key in sharded.owners]
-    if not any(sharded.is_sharded(module, event) for module in held):
+    if not sharded.owns_parameters(event):
         return None
     return (
         "writes a part of a parameter, of which each rank has a share: write all of it, as in "

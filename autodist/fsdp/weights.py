@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -69,7 +69,7 @@ class Use:
 
 def uses(run: Interpreter, models: list[Model]) -> list[Use]:
     """What the script reads of shards outside of its models, each once."""
-    ours = frozenset(members(model for model in models if not model.wrapped))
+    ours = sharded_keys(run, models)
     found: list[Use] = []
     for node in sharded_reads(run, models):
         source = run.sources[node]
@@ -87,6 +87,28 @@ def uses(run: Interpreter, models: list[Model]) -> list[Use]:
             use = replace(use, flows=use.flows or earlier.flows, owners=use.owners | earlier.owners)
         merged[use.site.node] = use
     return list(merged.values())
+
+
+def sharded_keys(run: Interpreter, models: Iterable[Model]) -> Keys:
+    """The keys of the parts of sharded models, and of modules around them whose parameters the script reads: `ema`,
+    which has a copy in `self.module`, and `nn.ModuleList([model, head])`."""
+    ours = frozenset(members(model for model in models if not model.wrapped))
+    return ours | keys(around(run, ours))
+
+
+def around(run: Interpreter, ours: Keys) -> list[Object]:
+    """The modules around sharded ones whose parameters the script reads."""
+    things = (t for node in run.apart for t in run.values.get(node, NOTHING).things)
+    read = dict.fromkeys(bare(t.module) for t in things if isinstance(t, Parameters))
+    modules = (each for each in read if isinstance(each, Object) and each.key not in ours)
+    return [each for each in modules if not ours.isdisjoint(part.key for part in parts(each))]
+
+
+def _is_partly_whole(module: Object, ours: Keys) -> bool:
+    """Whether a module around sharded ones has parameters besides theirs."""
+    others = [part for part in parts(module) if part.key not in ours]
+    loose = any(True for part in others for value in part.attributes.values() for _ in value.objects("parameter"))
+    return loose or any(part.cls is None and len(parts(part)) == 1 and part is not module for part in others)
 
 
 def sharded_reads(run: Interpreter, models: list[Model]) -> Iterator[ast.expr]:
@@ -299,7 +321,7 @@ def _operation(operand: ast.expr, node: ast.AST) -> Step:
 
 def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
     """Where gradients reach parameters past the forward pass, and would not be those of the whole batch."""
-    ours = frozenset(members(model for model in models if not model.wrapped))
+    ours = sharded_keys(run, models)
     for node in sorted(run.flowing, key=lambda each: (each.lineno, each.col_offset)):
         if keys(_weights(node, run)) & ours and _is_scaled(node, run):
             message = (
@@ -310,6 +332,16 @@ def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
             yield Concern(RULE, run.sources[node], node, message, Severity.REFUSAL)
             return
     found = uses(run, models)
+    alone = frozenset(members(model for model in models if not model.wrapped))
+    partly = keys(each for each in around(run, alone) if _is_partly_whole(each, alone))
+    for use in found:
+        if keys(map(bare, use.owners)) & partly:
+            message = (
+                "reads parameters of a module around a sharded one, of which others are whole: read those of each of "
+                "the modules in it by themselves"
+            )
+            yield Concern(RULE, use.site.source, use.site.node, message, Severity.REFUSAL)
+            return
     gathered = keys(bare(t) for use in found if use.flows for t in use.owners)
     for event in run.of("backward"):
         wanted = keys(bare(t) for t in event.value.weights) & ours
