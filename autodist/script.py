@@ -522,6 +522,10 @@ class TrainingScript:
     """Whether masks of dropout are the same on all ranks, beside batches that all of them draw."""
     noise: frozenset[str] = frozenset()
     drawn_for_all: tuple[WholeNoise, ...] = ()
+    worker_seeds: tuple[Site, ...] = ()
+    """Numbers by which a `worker_init_fn` seeds the workers of a loader, the same on all ranks."""
+    worker_generators: tuple[Site, ...] = ()
+    """Calls of loaders with a generator that all ranks seed alike, from which torch seeds their workers."""
     names_device: bool = True
     norms_in_lists: bool = False
     """Whether a model runs layers of batch normalisation out of plain lists."""

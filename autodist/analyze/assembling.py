@@ -23,6 +23,7 @@ from autodist import (
     unwraps,
     waiting,
     while_importing,
+    worker_seeds,
 )
 from autodist.analyze.batch_sizes import whole_and_shared
 from autodist.analyze.beginning import (
@@ -183,6 +184,7 @@ def assembled(
     varied = frozenset(randomness.noise(run, dealt, loaders))
     apart = randomness.diverge(run, loaders, draws | {d.node for d in wholes.draws(run, "dealt_out")}, models, varied)
     shares = {site.node for site in batch_sizes}
+    own_generators = list(worker_seeds.by_generator(loaders, run))
     for_all = () if is_distributed(run) else tuple(randomness.drawn_for_all(run, apart, dealt, shares))
     batch_sizes = [site for site in batch_sizes if all(site.node not in each.divided for each in for_all)]
     script = TrainingScript(
@@ -268,6 +270,8 @@ def assembled(
         drops_alike=randomness.drops_alike(run, models, apart, draws, loaders, {each.node for each in for_all}),
         noise=varied,
         drawn_for_all=for_all,
+        worker_seeds=tuple(worker_seeds.alike(loaders, run)),
+        worker_generators=tuple(Site(each.source, each.node) for each in own_generators if apart and not each.mixed),
         names_device=names_device(project),
         norms_in_lists=not is_distributed(run) and norms_in_lists(run, models),
         default_device=bool(run.of("default_device")),
@@ -284,6 +288,7 @@ def assembled(
                 varied | {"torch", "cuda"} if apart else frozenset(),
                 dealt | {each.node for each in for_all},
                 loaders,
+                () if apart and not any(each.mixed for each in own_generators) else own_generators,
             ),
         ),
         shards=sharded,
