@@ -219,7 +219,9 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
         yield Finding(seed.source, seed.node, "the workers of every rank would draw the same noise", fix)
     for loader in script.worker_generators:
         fix = Fix(planned(loader.source, RemoveArgument(loader.node, "generator", 12)))
-        yield Finding(loader.source, loader.node, "the workers of every rank would be seeded alike by this generator", fix)
+        yield Finding(
+            loader.source, loader.node, "the workers of every rank would be seeded alike by this generator", fix
+        )
     for drawn in script.drawn_for_all:
         d, imports = dist(context, drawn.source)
         ranks = f"{d}.get_world_size()"
