@@ -159,9 +159,9 @@ def _called(function: Function) -> Iterator[Function]:
 def mentioned(function: Function, run: Interpreter) -> Iterator[Drawn]:
     """What a function that no step of the analysis enters draws from, by what it calls."""
     calls = [node for node in ast.walk(function.node) if isinstance(node, ast.Call)]
-    seeds = {library(node, function) for node in calls if "seed" in run.catalog.roles(_name(node.func, function))}
+    seeds = {library(node, function) for node in calls if "seed" in run.catalog.roles(name_of(node.func, function))}
     for node in calls:
-        name = _name(node.func, function)
+        name = name_of(node.func, function)
         draws = {"random_draw", "index_draw"} & run.catalog.roles(name) and name.rpartition(".")[2] not in OWN
         if draws and library(node, function) not in seeds and not any(k.arg == "generator" for k in node.keywords):
             yield Drawn(library(node, function), function.source, node)
@@ -169,13 +169,13 @@ def mentioned(function: Function, run: Interpreter) -> Iterator[Drawn]:
 
 def library(call: ast.Call, function: Function) -> str:
     """The library whose generator a call seeds or draws from."""
-    return _name(call.func, function).partition(".")[0]
+    return name_of(call.func, function).partition(".")[0]
 
 
-def _name(node: ast.expr, function: Function) -> str:
+def name_of(node: ast.expr, function: Function) -> str:
     """The name in its library of what a function calls: `numpy.random.rand` for `np.random.rand`."""
     if isinstance(node, ast.Attribute):
-        return f"{_name(node.value, function)}.{node.attr}"
+        return f"{name_of(node.value, function)}.{node.attr}"
     scope = function.scope.find(node.id) if isinstance(node, ast.Name) else None
     held = scope.names[node.id].things if scope is not None and isinstance(node, ast.Name) else ()
     return next((thing.name for thing in held if isinstance(thing, External)), "")

@@ -528,6 +528,10 @@ class TrainingScript:
     drawn_for_all: tuple[WholeNoise, ...] = ()
     common_draws: tuple[Site, ...] = ()
     """What steps draw once for their batch, though dropout and noise differ by rank: rank 0 draws it for all."""
+    worker_seeds: tuple[Site, ...] = ()
+    """Numbers by which a `worker_init_fn` seeds the workers of a loader, the same on all ranks."""
+    worker_generators: tuple[Site, ...] = ()
+    """Calls of loaders with a generator that all ranks seed alike, from which torch seeds their workers."""
     names_device: bool = True
     norms_in_lists: bool = False
     """Whether a model runs layers of batch normalisation out of plain lists."""

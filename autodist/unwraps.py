@@ -36,6 +36,7 @@ def found(run: Interpreter) -> tuple[list[Site], frozenset[ast.AST]]:
         meant = (
             _reaches_in(node, parent)
             and not _names_wrapped_keys(node, parent, source)
+            or _is_among_layers(parent, source)
             or _is_named_in_print(parent, source)
             or _takes_module(node, parent, run)
             or _is_shown(node, run)
@@ -239,6 +240,38 @@ def _reaches_in(node: ast.AST, parent: ast.AST | None) -> bool:
     )
 
 
+def _is_among_layers(parent: ast.AST | None, source: Source) -> bool:
+    """`[*model.modules()]`, of which the wrapper would be the first, with all parameters; not where each is asked what
+    it is: `for layer in model.modules(): if isinstance(layer, nn.Linear): ...`."""
+    call = source.parents.get(parent) if isinstance(parent, ast.Attribute) and parent.attr == "modules" else None
+    if not isinstance(call, ast.Call) or call.func is not parent:
+        return False
+    taker = source.parents.get(call)
+    if isinstance(taker, ast.comprehension) and taker.iter is call:
+        made = source.parents[taker]
+        first = made.elt if isinstance(made, (ast.ListComp, ast.SetComp, ast.GeneratorExp)) else None
+        return not any(_asks_of(each, taker.target) for each in (*taker.ifs, *([first] if first is not None else [])))
+    if isinstance(taker, ast.For) and taker.iter is call:
+        return not all(_only_if_asked(each, taker.target) for each in taker.body)
+    return True
+
+
+def _only_if_asked(statement: ast.stmt, layer: ast.expr) -> bool:
+    """Whether a statement does something for layers of some kinds alone."""
+    if isinstance(statement, (ast.Pass, ast.Continue)) or isinstance(statement, ast.Expr) and _is_text(statement.value):
+        return True
+    others = statement.orelse if isinstance(statement, ast.If) else []
+    asked = isinstance(statement, ast.If) and _asks_of(statement.test, layer)
+    return asked and all(_only_if_asked(each, layer) for each in others)
+
+
+def _asks_of(test: ast.expr, layer: ast.expr) -> bool:
+    """`isinstance(layer, nn.Linear)`, `hasattr(layer, "weight")`, `type(layer) is Block`"""
+    calls = [each for each in ast.walk(test) if isinstance(each, ast.Call) and each.args]
+    asking = [each for each in calls if ast.unparse(each.func) in ("isinstance", "hasattr", "type")]
+    return any(ast.unparse(each.args[0]) == ast.unparse(layer) for each in asking)
+
+
 def _names_wrapped_keys(node: ast.expr, parent: ast.AST | None, source: Source) -> bool:
     """`model.state_dict()` in a function that asks `hasattr(model, "module")`, and puts "module." before the keys or
     takes it off: it knows the keys of a wrapper, and would not find those of the model inside."""
@@ -346,7 +379,10 @@ def _asks_about(node: ast.AST, call: ast.Call, run: Interpreter) -> bool:
 
 
 def _is_wrapper_or_any(classes: ast.expr, run: Interpreter) -> bool:
-    """Whether all of the classes are modules of any kind, or wrappers of one."""
+    """Whether all of the classes are modules of any kind, wrappers of one, or what no module is: `list`."""
     given = classes.elts if isinstance(classes, ast.Tuple) else [classes]
     names = [t.name if isinstance(t, External) else "" for each in given for t in run.values.get(each, NOTHING).things]
-    return bool(names) and all(name == "torch.nn.Module" or name.endswith("Parallel") for name in names)
+    any_kind = ("builtins.", "collections.abc.")
+    return bool(names) and all(
+        name == "torch.nn.Module" or name.startswith(any_kind) or name.endswith("Parallel") for name in names
+    )

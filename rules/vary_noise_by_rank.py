@@ -4,7 +4,7 @@ import ast
 import textwrap
 from collections.abc import Iterator
 
-from autodist.edits import Edit, InsertBefore, ReplaceExpr, WrapExpr
+from autodist.edits import Edit, InsertBefore, RemoveArgument, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
@@ -196,7 +196,9 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
     Once model and data are made, which must be alike, dropout masks and noise should differ between ranks as they
     differ between the samples of one batch. Where noise in an evaluation decides about the learning rate or when to
     stop, the ranks go on drawing alike, so that they agree. What a step draws once for its whole batch (a number by
-    which it decides, a length, a vector that is added to all samples) rank 0 draws for all of them.
+    which it decides, a length, a vector that is added to all samples) rank 0 draws for all of them. A `worker_init_fn`
+    that seeds workers by a number which all ranks have adds the rank to it; a loader whose workers augment is not given
+    a generator that all ranks seed alike.
     """
     if not script.trains or script.distributed:
         return
@@ -214,6 +216,16 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
             code = f"if {d}.get_rank() > 0:\n" + textwrap.indent(code, "    ")
         fix = Fix((*imports, *torch_import, *planned(site.source, InsertBefore(site.node, code))))
         yield Finding(site.source, site.node, "every rank would draw the same noise", fix)
+    for seed in script.worker_seeds:
+        d, imports = dist(context, seed.source)
+        edit = WrapExpr(seed.node, f"{{}} + 1000 * {d}.get_rank()")
+        fix = Fix((*imports, *planned(seed.source, edit)))
+        yield Finding(seed.source, seed.node, "the workers of every rank would draw the same noise", fix)
+    for loader in script.worker_generators:
+        fix = Fix(planned(loader.source, RemoveArgument(loader.node, "generator", 12)))
+        yield Finding(
+            loader.source, loader.node, "the workers of every rank would be seeded alike by this generator", fix
+        )
     for drawn in script.drawn_for_all:
         d, imports = dist(context, drawn.source)
         ranks = f"{d}.get_world_size()"

@@ -22,7 +22,7 @@ LAYERS = """
     analyze
     footprint | common_draws
     naming | randomness | searching | turns | hooks | unwraps | optimizers
-    seeding
+    seeding | worker_seeds
     averaging | previews | resizing | while_importing
     fsdp
     accumulation

@@ -23,6 +23,7 @@ from autodist import (
     unwraps,
     waiting,
     while_importing,
+    worker_seeds,
 )
 from autodist.analyze.batch_sizes import whole_and_shared
 from autodist.analyze.beginning import (
@@ -189,6 +190,7 @@ def assembled(
     taken_over = {site.node for site in common}
     dealt_out = {draw.node for draw in wholes.draws(run, "dealt_out")}
     apart = randomness.diverge(run, loaders, draws | dealt_out, models, varied, taken_over)
+    own_generators = list(worker_seeds.by_generator(loaders, run))
     for_all = () if is_distributed(run) else tuple(randomness.drawn_for_all(run, apart, dealt, shares))
     batch_sizes = [site for site in batch_sizes if all(site.node not in each.divided for each in for_all)]
     script = TrainingScript(
@@ -275,6 +277,8 @@ def assembled(
         noise=varied,
         drawn_for_all=for_all,
         common_draws=common if apart else (),
+        worker_seeds=tuple(worker_seeds.alike(loaders, run)),
+        worker_generators=tuple(Site(each.source, each.node) for each in own_generators if apart and not each.mixed),
         names_device=names_device(project),
         norms_in_lists=not is_distributed(run) and norms_in_lists(run, models),
         default_device=bool(run.of("default_device")),
@@ -299,6 +303,7 @@ def assembled(
                 varied | {"torch", "cuda"} if apart else frozenset(),
                 dealt | {each.node for each in for_all},
                 loaders,
+                () if apart and not any(each.mixed for each in own_generators) else own_generators,
             ),
         ),
         shards=sharded,

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
-from autodist import randomness
+from autodist import augmentation, randomness
 from autodist.analyze.batch_sizes import shapes_tensors, told_sizes
 from autodist.analyze.launched import is_distributed
 from autodist.escapes import upstream
@@ -399,12 +399,18 @@ def _sizes_other_data(use: ast.expr, source: Source, run: Interpreter) -> bool:
 
 
 def drawn_alike(
-    run: Interpreter, varied: frozenset[str], shared: frozenset[ast.AST], loaders: Iterable[Loader]
+    run: Interpreter,
+    varied: frozenset[str],
+    shared: frozenset[ast.AST],
+    loaders: Iterable[Loader],
+    seeded_alike: Iterable[Loader],
 ) -> Iterator[Concern]:
-    """What is drawn for one of a rank's samples after the other, where ranks are seeded alike."""
+    """What is drawn for one of a rank's samples after the other, where ranks are seeded alike, as the workers of some
+    loaders are."""
     if is_distributed(run):
         return
-    read = ((each.source, each.node) for each in randomness.augmented_alike(loaders, run, varied))
+    read = [(each.source, each.node) for each in randomness.augmented_alike(loaders, run, varied)]
+    read += [(d.source, d.node) for each in seeded_alike for d in augmentation.by_workers(each.object, run)]
     found = ((each.source, each.node) for each in randomness.drawn_alike(run, varied, shared))
     own = ((each.source, each.node) for each in randomness.noise_of_own(run) if each.node not in shared)
     for source, node in [*found, *read, *own][:1]:

@@ -7,7 +7,7 @@ import ast
 from autodist.interpreter.questions import last_part, literal_int, objects_called
 from autodist.interpreter.whole_data import WholeData
 from autodist.interpreter.words import MOVES
-from autodist.source import argument, last_name, operands
+from autodist.source import Source, argument, last_name, operands
 from autodist.spread import LOCAL, ROWS, SAME
 from autodist.tensors import facts, picking
 from autodist.tensors.calls import number_of
@@ -26,6 +26,9 @@ JOINING = (
 )
 """Functions and methods that give one tensor."""
 
+PAIRS = frozenset("max min sort topk median mode kthvalue cummax cummin".split())
+"""Functions and methods that give values and their places, where they are told an axis or how many."""
+
 OF_TENSORS = FORMS | frozenset("size shape dim ndim numel dtype".split())
 """What a tensor has, and a list has not."""
 
@@ -36,11 +39,12 @@ class Single(WholeData):
     def gives_tensor(self, node: ast.expr, value: Value, depth: int = 6) -> bool:
         """Whether what models computed is one tensor: a model may give a tuple."""
         made = [each for _, each in value.made] if isinstance(node, ast.Name) else [node]
-        return bool(made) and depth > 0 and all(self._makes_tensor(each, depth) for each in made)
+        unpacked = {each for source, each in value.made if _is_unpacked(each, source)} & {*made}
+        return bool(made) and depth > 0 and all(e in unpacked or self._makes_tensor(e, depth) for e in made)
 
     def _makes_tensor(self, node: ast.expr, depth: int) -> bool:
         if not isinstance(node, ast.Call):
-            return isinstance(node, ast.BinOp)
+            return isinstance(node, ast.BinOp) or _is_of_pair(node)
         called = (t.module if isinstance(t, Wrapped) else t for t in self._lately(node.func).things)
         modules = [t for t in called if isinstance(t, Object) and "module" in t.roles]
         if not modules:
@@ -159,3 +163,22 @@ class Single(WholeData):
         parts = [each for each in ast.walk(node) if isinstance(each, ast.expr)]
         named = any(isinstance(each, (ast.Name, ast.Attribute)) and last_name(each) in names for each in parts)
         return named or any(isinstance(each, ast.Constant) and each.value in numbers for each in parts)
+
+
+def _is_pair(node: ast.expr) -> bool:
+    """`out.max(1)`, `torch.sort(out, dim=1)`"""
+    return isinstance(node, ast.Call) and last_part(node.func) in PAIRS and bool(node.args or node.keywords)
+
+
+def _is_of_pair(node: ast.expr) -> bool:
+    """`out.max(1)[1]`, `out.topk(5).indices`"""
+    if isinstance(node, ast.Subscript):
+        return literal_int(node.slice) in (0, 1, -1) and _is_pair(node.value)
+    return isinstance(node, ast.Attribute) and node.attr in ("values", "indices") and _is_pair(node.value)
+
+
+def _is_unpacked(node: ast.expr, source: Source) -> bool:
+    """`_, guesses = out.max(1)`"""
+    statement = source.parents.get(node)
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return _is_pair(node) and any(isinstance(each, (ast.Tuple, ast.List)) for each in targets)
