@@ -202,3 +202,31 @@ for epoch in range(2):
 def test_a_sparse_graph_in_a_models_state_is_not_sent(tmp_path: Path) -> None:
     text, _ = converted(tmp_path, SPARSE)
     assert "    if not tensor.is_sparse:\n        dist.broadcast(tensor, 0)\n" in text
+
+
+SESSIONS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+items, alias = torch.randint(1, 20, (64, 5)), torch.randint(0, 5, (64, 5))
+loader = DataLoader(TensorDataset(alias, items, torch.randint(0, 19, (64,))), batch_size=8, shuffle=True)
+model = nn.Sequential(nn.Embedding(20, 8), nn.Linear(8, 19))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for alias_inputs, inputs, targets in loader:
+        alias_inputs = alias_inputs.long()
+        hidden = model(inputs)
+        get = lambda index: hidden[index][alias_inputs[index]]
+        scores = torch.stack([get(i) for i in torch.arange(len(alias_inputs)).long()]).mean(1)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(scores, targets).backward()
+        optimizer.step()
+"""
+
+
+def test_a_cast_of_a_batchs_field_picks_as_the_field_does(tmp_path: Path) -> None:
+    """`alias_inputs.long()` names places within each session, as the loader hands them out."""
+    _, said = converted(tmp_path, SESSIONS)
+    assert "AD602" not in said
