@@ -121,12 +121,15 @@ def _assigned(source: Source, name: ast.Name) -> ast.expr | None:
     if isinstance(statement, ast.Assign) and name in statement.targets:
         return statement.value
     whole = source.parents.get(statement) if isinstance(statement, (ast.Tuple, ast.List)) else None
-    if isinstance(whole, ast.Assign) and statement in whole.targets and isinstance(whole.value, (ast.Tuple, ast.List)):
-        pairs = zip(statement.elts, whole.value.elts, strict=False)
-        same = len(statement.elts) == len(whole.value.elts)
-        starred = any(isinstance(each, ast.Starred) for each in (*statement.elts, *whole.value.elts))
-        return next((value for target, value in pairs if target is name), None) if same and not starred else None
-    return None
+    if not isinstance(statement, (ast.Tuple, ast.List)) or not isinstance(whole, ast.Assign):
+        return None
+    if statement not in whole.targets or not isinstance(whole.value, (ast.Tuple, ast.List)):
+        return None
+    if any(isinstance(each, ast.Starred) for each in (*statement.elts, *whole.value.elts)):
+        return None
+    return next(
+        (value for target, value in zip(statement.elts, whole.value.elts, strict=False) if target is name), None
+    )
 
 
 def _comes_before(source: Source, name: ast.Name, use: ast.Name) -> bool:

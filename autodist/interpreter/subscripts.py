@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import re
 from dataclasses import replace
 from functools import lru_cache
@@ -444,13 +443,16 @@ def _pieces(node: ast.expr) -> list[str]:
     if isinstance(node, ast.Constant):
         return [str(node.value)]
     if isinstance(node, ast.JoinedStr):
-        parts = ([each.value] if isinstance(each, ast.Constant) else ["", ""] for each in node.values)
-        return functools.reduce(_followed, parts, [""])
+        spelt = [""]
+        for each in node.values:
+            spelt = _followed(spelt, [str(each.value)] if isinstance(each, ast.Constant) else ["", ""])
+        return spelt
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return _followed(_pieces(node.left), _pieces(node.right))
-    form = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
-    if isinstance(form, ast.Constant) and isinstance(form.value, str) and last_name(node.func) == "format":
-        return re.split(r"\{[^{}]*\}", form.value) if not re.search(r"\{\{|\}\}", form.value) else ["", ""]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+        form = node.func.value.value if isinstance(node.func.value, ast.Constant) else None
+        if isinstance(form, str) and not re.search(r"\{\{|\}\}", form):
+            return re.split(r"\{[^{}]*\}", form)
     return ["", ""]
 
 
