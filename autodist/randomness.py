@@ -9,9 +9,9 @@ from dataclasses import replace
 from autodist import augmentation, escapes, regions, seeding
 from autodist.escapes.rows import sized_like
 from autodist.interpreter import Event, Interpreter, Loop
-from autodist.models import keys, optimized_by, parts, unused, unwrapped
+from autodist.models import is_main_guard, keys, optimized_by, parts, unused, unwrapped
 from autodist.script import Apart, Loader, Model, Site, WholeNoise
-from autodist.source import argument, last_name
+from autodist.source import Source, argument, last_name
 from autodist.spread import COUNT, ROWS
 from autodist.tensors import operations
 from autodist.values import NOTHING, Draw, External, Items, Object, Parameters, Table, Value, is_clock
@@ -67,15 +67,33 @@ def reseeds(event: Event) -> bool:
     return bare and isinstance(event.source.parents.get(node), ast.Expr) and not [*event.value.objects("generator")]
 
 
-def seed_of(event: Event) -> Site:
-    """What to replace where ranks would be seeded apart: the call, or the default of an option that it takes."""
-    for origin in event.value.origins:
-        if isinstance(origin, Object) and is_clock(origin):
-            for node in (origin.node, *origin.source.ancestors(origin.node)):
-                parent = origin.source.parents.get(node)
-                if isinstance(parent, ast.keyword) and parent.arg == "default":
-                    return Site(origin.source, node)
-    return Site(event.source, event.node)
+def seeds_of(event: Event) -> tuple[list[Site], list[Site]]:
+    """What to replace where ranks would be seeded apart: the call, or what it takes where no seed is given: the default
+    of an option, `args.seed or time.time()`, `if seed is None: seed = time.time()`."""
+    standing = []
+    for origin in sorted((o for o in event.value.origins if isinstance(o, Object) and is_clock(o)), key=_place):
+        around = (origin.node, *origin.source.ancestors(origin.node))
+        found = next((n for n in around if isinstance(n, ast.expr) and _stands_in(origin.source, n)), None)
+        if found is None:
+            return [Site(event.source, event.node)], []
+        standing.append(Site(origin.source, found))
+    return ([], standing) if standing else ([Site(event.source, event.node)], [])
+
+
+def _place(made: Object) -> tuple[str, int, int]:
+    return str(made.source.path), made.node.lineno, made.node.col_offset
+
+
+def _stands_in(source: Source, node: ast.expr) -> bool:
+    """Whether an expression is what is taken where nothing is given."""
+    parent = source.parents.get(node)
+    if isinstance(parent, ast.keyword):
+        return parent.arg == "default"
+    if isinstance(parent, ast.Assign):
+        around = source.parents.get(parent)
+        return isinstance(around, ast.If) and parent in around.body and not is_main_guard(around)
+    others = parent.values[1:] if isinstance(parent, ast.BoolOp) else ()
+    return node in others or isinstance(parent, ast.IfExp) and node is not parent.test
 
 
 def is_per_sample(event: Event) -> bool:

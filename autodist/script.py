@@ -520,6 +520,8 @@ class TrainingScript:
     counting_whole: tuple[Site, ...] = ()
     unseeded: tuple[Site, ...] = ()
     """Calls that take a seed from the clock or the system: each rank would get another one."""
+    clocked: tuple[Site, ...] = ()
+    """What a script takes of the clock for a seed where none is given."""
     reseeded: tuple[Site, ...] = ()
     """Where a sampler takes a new seed from the system for each epoch."""
     searches: tuple[Search, ...] = ()

@@ -10,7 +10,7 @@ from autodist.edits import AddImport, Edit, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.imports import below_imports
 from autodist.rule import Context, Finding, Severity
 from autodist.script import TrainingScript
-from autodist.source import Source
+from autodist.source import Source, last_name
 from autodist.values import NOTHING
 
 from ._collectives import AS_ON_RANK_ZERO
@@ -212,15 +212,28 @@ def normalised_alone(script: TrainingScript, source: Source, node: ast.stmt) -> 
         yield Finding(source, node, message, severity=Severity.WARNING)
 
 
-def started_alike(d: str, target: str, taken: Collection[str], each: str = "") -> str:
-    """Lines that give all ranks the weights of rank 0: those of a model, or of ``each`` of a list or dict of models."""
+def started_alike(script: TrainingScript, d: str, target: str, taken: Collection[str], each: str = "") -> str:
+    """Lines that give all ranks the weights of rank 0: those of a model, or of ``each`` of a list or dict of models.
+    Sparse tensors cannot be sent: a graph is made on every rank."""
     tensor = first_free(taken, "tensor", "weight")
     if each:
         model = first_free(taken, "model", "net")
-        inner = started_alike(d, model, taken)
+        inner = started_alike(script, d, model, taken)
         held = f"{target}.values()" if each == "dict" else target
         return f"for {model} in {held}:\n" + "".join(f"    {line}\n" for line in inner.splitlines())
-    return f"for {tensor} in {target}.state_dict().values():  # all ranks start alike\n    {d}.broadcast({tensor}, 0)\n"
+    loop = f"for {tensor} in {target}.state_dict().values():  # all ranks start alike\n"
+    if any(map(_keeps_sparse, script.project.sources)):
+        return f"{loop}    if not {tensor}.is_sparse:\n        {d}.broadcast({tensor}, 0)\n"
+    return f"{loop}    {d}.broadcast({tensor}, 0)\n"
+
+
+def _keeps_sparse(source: Source) -> bool:
+    """Whether a file may keep a sparse tensor in a model's state: `nn.Parameter(torch.sparse.FloatTensor(n, n))`."""
+    kept = any(
+        isinstance(node, ast.Call) and last_name(node.func) in ("Parameter", "register_buffer")
+        for node in ast.walk(source.tree)
+    )
+    return kept and "sparse" in source.text
 
 
 def by_rank_zero(script: TrainingScript, context: Context, source: Source, node: ast.expr) -> Planned:

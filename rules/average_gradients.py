@@ -164,7 +164,7 @@ def average_gradients(script: TrainingScript, context: Context) -> Iterator[Find
             continue  # for another model that may stand in this one's place
         said.add((wrapping.statement, target))
         d, imports = dist(context, wrapping.source)
-        code = started_alike(d, target, names_at(wrapping.source, wrapping.statement), wrapping.each)
+        code = started_alike(script, d, target, names_at(wrapping.source, wrapping.statement), wrapping.each)
         if model.batch_norm and not script.distributed:
             lines, needed = synchronised(script, context, wrapping.source, target, wrapping.each, not wrapping.move)
             imports, code = (*imports, *needed), lines + code

@@ -313,10 +313,12 @@ def seed_every_rank(script: TrainingScript, context: Context) -> Iterator[Findin
         fix = Fix((*imports, *planned(setup.source, InsertBefore(setup.before, code, order=-2))))
         yield Finding(setup.source, setup.before, "the ranks would draw from different seeds", fix)
     for site in script.unseeded:
+        assert isinstance(site.node, ast.Call)
+        fix = Fix(planned(site.source, ReplaceExpr(site.node, f"{site.source.code(site.node.func)}(0)")))
+        yield Finding(site.source, site.node, "each rank would draw from a seed of its own", fix)
+    for site in script.clocked:
         assert isinstance(site.node, ast.expr)
-        called = isinstance(site.node, ast.Call) and not isinstance(site.source.parents.get(site.node), ast.keyword)
-        seed = f"{site.source.code(site.node.func)}(0)" if called and isinstance(site.node, ast.Call) else "0"
-        fix = Fix(planned(site.source, ReplaceExpr(site.node, seed)))
+        fix = Fix(planned(site.source, ReplaceExpr(site.node, "0")))
         yield Finding(site.source, site.node, "each rank would draw from a seed of its own", fix)
     for site in script.reseeded:
         fix = Fix(planned(site.source, RemoveStatement(site.source.statement(site.node))))

@@ -178,7 +178,7 @@ def _sharded(
         edits = (*edits, *filling(script, context, source))
     else:
         edits = (*edits, *dist_import)
-        code = started_alike(d, target, names)
+        code = started_alike(script, d, target, names)
     if model.batch_norm:
         lines, needed = synchronised(script, context, source, target)
         code, edits = lines + code, (*edits, *needed)

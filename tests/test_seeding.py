@@ -82,3 +82,64 @@ def test_a_condition_that_training_stands_under_too_is_none(tmp_path: Path) -> N
     head, body = SCRIPT.split("SET\n")
     inside = "".join(f"    {line}\n" for line in f"torch.manual_seed(1)\nnp.random.seed(1)\n{body}".splitlines())
     assert "draw alike" not in converted(tmp_path, f"{head}if args.seed is None:\n{inside}")[0]
+
+
+CLOCK = """\
+import argparse
+import time
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def init_seed(seed=None):
+    if seed is None:
+        seed = int(time.time() * 1000 // 1000)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--seed", type=int, default=None)
+args = parser.parse_args()
+SET
+x = torch.from_numpy(np.random.randn(64, 4)).float()
+loader = DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+"""
+
+
+def test_a_seed_that_is_given_stays(tmp_path: Path) -> None:
+    text, _ = converted(tmp_path, CLOCK.replace("SET", "init_seed(2020)"))
+    assert "seed = int(time.time() * 1000 // 1000)" in text
+    assert "    np.random.seed(seed)\n    torch.manual_seed(seed)\n" in text
+
+
+@pytest.mark.parametrize(
+    ("seeds", "expected"),
+    [
+        ("init_seed(args.seed)", "init_seed(args.seed)"),
+        ("init_seed(args.seed or int(time.time()))", "init_seed(args.seed or 0)"),
+        (
+            "init_seed(args.seed if args.seed is not None else int(time.time()))",
+            "init_seed(args.seed if args.seed is not None else 0)",
+        ),
+        (
+            "if not args.seed:\n    args.seed = int(time.time())\ninit_seed(args.seed)",
+            "if not args.seed:\n    args.seed = 0\ninit_seed(args.seed)",
+        ),
+    ],
+)
+def test_the_clock_stands_in_only_where_no_seed_is_given(seeds: str, expected: str, tmp_path: Path) -> None:
+    """A seed that a user gives counts: what is replaced is the clock, not the call."""
+    text, _ = converted(tmp_path, CLOCK.replace("SET", seeds))
+    assert f"{expected}\n" in text
+    assert "    if seed is None:\n        seed = 0\n    np.random.seed(seed)\n    torch.manual_seed(seed)\n" in text

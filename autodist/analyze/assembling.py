@@ -193,6 +193,11 @@ def assembled(
     own_generators = list(worker_seeds.by_generator(loaders, run))
     for_all = () if is_distributed(run) else tuple(randomness.drawn_for_all(run, apart, dealt, shares))
     batch_sizes = [site for site in batch_sizes if all(site.node not in each.divided for each in for_all)]
+    apart_seeds = [
+        randomness.seeds_of(event)
+        for event in run.of("unseeded")
+        if not event.loops and not randomness.is_per_sample(event) and not randomness.reseeds(event)
+    ]
     script = TrainingScript(
         project,
         run.values,
@@ -266,11 +271,8 @@ def assembled(
         asked=tuple(sites("asked")),
         counting_whole=metrics.counting_whole(run) if not is_distributed(run) else (),
         decisions=parting.decisions(run, frozenset(guarded), outside, met) if not is_distributed(run) else (),
-        unseeded=tuple(
-            randomness.seed_of(e)
-            for e in run.of("unseeded")
-            if not e.loops and not randomness.is_per_sample(e) and not randomness.reseeds(e)
-        ),
+        unseeded=tuple(dict.fromkeys(site for calls, _ in apart_seeds for site in calls)),
+        clocked=tuple(dict.fromkeys(site for _, values in apart_seeds for site in values)),
         reseeded=tuple(dict.fromkeys(Site(e.source, e.node) for e in run.of("unseeded") if randomness.reseeds(e))),
         searches=tuple(searching.searches(run)),
         diverge=apart,

@@ -80,6 +80,22 @@ def _is_gone_over(draw: Draw) -> bool:
     return False
 
 
+def _draws_for_each(draw: Draw, run: Interpreter) -> bool:
+    """Whether the function that draws samples draws more for each of them, `for u in users: negatives.append(...)`: a
+    rank that went over its share alone would draw other numbers than it does for the whole batch."""
+    maker, bound = draw.source.function(draw.node), set(map(ast.unparse, _bound(draw)))
+    if maker is None or not isinstance(draw.node, (ast.Call, ast.ListComp)):
+        return False
+    loops = (each for each in ast.walk(maker) if isinstance(each, (ast.For, ast.comprehension)))
+    over = {
+        loop
+        for loop in loops
+        if any(ast.unparse(each) in bound for each in ast.walk(loop.iter) if isinstance(each, ast.expr))
+    }
+    drawn = (event for kind in randomness.DRAWS for event in run.of(kind)) if over else ()
+    return any(loop.node in over for event in drawn for loop in event.loops)
+
+
 def along_sequence(run: Interpreter) -> Draw | None:
     """A slice that steps through a sequence, as in `x = text[i : i + n]; y = text[i + 1 : i + 1 + n]`."""
     starts: dict[str, set[str]] = {}
@@ -198,7 +214,7 @@ def batch_draws(run: Interpreter) -> list[Draw]:
     orders = _cut_into_batches(run)
     slices = [draw for draw in found if isinstance(draw.node, ast.Subscript)]
     chosen = slices or [draw for draw in found if not (draw.noise or draw.permutes or _names_of(draw) & orders)]
-    if any(map(_is_gone_over, chosen)):
+    if any(_is_gone_over(draw) or _draws_for_each(draw, run) for draw in chosen):
         return []
     noise = [draw for draw in found if draw.noise and draw not in chosen]
     if any(_counts_what_all_have(draw, run) for draw in chosen):

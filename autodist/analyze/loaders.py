@@ -178,10 +178,23 @@ def _passes(run: Interpreter) -> dict[Object, list[Event]]:
     """Where a pass over each loader starts."""
     found: dict[Object, list[Event]] = {}
     for event in sorted([*run.of("iterate"), *run.of("iter"), *run.of("listed")], key=lambda e: e.order):
-        if not isinstance(event.node, ast.comprehension) or event.node in run.step_loops:
+        if (not isinstance(event.node, ast.comprehension) or event.node in run.step_loops) and not _goes_on(event):
             for loader in dict.fromkeys(drawn_from(event.value)):
                 found.setdefault(loader, []).append(event)
     return found
+
+
+def _goes_on(event: Event) -> bool:
+    """Whether a loop goes on with a pass that has begun above it: `batches = iter(loader)`, `for x in batches:`."""
+    read = event.node.iter if event.kind == "iterate" and isinstance(event.node, ast.For) else None
+    while isinstance(read, ast.Call) and last_name(read.func) in ("enumerate", "tqdm") and read.args:
+        read = read.args[0]
+    if not isinstance(read, ast.Name):
+        return False
+    bound = [event.source.parents.get(each) for each in event.source.stores(read)]
+    made = [each.value for each in bound if isinstance(each, ast.Assign) and isinstance(each.value, ast.Call)]
+    block = event.source.block(event.source.statement(event.node))
+    return len(bound) == 1 == len(made) and last_name(made[0].func) == "iter" and bound[0] in block
 
 
 def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: Interpreter) -> Iterator[Epoch]:

@@ -82,13 +82,22 @@ def _holds_numbers(source: Source, node: ast.expr, seen: frozenset[str] = frozen
         return any(known) if fewer else isinstance(node.op, (ast.BitOr, ast.BitXor)) and all(known)
     if isinstance(node, ast.Call):
         return _gives_numbers(source, node, seen)
+    if isinstance(node, ast.Subscript):  # `ids = [int(each) for each in line.split()]`, `ids[1:]`
+        return isinstance(node.value, ast.Name) and _holds_numbers(source, node.value, seen)
     if isinstance(node, ast.Name) and node.id not in seen:
-        bound = source.stores(node)
+        bound = [each for each in source.stores(node) if not _is_what_it_was(_assigned(source, each), node.id)]
         values = [_assigned(source, each) for each in bound]
         return any(_comes_before(source, each, node) for each in bound) and all(
             value is not None and _holds_numbers(source, value, seen | {node.id}) for value in values
         )
     return False
+
+
+def _is_what_it_was(value: ast.expr | None, name: str) -> bool:
+    """`ids = list(set(ids))`, which holds nothing new."""
+    while isinstance(value, ast.Call) and last_name(value.func) in KEEPING and len(value.args) == 1:
+        value = value.args[0]
+    return isinstance(value, ast.Name) and value.id == name
 
 
 def _gives_numbers(source: Source, call: ast.Call, seen: frozenset[str]) -> bool:
@@ -107,9 +116,20 @@ def _gives_numbers(source: Source, call: ast.Call, seen: frozenset[str]) -> bool
 
 
 def _assigned(source: Source, name: ast.Name) -> ast.expr | None:
-    """What a name is bound to by a plain assignment."""
+    """What a name is bound to by a plain assignment, or one of several names by one of several values."""
     statement = source.parents.get(name)
-    return statement.value if isinstance(statement, ast.Assign) and name in statement.targets else None
+    if isinstance(statement, ast.Assign) and name in statement.targets:
+        return statement.value
+    whole = source.parents.get(statement) if isinstance(statement, (ast.Tuple, ast.List)) else None
+    if not isinstance(statement, (ast.Tuple, ast.List)) or not isinstance(whole, ast.Assign):
+        return None
+    if statement not in whole.targets or not isinstance(whole.value, (ast.Tuple, ast.List)):
+        return None
+    if any(isinstance(each, ast.Starred) for each in (*statement.elts, *whole.value.elts)):
+        return None
+    return next(
+        (value for target, value in zip(statement.elts, whole.value.elts, strict=False) if target is name), None
+    )
 
 
 def _comes_before(source: Source, name: ast.Name, use: ast.Name) -> bool:

@@ -705,7 +705,8 @@ def compare(op: ast.cmpop, left: Value, right: Value) -> bool | None:
         )
         if left.const is None and left.firm and not left.things:
             return isinstance(op, ast.Is)
-        return isinstance(op, ast.IsNot) if known_not_none else None
+        told = left.firm and left.const is not UNKNOWN and left.const is not None and not left.optional  # `fix(2020)`
+        return isinstance(op, ast.IsNot) if known_not_none or told else None
     if left.const is UNKNOWN or right.const is UNKNOWN or not (left.firm or right.firm):
         return None
     if left.things or right.things:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import replace
 from functools import lru_cache
 
@@ -79,7 +80,7 @@ class Subscripts(Places):
                 if key.const is not UNKNOWN and is_hashable(key.const) and key.const in thing.entries:
                     found = found | (self._just_entered(thing, key.const, node) or thing.entries[key.const])
                 else:
-                    found = found | self._called_alike(thing) | thing.element | under_samples(thing)
+                    found = found | self._called_alike(thing, node.slice) | thing.element | under_samples(thing)
                     if self._loops and is_known(thing) and not thing.entries:
                         found = found | Value(zero=True)  # the script has looked before: `if k in sums`
             elif isinstance(thing, Items):
@@ -218,12 +219,14 @@ class Subscripts(Places):
         same = self._branches[: len(last.branches)] == last.branches
         return last.value if same and ast.unparse(node.value) == ast.unparse(last.node.value) else None
 
-    def _called_alike(self, table: Table) -> Value:
-        """What an unknown key may give; of a module's names, what can be called."""
+    def _called_alike(self, table: Table, key: ast.expr) -> Value:
+        """What an unknown key may give, of those that it may spell; of a module's names, what can be called."""
         if isinstance(table.node, ast.Attribute):
             things = {t for v in table.entries.values() for t in v.things if isinstance(t, (Class, Function))}
             return Value(frozenset(things))
-        return any_entry(table)
+        spelt = {name: value for name, value in table.entries.items() if _may_spell(key, name)}
+        known = spelt or table.element is not NOTHING
+        return any_entry(replace(table, entries=spelt)) if known else any_entry(table)
 
     def _indexed(self, node: ast.Subscript, base: Value, key: Value, scope: Scope) -> Value:
         """Samples chosen by an index, and slices of what a rank has."""
@@ -425,3 +428,33 @@ def _is_counted_up(node: ast.Subscript, scope: Scope) -> bool:
     """Whether an item is one that its statement adds to, or holds it: `table[label][guess] += 1`."""
     counted = carried.counted_up(scope.source.statement(node))
     return counted is not None and ast.unparse(node) in map(ast.unparse, ast.walk(counted[0]))
+
+
+def _may_spell(node: ast.expr, name: object) -> bool:
+    """Whether a text that is put together may be some name: `"{}_{}".format(split, side)` is never "train"."""
+    pieces = _pieces(node)
+    if not isinstance(name, str) or not any(pieces):
+        return True
+    return re.fullmatch(".*".join(map(re.escape, pieces)), name, re.DOTALL) is not None
+
+
+def _pieces(node: ast.expr) -> list[str]:
+    """What is known of a text: the parts of it around those that are not."""
+    if isinstance(node, ast.Constant):
+        return [str(node.value)]
+    if isinstance(node, ast.JoinedStr):
+        spelt = [""]
+        for each in node.values:
+            spelt = _followed(spelt, [str(each.value)] if isinstance(each, ast.Constant) else ["", ""])
+        return spelt
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _followed(_pieces(node.left), _pieces(node.right))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+        form = node.func.value.value if isinstance(node.func.value, ast.Constant) else None
+        if isinstance(form, str) and not re.search(r"\{\{|\}\}", form):
+            return re.split(r"\{[^{}]*\}", form)
+    return ["", ""]
+
+
+def _followed(first: list[str], second: list[str]) -> list[str]:
+    return [*first[:-1], first[-1] + second[0], *second[1:]]

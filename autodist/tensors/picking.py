@@ -19,6 +19,8 @@ FORMS = frozenset(
     "expand_as contiguous byte permute transpose".split()
 )
 """What a condition goes through without another meaning."""
+CASTS = frozenset("long int float type".split())
+"""What numbers go through that stay what they are."""
 ORDERING = frozenset("arange range sort sorted argsort randperm permutation flip roll topk max min argmax".split())
 """What an order of samples is made by, or a place in each of them."""
 SORTING = frozenset("sort sorted argsort argpartition".split())
@@ -61,7 +63,7 @@ def mines(node: ast.expr, lately: Callable[[ast.expr], Value]) -> bool:
     """Whether an index is computed from what all the samples are, as the triplets of a metric loss: not a condition,
     no order of them, and no field of the batch."""
     calls = set(_calls(node, lately, 6))
-    return bool(calls - FORMS) and calls.isdisjoint(ORDERING) and not is_condition(node, lately)
+    return bool(calls - FORMS - CASTS) and calls.isdisjoint(ORDERING) and not is_condition(node, lately)
 
 
 def ranks(node: ast.expr, lately: Callable[[ast.expr], Value]) -> bool:
