@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from conftest import converted
 
 PAIRS = """\
@@ -230,3 +231,34 @@ def test_a_cast_of_a_batchs_field_picks_as_the_field_does(tmp_path: Path) -> Non
     """`alias_inputs.long()` names places within each session, as the loader hands them out."""
     _, said = converted(tmp_path, SESSIONS)
     assert "AD602" not in said
+
+
+WORDS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+data = torch.randint(1, 12, (48, 7))
+loader = DataLoader(TensorDataset(data[:, :-1], data[:, 1:]), batch_size=4, shuffle=True)
+model = nn.Sequential(nn.Embedding(12, 8), nn.Linear(8, 12))
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        optimizer.zero_grad()
+        out = model(x)
+        flat = out.reshape(out.shape[0] * out.shape[1], -1)
+        loss = criterion(flat, y.flatten())
+        loss.backward()
+        optimizer.step()
+    print({shown})
+"""
+
+
+@pytest.mark.parametrize(("shown", "gathered"), [("out.argmax(2)", True), ("flat.argmax(1)", False)])
+def test_words_of_all_samples_in_one_axis_are_not_joined_row_by_row(tmp_path: Path, shown: str, gathered: bool) -> None:
+    """The words of a rank's samples would lie among those of others, where labels lie sample by sample."""
+    code, said = converted(tmp_path, WORDS.format(shown=shown))
+    assert ("gather_rows(out" in code) is gathered and "gather_rows(flat" not in code
+    assert ("reports" in said) is not gathered

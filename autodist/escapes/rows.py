@@ -55,6 +55,17 @@ def laid_in_line(node: ast.expr) -> ast.expr | None:
     return node.func.value if flat else None
 
 
+def _joins_parts(call: ast.Call, run: Interpreter) -> bool:
+    """Whether the first size of a new shape is the number of samples times another, `x.reshape(n * length, -1)`: joined
+    row by row, the parts of a sample would lie among those of others."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr not in ("view", "reshape") or not call.args:
+        return False
+    size = call.args[0]
+    return (
+        isinstance(size, ast.BinOp) and isinstance(size.op, ast.Mult) and run.values.get(size, NOTHING).spread is COUNT
+    )
+
+
 def _is_number(key: ast.expr) -> bool:
     """`batch[0]`, `batch["labels"]`, `batch[-1]`"""
     inner = key.operand if isinstance(key, ast.UnaryOp) and isinstance(key.op, ast.USub) else key
@@ -101,6 +112,7 @@ def holds_rows(node: ast.expr, run: Interpreter, seen: set[ast.AST]) -> bool:
         if isinstance(node.func, ast.Attribute) and run.values.get(node.func.value, NOTHING).spread is ROWS:
             keeps_rows = node.func.attr in ("view", "reshape") and bool(node.args)
             keeps_rows = keeps_rows and run.values.get(node.args[0], NOTHING).spread is COUNT
+            keeps_rows = keeps_rows and not _joins_parts(node, run)
             keeps_rows = keeps_rows or operations.reduces_axis(node.func.attr) and bool(operations.axis(node, 0))
             keeps_rows = keeps_rows or _turns_others(node) or _puts_within_rows(node)
             return (node.func.attr in ROWWISE or keeps_rows) and holds_rows(node.func.value, run, seen)
