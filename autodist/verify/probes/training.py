@@ -198,7 +198,10 @@ class TrainingProbe:
             node.register_prehook(reached)
 
     def _record_call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        tensors = [each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor)]
+        given = (*args, *kwargs.values())
+        tensors = [each for each in given if isinstance(each, torch.Tensor)]
+        packed = [part for each in given if isinstance(each, tuple) for part in each]  # `model((texts, lengths))`
+        tensors = tensors or [each for each in packed if isinstance(each, torch.Tensor)]
         batches = [each for each in (*args, *kwargs.values()) if isinstance(each, list) and each]
         if not tensors and batches and not isinstance(batches[0][0], torch.Tensor) and not self._context.batch_rows:
             self._context.forward_rows = [len(batches[0])]  # samples that the model puts together itself
