@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from autodist.edits import Edit, InsertBefore, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
-from autodist.source import last_name
 from autodist.spread import COUNT
-from autodist.values import NOTHING, Draw
+from autodist.values import NOTHING, Draw, External
 
 from ._examples import PLAIN
 from ._preamble import Planned, defined, dist, divisible, planned, simple
@@ -390,7 +389,9 @@ def _is_laid_out_anew(draw: Draw, script: TrainingScript) -> bool:
     shape = draw.node.args if isinstance(draw.node, ast.Call) else []
     tuples = [each for each in shape if isinstance(each, (ast.Tuple, ast.List))]
     sizes = len(tuples[0].elts) if tuples else len(shape)  # `torch.randint(10, (16, 6))`, `torch.randn(16, 4)`
-    if sizes < 2 or isinstance(draw.node, ast.Call) and last_name(draw.node.func) == "randperm":
+    called = script.values.get(draw.node.func, NOTHING).things if isinstance(draw.node, ast.Call) else ()
+    tensors = all(isinstance(each, External) and each.name.startswith("torch.") for each in called)  # arrays know no
+    if sizes < 2 or not called or not tensors:  # `contiguous()`
         return False
     for source in script.project.sources:
         for call in ast.walk(source.tree) if ".view(" in source.text else ():
