@@ -330,8 +330,9 @@ class Evaluation(Single, Overloads):
                 return None
         else:
             return None
-        tensors = (each for each in operands(counted) if not isinstance(each, ast.Constant))  # `as_tuple=False`
-        given = [each for each in map(self._lately, tensors) if not each.things]
+        options = {each.value for each in counted.keywords}  # `as_tuple=False`, and no `where(found, 2.0, 1.0)`
+        given = [self._lately(each) for each in operands(counted) if each not in options]
+        given = [each for each in given if not each.things]
         rows = given[0] if len(given) == 1 else NOTHING
         return rows if rows.spread is ROWS and not rows.models and rows.origins else None
 
