@@ -283,3 +283,48 @@ def test_evaluations_of_all_data_excuse_no_noise_of_training(
     assert world.equal == equal, world.findings
     assert "drawn-apart" not in {note.kind for note in verdict.notes}  # loaders that are begun draw seeds for workers
     assert equal or "noise-alike" in {finding.kind for finding in world.findings}
+
+
+TUPLES = """\
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(5, 1)
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, batch):
+        return self.layer(self.dropout(batch[0])) / batch[1][:, None]
+
+
+ranks = int(os.environ.get("WORLD_SIZE", 1))
+{join}
+rank = dist.get_rank() if ranks > 1 else 0
+torch.manual_seed(0)
+data, lengths, target = torch.randn(32, 5), torch.arange(1, 33), torch.randn(32, 1)
+model = Net()
+model = nn.parallel.DistributedDataParallel(model) if ranks > 1 else model
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+torch.manual_seed(7 + rank)
+for i in range(0, 32, 8):
+    rows = slice(i + rank, i + 8, ranks)
+    loss = nn.functional.mse_loss(model((data[rows], lengths[rows])), target[rows])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_batch_that_is_given_as_a_tuple_has_its_own_masks(tmp_path: Path, zygote: Zygote | None) -> None:
+    """What it has for rows says which masks of dropout are those of a rank's samples."""
+    before, after = tmp_path / "before.py", tmp_path / "after.py"
+    before.write_text(TUPLES.format(join=""))
+    after.write_text(TUPLES.format(join='dist.init_process_group("gloo")'))
+    (world,) = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote).worlds
+    assert world.equal, world.findings
