@@ -11,6 +11,29 @@ from autodist.script import TrainingScript
 from ._collectives import DRAWN_BY_RANK_ZERO
 from ._preamble import defined, dist, imported, planned
 
+DECIDED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(1)
+train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+x, y = torch.randn(16, 4), torch.randn(16, 1)
+loader = DataLoader(train_set, batch_size=8, shuffle=True)
+model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+
+for epoch in range(2):
+    for inputs, targets in loader:
+        loss = nn.functional.mse_loss(model(inputs), targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():  # noise decides about the learning rate: all ranks must draw the same
+        scheduler.step(nn.functional.mse_loss(model(x + torch.randn(16, 4)), y))
+"""
+"""An evaluation whose noise decides about the learning rate: ranks go on drawing alike, which is said."""
 RECURRENT = """\
 import torch
 import torch.distributed as dist
@@ -154,31 +177,7 @@ EXAMPLES = [
         """,
         after=None,
     ),
-    Example(
-        before="""\
-        import torch
-        from torch import nn
-        from torch.utils.data import DataLoader, TensorDataset
-
-        torch.manual_seed(1)
-        train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        x, y = torch.randn(16, 4), torch.randn(16, 1)
-        loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 1))
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
-
-        for epoch in range(2):
-            for inputs, targets in loader:
-                loss = nn.functional.mse_loss(model(inputs), targets)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-            with torch.no_grad():  # noise decides about the learning rate: all ranks must draw the same
-                scheduler.step(nn.functional.mse_loss(model(x + torch.randn(16, 4)), y))
-        """,
-        after=None,
-    ),
+    Example(before=DECIDED, after=DECIDED),
     Example(before=RECURRENT, after=APART),
     Example(before=RECURRENT.replace(", dropout=0.2", ""), after=None),
 ]
