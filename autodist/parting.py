@@ -191,9 +191,8 @@ def _meeting_in_handlers(run: Interpreter, met: frozenset[ast.AST]) -> Iterator[
 def _goes_on_alone(handler: ast.ExceptHandler, attempt: ast.Try, source: Source, run: Interpreter) -> bool:
     """Whether a handler goes on with the next step after an error: `if "out of memory" in str(e): continue`."""
     named = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type] if handler.type else []
-    if not any(last_name(each) in ERRORS for each in named):
-        return not named and _is_in_step(attempt, source, run) and not any(map(_goes, handler.body))
-    return _is_in_step(attempt, source, run) and not any(map(_goes, handler.body))
+    catches = not named or any(last_name(each) in ERRORS for each in named)
+    return catches and _is_in_step(attempt, source, run) and not any(map(_goes, handler.body))
 
 
 def _is_in_step(node: ast.AST, source: Source, run: Interpreter) -> bool:

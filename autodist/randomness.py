@@ -9,7 +9,7 @@ from dataclasses import replace
 from autodist import augmentation, escapes, regions, seeding
 from autodist.escapes.rows import sized_like
 from autodist.interpreter import Event, Interpreter, Loop
-from autodist.models import is_main_guard, keys, optimized_by, parts, unused, unwrapped
+from autodist.models import Keys, is_main_guard, keys, optimized_by, optimized_modules, parts, unused, unwrapped
 from autodist.script import Apart, Loader, Model, Site, WholeNoise
 from autodist.source import Source, argument, last_name
 from autodist.spread import COUNT, ROWS
@@ -194,7 +194,7 @@ def drops_alike(
     if apart or sees_all(run):
         return False
     if not draws and not draws_data(loaders, run):
-        return decides(run, common) or _drops(models, run) or _adds_noise(run, for_all)
+        return decides(run, common) or _has_masks(models, run) or _adds_noise(run, for_all)
     return _drops(models, run) or not draws and any(event.inside_forward for event in run.of("random"))
 
 
@@ -284,16 +284,17 @@ def _may_go_apart(event: Event, run: Interpreter) -> Iterator[tuple[Loop, bool]]
         again = not shared or shared[0].kind != "seed"
         if not again:
             continue
-        if run.plan.bare or any(e.kind != "optimizer" and not _makes_model(e, run) for e in shared):
+        if run.plan.bare:
+            return
+        trained = keys(part for module in optimized_modules(run) for part in parts(module))
+        if any(e.kind != "optimizer" and not _makes_model(e, trained) for e in shared):
             return
 
 
-def _makes_model(event: Event, run: Interpreter) -> bool:
+def _makes_model(event: Event, trained: Keys) -> bool:
     """Whether parameters are drawn while a model is made that is trained: the others then have them from rank 0."""
     if event.kind != "draw_parameters" or not any(call.function.name == "__init__" for call in event.calls):
         return False
-    stepped = (thing for e in run.of("optimizer") for thing in e.value.objects("optimizer"))
-    trained = keys(part for thing in stepped for module in optimized_by(thing) for part in parts(module))
     drawn = keys(thing for thing in event.value.things if isinstance(thing, Object))
     return bool(drawn) and drawn <= trained
 
@@ -735,10 +736,18 @@ def _is_noise(node: ast.expr) -> bool:
 
 
 def _is_dropout(event: Event, run: Interpreter) -> bool:
+    return _is_call_of(event, run, ("ropout", "Transformer", "transforms"))
+
+
+def _has_masks(models: list[Model], run: Interpreter) -> bool:
+    """Whether a model drops numbers out; what transforms draw for samples is told of as augmentation."""
+    masking = (_is_call_of(event, run, ("ropout", "Transformer")) for event in run.of("random"))
+    return _drop_inside(models) or any(masking)
+
+
+def _is_call_of(event: Event, run: Interpreter, words: tuple[str, ...]) -> bool:
+    """Whether what is called has one of some words in the name by which its library knows it."""
     if not isinstance(event.node, ast.Call):
         return False
-    return any(
-        "ropout" in t.name or "Transformer" in t.name or "transforms" in t.name
-        for t in run.values.get(event.node.func, NOTHING).things
-        if isinstance(t, External)
-    )
+    called = run.values.get(event.node.func, NOTHING).things
+    return any(word in thing.name for thing in called if isinstance(thing, External) for word in words)

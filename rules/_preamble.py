@@ -229,11 +229,10 @@ def started_alike(script: TrainingScript, d: str, target: str, taken: Collection
 
 def _keeps_sparse(source: Source) -> bool:
     """Whether a file may keep a sparse tensor in a model's state: `nn.Parameter(torch.sparse.FloatTensor(n, n))`."""
-    kept = any(
+    return "sparse" in source.text and any(
         isinstance(node, ast.Call) and last_name(node.func) in ("Parameter", "register_buffer")
         for node in ast.walk(source.tree)
     )
-    return kept and "sparse" in source.text
 
 
 def by_rank_zero(script: TrainingScript, context: Context, source: Source, node: ast.expr) -> Planned:

@@ -34,6 +34,7 @@ for epoch in range(2):
         scheduler.step(nn.functional.mse_loss(model(x + torch.randn(16, 4)), y))
 """
 """An evaluation whose noise decides about the learning rate: ranks go on drawing alike, which is said."""
+
 RECURRENT = """\
 import torch
 import torch.distributed as dist

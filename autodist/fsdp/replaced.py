@@ -176,17 +176,15 @@ def _is_kept(node: ast.expr, source: Source) -> bool:
 def _keeps_storage(run: Interpreter, ours: Keys, aside: Set[ast.AST]) -> bool:
     """Whether the storage of a parameter is kept in something that lasts: `self.backup[name] = p.data`"""
     for node in run.values:
-        if isinstance(node, ast.Attribute) and node.attr == "data" and node not in aside and _is_read(node):
+        if isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.ctx, ast.Load):
+            if node in aside:
+                continue
             parent = run.sources[node].parents.get(node)
             to_names = isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name)
             paired = isinstance(parent, ast.Tuple) and _unpacks(parent, run.sources[node])
             if _is_kept(node, run.sources[node]) and not to_names and not paired and _held(node.value, run) & ours:
                 return True
     return False
-
-
-def _is_read(node: ast.Attribute) -> bool:
-    return isinstance(node.ctx, ast.Load)
 
 
 def _unpacks(pair: ast.Tuple, source: Source) -> bool:

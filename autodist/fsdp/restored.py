@@ -26,7 +26,7 @@ def restored(run: Interpreter, models: list[Model]) -> Iterator[tuple[Site, str]
     first = min(starts(run, (model for model in models if not model.wrapped)).values(), default=0)
     if not ours or not any(event.order >= first for event in run.of("load")):
         return
-    for source in {*run.sources.values()}:
+    for source in run.project.sources:
         for node in ast.walk(source.tree):
             if not isinstance(node, ast.Assign) or len(node.targets) > 1 or node not in run.executed:
                 continue

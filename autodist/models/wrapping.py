@@ -100,10 +100,11 @@ def _is_by_name(use: Event, place: Event) -> bool:
         return False
     if use.function is place.function:
         return True
-    name = use.node.func.id
-    inside = ast.walk(use.function.node) if use.function is not None else ()
-    bound = (n for n in inside if isinstance(n, ast.arg) or isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-    return place.function is None and all((n.arg if isinstance(n, ast.arg) else n.id) != name for n in bound)
+    if place.function is not None or use.function is None:
+        return False
+    name, home = use.node.func.id, use.function.node
+    given = {each.arg for each in ast.walk(home) if isinstance(each, ast.arg)}
+    return name not in given and not use.function.source.stores_within(home, name)
 
 
 def _looked_through(module: Object, run: Interpreter) -> list[Event]:
