@@ -71,21 +71,21 @@ def test_data_that_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("decision", "together"),
+    ("decision", "common"),
     [
         ("if torch.rand(1).item() < 0.3:\n            continue", True),
         ("again = torch.rand(1) < 0.5\n        if again:\n            print(model(x).mean().item())", True),
         ("for _ in range(torch.randint(1, 4, (1,)).item()):\n            x = x - 0.1 * model(x)", True),
-        ("if torch.rand(1) < 0.5:\n            x = x.flip(1)", False),
+        ("if torch.rand(1) < 0.5:\n            x = x.flip(1)", True),
         ("x = x + 0.1 * torch.randn_like(x)", False),
         ("first = model(x + torch.randn_like(x)).mean()\n        if first.item() > 9:\n            continue", False),
         ("if epoch > 1:\n            continue", False),
     ],
 )
-def test_ranks_draw_the_same_decisions(tmp_path: Path, decision: str, together: bool) -> None:
-    """Seeded by rank for their masks of dropout, some would wait for what others do not come to."""
+def test_ranks_draw_the_same_decisions(tmp_path: Path, decision: str, common: bool) -> None:
+    """Seeded by rank for their masks of dropout, some would wait for what others do not come to: rank 0 decides."""
     script = SCRIPT.format(drops="nn.Dropout(0.2)", made=MAKE.format("plain"))
     script = script.replace("    for x, y in loader:\n", f"    for x, y in loader:\n        {decision}\n")
     text, said = conftest.converted(tmp_path, script)
-    assert ("initial_seed() + dist.get_rank()" not in text) is together
-    assert ("masks of dropout and noise are the same on all ranks" in said) is together
+    assert "initial_seed() + dist.get_rank()" in text and "masks of dropout" not in said
+    assert ("drawn_by_rank_zero(torch.rand" in text) is common
