@@ -33,6 +33,9 @@ def local_rows(batch):
 '''
 
 TAKEN = "    return batch[{d}.get_rank() :: {d}.get_world_size()]\n"
+KEEPING = frozenset({"to", "cuda", "cpu", "long", "float", "type", "detach"})
+"""Methods that may give the tensor as it lies."""
+
 SIDE_BY_SIDE = """\
     rows = batch[{d}.get_rank() :: {d}.get_world_size()]
     return rows.contiguous() if hasattr(rows, "contiguous") else rows  # view() asks for that
@@ -397,7 +400,14 @@ def _is_laid_out_anew(draw: Draw, script: TrainingScript) -> bool:
         for call in ast.walk(source.tree) if ".view(" in source.text else ():
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "view":
                 continue
-            value = script.values.get(call.func.value, NOTHING)
+            viewed = call.func.value
+            while (
+                isinstance(viewed, ast.Call) and isinstance(viewed.func, ast.Attribute) and viewed.func.attr in KEEPING
+            ):
+                viewed = viewed.func.value
+            if isinstance(viewed, ast.Call):  # what a layer gives lies side by side
+                continue
+            value = script.values.get(viewed, NOTHING)
             ours = any(isinstance(each, Draw) and each.node is draw.node for each in value.origins)
             kept = call.args and script.values.get(call.args[0], NOTHING).spread is COUNT  # `x.view(len(x), -1)`
             if ours and not value.models and not kept:
