@@ -13,7 +13,7 @@ from autodist import randomness, regions
 from autodist.interpreter import Event, Interpreter
 from autodist.script import Site
 from autodist.source import Source, last_name
-from autodist.values import NOTHING
+from autodist.values import NOTHING, Draw
 
 SIZED = frozenset("rand randn randint normal".split())
 """What is told by numbers how much it draws."""
@@ -49,6 +49,27 @@ def common_draws(
         if _goes_by_samples(node, run) or not all(_is_met_by_all(event, run, alone) for event in events):
             continue
         yield Site(source, node)
+
+
+def orders(run: Interpreter, alone: frozenset[ast.AST], shared: Collection[Draw]) -> list[Site]:
+    """Calls by which steps, and the loops around them, draw their samples or the order of them from torch,
+    ``torch.randperm(n)``, so that ranks that are seeded apart can have them in common; none where some cannot. Of
+    batches that are ``shared`` out each rank has its rows."""
+    training = {loop.node for event in run.of("backward") for loop in event.loops}
+    own = {draw.node for draw in shared}
+    found: dict[ast.AST, Site] = {}
+    for event in randomness.ordering(run):
+        node = event.node
+        if isinstance(node, ast.expr) and run.values.get(node, NOTHING).spread.is_local and node not in own:
+            continue  # noise for a rank's own samples
+        trained = any(loop.node in training for loop in event.loops)
+        if not trained or not isinstance(node, ast.Call):
+            return []
+        found[node] = Site(event.source, node)
+    events = [e for kind in randomness.DRAWS for e in run.of(kind) if e.node in found]
+    if not all(_is_met_by_all(event, run, alone) for event in events):
+        return []
+    return list(found.values())
 
 
 def _libraries(event: Event, run: Interpreter) -> set[str]:
@@ -121,7 +142,7 @@ def _goes_by_rank(source: Source, node: ast.AST, run: Interpreter) -> bool:
             case ast.BoolOp(values=values):
                 asked = values[: values.index(inner)] if isinstance(inner, ast.expr) and inner in values else values
             case ast.For(iter=through):
-                asked = [through] if _counts_rows(through, run) else []
+                asked = [through] if inner is not through and _counts_rows(through, run) else []
             case ast.ListComp() | ast.GeneratorExp():
                 return True
         if any(run.values.get(each, NOTHING).spread.is_local for each in asked):

@@ -125,7 +125,12 @@ def diverge(
     from rank 0."""
     if draws and not _drawn_beside_torch(draws, run):
         return ()
-    if any(each.iterable for each in loaders) or draws_data(loaders, run) or decides(run, common) or sees_all(run):
+    if (
+        any(each.iterable for each in loaders)
+        or draws_data(loaders, run, common)
+        or decides(run, common)
+        or sees_all(run)
+    ):
         return ()
     if any(_is_drawn(e.value) for e in (*run.of("test"), *run.of("schedule")) if not e.inside_forward):
         return ()
@@ -195,7 +200,7 @@ def drops_alike(
         return False
     if not draws and not draws_data(loaders, run):
         return decides(run, common) or _has_masks(models, run) or _adds_noise(run, for_all)
-    return _drops(models, run) or not draws and any(event.inside_forward for event in run.of("random"))
+    return drops(models, run) or not draws and any(event.inside_forward for event in run.of("random"))
 
 
 def decides(run: Interpreter, common: Collection[ast.AST] = ()) -> bool:
@@ -242,11 +247,11 @@ def _said(test: ast.expr, run: Interpreter) -> Iterator[ast.AST]:
             yield from ast.walk(each)
 
 
-def draws_data(loaders: Iterable[Loader], run: Interpreter) -> bool:
+def draws_data(loaders: Iterable[Loader], run: Interpreter, common: Collection[ast.AST] = ()) -> bool:
     """Whether a loop that trains draws the data of a loader anew: ranks must have the same ones, to take their shares
-    of them."""
+    of them. Rank 0 draws for all what is ``common``."""
     training = {loop.node for event in run.of("backward") for loop in event.loops}
-    ranks = {event.node for event in _draws(run) if "torch" in libraries_of(event, run)}
+    ranks = {event.node for event in _draws(run) if "torch" in libraries_of(event, run)}.difference(common)
     again = {
         thing
         for event in run.of("draw")
@@ -349,7 +354,7 @@ def with_shared_order(loader: Loader, run: Interpreter, models: list[Model]) -> 
         libraries.add("torch")  # would draw the same
         unseeded = []
     training = {e.loops[0].node for e in run.of("backward") if e.loops}
-    beside = {"torch"} if _drops(models, run) else set()
+    beside = {"torch"} if drops(models, run) else set()
     for event in _draws(run):
         if not is_of_sampler(event) and (is_per_sample(event) or event.loops and event.loops[0].node in training):
             beside |= libraries_of(event, run)
@@ -433,7 +438,7 @@ def _goes_on(function: ast.AST) -> bool:
     return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for loop in endless for node in ast.walk(loop))
 
 
-def _drops(models: list[Model], run: Interpreter) -> bool:
+def drops(models: list[Model], run: Interpreter) -> bool:
     """Whether numbers are dropped out, by layers of the script or of a library."""
     return _drop_inside(models) or any(_is_dropout(event, run) for event in run.of("random"))
 
@@ -469,10 +474,17 @@ def _drawn_beside_torch(draws: frozenset[object], run: Interpreter) -> bool:
             if id(node) in draws:
                 libraries.setdefault(id(node), set()).update(libraries_of(event, run))
     if len(libraries) < len(draws):  # some draw nothing, as `data[i : i + batch_size]` unless its order is drawn
-        orders = [e for e in _draws(run) if e.loops and not _is_dropout(e, run) and not e.inside_forward]
-        if any("torch" in libraries_of(event, run) and not _fills(event) for event in orders):
+        if any(ordering(run)):
             return False
     return not any("torch" in each for each in libraries.values())
+
+
+def ordering(run: Interpreter) -> Iterator[Event]:
+    """What loops draw from torch that may be the order of their samples."""
+    for event in _draws(run):
+        if event.loops and not _is_dropout(event, run) and not event.inside_forward and not _fills(event):
+            if "torch" in libraries_of(event, run):
+                yield event
 
 
 def _fills(event: Event) -> bool:
@@ -535,10 +547,15 @@ def picks_of_all(run: Interpreter) -> dict[ast.AST, Event]:
     }
 
 
-def picked_apart(run: Interpreter, apart: set[ast.AST], varied: frozenset[str]) -> Iterator[Event]:
-    """Where steps pick by such numbers in the loops in which ranks have gone ``apart``."""
+def picked_apart(
+    run: Interpreter, apart: set[ast.AST], varied: frozenset[str], common: Collection[ast.AST]
+) -> Iterator[Event]:
+    """Where steps pick by such numbers in the loops in which ranks have gone ``apart``, and do not have them in
+    ``common``."""
     picking = picks_of_all(run)
     for event in _draws(run):
+        if event.node in common:
+            continue
         if event.node in picking and _is_parted(event, apart) and libraries_of(event, run) & {"torch", "cuda", *varied}:
             yield picking[event.node]
 

@@ -438,6 +438,8 @@ class TrainingScript:
     evaluation_samplers: tuple[Site, ...] = ()
     """Calls that make random samplers for them, without a generator of their own."""
     draws: tuple[Draw, ...] = ()
+    own_draws: frozenset[ast.expr] = frozenset()
+    """Those of them by which each rank draws numbers of samples for itself, seeded apart as its dropout is."""
     batch_sizes: tuple[Site, ...] = ()
     refitted: tuple[tuple[Site, ast.expr], ...] = ()
     """Tensors that are made once and hold each batch in turn, now a share and now a whole one, and that batch."""

@@ -9,6 +9,7 @@ from autodist.script import TrainingScript
 from autodist.spread import COUNT
 from autodist.values import NOTHING, Draw, External
 
+from ._collectives import DRAWN_BY_RANK_ZERO
 from ._examples import PLAIN
 from ._preamble import Planned, defined, dist, divisible, planned, simple
 
@@ -46,7 +47,30 @@ LITERAL_SHARED = LITERAL.replace("randn(8, 4)", "randn(8 // dist.get_world_size(
     "import torch\n", "import torch\nimport torch.distributed as dist\n", 1
 )
 
+DROPPING = """\
+import torch
+from torch import nn
+
+inputs, targets = torch.randn(64, 4), torch.randn(64, 1)
+model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.2), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+for step in range(100):
+    rows = torch.randint(len(inputs), (8,))
+    loss = nn.functional.mse_loss(model(inputs[rows]), targets[rows])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+DROPPING_APART = DROPPING.replace(
+    "    rows = torch.randint(len(inputs), (8,))",
+    """\
+    assert 8 % dist.get_world_size() == 0, "the batch must divide by the number of ranks"
+    rows = torch.randint(len(inputs), (8 // dist.get_world_size(),))""",
+).replace("import torch\n", "import torch\nimport torch.distributed as dist\n", 1)
+
 EXAMPLES = [
+    Example(before=DROPPING, after=DROPPING_APART),  # ranks that are seeded apart draw other samples as well
     Example(
         before="""\
         import torch
@@ -320,11 +344,13 @@ EXAMPLES = [
 def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Give each rank its share of batches that the script puts together itself.
 
-    All ranks draw the same indices or samples, from the same seed, and each keeps every N-th of them. Where batches
-    come from a generator, an iterator or a list of the script's own, that happens where a step gets them, if each row
-    is treated by itself up to the loss. Sizes that a training step takes from the batch-size setting are divided by
-    the number of ranks. Samples that a step joins to a batch (made-up ones, those of a memory) are shared out as well,
-    and a tensor that holds each batch in turn takes its shape where whole batches are put into it, too.
+    All ranks draw the same indices or samples, from the same seed, and each keeps every N-th of them; or each
+    draws as many as its share has, where torch draws them, one number for each sample, and dropout asks for
+    ranks that are seeded apart. Where batches come from a generator, an iterator or a list of the script's own,
+    that happens where a step gets them, if each row is treated by itself up to the loss. Sizes that a training
+    step takes from the batch-size setting are divided by the number of ranks. Samples that a step joins to a
+    batch (made-up ones, those of a memory) are shared out as well, and a tensor that holds each batch in turn
+    takes its shape where whole batches are put into it, too.
     """
     if not script.trains:
         return
@@ -341,15 +367,23 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
             fix = Fix((*imports, *helper, *planned(draw.source, WrapExpr(draw.node, template))))
             yield Finding(draw.source, draw.node, message, fix)
             continue
+        if draw.node in script.own_draws and draw.size is not None:
+            share = WrapExpr(draw.size, f"{{}} // {d}.get_world_size()")
+            even = divisible(draw.source.code(draw.size), d)
+            checked = InsertBefore(draw.source.statement(draw.node), even, prepares=True)
+            fix = Fix((*imports, *planned(draw.source, checked, share)))
+            yield Finding(draw.source, draw.node, "each rank draws its share of the batch", fix)
+            continue
         known = _known_size(draw)
-        template = f"{{}}[{d}.get_rank() :: {d}.get_world_size()]" if known is not None else "local_rows({})"
+        whole = "drawn_by_rank_zero({})" if any(each.node is draw.node for each in script.common_draws) else "{}"
+        template = f"{whole}[{d}.get_rank() :: {d}.get_world_size()]" if known is not None else f"local_rows({whole})"
         if _is_viewed_tensor(draw) or _is_laid_out_anew(draw, script):
             template += ".contiguous()"
         edits: list[Edit] = [WrapExpr(draw.node, template)]
-        helper = ()
+        helper = () if whole == "{}" else defined(script, draw.source, DRAWN_BY_RANK_ZERO.replace("{d}", d))
         size = draw.source.code(known) if known is not None else None
         if size is None:
-            helper = defined(script, draw.source, LOCAL_ROWS.replace("{d}", d))
+            helper = (*helper, *defined(script, draw.source, LOCAL_ROWS.replace("{d}", d)))
         else:
             edits.append(InsertBefore(draw.source.statement(draw.node), divisible(size, d), prepares=True))
         fix = Fix((*imports, *helper, *planned(draw.source, *edits)))

@@ -210,7 +210,8 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
             name, library_import = imported(context, site.source, library)
             torch_import = (*torch_import, *library_import)
             more.append(SEEDS[library].format(library=name, torch=torch))
-        code = f"{torch}.manual_seed({torch}.initial_seed() + {d}.get_rank())  # dropout and noise differ by rank\n"
+        what = "samples and dropout" if script.own_draws else "dropout and noise"
+        code = f"{torch}.manual_seed({torch}.initial_seed() + {d}.get_rank())  # {what} differ by rank\n"
         code += "".join(more)
         if site.again:  # rank 0 goes on, as it would repeat itself
             code = f"if {d}.get_rank() > 0:\n" + textwrap.indent(code, "    ")
@@ -240,7 +241,10 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
         yield Finding(
             drawn.source, drawn.node, "all ranks draw alike: for the samples of all, of which each has its own", fix
         )
+    shared = {draw.node for draw in script.draws}
     for common in script.common_draws:
+        if common.node in shared:
+            continue  # of which each rank takes its rows
         assert isinstance(common.node, ast.expr)
         d, imports = dist(context, common.source)
         helper = defined(script, common.source, DRAWN_BY_RANK_ZERO.replace("{d}", d))

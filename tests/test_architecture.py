@@ -123,7 +123,7 @@ PROJECT = """
 ANALYZE = """
     analysis
     assembling | refusals
-    beginning | handmade | loaders | losses | modules
+    beginning | going_apart | handmade | loaders | losses | modules
     batch_sizes | checkpoints | device_numbers | devices | launched | reductions | sets
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import conftest
@@ -51,7 +52,7 @@ MAKE = "loader = DataLoader({}, batch_size=8, shuffle=True)"
 ANEW = [
     MAKE.format("make_data(64)"),
     f"noisy.draw()\n    {MAKE.format('noisy')}",
-    MAKE.format("Subset(plain, torch.randperm(96)[:64])"),
+    f"part = Subset(plain, torch.randperm(96)[:64])\n    {MAKE.format('part')}",
 ]
 
 
@@ -59,10 +60,24 @@ ANEW = [
 def test_ranks_draw_the_same_data(tmp_path: Path, made: str) -> None:
     """Seeded by rank for their masks of dropout, they would draw other data, and take shares of these."""
     after, said = conftest.converted(tmp_path, SCRIPT.format(made=made, drops="nn.Dropout(0.1)"))
+    assert "torch.initial_seed() + dist.get_rank()" in after and "masks of dropout" not in said
+    assert len(re.findall(r"drawn_by_rank_zero\(torch.rand", after)) == 1
+    plain, quiet = conftest.converted(tmp_path, SCRIPT.format(made=made, drops="nn.ReLU()"))
+    assert "drawn_by_rank_zero" not in plain and "masks of dropout" not in quiet
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        f"rows = torch.stack([torch.randn(5) for _ in range(64)])\n    {MAKE.format('TensorDataset(rows, rows)')}",
+        MAKE.format("Subset(plain, torch.randperm(96)[:64])"),
+    ],
+)
+def test_data_that_rank_zero_does_not_draw(tmp_path: Path, made: str) -> None:
+    """One row after the other, or inside a call that is written anew: the ranks go on drawing alike."""
+    after, said = conftest.converted(tmp_path, SCRIPT.format(made=made, drops="nn.Dropout(0.1)"))
     assert "torch.initial_seed() + dist.get_rank()" not in after
     assert "masks of dropout and noise are the same on all ranks" in said
-    _, quiet = conftest.converted(tmp_path, SCRIPT.format(made=made, drops="nn.ReLU()"))
-    assert "masks of dropout" not in quiet
 
 
 def test_data_that_stay(tmp_path: Path) -> None:

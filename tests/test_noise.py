@@ -473,7 +473,7 @@ def test_a_step_that_seeds_for_itself(tmp_path: Path) -> None:
 
 
 def test_masks_beside_batches_that_all_ranks_draw(tmp_path: Path) -> None:
-    """Where the order is drawn from the generator of the masks, these are the same; without an order they are not."""
+    """Where the order is drawn from the generator of the masks, rank 0 draws it for all."""
     text = AUGMENTED.format(draw="0.1", options="").replace(
         "nn.Linear(4, 1)", "nn.Sequential(nn.Dropout(), nn.Linear(4, 1))"
     )
@@ -484,7 +484,7 @@ def test_masks_beside_batches_that_all_ranks_draw(tmp_path: Path) -> None:
     assert APART in code and "masks of dropout" not in said
     step = step.replace("i : i + 8", "order[i : i + 8]")
     code, said = converted(tmp_path, f"{head}    order = torch.randperm(32)\n    for i in range(0, 32, 8):\n{step}")
-    assert APART not in code and "masks of dropout are the same on all ranks" in said
+    assert APART in code and "order = drawn_by_rank_zero(torch.randperm(32))" in code and "masks of" not in said
 
 
 FROZEN = """\
@@ -562,18 +562,22 @@ for epoch in range(2):
 
 
 @pytest.mark.parametrize(
-    ("order", "index", "apart"),
+    ("order", "index", "after"),
     [
-        ("model.train()", "i : i + 8", True),  # the weights that a loop fills are drawn before ranks go apart
-        ("order = torch.randperm(32)", "order[i : i + 8]", False),
-        ("order = torch.empty(32).uniform_().argsort()", "order[i : i + 8]", False),
+        ("model.train()", "i : i + 8", "model.train()"),  # weights that a loop fills are drawn before ranks go apart
+        ("order = torch.randperm(32)", "order[i : i + 8]", "order = drawn_by_rank_zero(torch.randperm(32))"),
+        (
+            "order = torch.empty(32).uniform_().argsort()",
+            "order[i : i + 8]",
+            "order = drawn_by_rank_zero(torch.empty(32).uniform_()).argsort()",
+        ),
     ],
 )
-def test_batches_in_order_beside_weights_that_a_loop_fills(tmp_path: Path, order: str, index: str, apart: bool) -> None:
+def test_batches_in_order_beside_weights_that_a_loop_fills(tmp_path: Path, order: str, index: str, after: str) -> None:
     script = SLICED.format(order=order, x=f"data[{index}]", y=f"target[{index}]")
     code, said = converted(tmp_path, script)
-    assert ("torch.initial_seed() + dist.get_rank()" in code) is apart
-    assert ("masks of dropout are the same" not in said) is apart
+    assert "torch.initial_seed() + dist.get_rank()" in code and after in code
+    assert "masks of dropout are the same" not in said
 
 
 ROUNDS = """\

@@ -41,6 +41,7 @@ from autodist.analyze.beginning import (
 from autodist.analyze.checkpoints import checkpoint, lost_prefixes, prefixed_keys
 from autodist.analyze.device_numbers import device_numbers
 from autodist.analyze.devices import asked_devices, hidden_devices, loads_of, names_device
+from autodist.analyze.going_apart import gone_apart
 from autodist.analyze.handmade import draw_sites, drawn_alike, masks_alike, picked_apart
 from autodist.analyze.launched import is_distributed, never_joined, sometimes_joined
 from autodist.analyze.loaders import evaluation_loaders, evaluation_samplers, sampler_concerns, sharded_loaders
@@ -187,9 +188,8 @@ def assembled(
     shares = {site.node for site in batch_sizes}
     alone_or_apart = frozenset(guarded) | outside
     common = tuple(common_draws(run, alone_or_apart, dealt, shares)) if not is_distributed(run) else ()
+    apart, own_draws, common = gone_apart(run, loaders, draws, shared_draws, models, varied, common, alone_or_apart)
     taken_over = {site.node for site in common}
-    dealt_out = {draw.node for draw in wholes.draws(run, "dealt_out")}
-    apart = randomness.diverge(run, loaders, draws | dealt_out, models, varied, taken_over)
     own_generators = list(worker_seeds.by_generator(loaders, run))
     for_all = () if is_distributed(run) else tuple(randomness.drawn_for_all(run, apart, dealt, shares))
     batch_sizes = [site for site in batch_sizes if all(site.node not in each.divided for each in for_all)]
@@ -210,6 +210,7 @@ def assembled(
         evaluation_loaders=tuple(evaluation_loaders(run, loaders)),
         evaluation_samplers=tuple(evaluation_samplers(run, loaders)),
         draws=shared_draws,
+        own_draws=own_draws,
         batch_sizes=(*batch_sizes, *(Site(draw.source, draw.node) for draw in wholes.draws(run) if draw.batch)),
         refitted=tuple(refilled.refitted(run, batch_sizes)),
         joined_in_full=tuple(joining.joined_in_full(run)),
@@ -291,7 +292,7 @@ def assembled(
         concerns=(
             *concerns,
             *naming.concerns(run),
-            *picked_apart(run, apart, varied),
+            *picked_apart(run, apart, varied, common),
             *masks_alike(
                 shared_draws,
                 loaders,

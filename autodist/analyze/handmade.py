@@ -456,10 +456,12 @@ def masks_alike(draws: Iterable[Draw], loaders: Iterable[Loader], alike: bool) -
         return
 
 
-def picked_apart(run: Interpreter, apart: Iterable[Site], varied: frozenset[str]) -> Iterator[Concern]:
+def picked_apart(
+    run: Interpreter, apart: Iterable[Site], varied: frozenset[str], common: Iterable[Site]
+) -> Iterator[Concern]:
     """Where ranks that have gone apart each pick for themselves from what all of them have: a memory of samples."""
     loops = {each.node for each in apart} if not is_distributed(run) else set()
-    for event in list(randomness.picked_apart(run, loops, varied))[:1]:
+    for event in list(randomness.picked_apart(run, loops, varied, {each.node for each in common}))[:1]:
         code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else "this"
         message = (
             f"{code} picks from what all ranks have alike, by numbers that each rank draws for itself once dropout and "

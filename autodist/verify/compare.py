@@ -177,6 +177,8 @@ def compare_steps(original: RunTrace, ranks: Sequence[RunTrace], tolerance: Tole
             break
         scale = max(scale, *(abs(loss) for loss in step.losses), 0.0)
         compare_step(number, step, converted, tolerance, scale, result)
+    if any(finding.kind == "loss" for finding in result.findings):
+        compare_own_rows(original, ranks, result)
     return result
 
 
@@ -419,6 +421,25 @@ def compare_rows(original: RunTrace, ranks: Sequence[RunTrace], result: StepComp
             return
     message = "every rank trains on the same rows: the batches that the script makes itself are not divided"
     result.add(0, "rows-replicated", message, ranks[0].steps[0].backward_sites[0] if ranks[0].steps[0].losses else None)
+
+
+def compare_own_rows(original: RunTrace, ranks: Sequence[RunTrace], result: StepComparison) -> None:
+    """Where no loader tells what is read: whether each rank's models see as many rows as the original's, and others."""
+    if len(ranks) < 2 or not original.steps or any(step.batches for rank in ranks for step in rank.steps[:1]):
+        return
+    step, converted = original.steps[0], [rank.steps[0] for rank in ranks if rank.steps]
+    if any(len(each.forwards) != len(step.forwards) for each in converted):
+        return
+    calls = [(call, [each.forwards[at] for each in converted]) for at, call in enumerate(step.forwards)]
+    if any(each.shape != call.shape for call, of_ranks in calls for each in of_ranks):
+        return
+    for call, of_ranks in calls:
+        if call.shape and call.shape[0] > 1 and any(each.digest != of_ranks[0].digest for each in of_ranks):
+            message = (
+                f"{call.module} gets {call.shape[0]} rows on every rank, others on each, as many as in the original"
+            )
+            result.add(0, "rows-not-divided", message, converted[0].site)
+            return
 
 
 def alike(losses: Sequence[float], others: Sequence[float]) -> bool:

@@ -25,6 +25,9 @@ class RankDraws:
     site: str
     orders: list[list[float]]
     """For each rank, sums that tell in which order the samples lie that it drew for; empty where that is unknown."""
+    seeds: list[int] = field(default_factory=list)
+    """Of each rank's draw, where they draw numbers of samples from generators that are apart; else they follow from
+    that of the original."""
 
 
 @dataclass
@@ -35,15 +38,17 @@ class Replay:
     datasets: list[str] = field(default_factory=list)
     """The dataset class of each loader of the conversion, to find the loader that corresponds."""
     passes: dict[PassKey, list[list[Any]]] = field(default_factory=dict)
-    seeds: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """What the conversion seeds, by library, and how often it has drawn before: the original goes on with the same
-    from there, as if it were seeded."""
+    seeds: dict[str, dict[int, int]] = field(default_factory=dict)
+    """What the conversion seeds ahead of its first step, by library and by how often it has drawn before: the original
+    goes on with the same from there, as if it were seeded."""
     training: set[PassKey] = field(default_factory=set)
     """Passes that train; others are only replayed where their batches correspond one to one."""
     begun: set[PassKey] = field(default_factory=set)
     """Passes that every rank breaks off."""
     draws: dict[str, list[RankDraws]] = field(default_factory=dict)
     """For the seed of a draw what the ranks drew, as often as it occurred with different shapes."""
+    own_rows: dict[int, RankDraws] = field(default_factory=dict)
+    """Numbers of samples that each rank drew for itself, by how often the first one had drawn."""
     parted: set[str] = field(default_factory=set)
     """Functions with their lines whose draws some rank did not make: their generators are apart."""
     forwards: dict[str, list[list[int]]] = field(default_factory=dict)
@@ -59,6 +64,7 @@ class Replay:
             "training": sorted(self.training),
             "begun": sorted(self.begun),
             "draws": {seed: [asdict(drawn) for drawn in several] for seed, several in self.draws.items()},
+            "own_rows": [[position, asdict(drawn)] for position, drawn in self.own_rows.items()],
             "parted": sorted(self.parted),
             "forwards": self.forwards,
         }
@@ -72,9 +78,12 @@ class Replay:
         training = {(loader, number) for loader, number in content["training"]}
         begun = {(loader, number) for loader, number in content["begun"]}
         draws = {seed: [RankDraws(**drawn) for drawn in several] for seed, several in content["draws"].items()}
-        seeds = {library: (seed, drawn) for library, (seed, drawn) in content["seeds"].items()}
+        own_rows = {position: RankDraws(**drawn) for position, drawn in content["own_rows"]}
+        seeds = {library: {int(drawn): seed for drawn, seed in of.items()} for library, of in content["seeds"].items()}
         parted, forwards = set(content["parted"]), content["forwards"]
-        return cls(content["world"], content["datasets"], passes, seeds, training, begun, draws, parted, forwards)
+        return cls(
+            content["world"], content["datasets"], passes, seeds, training, begun, draws, own_rows, parted, forwards
+        )
 
 
 def replicated(passes: Sequence[Pass]) -> bool:
@@ -133,6 +142,7 @@ def build_replay(ranks: Sequence[RunTrace]) -> Replay:
         elif not any(each.exhausted for each in found):
             replay.begun.add(key)
     replay.draws, replay.parted = merged_draws(ranks)
+    replay.own_rows = own_rows(ranks)
     firsts = [first_forwards(rank) for rank in ranks]
     replay.forwards = {name: [shapes[name] for shapes in firsts] for name in set(firsts[0]).intersection(*firsts)}
     return replay
@@ -165,3 +175,29 @@ def merged_draws(ranks: Sequence[RunTrace]) -> tuple[dict[str, list[RankDraws]],
             if drawn not in merged.setdefault(seed, []):
                 merged[seed].append(drawn)
     return merged, parted
+
+
+def own_rows(ranks: Sequence[RunTrace]) -> dict[int, RankDraws]:
+    """Numbers of samples that each rank draws for itself from a generator that is seeded apart: ``randint(n,
+    (batch_size // ranks,))``."""
+    drawn = [rows_by_place(rank) for rank in ranks]
+    found: dict[int, RankDraws] = {}
+    for place, first in drawn[0].items():
+        others = [of_rank.get(place, []) for of_rank in drawn[1:]]
+        if any(len(each) != len(first) for each in others):
+            continue  # who draws what together cannot be told
+        for together in zip(first, *others, strict=True):
+            seeds = [int(draw.seed.rpartition(" ")[2], 16) for draw in together]
+            if len(set(seeds)) == len(seeds) > 1 and together[0].position is not None:
+                shapes, orders = [draw.shape for draw in together], [draw.order for draw in together]
+                found[together[0].position] = RankDraws(shapes, False, together[0].site, orders, seeds)
+    return found
+
+
+def rows_by_place(run: RunTrace) -> dict[str, list[Draw]]:
+    """The rows of numbers that a rank draws, by line."""
+    found: dict[str, list[Draw]] = {}
+    for draw in run.draws:
+        if draw.position is not None:
+            found.setdefault(draw.site, []).append(draw)
+    return found

@@ -226,6 +226,8 @@ class Draw:
     """Of the library's generator, where no loader is in use and the draw may be a part of a step."""
     order: list[float] = field(default_factory=list)
     """Sums that tell in which order the samples lie that it drew for, where these are known."""
+    position: int | None = None
+    """How many draws of its library's this is, of a row of numbers that may be those of samples."""
 
 
 @dataclass
@@ -258,8 +260,8 @@ class RunTrace:
     contents: dict[str, Save] = field(default_factory=dict)
     """What files held at the end that the script has written otherwise."""
     draws: list[Draw] = field(default_factory=list)
-    seeds: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """By library the first seed that the script set itself, and how often it had drawn before."""
+    seeds: dict[str, dict[int, int]] = field(default_factory=dict)
+    """By library the seeds that the script set itself ahead of its first step, by how often it had drawn before."""
     wraps: list[dict[str, Any]] = field(default_factory=list)
     weights: list[tuple[int, str, str]] = field(default_factory=list)
     """Of samplers that draw by them: how many, what is in them, and where they are given."""
@@ -412,7 +414,7 @@ def read_trace(path: Path) -> RunTrace:
         elif kind == "weights":
             run.weights.append((event["count"], event["content"], event["site"]))
         elif kind == "seed":
-            run.seeds.setdefault(event["library"], (event["value"], event["drawn"]))
+            run.seeds.setdefault(event["library"], {})[event["drawn"]] = event["value"]
         elif kind == "wrap":
             run.wraps.append(event)
         elif kind == "note":

@@ -62,12 +62,12 @@ class ProbeContext:
         self.pieces[loader] = pieces or []
 
     def indexed(self, count: int) -> None:
-        """A batch is drawn by hand, as numbers of its samples, which the ranks deal out: the first ones of a step. Data
-        and labels are drawn ahead of the first optimizer."""
+        """A batch is drawn by hand, as numbers of its samples, which the ranks deal out unless each draws its own: the
+        first ones of a step. Data and labels are drawn ahead of the first optimizer."""
         if not self.optimizers or self.indexed_rows:
             return
         world = self.plan.world if self.distributed else 1
-        self.indexed_rows = [count // world] if count % world == 0 else []
+        self.indexed_rows = list(dict.fromkeys([count // world, count])) if count % world == 0 else [count]
 
     def left(self, loader: int) -> None:
         """A loader has given its last batch."""

@@ -69,6 +69,8 @@ class Draws:
         self._busy = False
         self.count: Counter[str] = Counter()
         """How often the script has drawn from the generators of the libraries."""
+        self.seeded_at: dict[str, int] = {}
+        """How often it had drawn when it last set a seed."""
         self._counted_step = -1
         self._calls: Counter[str] = Counter()
         """How often each function was called in this step."""
@@ -111,11 +113,12 @@ class Draws:
         setattr(owner, name, drawn)
 
     def _begin_as_seeded(self, library: str) -> None:
-        """Where the conversion sets its seed once something was drawn, while modules are imported, so does the
-        original."""
-        seed = self._context.replay.seeds.get(library) if self._context.replay is not None else None
-        if seed is not None and seed[1] and seed[1] == self.count[library]:
-            self._context.streams.start_from({library: seed[0]})
+        """Where the conversion sets a seed once something was drawn, while modules are imported, or so that its ranks
+        go apart, so does the original."""
+        replay, drawn = self._context.replay, self.count[library]
+        seeds = replay.seeds.get(library, {}) if replay is not None else {}
+        if drawn in seeds and drawn and self.seeded_at.get(library) != drawn:
+            self._context.streams.go_on_from({library: seeds[drawn]})
 
     def held(self, name: str) -> list[int] | None:
         """Along which dimensions a draw of the script's line at hand is held still. What activation checkpointing
@@ -209,9 +212,14 @@ class Draws:
             distinct=distinct,
             order=order,
             source=self._source,
+            position=self._position(name, shape),
             state=self._state() if distinct and not context.batch_rows and torch.is_grad_enabled() else None,
         )
         return rank_seed(seed, context.plan.rank) if distinct else seed
+
+    def _position(self, name: str, shape: Sequence[int]) -> int | None:
+        """How many draws of torch this is, where it may be one of the numbers of samples."""
+        return self.count["torch"] if name == "randint" and len(shape) == 1 and self._source != OWN else None
 
     def _state(self) -> str | None:
         """Of the generator that the draw at hand is made from."""
@@ -240,6 +248,10 @@ class Draws:
         if replay is None or self.varying is not None:
             return None
         whole = list(whole)
+        position = self._position(name, whole)
+        own = replay.own_rows.get(position) if position is not None else None
+        if own is not None and batch_dimension(whole, own.shapes) == 0:
+            return Parts(own.shapes, 0, own.seeds, self._layout(own.shapes, 0))
         candidates = replay.draws.get(draw_key(name, seed), [])
         self.note_sites(name, candidates)
         alike = [drawn for drawn in candidates if all(shape == whole for shape in drawn.shapes)]

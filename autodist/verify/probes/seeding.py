@@ -41,7 +41,8 @@ class SeedingProbe:
             setattr(owner, name, functools.wraps(plain)(seeded))
 
     def _report_seed(self, library: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        """The first seeds of a conversion may be those that its original lacks."""
+        """Seeds that a conversion sets ahead of its first step may be those that its original lacks."""
+        self._draws.seeded_at[library] = self._draws.count[library]
         value = next(iter((*args, *kwargs.values())), None)
         if self._context.distributed and not self._context.steps and isinstance(value, int):
             self._context.trace.emit("seed", library=library, value=value, drawn=self._draws.count[library])

@@ -72,6 +72,15 @@ class RandomStreams:
         if "numpy" in seeds and numpy_random is not None:
             numpy_random.mtrand._rand.seed(seeds["numpy"])
 
+    def go_on_from(self, seeds: dict[str, int]) -> None:
+        """The script's own stream goes on as if it seeded these libraries at this moment."""
+        if self._aside is None:
+            self.start_from(seeds)
+            return
+        keyed = self.exchange(self._aside)
+        self.start_from(seeds)
+        self._aside = self.exchange(keyed)
+
     def put_aside(self) -> None:
         """Keep the script's own stream; what follows draws from keyed streams."""
         self._aside = self._states()

@@ -1,0 +1,60 @@
+"""Where ranks are seeded apart so that dropout differs, and what becomes of the batches that they draw."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection
+
+from autodist import randomness
+from autodist.analyze.launched import is_distributed
+from autodist.common_draws import orders
+from autodist.interpreter import Interpreter
+from autodist.script import Apart, Loader, Model, Site
+from autodist.source import argument
+from autodist.values import NOTHING, Draw, External
+
+
+def gone_apart(
+    run: Interpreter,
+    loaders: list[Loader],
+    draws: frozenset[object],
+    shared: Collection[Draw],
+    models: list[Model],
+    varied: frozenset[str],
+    common: tuple[Site, ...],
+    alone: frozenset[ast.AST],
+) -> tuple[tuple[Apart, ...], frozenset[ast.expr], tuple[Site, ...]]:
+    """The loops ahead of which ranks are seeded apart, the draws by which each then draws samples for itself, and what
+    rank 0 draws for all of them. Of the batches that are ``shared`` out some are ``draws``; ``varied`` are libraries
+    that draw noise alone, ``common`` is what steps draw once for a batch, ``alone`` what not all ranks run."""
+    taken_over = {site.node for site in common}
+    dealt_out = {each.node for each in shared if id(each.node) not in draws}
+    apart = randomness.diverge(run, loaders, draws | dealt_out, models, varied, taken_over)
+    drawn = bool(shared) or randomness.draws_data(loaders, run)
+    if apart or not drawn or is_distributed(run) or not randomness.drops(models, run):
+        return apart, frozenset(), common
+    own = _drawn_by_each(run, shared)
+    ordered = [] if own else orders(run, alone, shared)
+    made = {each.object.node for each in loaders}  # calls that are written anew
+    if not own and not ordered or any(not made.isdisjoint(s.source.ancestors(s.node)) for s in ordered):
+        return (), frozenset(), common
+    taken_over |= {site.node for site in ordered}
+    apart = randomness.diverge(run, loaders, frozenset(), models, varied, taken_over)
+    return (apart, frozenset(own), (*common, *ordered)) if apart else ((), frozenset(), common)
+
+
+def _drawn_by_each(run: Interpreter, draws: Collection[Draw]) -> list[ast.expr]:
+    """Draws of numbers of samples, `torch.randint(len(data), (batch_size,))`, that each rank can make for its share of
+    the batch alone, if nothing else is shared out."""
+    return [draw.node for draw in draws] if all(_draws_row_of_numbers(each, run) for each in draws) else []
+
+
+def _draws_row_of_numbers(draw: Draw, run: Interpreter) -> bool:
+    """Whether torch draws one number for each sample, independently, from the generator that dropout draws from."""
+    node = draw.node
+    if not isinstance(node, ast.Call) or draw.batch or draw.size is None or argument(node, "generator") is not None:
+        return False
+    sizes = draw.source.parents.get(draw.size)
+    alone = isinstance(sizes, (ast.Tuple, ast.List)) and len(sizes.elts) == 1 and node in draw.source.ancestors(sizes)
+    names = {thing.name for thing in run.values.get(node.func, NOTHING).things if isinstance(thing, External)}
+    return alone and names == {"torch.randint"} and isinstance(draw.size, (ast.Name, ast.Attribute, ast.Constant))

@@ -1,0 +1,96 @@
+"""Ranks whose dropout differs, beside batches that torch draws: each draws its own, or rank 0 draws for all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import conftest
+import pytest
+
+from autodist.verify import verify
+from autodist.verify.launch import Zygote
+
+SCRIPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+data, target = torch.randn(64, 4), torch.randn(64, 1)
+
+
+def batches(size):
+    order = torch.randperm(len(data))
+    for i in range(0, len(data), size):
+        rows = order[i : i + size]
+        yield data[rows], target[rows]
+
+
+model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    {made}
+    for step in range(4):
+        {batch}
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(epoch, loss.item())
+print(torch.randn(3).tolist())
+"""
+ROWS = "rows = {}\n        x, y = data[rows], target[rows]"
+RANK = "[dist.get_rank() :: dist.get_world_size()]"
+
+
+@pytest.mark.parametrize(
+    ("made", "batch", "after"),
+    [
+        ("", ROWS.format("torch.randint(64, (8,))"), "torch.randint(64, (8 // dist.get_world_size(),))"),
+        ("", ROWS.format("torch.randint(0, 64, size=[8])"), "torch.randint(0, 64, size=[8 // dist.get_world_size()])"),
+        (
+            "",
+            ROWS.format("torch.randint(0, 64, (8, 1)).squeeze(1)"),
+            f"drawn_by_rank_zero(torch.randint(0, 64, (8, 1))){RANK}.squeeze(1)",
+        ),
+        (
+            "",
+            ROWS.format("torch.multinomial(torch.ones(64), 8)"),
+            f"drawn_by_rank_zero(torch.multinomial(torch.ones(64), 8)){RANK}",
+        ),
+        (
+            "order = torch.randperm(64)",
+            ROWS.format("order[8 * step : 8 * step + 8]"),
+            "order = drawn_by_rank_zero(torch.randperm(64))",
+        ),
+        (
+            "stream = batches(8)",
+            "x, y = next(stream)",
+            "order = drawn_by_rank_zero(torch.randperm(len(data)))",
+        ),
+        (
+            "noisy = data + 0.1 * torch.randn(64, 4)\n"
+            "    loader = iter(DataLoader(TensorDataset(noisy, target), batch_size=8, shuffle=True))",
+            "x, y = next(loader)",
+            "data + 0.1 * drawn_by_rank_zero(torch.randn(64, 4))",
+        ),
+    ],
+)
+def test_batches_drawn_beside_dropout(tmp_path: Path, zygote: Zygote, made: str, batch: str, after: str) -> None:
+    before = SCRIPT.format(made=made, batch=batch)
+    code, said = conftest.converted(tmp_path, before)
+    assert after in code and "torch.initial_seed() + dist.get_rank()" in code and "warning" not in said
+    (tmp_path / "before.py").write_text(before)
+    (tmp_path / "after.py").write_text(code)
+    verdict = verify(tmp_path / "before.py", tmp_path / "after.py", [2], device="cpu", workdir=tmp_path, zygote=zygote)
+    assert verdict.worlds[0].equal, (verdict.worlds[0].reason, verdict.worlds[0].findings)
+
+
+def test_ranks_that_draw_their_own_rows_alike(tmp_path: Path, zygote: Zygote) -> None:
+    """Their shares of the batch are one and the same."""
+    before = SCRIPT.format(made="", batch=ROWS.format("torch.randint(64, (8,))"))
+    code, _ = conftest.converted(tmp_path, before)
+    (tmp_path / "before.py").write_text(before)
+    (tmp_path / "after.py").write_text(code.replace("torch.initial_seed() + dist.get_rank()", "torch.initial_seed()"))
+    verdict = verify(tmp_path / "before.py", tmp_path / "after.py", [2], device="cpu", workdir=tmp_path, zygote=zygote)
+    assert not verdict.worlds[0].equal and "same rows" in verdict.worlds[0].reason
