@@ -10,10 +10,11 @@ import ast
 from collections.abc import Collection, Iterator
 
 from autodist import randomness, regions
+from autodist.escapes import upstream
 from autodist.interpreter import Event, Interpreter
 from autodist.script import Site
 from autodist.source import Source, last_name
-from autodist.values import NOTHING, Draw
+from autodist.values import NOTHING, Draw, Object
 
 SIZED = frozenset("rand randn randint normal".split())
 """What is told by numbers how much it draws."""
@@ -62,14 +63,26 @@ def orders(run: Interpreter, alone: frozenset[ast.AST], shared: Collection[Draw]
         node = event.node
         if isinstance(node, ast.expr) and run.values.get(node, NOTHING).spread.is_local and node not in own:
             continue  # noise for a rank's own samples
-        trained = any(loop.node in training for loop in event.loops)
-        if not trained or not isinstance(node, ast.Call):
+        if not any(loop.node in training for loop in event.loops) or _is_shown_only(event, run):
+            continue
+        if not isinstance(node, ast.Call):
             return []
         found[node] = Site(event.source, node)
     events = [e for kind in randomness.DRAWS for e in run.of(kind) if e.node in found]
     if not all(_is_met_by_all(event, run, alone) for event in events):
         return []
     return list(found.values())
+
+
+def _is_shown_only(event: Event, run: Interpreter) -> bool:
+    """Whether a method of a model draws what no step learns from and no condition asks for: ``model.generate(...)``."""
+    owners = [call.function.owner for call in event.calls]
+    outer = event.calls[0].node if event.calls else None
+    if outer is None or not any(isinstance(owner, Object) and "module" in owner.roles for owner in owners):
+        return False
+    backwards = (each.node.func for each in run.of("backward") if isinstance(each.node, ast.Call))
+    asked = (each.node for each in run.of("test") if not each.inside_forward)
+    return not any(outer in upstream(each, run) for each in (*backwards, *asked) if isinstance(each, ast.expr))
 
 
 def _libraries(event: Event, run: Interpreter) -> set[str]:
@@ -126,11 +139,11 @@ def _is_met_by_all(event: Event, run: Interpreter, alone: frozenset[ast.AST]) ->
     if randomness.is_per_sample(event) or any(call.node is None for call in event.calls):
         return False
     chain = [(call.source, call.node) for call in event.calls if call.node is not None] + [(event.source, event.node)]
-    return not any(_goes_by_rank(source, node, run) for source, node in chain)
+    return not any(_goes_by_rank(source, node, run, calls=node is not event.node) for source, node in chain)
 
 
-def _goes_by_rank(source: Source, node: ast.AST, run: Interpreter) -> bool:
-    """Whether a rank's samples say whether, or how often, something is run."""
+def _goes_by_rank(source: Source, node: ast.AST, run: Interpreter, *, calls: bool) -> bool:
+    """Whether a rank's samples say whether, or how often, something is run; ``calls`` unless it draws itself."""
     inner = node
     for around in source.ancestors(node):
         asked: list[ast.expr] = []
@@ -143,8 +156,11 @@ def _goes_by_rank(source: Source, node: ast.AST, run: Interpreter) -> bool:
                 asked = values[: values.index(inner)] if isinstance(inner, ast.expr) and inner in values else values
             case ast.For(iter=through):
                 asked = [through] if inner is not through and _counts_rows(through, run) else []
+            case ast.ListComp(generators=generators) if calls:
+                asked = [each.iter for each in generators if each.iter is not inner and _counts_rows(each.iter, run)]
+                asked += [test for each in generators for test in each.ifs]
             case ast.ListComp() | ast.GeneratorExp():
-                return True
+                return True  # a number at a time, or as many as are asked for
         if any(run.values.get(each, NOTHING).spread.is_local for each in asked):
             return True
         inner = around

@@ -430,6 +430,11 @@ def _is_laid_out_anew(draw: Draw, script: TrainingScript) -> bool:
     tensors = all(isinstance(each, External) and each.name.startswith("torch.") for each in called)  # arrays know no
     if sizes < 2 or not called or not tensors:  # `contiguous()`
         return False
+    return _is_viewed(draw, script)
+
+
+def _is_viewed(draw: Draw, script: TrainingScript) -> bool:
+    """Whether `view` is asked of what is drawn, for other axes than those that samples have."""
     for source in script.project.sources:
         for call in ast.walk(source.tree) if ".view(" in source.text else ():
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "view":
@@ -443,7 +448,9 @@ def _is_laid_out_anew(draw: Draw, script: TrainingScript) -> bool:
                 continue
             value = script.values.get(viewed, NOTHING)
             ours = any(isinstance(each, Draw) and each.node is draw.node for each in value.origins)
-            kept = call.args and script.values.get(call.args[0], NOTHING).spread is COUNT  # `x.view(len(x), -1)`
+            first = call.args[0] if call.args else None  # `x.view(len(x), -1)`
+            counts = first is not None and script.values.get(first, NOTHING).spread is COUNT
+            kept = counts and not isinstance(first, ast.BinOp)
             if ours and not value.models and not kept:
                 return True
     return False
@@ -456,4 +463,5 @@ def _may_be_viewed(script: TrainingScript) -> bool:
     library = any(not name.startswith("torch.nn.") for name in named)
     parents = (draw.source.parents.get(draw.node) for draw in script.draws if draw.batch)
     viewed = any(isinstance(each, ast.Attribute) and each.attr == "view" for each in parents)
+    viewed = viewed or any(_is_viewed(draw, script) for draw in script.draws if draw.batch)
     return library or viewed or any(".view(-1)" in source.text for source in script.project.sources)

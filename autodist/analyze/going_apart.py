@@ -57,4 +57,13 @@ def _draws_row_of_numbers(draw: Draw, run: Interpreter) -> bool:
     sizes = draw.source.parents.get(draw.size)
     alone = isinstance(sizes, (ast.Tuple, ast.List)) and len(sizes.elts) == 1 and node in draw.source.ancestors(sizes)
     names = {thing.name for thing in run.values.get(node.func, NOTHING).things if isinstance(thing, External)}
-    return alone and names == {"torch.randint"} and isinstance(draw.size, (ast.Name, ast.Attribute, ast.Constant))
+    return alone and names == {"torch.randint"} and _is_written_twice(draw.size)
+
+
+def _is_written_twice(size: ast.expr) -> bool:
+    """Whether an expression can stand in a check, too: a name, an attribute, `config["batch_size"]`."""
+    while isinstance(size, (ast.Attribute, ast.Subscript)):
+        if isinstance(size, ast.Subscript) and not isinstance(size.slice, (ast.Name, ast.Constant)):
+            return False
+        size = size.value
+    return isinstance(size, (ast.Name, ast.Constant))

@@ -94,3 +94,79 @@ def test_ranks_that_draw_their_own_rows_alike(tmp_path: Path, zygote: Zygote) ->
     (tmp_path / "after.py").write_text(code.replace("torch.initial_seed() + dist.get_rank()", "torch.initial_seed()"))
     verdict = verify(tmp_path / "before.py", tmp_path / "after.py", [2], device="cpu", workdir=tmp_path, zygote=zygote)
     assert not verdict.worlds[0].equal and "same rows" in verdict.worlds[0].reason
+
+
+LECTURE = """\
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+torch.manual_seed(0)
+codes = torch.arange(400).mul(7).remainder(11)
+
+
+def draw(count=8):
+    starts = torch.randint(len(codes) - 6, (count,))
+    x = torch.stack([codes[i : i + 6] for i in starts])
+    return x, torch.stack([codes[i + 1 : i + 7] for i in starts])
+
+
+x, y = draw()
+print(x.shape)
+
+
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Embedding(11, 8), nn.Dropout(0.2), nn.Linear(8, 11))
+
+    def forward(self, idx, targets=None):
+        logits = self.layers(idx)
+        if targets is None:
+            return logits, None
+        B, T, C = logits.shape
+        return logits, F.cross_entropy(logits.view(B * T, C), targets.view(B * T))
+
+    def write(self, idx, length):
+        for _ in range(length):
+            logits, _ = self(idx)
+            idx = torch.cat((idx, torch.multinomial(logits[:, -1].softmax(-1), 1)), 1)
+        return idx[0].tolist()
+
+
+def report(model):
+    model.eval()
+    losses = torch.tensor([model(*draw())[1].item() for _ in range(2)])
+    model.train()
+    return losses.mean()
+
+
+model = Reader()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+best = float("inf")
+for step in range(8):
+    x, y = draw()
+    _, loss = model(x, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if step % 4 == 3:
+        now = report(model)
+        print(step, now.item(), model.write(torch.zeros(1, 1, dtype=torch.long), 5))
+        if now < best:
+            best = now
+            torch.save(model.state_dict(), "best.pt")
+print(model.write(torch.zeros(1, 1, dtype=torch.long), 12))
+"""
+
+
+def test_a_lecture_that_looks_at_a_batch_first(tmp_path: Path, zygote: Zygote) -> None:
+    """A step takes its rows of what the function draws, which evaluations call as well; text that is only shown is
+    drawn by each rank for itself, and says nothing about the order of samples."""
+    code, said = conftest.converted(tmp_path, LECTURE)
+    assert "drawn_by_rank_zero(torch.randint(len(codes) - 6, (count,)))" in code and "AD702 masks" not in said
+    assert "x, y = local_rows(draw())" in code and code.count("drawn_by_rank_zero(") == 2
+    (tmp_path / "before.py").write_text(LECTURE)
+    (tmp_path / "after.py").write_text(code)
+    verdict = verify(tmp_path / "before.py", tmp_path / "after.py", [2], device="cpu", workdir=tmp_path, zygote=zygote)
+    assert verdict.worlds[0].equal, (verdict.worlds[0].reason, verdict.worlds[0].findings)
