@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from autodist.interpreter import Interpreter
 from autodist.source import Source
 from autodist.tensors import collation
-from autodist.values import NOTHING, Class, External, Function, Items, Object, Table, Thing, Value
+from autodist.values import NOTHING, Class, External, Function, Items, LocalModule, Object, Table, Thing, Value
 
 OWN = frozenset(
     "seed RandomState default_rng Generator get_state set_state getstate setstate Random SystemRandom "
@@ -141,19 +141,58 @@ def _callable(value: Value, depth: int = 4) -> Iterator[Function]:
 
 
 def _called(function: Function) -> Iterator[Function]:
-    """The functions of the project that a function calls."""
-    owner = function.owner
+    """The functions of the project that a function calls, or gives to what calls them: `map(augment, images)`."""
     for node in ast.walk(function.node):
-        func = node.func if isinstance(node, ast.Call) else None
-        if isinstance(func, ast.Name):
-            scope = function.scope.find(func.id)
-            yield from _callable(scope.names[func.id]) if scope is not None else ()
-        elif isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and isinstance(owner, Object):
-            method = list(_methods(owner.cls, func.attr)) if owner.cls is not None else []
-            if func.value.id == "self" and method:
-                yield from (_bound(each, owner) for each in method)
-            elif func.value.id == "self":
-                yield from _callable(owner.attributes.get(func.attr, NOTHING))
+        if isinstance(node, ast.Call):
+            called = _named(node.func, function)
+            given = [thing for each in node.args for thing in _named(each, function) if not isinstance(thing, Class)]
+            yield from (each for thing in (*called, *given) for each in _run_by(thing))
+
+
+def _run_by(thing: Thing) -> Iterator[Function]:
+    """What a call of something runs: of a class, its constructor, and what its object does when that is called."""
+    if isinstance(thing, Class):
+        for name in ("__init__", "__call__"):
+            yield from (_bound(each, thing) for each in _methods(thing, name))
+    else:
+        yield from _callable(Value(frozenset([thing])))
+
+
+def _named(node: ast.expr, function: Function, depth: int = 4) -> Iterator[Thing]:
+    """What a name, or the attribute of one, stands for in a function: `common.get_patch`, `self.crop`, `Crop.apply`."""
+    owner = function.owner
+    if isinstance(node, ast.Name):
+        scope = function.scope.find(node.id)
+        if scope is not None:
+            yield from scope.names[node.id].things
+        elif owner is not None and node.id == "self":
+            yield owner
+    elif isinstance(node, ast.Attribute) and depth:
+        if isinstance(node.value, ast.Call) and getattr(node.value.func, "id", None) == "super":
+            yield from _above(node.attr, function)
+        else:
+            for thing in _named(node.value, function, depth - 1):
+                yield from _attribute(thing, node.attr)
+
+
+def _attribute(thing: Thing, name: str) -> Iterator[Thing]:
+    """What a module, a class or an object of the project has by a name."""
+    if isinstance(thing, LocalModule):
+        yield from thing.scope.names.get(name, NOTHING).things
+    cls = thing.cls if isinstance(thing, Object) else thing if isinstance(thing, Class) else None
+    if cls is not None:
+        yield from (_bound(each, thing) for each in _methods(cls, name))
+    if isinstance(thing, Object):
+        yield from thing.attributes.get(name, NOTHING).things
+
+
+def _above(name: str, function: Function) -> Iterator[Thing]:
+    """The method that a method finds in the classes that its own derives from: `super().__getitem__`."""
+    owner, inside = function.owner, function.defined_in
+    cls = owner.cls if isinstance(owner, Object) else owner if isinstance(owner, Class) else None
+    found = cls.find(name, skip=inside) if cls is not None and inside is not None else None
+    if found is not None and owner is not None:
+        yield from (_bound(each, owner) for each in found[1].things if isinstance(each, Function))
 
 
 def mentioned(function: Function, run: Interpreter) -> Iterator[Drawn]:

@@ -1,4 +1,5 @@
-"""Where ranks would part ways by what each finds for itself: the clock, a signal, a file that somebody puts there.
+"""Where ranks would part ways by what each finds for itself: the clock, a signal, a file that somebody puts there, or
+whether it has a writer.
 
 A rank that leaves a loop earlier than another, or comes alone to what all compute together, has the others wait for it
 in vain: they decide together.
@@ -43,6 +44,9 @@ def decisions(
         assert isinstance(event.node, ast.expr)
         inside = any(loop.node in training for loop in event.loops) or event.source.parents[event.node] in training
         for part in _parts(event.node):
+            if regions.asks_for_writer(part, run) and _decides_by_writer(event, part, met):
+                found[part] = Decision(event.source, part, not isinstance(part, ast.Compare))
+                continue
             value = run.values.get(part, NOTHING)
             clocks = [each for each in value.origins if is_clock(each)]
             by_signal = any(not each.roles.isdisjoint(ANY_TIME) for each in clocks)  # type: ignore[union-attr]
@@ -107,6 +111,26 @@ def _decides(
     if any(_leaves(each, event, training, by_file) for each in inside):
         return True
     return any(_settles(each, run, by_file) for each in inside)
+
+
+def _decides_by_writer(event: Event, part: ast.expr, met: frozenset[ast.AST]) -> bool:
+    """Whether ranks that have no writer would miss what all do together: `if writer and step % 100 == 0:`, and what
+    comes behind `if writer is None: return`."""
+    branch = event.source.parents[event.node]
+    if not isinstance(branch, ast.If) or not isinstance(part, ast.Name | ast.Attribute | ast.Compare):
+        return False
+    inside = [each for statement in (*branch.body, *branch.orelse) for each in ast.walk(statement)]
+    if not met.isdisjoint(inside):
+        return True
+    around = list(event.source.ancestors(branch))
+    loop = next((each for each in around if isinstance(each, (ast.For, ast.While))), None)
+    left: list[ast.AST] = [event.source.home(branch)] if any(isinstance(each, ast.Return) for each in inside) else []
+    left += [loop] if loop and any(isinstance(each, (ast.Break, ast.Continue)) for each in inside) else []
+    return any(each in met and _begin(each) > _begin(branch) for whole in left for each in ast.walk(whole))
+
+
+def _begin(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 
 def _leaves(node: ast.AST, event: Event, training: frozenset[ast.AST], by_file: bool) -> bool:

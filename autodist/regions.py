@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from autodist import temporary
 from autodist.interpreter import TESTING_FILES, Event, Interpreter
@@ -563,17 +563,27 @@ def is_lone_writer(site: Site, run: Interpreter) -> bool:
 
 
 def where_a_writer_is(guards: Iterable[Site], run: Interpreter) -> list[Site]:
-    """`if self.writer:` around what rank 0 alone does: other ranks have no writer, and do not come there."""
+    """`if self.writer:` around what rank 0 alone does: other ranks have no writer, and do not come there. Where a model
+    runs under another condition in it, all ranks do: it must not be run ahead of that."""
+    passes = {node for event in run.of("forward") for node in (event.node, *(call.node for call in event.calls))}
     found: dict[ast.AST, Site] = {}
     for site in guards:
         for around in site.source.ancestors(site.node):
-            if not isinstance(around, ast.If):
-                continue
-            asked = around.test.left if isinstance(around.test, ast.Compare) else around.test
-            things = run.values.get(asked, NOTHING).things
-            if any(isinstance(t, Object) and (t.is_writer or t.name.endswith(WRITERS)) for t in things):
-                found.setdefault(around, Site(site.source, around))
+            if isinstance(around, ast.If) and asks_for_writer(around.test, run):
+                if not _runs_under_condition(around, passes):
+                    found.setdefault(around, Site(site.source, around))
     return list(found.values())
+
+
+def asks_for_writer(test: ast.expr, run: Interpreter) -> bool:
+    """Whether a condition asks for a writer, which rank 0 alone has."""
+    things = run.values.get(test.left if isinstance(test, ast.Compare) else test, NOTHING).things
+    return any(isinstance(t, Object) and (t.is_writer or t.name.endswith(WRITERS)) for t in things)
+
+
+def _runs_under_condition(around: ast.If, passes: Collection[ast.AST | None]) -> bool:
+    inner = (n for part in around.body for n in ast.walk(part) if isinstance(n, (ast.If, ast.For, ast.While)))
+    return any(each in passes for node in inner for each in ast.walk(node))
 
 
 def _check_then_make(source: Source, statement: ast.stmt) -> ast.stmt:

@@ -237,6 +237,13 @@ class Table:
     keyed: list[tuple[Source, ast.expr]] | None = None
     """Where its keys are samples, so that each rank has others: the samples that loops go over, if they do."""
 
+    def put(self, key: Any, value: Value) -> None:
+        """Have an entry hold ``value``. Where a loop makes the dict for each model, `{"params": net.parameters()}`, it
+        stands for all of them, and holds the parameters of each."""
+        before = self.entries[key].things if key in self.entries else ()
+        others = frozenset(t for t in before if isinstance(t, Parameters))
+        self.entries[key] = value.but(things=value.things | others) if others else value
+
 
 def is_scope(table: Table) -> bool:
     """Whether it is what `locals()` or `globals()` gives: variables by their names."""

@@ -104,10 +104,11 @@ EXAMPLES = [
 
 @rule("AD608")
 def agree_on_stopping(script: TrainingScript, context: Context) -> Iterator[Finding]:
-    """Decide together what each rank finds for itself: the clock, a signal, a file that somebody puts there.
+    """Decide together what each rank finds for itself: the clock, a signal, a file that somebody puts there, a writer.
 
     A limit of time passes on one rank a step earlier than on another, and a signal reaches each in another step. A rank
-    that leaves a loop earlier than the others has them wait for it.
+    that leaves a loop earlier than the others has them wait for it, and so has rank 0, which alone has a writer, where
+    `if writer and step % 100 == 0:` leads to what all compute together.
     """
     for concern in script.concerns:
         if concern.code == "AD608":

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from autodist.edits import InsertBefore, ReplaceExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
@@ -11,6 +11,7 @@ from autodist.source import Source
 
 from ._examples import PLAIN
 from ._preamble import Planned, free_name, planned
+from ._previews import shared_rows
 from ._shards import gathering
 
 NUMPY = "import numpy as np\n" + PLAIN
@@ -87,6 +88,8 @@ def gather_on_all_ranks(script: TrainingScript, context: Context) -> Iterator[Fi
             reached = [] if context.config.strategy.shards else (each.node for each in script.unwraps)
             endings |= {each: ".module" for each in reached if isinstance(each, ast.expr) and each in inside}
             code = _unwrapped(site.source, site.node, site.source.extended(site.node, endings), wrappers)
+            previews = (each.node for each in script.previews if each.node in inside)
+            code = _sharing_rows(site.source, code, (each for each in previews if isinstance(each, ast.Call)))
             name = free_name(site.source, "output", taken=set(given))
             given[name] = code
         before = InsertBefore(guarded, f"{name} = {code}\n", prepares=True)
@@ -99,6 +102,14 @@ def _unwrapped(source: Source, node: ast.expr, code: str, wrappers: set[ast.AST]
     for inner in ast.walk(node):
         if isinstance(inner, ast.Attribute) and inner in wrappers:
             code = code.replace(source.code(inner), source.code(inner.value))
+    return code
+
+
+def _sharing_rows(source: Source, code: str, calls: Iterable[ast.Call]) -> str:
+    """The text of an expression whose model runs each rank's share of the rows that all have."""
+    for call in calls:
+        template, parts = shared_rows(call)
+        code = code.replace(source.code(call), template.format(*map(source.code, parts)))
     return code
 
 

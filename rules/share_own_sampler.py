@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 
 from autodist.config import BatchSize
@@ -305,6 +306,7 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
     if not script.trains:
         return
     ordered = 0  # of samplers of loaders that are read side by side
+    shared = _made_by_one_call(script)
     for loader in script.loaders:
         call, source = loader.node, loader.source
         sampler, batches = given_sampler(script, call), argument(call, "batch_sampler")
@@ -357,7 +359,7 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
             yield Finding(source, call, message, severity=Severity.WARNING)
         for drawn in loader.unseeded_samplers:
             seed = str(ordered)
-            if drawn.node in loader.remade_samplers:
+            if drawn.node in loader.remade_samplers or drawn.node in shared:
                 passes, needed = counting(script, context, drawn.source)
                 seed, more = f"next({passes})", (*more, *needed)
             alike = SetArgument(drawn.node, "generator", f"{torch}.Generator().manual_seed({seed})")
@@ -365,6 +367,14 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
         ordered += bool(loader.beside and loader.unseeded_samplers)
         fix = Fix((*more, *defined(script, source, code), *planned(source, *edits)))
         yield Finding(source, call, "every rank draws the same samples and takes its share of them", fix)
+
+
+def _made_by_one_call(script: TrainingScript) -> set[ast.AST]:
+    """The calls that make the samplers of several loaders, of which others are read side by side: each call has a seed
+    of its own."""
+    asked = Counter(drawn.node for loader in script.loaders for drawn in loader.unseeded_samplers)
+    beside = {drawn.node for loader in script.loaders if loader.beside for drawn in loader.unseeded_samplers}
+    return {node for node in beside if asked[node] > 1}
 
 
 def _shares(loader: Loader, script: TrainingScript) -> tuple[str, str]:

@@ -7,23 +7,8 @@ from autodist.edits import Recompose
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
-from ._preamble import defined, dist, imported, planned
-
-SHARE = '''\
-def share_rows(model, *inputs):
-    """What a model makes of rows that all ranks have: each runs its share, so that batch statistics count them once."""
-    rank, ranks = {d}.get_rank(), {d}.get_world_size()
-    with {torch}.no_grad():
-        own = model(*(rows[rank::ranks] for rows in inputs))
-    parts = [None] * ranks
-    {d}.all_gather_object(parts, own.cpu())
-    whole = own.new_empty(sum(map(len, parts)), *own.shape[1:])
-    for rank, part in enumerate(parts):
-        whole[rank::ranks] = part
-    return whole
-
-
-'''
+from ._preamble import planned
+from ._previews import SHARE, shared_rows, sharing_rows
 
 PREVIEW = """\
 import torch
@@ -69,14 +54,13 @@ def share_preview(script: TrainingScript, context: Context) -> Iterator[Finding]
     """
     if not script.trains:
         return
+    hoisted = {site.node for site, _ in script.shards.hoists}
     for call in script.previews:
         assert isinstance(call.node, ast.Call)
-        d, imports = dist(context, call.source)
-        torch, torch_import = imported(context, call.source, "torch")
-        helper = defined(script, call.source, SHARE.replace("{d}", d).replace("{torch}", torch))
-        holes = ", ".join(f"{{{number}}}" for number in range(len(call.node.args) + 1))
-        edit = Recompose(call.node, f"share_rows({holes})", (call.node.func, *call.node.args))
+        helper = sharing_rows(script, context, call.source)
+        if not hoisted.isdisjoint([call.node, *call.source.ancestors(call.node)]):
+            edits = helper  # written anew, ahead of what rank 0 does
+        else:
+            edits = (*helper, *planned(call.source, Recompose(call.node, *shared_rows(call.node))))
         message = "batch statistics over all ranks would count the rows that all have once for each"
-        yield Finding(
-            call.source, call.node, message, Fix((*imports, *torch_import, *helper, *planned(call.source, edit)))
-        )
+        yield Finding(call.source, call.node, message, Fix(edits))

@@ -65,3 +65,79 @@ OF_LIBRARY = 'torchvision.datasets.CIFAR10("data", transform={})'
 def test_ranks_augment_apart(tmp_path: Path, train: str, apart: bool, workers: str) -> None:
     after, said = converted(tmp_path, SCRIPT.replace("TRAIN", train).replace("WORKERS", workers))
     assert (APART in after) is apart and ("AD702" in said) is apart
+
+
+DRAWING = """\
+import random
+
+
+def crop(picture):
+    start = random.randrange(0, 4)
+    return picture[start : start + 4]
+
+
+class Crop:
+    def __call__(self, picture):
+        return crop(picture)
+
+    @staticmethod
+    def once(picture):
+        return crop(picture)
+
+
+class Base:
+    def read(self, picture):
+        return crop(picture)
+"""
+READING = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+import drawing
+
+
+class Pictures(Dataset, drawing.Base):
+    def __init__(self):
+        self.crop = drawing.Crop()
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, index):
+        picture = torch.arange(8.0) + index
+        return {reading}
+
+    def read(self, picture):
+        return super().read(picture)
+
+
+torch.manual_seed(1)
+loader = DataLoader(Pictures(), batch_size=8, shuffle=True, num_workers=2)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x in loader:
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("reading", "apart"),
+    [
+        ("drawing.crop(picture)", True),
+        ("drawing.Crop()(picture)", True),
+        ("drawing.Crop.once(picture)", True),
+        ("self.crop.once(picture)", True),
+        ("self.read(picture)", True),
+        ("list(map(drawing.crop, [picture]))[0]", True),
+        ("picture[:4]", False),
+        ("picture[:4] if isinstance(picture, drawing.Crop) else picture[4:]", False),
+    ],
+)
+def test_what_other_files_draw_for_a_sample(tmp_path: Path, reading: str, apart: bool) -> None:
+    """Workers of all ranks would crop alike."""
+    (tmp_path / "drawing.py").write_text(DRAWING)
+    assert (APART in converted(tmp_path, READING.format(reading=reading))[0]) is apart

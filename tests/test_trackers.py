@@ -89,6 +89,55 @@ def test_what_is_computed_where_a_writer_is(tmp_path: Path) -> None:
     assert "AD601 rank 0 reports error.item(), which covers only its own samples" in said
 
 
+@pytest.mark.parametrize(
+    ("step", "asked"),
+    [
+        (
+            "    if tracker.writer and x.dim() == 2:\n        tracker.writer.add_scalar('a', loss.item())",
+            "if on_any_rank(tracker.writer) and x.dim() == 2:\n        mean_loss = reduce_mean(loss.item())\n",
+        ),
+        (
+            "    if x.dim() == 2 and tracker.writer is not None:\n        tracker.writer.add_scalar('a', loss.item())",
+            "if x.dim() == 2 and as_on_rank_zero(tracker.writer is not None):\n        mean_loss = reduce_mean(",
+        ),
+        (
+            "    if tracker.writer is None:\n        continue\n    tracker.writer.add_scalar('a', loss.item())",
+            "if as_on_rank_zero(tracker.writer is None):\n        continue\n    mean_loss = reduce_mean(loss.item())",
+        ),
+        (
+            "    if not tracker.writer:\n        break\n    tracker.writer.add_scalar('a', loss.item())",
+            "if not on_any_rank(tracker.writer):\n        break\n    mean_loss = reduce_mean(loss.item())",
+        ),
+        (
+            "    if tracker.writer:\n        if x.dim() == 2:\n            shown = model(x).abs().mean()\n"
+            "            tracker.writer.add_scalar('shown', shown.item())",
+            "if on_any_rank(tracker.writer):\n        if x.dim() == 2:\n            shown = model(x).abs().mean()\n",
+        ),
+    ],
+)
+def test_all_ranks_come_where_one_has_a_writer(tmp_path: Path, step: str, asked: str) -> None:
+    """They would not come to what all compute together there: `if writer and step % 100 == 0`."""
+    assert asked in converted(tmp_path, SCRIPT.format(after=step))[0]
+
+
+def test_a_log_of_its_own_that_returns_early(tmp_path: Path) -> None:
+    text = SCRIPT.format(after="log(tracker.writer, loss)")
+    text = text.replace(
+        "loader = ",
+        "def log(writer, value):\n    if writer is None:\n        return\n"
+        "    writer.add_scalar('loss', value.item())\n\n\nloader = ",
+        1,
+    )
+    code, _ = converted(tmp_path, text)
+    assert "    if as_on_rank_zero(writer is None):\n        return\n    mean_value = reduce_mean(value.item())" in code
+
+
+def test_where_no_rank_waits_for_another(tmp_path: Path) -> None:
+    step = "    if tracker.writer and x.dim() == 2:\n        tracker.writer.add_scalar('step', 1)"
+    code, _ = converted(tmp_path, SCRIPT.format(after=step))
+    assert "if tracker.writer and x.dim() == 2 and dist.get_rank() == 0:" in code
+
+
 RUNS = """\
 import aim
 import mlflow
@@ -151,3 +200,42 @@ def test_a_plot_that_all_ranks_look_up(tmp_path: Path) -> None:
     code, _ = converted(tmp_path, SCRIPT.format(after=after))
     made = "plots['loss'] = as_on_rank_zero(window.line(Y=mean_loss, X=[i]) if dist.get_rank() == 0 else None)"
     assert made in code or made.replace("mean_loss", "[mean_loss]") in code, code
+
+
+SHOWN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.tensorboard import SummaryWriter
+
+writer = SummaryWriter()
+probe = torch.randn(16, 4)
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8, shuffle=True)
+model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    if writer:
+{shown}
+"""
+
+
+def test_a_preview_where_a_writer_is(tmp_path: Path) -> None:
+    """Two rules rewrite the same call."""
+    shown = "        shown = model(probe).detach()\n        writer.add_histogram('out', shown)"
+    code, _ = converted(tmp_path, SHOWN.format(shown=shown))
+    assert "    output = share_rows(model, probe)\n    if writer:\n        shown = output.detach()\n" in code
+
+
+def test_a_preview_now_and_then_where_a_writer_is(tmp_path: Path) -> None:
+    """Ahead of the condition it would be made each time, and counted by batch normalisation."""
+    shown = (
+        "        if epoch % 5 == 0:\n            shown = model(probe).detach()\n"
+        "            writer.add_histogram('out', shown)"
+    )
+    code, _ = converted(tmp_path, SHOWN.format(shown=shown))
+    assert "if on_any_rank(writer):\n        if epoch % 5 == 0:\n            shown = share_rows(model, probe)" in code

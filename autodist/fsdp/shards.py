@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 
 from autodist.accumulation import deferrals
@@ -407,10 +408,10 @@ def hoists(
     ours = frozenset(members(model for model in models if not (run.plan.bare and model.wrapped)))
     guarded = frozenset(site.node for site in guards)
     written = {site.node for site in found.saves}
-    wanted = [(site, _guard(site, guarded)) for site in found.reads]
-    wanted += [
-        _in_guard(e, guarded) for e in run.of("forward") if not e.inside_forward and ours & keys(unwrapped(e.value))
-    ]
+    passes = [e for e in run.of("forward") if not e.inside_forward and ours & keys(unwrapped(e.value))]
+    forwards = [_in_guard(event, guarded) for event in passes]
+    run_there = frozenset(site for site, guard in forwards if guard is not None and _is_by_condition(site, guard))
+    wanted = [*((site, _guard(site, guarded)) for site in found.reads), *forwards]
     for event in (e for kind in STATES for e in run.of(kind)) if run.plan.bare else ():
         held = ours & keys(unwrapped(event.value))
         held |= ours & keys(module for t in event.value.objects("optimizer") for module in optimized_by(t))
@@ -425,7 +426,7 @@ def hoists(
         if guard is None or own or not isinstance(site.node, ast.expr):
             continue
         whole = _outside_loops(site, guard)
-        if whole is None or made_inside(whole, guard):
+        if whole is None or made_inside(whole, guard) or site in run_there:
             message = "must run on every rank, before rank 0 writes what is made of it in here: compute it above"
             stuck.setdefault(site.node, Concern("AD904", site.source, site.node, message, Severity.REFUSAL))
         else:
@@ -455,6 +456,13 @@ def _outside_loops(site: Site, guard: ast.stmt) -> ast.expr | None:
         elif lazy and isinstance(ancestor, ast.Call):
             found, lazy = ancestor, False  # what consumes a generator
     return found if isinstance(found, ast.expr) and not lazy else None
+
+
+def _is_by_condition(site: Site, guard: ast.stmt) -> bool:
+    """Whether a statement inside ``guard`` decides how often ``site`` is run: ahead of it a model would make a forward
+    pass each time, which batch normalisation counts."""
+    inside = list(itertools.takewhile(lambda each: each is not guard, site.source.ancestors(site.node)))
+    return any(isinstance(each, (ast.If, ast.For, ast.While)) for each in inside)
 
 
 def made_inside(node: ast.expr, guard: ast.stmt) -> bool:

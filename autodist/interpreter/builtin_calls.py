@@ -258,7 +258,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 table.element = table.element | produced
                 table.entries.update(dict.fromkeys(table.entries, produced))  # made anew, as in each round of a loop
                 self._path = path
-            table.entries.update(keywords)
+            for key, value in keywords.items():
+                table.put(key, value)
             table.stores |= stored(scope.source, (each.value for each in node.keywords))
             return of(table)
         if short == "max" and {value.spread for value in args} == {SAME, COUNT} and any(v.const == 1 for v in args):
@@ -489,6 +490,10 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 value.spread if value.spread.is_local else SAME,
                 value.origins | element.origins,
             )
+        if kind in ("list", "sorted") and any(
+            isinstance(t, Parameters) for t in keep
+        ):  # more may come into it: `params += [...]`
+            keep = keep | {self._remember(node, lambda: Items(node, [], NOTHING))}
         return value.but(things=frozenset(keep), const=UNKNOWN)
 
     def _stream(self, node: ast.Call, pair: Value, parts: list[Value], over: Value) -> Value:

@@ -81,7 +81,7 @@ class Expressions(Arithmetic, Stores):
                         table.entries.update(thing.entries)
                         table.element = table.element | thing.element
             elif name is not UNKNOWN and is_hashable(name):
-                table.entries[name] = value
+                table.put(name, value)
             else:
                 table.element = table.element | value
         table.stores |= stored(scope.source, node.values)

@@ -62,12 +62,13 @@ class Loops(Stores):
         self._loops.append(loop)
         if parts is not None:
             path = self._path
-            for part in parts:
-                if isinstance(part.const, str):
-                    self._path = (
-                        *path,
-                        hash(part.const),
-                    )  # what is made in one phase of an epoch is not that of another
+            for number, part in enumerate(parts):
+                if isinstance(part.const, str):  # what is made in one phase of an epoch is not that of another
+                    self._path = (*path, hash(part.const))
+                elif any(map(self._is_of_model, (part, *self._contents(part)))):  # nor what is made of one model
+                    self._path = (*path, number)
+                else:
+                    self._path = path
                 self.assign(node.target, part.but(firm=True) if part.const is not UNKNOWN else part, scope, None)
                 if self.block(node.body, scope) and len(parts) == 1:
                     break
@@ -90,6 +91,9 @@ class Loops(Stores):
         return False
 
     do_AsyncFor = do_For
+
+    def _is_of_model(self, value: Value) -> bool:
+        return self._modules_in(value) or any(isinstance(t, Parameters) for t in value.things)
 
     def _goes_row_by_row(self, over: ast.expr) -> bool:
         """`for label, guess in zip(labels, guesses.tolist())`, of this rank's samples."""

@@ -196,8 +196,10 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
         mixed = self._with_statistic(
             node.op, before, change, node.value, scope, (node.target, node.value)
         ) | self._augmented(node, spread, scope)
+        joined = isinstance(node.op, (ast.Add, ast.BitOr)) and any(isinstance(t, Parameters) for t in before.things)
+        more = frozenset(t for t in change.things if joined and isinstance(t, (Parameters, Items)))
         value = Value(
-            before.things if not spread.is_local else frozenset(),
+            before.things | more if not spread.is_local else frozenset(),
             spread,
             before.origins | change.origins | mixed,
             before.models | change.models,
