@@ -16,6 +16,7 @@ from autodist.analyze.handmade import (
     has_no_batches,
     made_elsewhere,
     origins_of,
+    read_ahead,
     through_time,
 )
 from autodist.analyze.launched import is_distributed, seeds_by_rank
@@ -50,6 +51,10 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     known = Plan(modules=frozenset(first.promoted), inputs=leaves.derived_by(first))
     if known.modules or known.inputs:
         first = again(known)
+    if not is_distributed(first) and (held := read_ahead(first)):
+        ahead = again(replace(known, held=held))
+        if batch_draws(ahead):  # of which steps pick their batches
+            first, known = ahead, ahead.plan
 
     def gathering(nodes: frozenset[ast.expr], draws: frozenset[int] | None = None) -> Interpreter:
         return again(replace(known, gathered=nodes, draws=draws))
@@ -128,7 +133,7 @@ def _modelled(
     def again(plan: Plan) -> Interpreter:
         return Interpreter(project, facts, plan).run()
 
-    known, pairs = Plan(modules=first.plan.modules, inputs=first.plan.inputs), _nodes(paired)
+    known, pairs = Plan(modules=first.plan.modules, inputs=first.plan.inputs, held=first.plan.held), _nodes(paired)
     whole = None
     moving = along_sequence(first) or through_time(first, again, known)
     if moving is not None or has_no_batches(first):

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from autodist import averaging
 from autodist.analyze.handmade import batch_draws, beside_loaders, filled_batch, origins_of
 from autodist.analyze.launched import is_distributed
+from autodist.analyze.picked import steps_on_parts
 from autodist.config import Strategy
 from autodist.frameworks import owned
 from autodist.interpreter import LBFGS, Event, Interpreter
@@ -202,6 +203,9 @@ def refusals_of(
         if whole is not None and whole.site is not None:
             site, message = whole.site, f"{message}, and cannot be shared out: {whole.reason}"
         yield refuse("AD902", site.source, site.node, message)
+        return
+    if moving is None and not is_distributed(run) and (parted := steps_on_parts(run)) is not None:
+        yield parted
         return
     if not any(isinstance(origin, Object) for origin in origins_of(run)) and not draws and not _sums_over_ranks(run):
         event = backwards[0]
