@@ -72,3 +72,36 @@ def test_are_whole_on_all_ranks(
 def test_are_shared_out_where_steps_learn_from_all_of_them(tmp_path: Path) -> None:
     after, _ = converted(tmp_path, TEXT.format(**ONCE, picked="pass", x="x", y="y"))
     assert "sampler=DistributedSampler(data, shuffle=False)" in after
+
+
+def test_are_walked_through_by_place(tmp_path: Path) -> None:
+    """Grokking: an order of all samples, drawn anew once it is used up."""
+    text = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(64, 8), torch.randint(0, 4, (64,)))
+x, y = (each.to("cpu") for each in next(iter(DataLoader(data, batch_size=len(data)))))
+size = min(512, len(x) // 2)
+model = nn.Linear(8, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def learn(inputs, labels):
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(inputs), labels).backward()
+    optimizer.step()
+
+
+order, place = torch.randperm(len(x)), 0
+for step in range(100):
+    if place >= len(x):
+        order, place = torch.randperm(len(x)), 0
+    rows = order[place : place + size]
+    place += size
+    learn(x[rows], y[rows])
+"""
+    after, said = converted(tmp_path, text)
+    assert "cross_entropy(model(local_rows(inputs)), local_rows(labels))" in after
+    assert "DistributedSampler" not in after and "AD902" not in said

@@ -73,3 +73,10 @@ def test_rows_that_a_rank_does_not_have(tmp_path: Path, stop: str) -> None:
 def test_what_goes_by_the_rows_that_there_are(tmp_path: Path, loop: str) -> None:
     after, said = converted(tmp_path, TEXT + loop)
     assert "AD902" not in said and "DDP(nn.Linear(8, 4))" in after
+
+
+def test_replicas_are_called_past_the_wrapper(tmp_path: Path) -> None:
+    """As the Annotated Transformer once did it, on the devices of one process."""
+    loop = "        nn.parallel.parallel_apply(nn.parallel.replicate(model, [0, 1]), [x, x])\n        learn(x, y)\n"
+    _, said = converted(tmp_path, TEXT + loop)
+    assert "computes on several devices of this process" in said

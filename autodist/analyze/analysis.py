@@ -22,6 +22,7 @@ from autodist.analyze.handmade import (
 from autodist.analyze.launched import is_distributed, seeds_by_rank
 from autodist.analyze.losses import whole_losses, without_sums
 from autodist.analyze.modules import uncovered
+from autodist.analyze.picked import steps_on_parts
 from autodist.analyze.reductions import made_global_after, rank_zero_statements, reduced, summed_up_before
 from autodist.analyze.refusals import in_batch_negatives, refusals_of, unshared_output
 from autodist.borrowed import borrowed, imported_names
@@ -53,7 +54,7 @@ def analyze(project: Project, config: Config) -> TrainingScript:
         first = again(known)
     if not is_distributed(first) and (held := read_ahead(first)):
         ahead = again(replace(known, held=held))
-        if batch_draws(ahead):  # of which steps pick their batches
+        if batch_draws(ahead) or steps_on_parts(first) is not None:  # steps pick their batches of them
             first, known = ahead, ahead.plan
 
     def gathering(nodes: frozenset[ast.expr], draws: frozenset[int] | None = None) -> Interpreter:

@@ -12,7 +12,7 @@ from autodist.rule import Severity
 from autodist.script import Concern
 from autodist.source import last_name, shortened
 from autodist.spread import ROWS, SAME
-from autodist.values import NOTHING, Object, Path_, Value, drawn_from
+from autodist.values import NOTHING, Draw, Object, Path_, Value, drawn_from
 
 SPLITTING = frozenset({"split", "split_with_sizes", "tensor_split"})
 THROUGH = frozenset({"zip", "enumerate", "tqdm", "list"})
@@ -110,7 +110,8 @@ def _is_part(node: ast.expr, loaders: set[tuple[int, Path_]], run: Interpreter) 
     if isinstance(key, ast.Slice):
         return key.lower is not None or key.upper is not None
     value = run.values.get(key, NOTHING)
-    return not isinstance(key, ast.Constant) and not value.spread.is_local and bool(value.origins)
+    drawn = any(isinstance(each, Draw) for each in value.origins)
+    return not isinstance(key, ast.Constant) and (drawn or not value.spread.is_local and bool(value.origins))
 
 
 def _is_of(value: Value, loaders: set[tuple[int, Path_]]) -> bool:
