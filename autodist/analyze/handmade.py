@@ -331,7 +331,10 @@ def _counts_what_all_have(draw: Draw, run: Interpreter) -> bool:
     """Whether as much is drawn as there is of other data that the script puts together for a step, which no draw made:
     `np.random.choice(words, (len(pairs), 5))`, and `noise(x.shape[0])` of a function that draws so many. A rank's share
     of the one would meet all of the other."""
-    counted = counted_of(draw.size) if draw.size is not None else None
+    size = draw.size
+    several = isinstance(size, ast.BinOp) and isinstance(size.op, ast.Mult)  # `len(pairs) * 5`
+    sizes = [size.left, size.right] if isinstance(size, ast.BinOp) and several else [size] if size is not None else []
+    counted = next((found for each in sizes if (found := counted_of(each)) is not None), None)
     if counted is not None and counted in run.values:
         value = run.values[counted]
         made = any(isinstance(each, Draw) for each in value.origins) or value.spread.is_local
