@@ -15,6 +15,8 @@ from autodist.values import NOTHING
 
 READ_WITHOUT_PATH = frozenset("__getitem__ __iter__ forward".split())
 LISTING = frozenset("listdir glob iglob".split())
+DRAWN = frozenset("savefig imsave imwrite save_image".split())
+SEEN = frozenset("open imread mimread".split())
 ENDING = frozenset("exit quit _exit".split())
 COMMON_NAMES = frozenset("open os f json pickle np torch".split())
 COMMON_ATTRIBUTES = frozenset("path join load dump save".split())
@@ -278,7 +280,8 @@ def _may_be_same_file(written: Event, read: Event) -> bool:
             return True  # `open(os.path.join("out", "rows.csv"), "w")`, and `pd.read_csv("out/rows.csv")`
     if read.kind == "read":
         numbered = _numbered_names(written) & _numbered_names(read)
-        return bool(numbered) or _spelled(written, read) or _format(written.node) == _format(read.node) is not None
+        alike = _format(written.node) == _format(read.node) is not None or _is_picture(written, read)
+        return bool(numbered) or _spelled(written, read) or alike
     ours, theirs = _texts(written.node), _texts(read.node)
     names = _names(written.node) & _names(read.node) - COMMON_NAMES
     attributes = (_attributes(written.node) & _attributes(read.node)) - COMMON_ATTRIBUTES
@@ -337,6 +340,17 @@ def _format(node: ast.AST) -> str | None:
     return {"savetxt": "txt", "loadtxt": "txt", "genfromtxt": "txt", "save": "npy", "savez": "npy", "load": "npy"}.get(
         name
     )
+
+
+def _is_picture(written: Event, read: Event) -> bool:
+    """Whether pictures are drawn, and such are read by names that a list holds: frames that become a film."""
+    calls = [each.node for each in (written, read) if isinstance(each.node, ast.Call)]
+    if len(calls) < 2 or last_name(calls[0].func) not in DRAWN or last_name(calls[1].func) not in SEEN:
+        return False
+    given = calls[1].args[:1]
+    loops = (n for n in ast.walk(read.source.home(calls[1])) if isinstance(n, (ast.For, ast.comprehension)))
+    turns = {loop.target.id for loop in loops if isinstance(loop.target, ast.Name)}
+    return bool(given) and isinstance(given[0], ast.Name) and given[0].id in turns
 
 
 def _texts(node: ast.AST) -> set[str]:

@@ -123,6 +123,7 @@ PROJECT = """
 ANALYZE = """
     analysis
     assembling | refusals
+    picked
     beginning | going_apart | handmade | loaders | losses | modules
     batch_sizes | checkpoints | device_numbers | devices | launched | reductions | sets
 """

@@ -16,11 +16,13 @@ from autodist.analyze.handmade import (
     has_no_batches,
     made_elsewhere,
     origins_of,
+    read_ahead,
     through_time,
 )
 from autodist.analyze.launched import is_distributed, seeds_by_rank
 from autodist.analyze.losses import whole_losses, without_sums
 from autodist.analyze.modules import uncovered
+from autodist.analyze.picked import steps_on_parts
 from autodist.analyze.reductions import made_global_after, rank_zero_statements, reduced, summed_up_before
 from autodist.analyze.refusals import in_batch_negatives, refusals_of, unshared_output
 from autodist.borrowed import borrowed, imported_names
@@ -50,6 +52,10 @@ def analyze(project: Project, config: Config) -> TrainingScript:
     known = Plan(modules=frozenset(first.promoted), inputs=leaves.derived_by(first))
     if known.modules or known.inputs:
         first = again(known)
+    if not is_distributed(first) and (held := read_ahead(first)):
+        ahead = again(replace(known, held=held))
+        if batch_draws(ahead) or steps_on_parts(first) is not None:  # steps pick their batches of them
+            first, known = ahead, ahead.plan
 
     def gathering(nodes: frozenset[ast.expr], draws: frozenset[int] | None = None) -> Interpreter:
         return again(replace(known, gathered=nodes, draws=draws))
@@ -128,7 +134,7 @@ def _modelled(
     def again(plan: Plan) -> Interpreter:
         return Interpreter(project, facts, plan).run()
 
-    known, pairs = Plan(modules=first.plan.modules, inputs=first.plan.inputs), _nodes(paired)
+    known, pairs = Plan(modules=first.plan.modules, inputs=first.plan.inputs, held=first.plan.held), _nodes(paired)
     whole = None
     moving = along_sequence(first) or through_time(first, again, known)
     if moving is not None or has_no_batches(first):

@@ -70,6 +70,7 @@ def batch_size_sites(run: Interpreter, plan: Plan) -> list[Site]:
     drawn = [draw for event in run.of("draw") for draw in event.value.things if isinstance(draw, Draw)]
     drawn = [draw for draw in drawn if plan.shares(draw.node)]
     shared = {draw.node for draw in drawn}
+    whole = {each for draw in drawn if (each := _parameter_of(draw)) is not None}
     names |= {last_name(draw.size) for draw in drawn if isinstance(draw.size, (ast.Name, ast.Attribute))}
     made = (run.loops_of.get(draw.size, set()) for draw in drawn if draw.size is not None)  # in a generator of batches
     steps = run.step_loops.union(*made)
@@ -83,7 +84,7 @@ def batch_size_sites(run: Interpreter, plan: Plan) -> list[Site]:
             and use.value in literals
             and _counts_rows(use, source)
         )
-        and not _is_also_other(use, source, run, names)
+        and ((source.function(use), _setting(use)) in whole or not _is_also_other(use, source, run, names))
         and run.values.get(use, NOTHING).spread is not COUNT  # `batch_size = x.shape[0]` is this rank's already
         and not run.is_gathered(run.values.get(use, NOTHING))
         and not _is_read_off(use, source)
@@ -94,7 +95,7 @@ def batch_size_sites(run: Interpreter, plan: Plan) -> list[Site]:
             _is_in(steps, use, run)
             and source.parents[use] in run.batch_loops - run.whole_loops
             or (_is_in(steps, use, run) or _is_given_for_losses(use, source, run))
-            and _is_given_to_shape(use, source, run, names)
+            and _is_given_to_shape(use, source, run, names, whole)
             or any(
                 shapes_tensors(
                     each,
@@ -229,9 +230,20 @@ def _is_read_off(use: ast.expr, source: Source) -> bool:
     return any(size.attr in ("size", "shape") for size in sizes)
 
 
-def _is_given_to_shape(use: ast.expr, source: Source, run: Interpreter, names: set[str]) -> bool:
+def _parameter_of(draw: Draw) -> tuple[ast.AST | None, str | None] | None:
+    """The function that draws whole batches, of which each rank then takes its share, and the parameter that tells it
+    their size: `def get_batch(split, batch_size)`."""
+    home = draw.source.function(draw.node)
+    name = draw.size.id if isinstance(draw.size, ast.Name) else None
+    named = [*home.args.args, *home.args.kwonlyargs] if home is not None else []
+    return (home, name) if any(each.arg == name for each in named) else None
+
+
+def _is_given_to_shape(
+    use: ast.expr, source: Source, run: Interpreter, names: set[str], whole: set[tuple[ast.AST | None, str | None]]
+) -> bool:
     """`noise(batch_size)`, of a function that draws so many: the size is a rank's share where it is given. Where the
-    function calls it by a name of the batch size, it becomes one inside."""
+    function calls it by a name of the batch size, or draws a ``whole`` batch, it becomes one inside."""
     call = source.parents[use]
     call = source.parents[call] if isinstance(call, ast.keyword) else call
     if not isinstance(call, ast.Call) or use is call.func:
@@ -240,6 +252,7 @@ def _is_given_to_shape(use: ast.expr, source: Source, run: Interpreter, names: s
         if isinstance(thing.node, ast.FunctionDef):
             parameters = [*_parameters(thing), *(each.arg for each in thing.node.args.kwonlyargs)]
             given = [name for name in parameters if _given(call, thing, name) is use]
+            given = [name for name in given if (thing.node, name) not in whole]
             uses = (n for n in ast.walk(thing.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
             named = [n for n in uses if n.id in given]
             named = [n for n in named if n.id not in names or _is_also_other(n, thing.source, run, names)]

@@ -178,6 +178,7 @@ def origins_of(run: Interpreter) -> list[Object | Draw]:
     for event in run.events:
         if event.kind == "backward":
             given = [each for each in event.value.origins if isinstance(each, (Object, Draw))]
+            given = [each for each in given if isinstance(each, Draw) or each.key not in run.plan.held]
             data = [each for each in given if not is_clock(each) and not (isinstance(each, Draw) and each.whole)]
             for origin in sorted(data, key=lambda o: (o.node.lineno, o.node.col_offset)):
                 found.setdefault(origin)
@@ -186,6 +187,18 @@ def origins_of(run: Interpreter) -> list[Object | Draw]:
     if any(each.key not in idle for each in loaders):
         return [each for each in found if each not in loaders or each.key not in idle]
     return list(found)
+
+
+def read_ahead(run: Interpreter) -> frozenset[tuple[int, Path_]]:
+    """Loaders that are read ahead of training, where steps learn from no other ones: `x, y = next(iter(loader))`."""
+    around = {loop.node for event in run.of("backward") for loop in event.loops}
+    early: dict[tuple[int, Path_], bool] = {}
+    for event in (each for kind in ("iterate", "iter", "listed") for each in run.of(kind)):
+        ahead = around.isdisjoint((event.node, *(loop.node for loop in event.loops)))
+        for loader in drawn_from(event.value):
+            early[loader.key] = early.get(loader.key, True) and ahead and not run.is_sharded(loader)
+    learned = {each.key for each in origins_of(run) if isinstance(each, Object)}
+    return frozenset(learned) if learned and all(early.get(key, False) for key in learned) else frozenset()
 
 
 def _only_read_without_gradients(run: Interpreter) -> set[tuple[int, Path_]]:
@@ -318,7 +331,10 @@ def _counts_what_all_have(draw: Draw, run: Interpreter) -> bool:
     """Whether as much is drawn as there is of other data that the script puts together for a step, which no draw made:
     `np.random.choice(words, (len(pairs), 5))`, and `noise(x.shape[0])` of a function that draws so many. A rank's share
     of the one would meet all of the other."""
-    counted = counted_of(draw.size) if draw.size is not None else None
+    size = draw.size
+    several = isinstance(size, ast.BinOp) and isinstance(size.op, ast.Mult)  # `len(pairs) * 5`
+    sizes = [size.left, size.right] if isinstance(size, ast.BinOp) and several else [size] if size is not None else []
+    counted = next((found for each in sizes if (found := counted_of(each)) is not None), None)
     if counted is not None and counted in run.values:
         value = run.values[counted]
         made = any(isinstance(each, Draw) for each in value.origins) or value.spread.is_local

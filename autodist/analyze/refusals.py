@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from autodist import averaging
 from autodist.analyze.handmade import batch_draws, beside_loaders, filled_batch, origins_of
 from autodist.analyze.launched import is_distributed
+from autodist.analyze.picked import steps_on_parts
 from autodist.config import Strategy
 from autodist.frameworks import owned
 from autodist.interpreter import LBFGS, Event, Interpreter
@@ -203,6 +204,12 @@ def refusals_of(
             site, message = whole.site, f"{message}, and cannot be shared out: {whole.reason}"
         yield refuse("AD902", site.source, site.node, message)
         return
+    if not is_distributed(run) and (spread := _spread_by_hand(run)) is not None:
+        yield spread
+        return
+    if moving is None and not is_distributed(run) and (parted := steps_on_parts(run)) is not None:
+        yield parted
+        return
     if not any(isinstance(origin, Object) for origin in origins_of(run)) and not draws and not _sums_over_ranks(run):
         event = backwards[0]
         if (missing := _undefined(event, run)) is not None:
@@ -240,6 +247,23 @@ def refusals_of(
             return
         site, message = unbatched.reason(event, run)
         yield refuse("AD902", site.source, site.node, message)
+
+
+SPREADING = frozenset(f"torch.nn.parallel.{name}" for name in ("replicate", "parallel_apply"))
+
+
+def _spread_by_hand(run: Interpreter) -> Concern | None:
+    """Replicas of a model that are called past it, whatever devices there are: `nn.parallel.replicate(generator)`."""
+    for node, source in run.sources.items():
+        called = run.values.get(node.func, NOTHING).things if isinstance(node, ast.Call) else ()
+        name = next((t.name for t in called if isinstance(t, External) and t.name in SPREADING), None)
+        if name is not None and not any(isinstance(each, ast.If) for each in source.ancestors(node)):
+            message = (
+                f"{name} computes on several devices of this process, past the wrapper of a model: call the module "
+                "itself, each rank has a device of its own"
+            )
+            return Concern("AD904", source, node, message, Severity.REFUSAL)
+    return None
 
 
 def _steps_by_hand(run: Interpreter) -> bool:

@@ -68,6 +68,8 @@ class Libraries(BuiltinCalls):
             self._filled_with_noise(name.rpartition(".")[2], node, args[0], scope)
         if name.startswith(REMAKING) and args and self._modules_in(args[0]):
             self.event("replace_parameter", node, scope, args[0])
+            if not name.startswith("torch.nn.utils.prune."):  # which goes on with the same parameter
+                self.event("grow", node, scope, args[0])
         for role in sorted(roles):
             handler = getattr(self, "call_" + role, None)
             if handler is not None:

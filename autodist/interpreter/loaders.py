@@ -56,6 +56,8 @@ class Loaders(Machine):
 
     def shares_out(self, loader: Object) -> bool:
         """Whether a loader yields this rank's samples, by the plan or by what the script does itself."""
+        if loader.key in self.plan.held:
+            return False
         return self.plan.sharded is None or loader.key in self.plan.sharded or self.is_sharded(loader)
 
     def is_sharded(self, loader: Object) -> bool:

@@ -45,6 +45,8 @@ class Plan:
     """Sums that losses add to means, which are taken as often as there are ranks."""
     gathered: frozenset[ast.expr] = frozenset()
     """Rows, and numbers of rows, that are those of all ranks, since losses compare them with each other."""
+    held: frozenset[tuple[int, Path_]] = frozenset()
+    """Loaders that are read ahead of training, for tensors that all ranks hold as a whole."""
     bare: bool = False
     """Models are distributed without a wrapper: `model.module` becomes the model itself."""
 

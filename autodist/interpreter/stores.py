@@ -17,6 +17,7 @@ from autodist.values import (
     UNKNOWN,
     Class,
     Function,
+    Inside,
     Items,
     LocalModule,
     Mixing,
@@ -153,6 +154,8 @@ class Stores(Evaluation):
         replaces = any(isinstance(t, Parameters) for t in value.things) or any(True for _ in value.objects("parameter"))
         if replaces and self._modules_in(base) and not isinstance(scope.source.parents.get(node), ast.AugAssign):
             self.event("replace_parameter", node, scope, base, value)
+        if replaces or self._modules_in(value):
+            self._note_growth(node, base, name, value, scope)
         if any(isinstance(t, (Parameters, Items, Table)) for t in value.things):
             self.event("keep", node, scope, value)
         for thing in base.things:
@@ -170,6 +173,26 @@ class Stores(Evaluation):
                 self._flag(thing.scope, name, value)
                 thing.scope.names[name] = self._flagged(thing.scope, name, value)
 
+    def _note_growth(self, node: ast.AST, base: Value, name: str, value: Value, scope: Scope) -> None:
+        """A module is given a part or a parameter that it did not have by this name: `model.fc = nn.Linear(8, 4)`."""
+        given = frozenset(t.key for t in value.things if isinstance(t, Object))
+        wrapped = any(isinstance(t, Wrapped) for t in value.things)  # `model.features = nn.DataParallel(...)`
+        for thing in (t.module if isinstance(t, Wrapped) else t for t in base.things):
+            if not isinstance(thing, Object) or "module" not in thing.roles or wrapped:
+                continue
+            held = frozenset(t.key for t in thing.attributes.get(name, NOTHING).things if isinstance(t, Object))
+            if not given or not given <= held:
+                self.event("grow", node, scope, of(thing), value)
+
+    def _note_layer(self, target: ast.Subscript, base: Value, key: Value, value: Value, scope: Scope) -> None:
+        """A module is given another layer by its place or name: `model.classifier[6] = nn.Linear(8, 4)`."""
+        for thing in (t.module if isinstance(t, (Inside, Wrapped)) else t for t in base.things):
+            if isinstance(thing, Object) and "module" in thing.roles:
+                self.event("grow", target, scope, of(thing), value)
+                layers, place = thing.args, key.const
+                if isinstance(place, int) and len(layers) > 1 and -len(layers) <= place < len(layers):
+                    layers[place] = layers[place] | value
+
     @staticmethod
     def _put(thing: Object, key: str, value: Value) -> None:
         """What an object of a library holds under a key."""
@@ -184,6 +207,8 @@ class Stores(Evaluation):
         base = self.eval(target.value, scope)
         key = self.eval(target.slice, scope)
         self.event("set_item", target, scope, value, base)
+        if self._modules_in(value):
+            self._note_layer(target, base, key, value, scope)
         if made is not None and base.spread is ROWS and not base.things:
             self._note_filled([made], scope)
         if self._changes_samples(target, base):

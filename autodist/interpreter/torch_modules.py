@@ -8,7 +8,7 @@ from autodist.interpreter.losses import Losses
 from autodist.interpreter.questions import last_part, pass_of, stable_order
 from autodist.interpreter.stores import Stores
 from autodist.interpreter.subscripts import Subscripts
-from autodist.interpreter.words import DRAWING, KEPT, MOVES, RETURNS_SELF, SIZES
+from autodist.interpreter.words import DRAWING, KEPT, MOVES, REMAKES, RETURNS_SELF, SIZES
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SUM, Spread
 from autodist.tensors import axes, collation, facts, mixing, operations, torch_layers
 from autodist.tensors.collation import Rows
@@ -367,6 +367,8 @@ class TorchModules(Subscripts, Stores, Losses):
             inner.args.extend(args)
             self.event("grow", node, scope, of(inner))
             return NOTHING
+        if name in REMAKES:
+            self.event("grow", node, scope, of(inner))
         if name in ("register_forward_hook", "register_forward_pre_hook"):
             self.event("forward_hook", node, scope, of(inner), union(args[:1]))
             self._hooks[inner, name] = list(dict.fromkeys([*self._hooks.get((inner, name), ()), union(args[:1])]))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 MOVES = frozenset("cuda to cpu half float double bfloat16 type xpu mps npu to_empty".split())
 RETURNS_SELF = MOVES | frozenset("train eval apply requires_grad_ share_memory compile".split())
+REMAKES = frozenset("resize_token_embeddings set_input_embeddings set_output_embeddings reset_classifier".split())
+"""Methods of models of libraries that put other parameters in the place of those that they have."""
 GROWS = frozenset("append extend add insert appendleft update".split())
 SPLITTING = frozenset("split chunk array_split tensor_split".split())
 REST = "**"

@@ -20,6 +20,8 @@ class History:
 
     forwards: Mapping[Thing, list[Event]]
     """Those with gradients."""
+    quiet: Mapping[Thing, list[Event]]
+    """Those without."""
     backwards: Mapping[Thing, list[Event]]
     places: Mapping[Thing, list[Event]]
     """Where it is bound or moved."""
@@ -37,6 +39,7 @@ class History:
 
 def history_of(run: Interpreter) -> History:
     forwards: dict[Thing, list[Event]] = {}
+    quiet: dict[Thing, list[Event]] = {}
     backwards: dict[Thing, list[Event]] = {}
     places: dict[Thing, list[Event]] = {}
     lists: dict[Thing, list[Event]] = {}
@@ -44,8 +47,8 @@ def history_of(run: Interpreter) -> History:
     freezes: dict[Thing, list[Event]] = {}
     grows: dict[Thing, list[Event]] = {}
     for event in run.events:
-        if event.kind == "forward" and event.grad:
-            _note(forwards, unwrapped(event.value), event)
+        if event.kind == "forward":
+            _note(forwards if event.grad else quiet, unwrapped(event.value), event)
         elif event.kind == "backward":
             _note(backwards, event.value.models, event)
         elif event.kind in ("bind", "bind_part", "move", "alias", "alias_part") and not event.inside_forward:
@@ -58,7 +61,9 @@ def history_of(run: Interpreter) -> History:
             _note(freezes, unwrapped(event.value), event)
         elif event.kind == "grow" and not event.inside_forward and not _is_building(event):
             _note(grows, unwrapped(event.value), event)
-    return History(forwards, backwards, places, lists, held, freezes, grows, run.of("wrap"), _averages_by_hand(run))
+    return History(
+        forwards, quiet, backwards, places, lists, held, freezes, grows, run.of("wrap"), _averages_by_hand(run)
+    )
 
 
 def learning(module: Object, history: History) -> list[Event]:
@@ -102,7 +107,33 @@ def freezes(module: Object, history: History) -> list[Event]:
 
 
 def grows(module: Object, history: History) -> list[Event]:
-    """Where a module is given further layers after it was made."""
+    """Where a module is given further layers after it was made, and learns with them."""
     events = {e.order: e for part in parts(module) for e in history.grows.get(part, [])}
     made = next((e.order for e in history.places.get(module, [])), -1)
-    return [events[order] for order in sorted(events) if order > made]
+    ours = [events[order] for order in sorted(events) if made < order]
+    uses = history.backwards.get(module) or history.forwards.get(module, [])
+    return [each for each in ours if _is_followed(each, uses) and not _is_asked_alone(each, history)]
+
+
+def _is_followed(event: Event, uses: list[Event]) -> bool:
+    """Whether one of some other events comes after an event, or in the next round of a loop."""
+    rounds = {loop.node for loop in event.loops}
+    return any(use.order > event.order or rounds & {loop.node for loop in use.loops} for use in uses)
+
+
+def _is_asked_alone(event: Event, history: History) -> bool:
+    """Whether a part that a module is given is called without gradients alone: `self.teacher = deepcopy(self.net)`."""
+    given = [thing for thing in unwrapped(event.detail) if isinstance(thing, Object)]
+    return bool(given) and all(each in history.quiet and each not in history.forwards for each in given)
+
+
+def happens_during_training(events: Iterable[Event], module: Object, history: History) -> bool:
+    """Whether one of some events happens to a module that has learned since it was made, and learns on."""
+    places, backwards = history.places.get(module, []), history.backwards.get(module, [])
+    for event in events:
+        made = (each.order for each in places if each.node is places[0].node and each.order < event.order)
+        begun = max(made, default=-1)
+        learned = any(begun < each.order < event.order for each in backwards)
+        if learned and _is_followed(event, backwards):
+            return True
+    return False

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from autodist.interpreter import Event, Interpreter
 from autodist.models import unused
-from autodist.models.history import History, freezes, grows, learning
+from autodist.models.history import History, freezes, grows, happens_during_training, learning
 from autodist.models.parts import parts
 from autodist.regions import exclusive
 from autodist.source import Source
@@ -89,10 +89,9 @@ def is_of_gradients_alone(event: Event, run: Interpreter) -> bool:
 
 def changes(module: Object, history: History) -> str | None:
     """Whether parameters are frozen or released during training, which the wrapper does not notice."""
-    backwards = history.backwards.get(module)
-    if backwards and any(e.order > backwards[0].order for e in freezes(module, history)):
+    if happens_during_training(freezes(module, history), module, history):
         return "its parameters are frozen or released during training, which DistributedDataParallel does not notice"
-    if backwards and any(e.order > backwards[0].order for e in grows(module, history)):
+    if happens_during_training(grows(module, history), module, history):
         return "it is given further layers during training, which DistributedDataParallel does not notice"
     return None
 

@@ -10,7 +10,7 @@ from typing import TypeGuard
 
 from autodist.interpreter import GROWS, Event, Interpreter
 from autodist.models import unused
-from autodist.models.history import History, history_of, learning, place_of
+from autodist.models.history import History, grows, history_of, learning, place_of
 from autodist.models.moves import TO_DEVICE, TO_TYPE, moved_before_use
 from autodist.models.parts import normalises, optimized_modules, parts, parts_of, unwrapped
 from autodist.models.passes import changes, learns_by_gradients_alone, leaves_outputs, parts_by_turns, pattern_of
@@ -284,6 +284,9 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
     wrapping = None if wrapped else _place_of(module, ours, foreign, run, history)
     if bypass is None and not parallel and not dropped and wrapping is not None and _is_saved_within(wrapping, run):
         bypass = "it is a part of a module whose checkpoints would have other keys"
+    early = wrapping is not None and wrapping.early if not parallel else _grows_wrapped(module, wraps, history)
+    if bypass is None and early:
+        bypass = "it is given further layers between the place where it is made and its first step"
     return Model(
         module,
         wrapping,
@@ -299,6 +302,12 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
         sharded=shards,
         moved_later=tuple(_moved_later(module, wraps, run)),
     )
+
+
+def _grows_wrapped(module: Object, wraps: list[Event], history: History) -> bool:
+    """`model = nn.DataParallel(model)`, and then `model.module.fc = nn.Linear(8, 4)`"""
+    around = [event.order for event in wraps if module in unwrapped(event.value)]
+    return bool(around) and any(event.order > around[0] for event in grows(module, history))
 
 
 def _moved_later(module: Object, wraps: list[Event], run: Interpreter) -> Iterator[Site]:

@@ -62,24 +62,58 @@ def wrapping_of(module: Object, run: Interpreter, history: History) -> Wrapping 
                 chosen, called = event, None
             else:
                 called = _after_call(event, module, run, use) or called
-    if called is not None:
-        return called
     placed = chosen or alias or part
-    if placed is None:
+    if called is not None:
+        found = called
+    elif placed is not None:
+        found = _by_its_name(placed, at(placed, use), places, learning(module, history))
+        found = _after_initialisation(found, use, run)
+    else:
         return _in_list(module, history, use, first)
-    found = _after_initialisation(_by_its_name(placed, at(placed, use), places, learning(module, history)), use, run)
-    settling = (*freezes(module, history), *grows(module, history), *tried, *_moves_of_parts(module, run))
-    later = sorted(settling, key=lambda event: event.order)
-    later = [e for e in later if placed.order < e.order < first and e.function == placed.function]
-    if later and later[-1].source is found.source:  # what is frozen by then, the wrapper leaves alone
-        statement = found.source.statement(later[-1].node)
-        around = set(found.source.ancestors(found.statement))
-        loops = [a for a in found.source.ancestors(statement) if isinstance(a, (ast.For, ast.While, ast.With))]
-        loops = [each for each in loops if each not in around]
-        statement = after_conditions(found.source, loops[-1] if loops else statement, use, found.target)
-        if use is None or not within(use, frozenset([statement])):
-            return Wrapping(found.source, statement, found.target, None)
-    return found
+    begun = placed.order if placed is not None and called is None else places[0].order
+    grown_later = [event for event in grows(module, history) if begun < event.order < first]
+    settling = (*freezes(module, history), *grown_later, *tried, *_moves_of_parts(module, run))
+    found = _settled(found, [event for event in settling if begun < event.order < first], use)
+    return replace(found, early=any(not _is_by_then(event, found) for event in grown_later))
+
+
+def _settled(found: Wrapping, settling: Iterable[Event], use: Event | None) -> Wrapping:
+    """Below the last of some events, in the function of a place or in what it calls: what is frozen by then, the
+    wrapper leaves alone, and layers that are new, it knows."""
+    source = found.source
+    later = sorted(settling, key=lambda event: event.order, reverse=True)
+    node = next((node for event in later if (node := _seen_from(event, found)) is not None), None)
+    if node is None or source.statement(node).lineno <= found.statement.lineno:
+        return found
+    statement, around = source.statement(node), set(source.ancestors(found.statement))
+    loops = [a for a in source.ancestors(statement) if isinstance(a, (ast.For, ast.While, ast.With))]
+    loops = [each for each in loops if each not in around]
+    statement = after_conditions(source, loops[-1] if loops else statement, use, found.target)
+    if use is not None and within(use, frozenset([statement])):
+        return found
+    return Wrapping(source, statement, found.target, None)
+
+
+def _is_by_then(event: Event, found: Wrapping) -> bool:
+    """Whether an event happens above the place of a wrapper, in the same function or in what it calls."""
+    node = _seen_from(event, found)
+    end = found.statement.end_lineno or found.statement.lineno
+    return node is not None and found.source.statement(node).lineno <= end
+
+
+def _seen_from(event: Event, place: Wrapping) -> ast.AST | None:
+    """Where an event happens in the function of a place: itself, or the call that leads to it."""
+    home = place.source.home(place.statement)
+    around: Function | None = None
+    for node, source, function in (
+        *((call.node, call.source, call.function) for call in event.calls),
+        (event.node, event.source, None),
+    ):
+        here = around.node is home if around is not None else home is place.source.tree
+        if here and node is not None and source is place.source:
+            return node
+        around = function
+    return None
 
 
 def _by_its_name(event: Event, found: Wrapping, places: list[Event], uses: list[Event]) -> Wrapping:

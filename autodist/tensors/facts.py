@@ -38,6 +38,11 @@ LAYERS = frozenset(
         "RNNCell LSTMCell GRUCell"
     ).split()
 )
+NUMBER_BY_NUMBER = frozenset(
+    "Identity Dropout AlphaDropout ReLU ReLU6 LeakyReLU RReLU ELU SELU CELU GELU SiLU Mish Softplus Softsign Tanh "
+    "Sigmoid LogSigmoid Hardtanh Hardswish Hardsigmoid Threshold Tanhshrink".split()
+)
+NORMALISING_LAST = frozenset({"LayerNorm", "RMSNorm"})
 FEATURES = frozenset(
     "Linear Bilinear LayerNorm RMSNorm GroupNorm BatchNorm1d BatchNorm2d RNNCell LSTMCell GRUCell".split()
 )

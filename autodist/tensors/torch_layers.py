@@ -6,7 +6,19 @@ from collections.abc import Callable
 
 from autodist.spread import COLUMNS, ROWS, SAME, Spread
 from autodist.tensors.calls import parts_inside
-from autodist.tensors.facts import ALIKE, ATTENDING, BATCH_FIRST, FEATURES, FOLDING, LAYERS, LOSSES, RECURRENT, STACKS
+from autodist.tensors.facts import (
+    ALIKE,
+    ATTENDING,
+    BATCH_FIRST,
+    FEATURES,
+    FOLDING,
+    LAYERS,
+    LOSSES,
+    NORMALISING_LAST,
+    NUMBER_BY_NUMBER,
+    RECURRENT,
+    STACKS,
+)
 from autodist.tensors.mixing import PAIRED, STATE, TIME_FIRST, is_whole, pairs
 from autodist.values import NOTHING, UNKNOWN, Draw, Object, Value
 
@@ -32,6 +44,14 @@ def runs_along_rows(layer: Object, given: Value) -> bool:
 def takes_one(layer: str, given: Value) -> bool:
     """Whether a layer that works along the last axis is given one axis alone: one sample, whose numbers are no rows."""
     return given.axes == 1 and (layer in FEATURES or layer.startswith("Conv"))
+
+
+def _works_along_last(layer: Object) -> bool:
+    """Whether a layer works number by number, or along the last axis alone: `nn.LayerNorm(dim)`."""
+    if layer.kind in NORMALISING_LAST:
+        shape = layer.argument("normalized_shape", 0)
+        return shape is not None and not shape.things and not isinstance(shape.const, (tuple, list))
+    return layer.kind in NUMBER_BY_NUMBER or layer.kind in ("Linear", "Embedding")
 
 
 def of_loss(short: str, given: list[Value], value: Value) -> Spread | str:
@@ -84,7 +104,7 @@ def through_layer(
     if not layer.name.startswith("torch.nn."):
         return f"calls {layer.name}, which cannot be followed"
     if first.spread in (ROWS, COLUMNS) and all(each.spread in (SAME, first.spread) for each in given):
-        if short in LAYERS and (first.spread is ROWS or short in ("Linear", "Embedding", "Dropout", "ReLU", "Tanh")):
+        if short in LAYERS and (first.spread is ROWS or _works_along_last(layer)):
             return first.spread
         if short == "Flatten" and first.spread is ROWS or short == "Unflatten":
             return first.spread

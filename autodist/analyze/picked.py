@@ -1,0 +1,120 @@
+"""Steps that learn from some of the rows of a batch that a loader has handed out before."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autodist.analyze.handmade import origins_of
+from autodist.interpreter import Event, Interpreter
+from autodist.interpreter.events import Loop
+from autodist.rule import Severity
+from autodist.script import Concern
+from autodist.source import last_name, shortened
+from autodist.spread import ROWS, SAME
+from autodist.values import NOTHING, Draw, Object, Path_, Value, drawn_from
+
+SPLITTING = frozenset({"split", "split_with_sizes", "tensor_split"})
+THROUGH = frozenset({"zip", "enumerate", "tqdm", "list"})
+
+
+def steps_on_parts(run: Interpreter) -> Concern | None:
+    """An optimizer steps for each of several parts of a batch, `model(x[i : i + 8])`: of a rank's share there are fewer
+    such parts than of the batch, or more rows in all ranks' parts together."""
+    loaders = {each.key for each in origins_of(run) if isinstance(each, Object) and not run.is_sharded(each)}
+    takes = [event for kind in ("iterate", "iter", "listed") for event in run.of(kind)]
+    for event in run.of("step"):
+        if not event.loops or not loaders or event.inside_forward:
+            continue
+        loop = event.loops[-1]
+        inside = [
+            take for take in takes if take.node is loop.node or any(each.node is loop.node for each in take.loops)
+        ]
+        if any(loader.key in loaders for take in inside for loader in drawn_from(take.value)):
+            continue
+        part = next((each for each in _given(loop, run) if _is_part(each, loaders, run)), None)
+        if part is None and loop.by_row and isinstance(loop.node, ast.For):
+            calls = [last_name(n.func) for n in ast.walk(loop.node.iter) if isinstance(n, ast.Call)]
+            part = loop.node.iter if set(calls) <= THROUGH else None  # `for a, b in zip(x, y)`, not `x.chunk(4)`
+        if part is not None:
+            message = (
+                f"each step learns from {shortened(loop.source.code(part))}, some of the rows of a batch that the "
+                "loader hands out before, of which a rank has its share only: let a loader hand out what a step learns "
+                "from"
+            )
+            return Concern("AD902", loop.source, part, message, Severity.REFUSAL)
+    return _counted_by_number(loaders, run)
+
+
+def _counted_by_number(loaders: set[tuple[int, Path_]], run: Interpreter) -> Concern | None:
+    """`for i in range(0, 32, 8)`, through the rows of a batch `x[i : i + 8]`, of which a rank has fewer than 32."""
+    for event in run.of("forward"):
+        loop = event.loops[-1] if event.grad and event.loops else None
+        node = loop.node if loop is not None else None
+        if loop is None or not isinstance(node, ast.For) or not isinstance(node.iter, ast.Call):
+            continue
+        if last_name(node.iter.func) != "range" or len(node.iter.args) != 3 or not isinstance(node.target, ast.Name):
+            continue
+        stop = node.iter.args[1]
+        for part in _given(loop, run) if run.values.get(stop, NOTHING).spread is SAME else ():
+            counts = any(isinstance(n, ast.Name) and n.id == node.target.id for n in ast.walk(part))
+            if counts and isinstance(part, ast.Subscript) and _is_part(part, loaders, run):
+                message = (
+                    f"goes on to row {shortened(loop.source.code(stop))} of a batch, of which a rank has its share "
+                    f"only: count the rows that there are, len({shortened(loop.source.code(part.value))})"
+                )
+                return Concern("AD902", loop.source, stop, message, Severity.REFUSAL)
+    return None
+
+
+def _given(loop: Loop, run: Interpreter) -> Iterator[ast.expr]:
+    """What the model is given in a loop, and what that is bound to there."""
+    calls = dict.fromkeys(
+        node
+        for event in run.of("forward")
+        if event.grad and any(each.node is loop.node for each in event.loops)
+        for node in _calls_in(loop, event)
+    )
+    names = {n.id for call in calls for n in ast.walk(call) if isinstance(n, ast.Name)}
+    for call in calls:
+        for given in (*call.args, *(each.value for each in call.keywords)):
+            yield from (each for each in ast.walk(given) if isinstance(each, ast.expr))
+    for node in ast.walk(loop.node):
+        if isinstance(node, ast.Assign) and any(
+            isinstance(n, ast.Name) and n.id in names for target in node.targets for n in ast.walk(target)
+        ):
+            yield from (each for each in ast.walk(node.value) if isinstance(each, ast.expr))
+    if isinstance(loop.node, ast.For):
+        yield from (each for each in ast.walk(loop.node.iter) if isinstance(each, ast.expr))
+
+
+def _calls_in(loop: Loop, event: Event) -> Iterator[ast.Call]:
+    """The calls of a loop's own text that lead to an event."""
+    inside = set(ast.walk(loop.node))
+    for node in (event.node, *(call.node for call in event.calls)):
+        if isinstance(node, ast.Call) and node in inside:
+            yield node
+
+
+def _is_part(node: ast.expr, loaders: set[tuple[int, Path_]], run: Interpreter) -> bool:
+    """`x[i : i + 8]`, `x[order[:8]]`, `x.split(8)`, of rows that a loader hands out."""
+    if isinstance(node, ast.Call) and last_name(node.func) in SPLITTING:
+        base = node.func.value if isinstance(node.func, ast.Attribute) else None
+        held = run.values.get(base, NOTHING) if base is not None else NOTHING
+        if not held.spread.is_local and node.args:  # `torch.split(x, 8)`
+            held = run.values.get(node.args[0], NOTHING)
+        return _is_of(held, loaders)
+    if not isinstance(node, ast.Subscript) or not _is_of(run.values.get(node.value, NOTHING), loaders):
+        return False
+    key = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+    if isinstance(key, ast.Slice):
+        return key.lower is not None or key.upper is not None
+    value = run.values.get(key, NOTHING)
+    drawn = any(isinstance(each, Draw) for each in value.origins)
+    return not isinstance(key, ast.Constant) and (drawn or not value.spread.is_local and bool(value.origins))
+
+
+def _is_of(value: Value, loaders: set[tuple[int, Path_]]) -> bool:
+    """Whether rows are those of a loader's batch, and no model's output."""
+    rows = value.spread is ROWS and not value.things and not value.models
+    return rows and any(isinstance(each, Object) and each.key in loaders for each in value.origins)
