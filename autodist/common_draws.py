@@ -19,6 +19,7 @@ from autodist.values import NOTHING
 
 SIZED = frozenset("rand randn randint normal".split())
 """What is told by numbers how much it draws."""
+SAMPLING = frozenset(["sample", "rsample"])
 FILLING = frozenset("uniform_ normal_ random_ bernoulli_ exponential_ log_normal_ geometric_ cauchy_".split())
 EMPTY = frozenset("empty zeros ones tensor Tensor FloatTensor LongTensor".split())
 """What makes a tensor to be filled."""
@@ -88,6 +89,8 @@ def _has_known_size(node: ast.Call, run: Interpreter, most: float = math.inf) ->
     """Whether the numbers in a call say how much it draws, no axis longer than ``most``: what is computed may be the
     number of a rank's samples."""
     name = last_name(node.func)
+    if name in SAMPLING:  # of a distribution that the script names
+        return _are_known([*node.args, *(each.value for each in node.keywords)], run, most)
     if name in FILLING and isinstance(node.func, ast.Attribute):
         made = node.func.value
         return isinstance(made, ast.Call) and last_name(made.func) in EMPTY and _are_known(made.args, run, most)

@@ -677,7 +677,7 @@ def _whole_noise(node: ast.Call, event: Event, run: Interpreter) -> WholeNoise |
     if name.rpartition(".")[2] in DRAWS_LIKE:
         like = node.args[0] if node.args else None
         return WholeNoise(source, node, node, like=like) if like is not None and _has_rows(like, run) else None
-    if _names_order(node):
+    if _names_order(node) and not name.startswith("torch.distributions."):
         return None  # of a rank's own rows, which those of others are not among
     size = operations.drawn(name, node)
     if size is None and node.args and isinstance(node.args[0], ast.Starred):

@@ -63,6 +63,10 @@ def result(folder: Path, body: str, strategy: Strategy = Strategy.DDP) -> str:
         ("torch.rand(1)", "drawn_by_rank_zero(torch.rand(1)) < self.p"),
         ("torch.rand(1).item()", "drawn_by_rank_zero(torch.rand(1)).item() < self.p"),
         ("torch.rand(1, device=x.device)", "drawn_by_rank_zero(torch.rand(1, device=x.device)) < self.p"),
+        (
+            "torch.distributions.Uniform(0.0, 1.0).sample()",
+            "drawn_by_rank_zero(torch.distributions.Uniform(0.0, 1.0).sample())",
+        ),
         ("torch.empty(1).uniform_()", "drawn_by_rank_zero(torch.empty(1).uniform_()) < self.p"),
     ],
 )

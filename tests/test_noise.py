@@ -650,6 +650,7 @@ LEARNING = [
     "loss.backward()",
     "optimizer.step()",
 ]
+MIXED = "p = torch.distributions.Beta(0.4, 0.4).sample()\nx = p * x + (1 - p) * x.flip(1)"
 
 
 @pytest.mark.parametrize(
@@ -661,6 +662,8 @@ LEARNING = [
         ("n = int(torch.randint(1, 5, (1,)))\nx[:, n:] = 0", "int(drawn_by_rank_zero(torch.randint(1, 5, (1,))))"),
         ("x = x * torch.empty(1).uniform_(0.5, 1)", "drawn_by_rank_zero(torch.empty(1).uniform_(0.5, 1))"),
         ("for _ in range(torch.randint(3, ()).item()):\n    model(x)", "range(drawn_by_rank_zero("),
+        (MIXED, "drawn_by_rank_zero(torch.distributions.Beta(0.4, 0.4).sample())"),
+        (MIXED.replace("sample()", "sample().item()"), "(torch.distributions.Beta(0.4, 0.4).sample()).item()"),
     ],
 )
 def test_what_is_drawn_once_for_a_batch(tmp_path: Path, step: str, drawn: str) -> None:
@@ -678,6 +681,7 @@ def test_what_is_drawn_once_for_a_batch(tmp_path: Path, step: str, drawn: str) -
         "x = x + torch.randn_like(x)",
         "x = torch.stack([row * torch.rand(1) for row in x])",
         "x = x + torch.randn(x.shape[0], 1)",
+        MIXED.replace("sample()", "sample((len(x), 1))"),
     ],
 )
 def test_what_is_drawn_for_samples_is_drawn_by_each_rank(tmp_path: Path, step: str) -> None:
