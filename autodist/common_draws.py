@@ -129,11 +129,13 @@ def _goes_by_rank(source: Source, node: ast.AST, run: Interpreter, training: Col
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
                 return isinstance(around, ast.Lambda)
             case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
+                if isinstance(around, ast.While) and around not in training and _goes_by_length([test], source, run):
+                    return True
                 asked = [] if inner is test and not isinstance(around, ast.While) else [test]
             case ast.BoolOp(values=values):
                 asked = values[: values.index(inner)] if isinstance(inner, ast.expr) and inner in values else values
             case ast.For(iter=through):
-                if around not in training and _goes_by_length(through, source, run):
+                if around not in training and _goes_by_length(_counts(through), source, run):
                     return True
                 asked = [through] if _counts_rows(through, run) else []
             case ast.ListComp() | ast.GeneratorExp():
@@ -154,21 +156,26 @@ def _counts_rows(through: ast.expr, run: Interpreter) -> bool:
     )
 
 
-def _goes_by_length(through: ast.expr, source: Source, run: Interpreter) -> bool:
-    """`range(1, y.size(1))`, of a batch that a rank may have padded to another length than others have."""
-    if not isinstance(through, ast.Call) or last_name(through.func) != "range":
-        return False
-    home = source.home(through)
-    given = (
-        set()
-        if isinstance(home, ast.Module)
-        else {each.arg for each in ast.walk(home.args) if isinstance(each, ast.arg)}
-    )
-    told: list[ast.AST] = [each for each in through.args if not isinstance(run.values.get(each, NOTHING).const, int)]
+def _counts(through: ast.expr) -> list[ast.expr]:
+    """The numbers that say how often a loop is run: `range(1, n)`."""
+    return through.args if isinstance(through, ast.Call) and last_name(through.func) == "range" else []
+
+
+def _goes_by_length(sizes: list[ast.expr], source: Source, run: Interpreter) -> bool:
+    """Whether a loop is run so often as `y.size(1)` says, of a batch that a rank may have padded to another length than
+    others have."""
+    told: list[ast.AST] = [each for each in sizes if not isinstance(run.values.get(each, NOTHING).const, int)]
     names = [each for size in told for each in ast.walk(size) if isinstance(each, ast.Name)]
     bound = [source.statement(stored) for name in names for stored in source.stores(name)]
     told += [each.value for each in bound if isinstance(each, ast.Assign)]
-    return any(each.id in given for each in names) or any(map(_asks_for_size, told))
+    return any(_is_given(name, source) for name in names) or any(map(_asks_for_size, told))
+
+
+def _is_given(name: ast.Name, source: Source) -> bool:
+    """Whether a name is that of a parameter."""
+    home = source.home(name)
+    spec = home.args if isinstance(home, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
+    return spec is not None and any(isinstance(each, ast.arg) and each.arg == name.id for each in ast.walk(spec))
 
 
 def _asks_for_size(node: ast.AST) -> bool:

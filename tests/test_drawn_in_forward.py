@@ -82,6 +82,7 @@ def test_layers_are_left_out_on_all_ranks(tmp_path: Path, drawn: str, common: st
         "        for i in range(len(x)):\n            x = x + i * (torch.rand(1) < self.p)",
         "        for t in range(x.shape[1]):\n            x = x * (torch.rand(1) < self.p)",
         "        width = x.size(1)\n        for t in range(width):\n            x = x * (torch.rand(1) < self.p)",
+        "        t = 0\n        while t < x.size(1):\n            x, t = x * (torch.rand(1) < self.p), t + 1",
         "        x = torch.stack([row * torch.rand(1) for row in x])",
         "        x = x + torch.randn(4)",
         "        x = x + torch.randn_like(x)",
