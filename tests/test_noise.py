@@ -46,13 +46,22 @@ def test_a_second_training_that_draws_noise(tmp_path: Path, again: str, seed: st
     assert code.index("optimizer = torch") < code.index("torch.initial_seed()") < code.index("x + torch.randn")
 
 
-def test_samples_of_a_distribution(tmp_path: Path) -> None:
-    """The latent variables of a neural process: those of one batch differ, and so do those of two ranks."""
-    text = SCRIPT.format(again="", seed="").replace(
-        "x + torch.randn(x.shape)", "torch.distributions.Normal(x, 1.0).rsample()"
-    )
-    code, _ = converted(tmp_path, text)
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        "torch.distributions.Normal(x, 1.0).rsample()",
+        "x + torch.distributions.Normal(0.0, 1.0).sample((len(x), 1))",
+        "x + prior.sample([x.shape[0], 1])",
+    ],
+)
+def test_samples_of_a_distribution(tmp_path: Path, drawn: str) -> None:
+    """The latent variables of a neural process, the noise of a GAN: those of one batch differ, and so do those of two
+    ranks."""
+    text = SCRIPT.format(again="", seed="").replace("x + torch.randn(x.shape)", drawn)
+    prior = "prior = torch.distributions.Normal(0.0, 1.0)\n"
+    code, said = converted(tmp_path, text.replace("loader = ", f"{prior}loader = ", 1))
     assert code.count("torch.initial_seed() + dist.get_rank()") == 1
+    assert "AD602" not in said
 
 
 def test_a_data_set_that_draws_for_itself(tmp_path: Path) -> None:
