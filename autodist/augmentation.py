@@ -6,8 +6,9 @@ No step of the analysis enters `__getitem__`, which a loader calls; its source s
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 from autodist.interpreter import Interpreter
 from autodist.source import Source
@@ -19,6 +20,7 @@ OWN = frozenset(
     "empty_like".split()
 )
 """What draws nothing, or makes a generator of its own."""
+SEEDING = frozenset({"seed", "any_seed"})
 READING = ("__getitem__", "__getitems__")
 MOST = 60
 """So many functions of a data set are looked through."""
@@ -58,16 +60,29 @@ def _reads_itself(loader: Object) -> bool:
     return told is None or told.const == 0
 
 
+def seeded_again(loader: Object, run: Interpreter) -> set[str]:
+    """The libraries whose generators a loader's process seeds for single samples, `np.random.seed(index)`."""
+    if not _reads_itself(loader):
+        return set()
+    functions = _read_by(loader.argument("dataset", 0) or NOTHING)
+    return {library(call, each) for each in functions for call in _seeds(each, run)}
+
+
 def _drawn_by(dataset: Value | None, run: Interpreter) -> list[Drawn]:
-    functions = [each for thing in _datasets(dataset or NOTHING) for each in _reading(thing)]
+    own = [drawn for function in _read_by(dataset or NOTHING) for drawn in mentioned(function, run)]
+    return [*own, *(Drawn("torch", each.source, each.node) for each in _transforms(dataset or NOTHING))]
+
+
+def _read_by(dataset: Value) -> Collection[Function]:
+    """What is run for one sample, with all that it calls."""
+    functions = [each for thing in _datasets(dataset) for each in _reading(thing)]
     seen: dict[ast.AST, Function] = {}
     while functions and len(seen) < MOST:
         function = functions.pop()
         if function.node not in seen:
             seen[function.node] = function
             functions += _called(function)
-    own = [drawn for function in seen.values() for drawn in mentioned(function, run)]
-    return [*own, *(Drawn("torch", each.source, each.node) for each in _transforms(dataset or NOTHING))]
+    return seen.values()
 
 
 def _transforms(dataset: Value) -> Iterator[Object]:
@@ -198,12 +213,26 @@ def _above(name: str, function: Function) -> Iterator[Thing]:
 def mentioned(function: Function, run: Interpreter) -> Iterator[Drawn]:
     """What a function that no step of the analysis enters draws from, by what it calls."""
     calls = [node for node in ast.walk(function.node) if isinstance(node, ast.Call)]
-    seeds = {library(node, function) for node in calls if "seed" in run.catalog.roles(name_of(node.func, function))}
+    seeds = {library(call, function) for call in _seeds(function, run) if not _is_chosen(call, function)}
     for node in calls:
         name = name_of(node.func, function)
         draws = {"random_draw", "index_draw"} & run.catalog.roles(name) and name.rpartition(".")[2] not in OWN
         if draws and library(node, function) not in seeds and not any(k.arg == "generator" for k in node.keywords):
             yield Drawn(library(node, function), function.source, node)
+
+
+def _seeds(function: Function, run: Interpreter) -> Iterator[ast.Call]:
+    """The calls in a function that seed a generator by what they are given, `np.random.seed(index)`."""
+    for node in ast.walk(function.node):
+        if isinstance(node, ast.Call) and node.args:
+            if not SEEDING.isdisjoint(run.catalog.roles(name_of(node.func, function))):
+                yield node
+
+
+def _is_chosen(node: ast.AST, function: Function) -> bool:
+    """Whether a condition decides that it is run: `if self.partition != "train": np.random.seed(index)`."""
+    around = takewhile(lambda each: each is not function.node, function.source.ancestors(node))
+    return any(isinstance(each, (ast.If, ast.IfExp)) for each in around)
 
 
 def library(call: ast.Call, function: Function) -> str:

@@ -1,12 +1,14 @@
 """What a step draws once for its whole batch: a number that decides, a length, a mixing weight, one vector of noise.
 
 Ranks whose dropout and noise differ would each draw their own. They part ways by a number that says what is run, and
-train with several vectors where one process has one: rank 0 draws for all.
+train with several vectors where one process has one: rank 0 draws for all. Inside a model's forward pass, that goes
+for single numbers, by which layers are left out; a vector there may be noise of its weights.
 """
 
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Collection, Iterator
 
 from autodist import randomness, regions
@@ -18,6 +20,7 @@ from autodist.values import NOTHING, Draw, Object
 
 SIZED = frozenset("rand randn randint normal".split())
 """What is told by numbers how much it draws."""
+SAMPLING = frozenset(["sample", "rsample"])
 FILLING = frozenset("uniform_ normal_ random_ bernoulli_ exponential_ log_normal_ geometric_ cauchy_".split())
 EMPTY = frozenset("empty zeros ones tensor Tensor FloatTensor LongTensor".split())
 """What makes a tensor to be filled."""
@@ -47,7 +50,9 @@ def common_draws(
         single = _is_number(node, source)
         if not trained or not (inside or single) or not (single or _has_known_size(node, run)):
             continue
-        if _goes_by_samples(node, run) or not all(_is_met_by_all(event, run, alone) for event in events):
+        if any(event.inside_forward for event in events) and not (single or _has_known_size(node, run, most=1)):
+            continue
+        if _goes_by_samples(node, run) or not all(_is_met_by_all(event, run, alone, training) for event in events):
             continue
         yield Site(source, node)
 
@@ -69,7 +74,7 @@ def orders(run: Interpreter, alone: frozenset[ast.AST], shared: Collection[Draw]
             return []
         found[node] = Site(event.source, node)
     events = [e for kind in randomness.DRAWS for e in run.of(kind) if e.node in found]
-    if not all(_is_met_by_all(event, run, alone) for event in events):
+    if not all(_is_met_by_all(event, run, alone, {loop.node for loop in event.loops}) for event in events):
         return []
     return list(found.values())
 
@@ -90,8 +95,10 @@ def _libraries(event: Event, run: Interpreter) -> set[str]:
 
 
 def _goes_by_samples(node: ast.Call, run: Interpreter) -> bool:
-    """Whether a rank's samples, or their number, have to do with what is drawn."""
-    return any(run.values.get(each, NOTHING).spread.is_local for each in ast.walk(node) if isinstance(each, ast.expr))
+    """Whether a rank's samples, or their number, have to do with what is drawn: not by their device or type."""
+    told = [node.func, *node.args, *(each.value for each in node.keywords if each.arg not in ("device", "dtype"))]
+    inner = [each for part in told for each in ast.walk(part) if isinstance(each, ast.expr)]
+    return any(run.values.get(each, NOTHING).spread.is_local for each in inner)
 
 
 def _is_number(node: ast.Call, source: Source) -> bool:
@@ -112,37 +119,44 @@ def _is_number(node: ast.Call, source: Source) -> bool:
     return False
 
 
-def _has_known_size(node: ast.Call, run: Interpreter) -> bool:
-    """Whether the numbers in a call say how much it draws: what is computed may be the number of a rank's samples."""
+def _has_known_size(node: ast.Call, run: Interpreter, most: float = math.inf) -> bool:
+    """Whether the numbers in a call say how much it draws, no axis longer than ``most``: what is computed may be the
+    number of a rank's samples."""
     name = last_name(node.func)
+    if name in SAMPLING:  # of a distribution that the script names
+        return _are_known([*node.args, *(each.value for each in node.keywords)], run, most)
     if name in FILLING and isinstance(node.func, ast.Attribute):
         made = node.func.value
-        return isinstance(made, ast.Call) and last_name(made.func) in EMPTY and _are_known(made.args, run)
+        return isinstance(made, ast.Call) and last_name(made.func) in EMPTY and _are_known(made.args, run, most)
     if name not in SIZED:
         return False
     sizes = [each.value for each in node.keywords if each.arg == "size"]
     given = node.args if name in ("rand", "randn") else node.args[1:] if name == "randint" else node.args[2:]
     if name in ("randint", "normal") and not [*sizes, *given]:
         return False
-    return _are_known([*sizes, *given], run)
+    return _are_known([*sizes, *given], run, most)
 
 
-def _are_known(sizes: list[ast.expr], run: Interpreter) -> bool:
+def _are_known(sizes: list[ast.expr], run: Interpreter, most: float) -> bool:
     parts = [part for each in sizes for part in (each.elts if isinstance(each, (ast.Tuple, ast.List)) else [each])]
-    return all(isinstance(run.values.get(each, NOTHING).const, int) for each in parts)
+    told = [run.values.get(each, NOTHING).const for each in parts]
+    return all(isinstance(each, int) and each <= most for each in told)
 
 
-def _is_met_by_all(event: Event, run: Interpreter, alone: frozenset[ast.AST]) -> bool:
-    """Whether all ranks draw there, equally often: no worker of a loader, no branch that goes by a rank's samples."""
-    if event.on_one_rank or event.inside_forward or not event.grad or regions.within(event, alone):
+def _is_met_by_all(event: Event, run: Interpreter, alone: frozenset[ast.AST], training: Collection[ast.AST]) -> bool:
+    """Whether all ranks draw there, equally often: no worker of a loader, no branch that goes by a rank's samples. They
+    go through loops that are ``training`` equally often."""
+    if event.on_one_rank or not event.grad or regions.within(event, alone):
         return False
     if randomness.is_per_sample(event) or any(call.node is None for call in event.calls):
         return False
     chain = [(call.source, call.node) for call in event.calls if call.node is not None] + [(event.source, event.node)]
-    return not any(_goes_by_rank(source, node, run, calls=node is not event.node) for source, node in chain)
+    return not any(_goes_by_rank(source, node, run, training, calls=node is not event.node) for source, node in chain)
 
 
-def _goes_by_rank(source: Source, node: ast.AST, run: Interpreter, *, calls: bool) -> bool:
+def _goes_by_rank(
+    source: Source, node: ast.AST, run: Interpreter, training: Collection[ast.AST], *, calls: bool
+) -> bool:
     """Whether a rank's samples say whether, or how often, something is run; ``calls`` unless it draws itself."""
     inner = node
     for around in source.ancestors(node):
@@ -151,10 +165,14 @@ def _goes_by_rank(source: Source, node: ast.AST, run: Interpreter, *, calls: boo
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
                 return isinstance(around, ast.Lambda)
             case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
+                if isinstance(around, ast.While) and around not in training and _goes_by_length([test], source, run):
+                    return True
                 asked = [] if inner is test and not isinstance(around, ast.While) else [test]
             case ast.BoolOp(values=values):
                 asked = values[: values.index(inner)] if isinstance(inner, ast.expr) and inner in values else values
             case ast.For(iter=through):
+                if around not in training and _goes_by_length(_counts(through), source, run):
+                    return True
                 asked = [through] if inner is not through and _counts_rows(through, run) else []
             case ast.ListComp(generators=generators) if calls:
                 asked = [each.iter for each in generators if each.iter is not inner and _counts_rows(each.iter, run)]
@@ -175,3 +193,29 @@ def _counts_rows(through: ast.expr, run: Interpreter) -> bool:
         or isinstance(through, ast.Call)
         and any(run.values.get(each, NOTHING).spread.is_local for each in through.args)
     )
+
+
+def _counts(through: ast.expr) -> list[ast.expr]:
+    """The numbers that say how often a loop is run: `range(1, n)`."""
+    return through.args if isinstance(through, ast.Call) and last_name(through.func) == "range" else []
+
+
+def _goes_by_length(sizes: list[ast.expr], source: Source, run: Interpreter) -> bool:
+    """Whether a loop is run so often as `y.size(1)` says, of a batch that a rank may have padded to another length than
+    others have."""
+    told: list[ast.AST] = [each for each in sizes if not isinstance(run.values.get(each, NOTHING).const, int)]
+    names = [each for size in told for each in ast.walk(size) if isinstance(each, ast.Name)]
+    bound = [source.statement(stored) for name in names for stored in source.stores(name)]
+    told += [each.value for each in bound if isinstance(each, ast.Assign)]
+    return any(_is_given(name, source) for name in names) or any(map(_asks_for_size, told))
+
+
+def _is_given(name: ast.Name, source: Source) -> bool:
+    """Whether a name is that of a parameter."""
+    home = source.home(name)
+    spec = home.args if isinstance(home, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
+    return spec is not None and any(isinstance(each, ast.arg) and each.arg == name.id for each in ast.walk(spec))
+
+
+def _asks_for_size(node: ast.AST) -> bool:
+    return any(last_name(each) in ("len", "shape", "size") for each in ast.walk(node))

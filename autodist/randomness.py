@@ -14,7 +14,7 @@ from autodist.script import Apart, Loader, Model, Site, WholeNoise
 from autodist.source import Source, argument, last_name
 from autodist.spread import COUNT, ROWS
 from autodist.tensors import operations
-from autodist.values import NOTHING, Draw, External, Items, Object, Parameters, Table, Value, is_clock
+from autodist.values import NOTHING, Draw, External, Items, Object, Parameters, Table, Value, drawn_from, is_clock
 
 DROPPING = ("alexnet", "vgg", "googlenet", "inception", "mobilenet", "efficientnet", "mnasnet", "convnext", "swin")
 """How names begin of those models of torchvision that have dropout or skip layers at random unless told otherwise."""
@@ -139,7 +139,8 @@ def diverge(
     bypassed = {part.key for module in chancy for part in parts(module)}  # ranks average the gradients that there are
     used = {e: {t.key for t in e.value.models if isinstance(t, Object)} for e in backwards}
     alike = {event.loops[0].node for event, keys in used.items() if not bypassed.isdisjoint(keys)}
-    drops = _drop_inside(models) or bool(_augmenting(loaders, run) or _augmenting_workers(loaders, run))
+    augmented = any(each.library in {"torch", *varied} for each in _augmenting(loaders, run))
+    drops = _drop_inside(models) or augmented or bool(_augmenting_workers(loaders, run))
     found: list[tuple[Event, Loop]] = []
     repeated: set[ast.AST] = set()
     end = -1
@@ -598,7 +599,8 @@ def augmented_alike(loaders: Iterable[Loader], run: Interpreter, varied: frozens
 
 def noise(run: Interpreter, shared: frozenset[ast.AST], loaders: Iterable[Loader]) -> Iterator[str]:
     """Libraries besides torch whose draws in training steps are all arrays of noise, or numbers for one sample after
-    the other, never a decision nor a batch that is ``shared`` out, and which draw no order of the samples."""
+    the other, never a decision nor a batch that is ``shared`` out, and which draw no order of the samples. What an
+    evaluation between steps seeds, on all ranks alike, is none of them."""
     steps = run.step_loops
     outer = {event.loops[0].node for event in run.of("backward") if event.loops}
     deciding = {
@@ -607,6 +609,7 @@ def noise(run: Interpreter, shared: frozenset[ast.AST], loaders: Iterable[Loader
         if event.loops and event.loops[0].node in outer and not _is_for_one_row(event) and not is_per_sample(event)
         for library in libraries_of(event, run)
     }
+    deciding |= _seeded_between(run, {loader.object for loader in loaders}, outer)
     own = {e.library for e in _augmenting(loaders, run)} - {"torch"} - deciding
     ordering = {library for loader in loaders for library in loader.drawn_apart}
     drawn: dict[str, bool] = dict.fromkeys(own - ordering, True)
@@ -625,6 +628,19 @@ def noise(run: Interpreter, shared: frozenset[ast.AST], loaders: Iterable[Loader
         for library in libraries_of(event, run) - {"torch", "cuda"}:
             drawn[library] = drawn.get(library, True) and sized
     yield from (library for library, sized in drawn.items() if sized)
+
+
+def _seeded_between(run: Interpreter, training: Collection[Object], outer: Collection[ast.AST]) -> set[str]:
+    """The libraries that data sets of other loaders than the ``training`` ones seed for each sample, in the ``outer``
+    loops of the training: `if self.partition != "train": np.random.seed(item)`."""
+    return {
+        library
+        for event in run.of("iterate")
+        if event.loops and event.loops[0].node in outer
+        for loader in drawn_from(event.value)
+        if loader not in training
+        for library in augmentation.seeded_again(loader, run)
+    }
 
 
 def _names_order_of(event: Event) -> bool:
@@ -694,7 +710,7 @@ def _whole_noise(node: ast.Call, event: Event, run: Interpreter) -> WholeNoise |
     if name.rpartition(".")[2] in DRAWS_LIKE:
         like = node.args[0] if node.args else None
         return WholeNoise(source, node, node, like=like) if like is not None and _has_rows(like, run) else None
-    if _names_order(node):
+    if _names_order(node) and not name.startswith("torch.distributions."):
         return None  # of a rank's own rows, which those of others are not among
     size = operations.drawn(name, node)
     if size is None and node.args and isinstance(node.args[0], ast.Starred):

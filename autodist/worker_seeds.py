@@ -17,7 +17,6 @@ from autodist.source import last_name
 from autodist.tensors import collation
 from autodist.values import Function
 
-SEEDING = frozenset({"seed", "any_seed"})
 APART = frozenset(
     "initial_seed get_worker_info get_state get_rng_state getstate get_rank randint random_ urandom randbits "
     "SeedSequence local_rank global_rank rank".split()
@@ -60,7 +59,7 @@ def _seeds(function: Function, run: Interpreter, depth: int) -> Iterator[Site]:
 
 def _seeds_by(call: ast.Call, function: Function, run: Interpreter, depth: int) -> bool:
     """Whether a call seeds a generator by what it is given: one of a library, or a function of the project."""
-    if not SEEDING.isdisjoint(run.catalog.roles(augmentation.name_of(call.func, function))):
+    if not augmentation.SEEDING.isdisjoint(run.catalog.roles(augmentation.name_of(call.func, function))):
         return True
     if not depth or not isinstance(call.func, ast.Name):
         return False

@@ -218,9 +218,10 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
         fix = Fix((*imports, *torch_import, *planned(site.source, InsertBefore(site.node, code))))
         yield Finding(site.source, site.node, "every rank would draw the same noise", fix)
     for seed in script.worker_seeds:
-        d, imports = dist(context, seed.source)
-        edit = WrapExpr(seed.node, f"{{}} + 1000 * {d}.get_rank()")
-        fix = Fix((*imports, *planned(seed.source, edit)))
+        os, os_import = imported(context, seed.source, "os")
+        # a worker that is not forked has no process group, and torchrun's environment all the same
+        edit = WrapExpr(seed.node, f'{{}} + 1000 * int({os}.environ.get("RANK", 0))')
+        fix = Fix((*os_import, *planned(seed.source, edit)))
         yield Finding(seed.source, seed.node, "the workers of every rank would draw the same noise", fix)
     for loader in script.worker_generators:
         fix = Fix(planned(loader.source, RemoveArgument(loader.node, "generator", 12)))

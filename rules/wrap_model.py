@@ -246,6 +246,9 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
             f"{_class(model.object.name)} trains: its gradients are averaged over the ranks",
             fix,
         )
+    for concern in script.concerns:
+        if concern.code == "AD401":
+            yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
 
 
 def _dropped(model: Model, script: TrainingScript) -> Iterator[Finding]:

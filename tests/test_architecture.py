@@ -94,7 +94,7 @@ MODELS = """
     placing | trained
     passes | wrapping
     history
-    moves
+    moves | sparse
     parts
     unused | inplace | scalars | leaves
 """

@@ -141,3 +141,67 @@ def test_what_other_files_draw_for_a_sample(tmp_path: Path, reading: str, apart:
     """Workers of all ranks would crop alike."""
     (tmp_path / "drawing.py").write_text(DRAWING)
     assert (APART in converted(tmp_path, READING.format(reading=reading))[0]) is apart
+
+
+CLOUDS = """\
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+
+class Clouds(Dataset):
+    def __init__(self, count, partition="train"):
+        self.count = count
+        self.partition = partition
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, item):
+        if self.partition != "train":
+            np.random.seed(item)
+        points = np.full((4, 3), item) + np.random.uniform(-0.5, 0.5, size=3)
+        return points.astype("float32"), np.float32(item)
+
+
+torch.manual_seed(1)
+np.random.seed(1)
+train_loader = DataLoader(Clouds(64), batch_size=8, shuffle=True, num_workers=WORKERS)
+test_loader = DataLoader(Clouds(64, "test"), batch_size=8, num_workers=WORKERS)
+model = nn.Sequential(nn.Flatten(), nn.Linear(12, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for epoch in range(2):
+    for x, y in train_loader:
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x)[:, 0], y).backward()
+        optimizer.step()
+    with torch.no_grad():
+        EVALUATED
+"""
+ALIKE = "what is drawn repeats from rank to rank"
+
+
+@pytest.mark.parametrize(
+    ("evaluated", "workers", "seeded", "apart"),
+    [
+        ("for x, y in test_loader:\n            print(model(x).sum())", "0", True, False),  # DCP
+        ("for x, y in test_loader:\n            print(model(x).sum())", "2", True, True),
+        ("for x, y in test_loader:\n            print(model(x).sum())", "0", False, True),
+        ("print(epoch)", "0", True, True),
+    ],
+)
+def test_evaluations_that_seed_for_each_sample(
+    tmp_path: Path, evaluated: str, workers: str, seeded: bool, apart: bool
+) -> None:
+    """On all ranks alike, which repeated one another's noise from there on, in silence."""
+    script = CLOUDS.replace("EVALUATED", evaluated).replace("WORKERS", workers)
+    code, said = converted(tmp_path, script if seeded else script.replace("np.random.seed(item)", "pass"))
+    assert (APART in code) is apart
+    assert (ALIKE in said) is not apart
+
+
+def test_what_is_seeded_for_each_sample_is_not_noise(tmp_path: Path) -> None:
+    script = CLOUDS.replace("EVALUATED", "print(epoch)").replace("WORKERS", "0")
+    code, said = converted(tmp_path, script.replace('        if self.partition != "train":\n    ', ""))
+    assert APART not in code and ALIKE not in said

@@ -7,6 +7,9 @@ from pathlib import Path
 import conftest
 import pytest
 
+from autodist.verify import verify
+from autodist.verify.launch import Zygote
+
 SCRIPT = """\
 import numpy as np
 import torch
@@ -127,3 +130,31 @@ def test_what_is_no_row_for_each_sample(tmp_path: Path, step: str, for_all: bool
     after, report = conftest.converted(tmp_path, BY_HAND.format(step=step))
     assert ("repeat_interleave" in after) == for_all and after.count(SHARE) == 1 + for_all
     assert ("draws for this rank's samples" in report) == warned
+
+
+HAND_MADE = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+xs, ys = torch.randn(64, 4), torch.randn(64, 1)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(0, 64, 8):
+    x, y = xs[i : i + 8], ys[i : i + 8]
+    weights = torch.distributions.Beta(0.4, 0.4).sample((len(x),))
+    loss = (weights * (model(x) - y).square().mean(1)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_weights_of_samples(tmp_path: Path, zygote: Zygote | None) -> None:
+    """Mixup of each sample, beside batches that are cut by hand: they repeated themselves from rank to rank."""
+    before, after = tmp_path / "before.py", tmp_path / "after.py"
+    before.write_text(HAND_MADE)
+    after.write_text(conftest.converted(tmp_path, HAND_MADE)[0])
+    assert f"Beta(0.4, 0.4).sample((len(x) * dist.get_world_size(),)){SHARE}" in after.read_text()
+    verdict = verify(before, after, [2], steps=4, workdir=tmp_path, timeout=100, zygote=zygote)
+    assert verdict.equal, verdict.findings

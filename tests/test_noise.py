@@ -46,13 +46,22 @@ def test_a_second_training_that_draws_noise(tmp_path: Path, again: str, seed: st
     assert code.index("optimizer = torch") < code.index("torch.initial_seed()") < code.index("x + torch.randn")
 
 
-def test_samples_of_a_distribution(tmp_path: Path) -> None:
-    """The latent variables of a neural process: those of one batch differ, and so do those of two ranks."""
-    text = SCRIPT.format(again="", seed="").replace(
-        "x + torch.randn(x.shape)", "torch.distributions.Normal(x, 1.0).rsample()"
-    )
-    code, _ = converted(tmp_path, text)
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        "torch.distributions.Normal(x, 1.0).rsample()",
+        "x + torch.distributions.Normal(0.0, 1.0).sample((len(x), 1))",
+        "x + prior.sample([x.shape[0], 1])",
+    ],
+)
+def test_samples_of_a_distribution(tmp_path: Path, drawn: str) -> None:
+    """The latent variables of a neural process, the noise of a GAN: those of one batch differ, and so do those of two
+    ranks."""
+    text = SCRIPT.format(again="", seed="").replace("x + torch.randn(x.shape)", drawn)
+    prior = "prior = torch.distributions.Normal(0.0, 1.0)\n"
+    code, said = converted(tmp_path, text.replace("loader = ", f"{prior}loader = ", 1))
     assert code.count("torch.initial_seed() + dist.get_rank()") == 1
+    assert "AD602" not in said
 
 
 def test_a_data_set_that_draws_for_itself(tmp_path: Path) -> None:
@@ -654,6 +663,7 @@ LEARNING = [
     "loss.backward()",
     "optimizer.step()",
 ]
+MIXED = "p = torch.distributions.Beta(0.4, 0.4).sample()\nx = p * x + (1 - p) * x.flip(1)"
 
 
 @pytest.mark.parametrize(
@@ -665,6 +675,8 @@ LEARNING = [
         ("n = int(torch.randint(1, 5, (1,)))\nx[:, n:] = 0", "int(drawn_by_rank_zero(torch.randint(1, 5, (1,))))"),
         ("x = x * torch.empty(1).uniform_(0.5, 1)", "drawn_by_rank_zero(torch.empty(1).uniform_(0.5, 1))"),
         ("for _ in range(torch.randint(3, ()).item()):\n    model(x)", "range(drawn_by_rank_zero("),
+        (MIXED, "drawn_by_rank_zero(torch.distributions.Beta(0.4, 0.4).sample())"),
+        (MIXED.replace("sample()", "sample().item()"), "(torch.distributions.Beta(0.4, 0.4).sample()).item()"),
     ],
 )
 def test_what_is_drawn_once_for_a_batch(tmp_path: Path, step: str, drawn: str) -> None:
@@ -682,6 +694,7 @@ def test_what_is_drawn_once_for_a_batch(tmp_path: Path, step: str, drawn: str) -
         "x = x + torch.randn_like(x)",
         "x = torch.stack([row * torch.rand(1) for row in x])",
         "x = x + torch.randn(x.shape[0], 1)",
+        MIXED.replace("sample()", "sample((len(x), 1))"),
     ],
 )
 def test_what_is_drawn_for_samples_is_drawn_by_each_rank(tmp_path: Path, step: str) -> None:

@@ -216,3 +216,31 @@ def test_the_first_sample_on_rank_zero(tmp_path: Path, shown: str, alone: bool) 
     after, said = conftest.converted(tmp_path, SHOWN.format(shown=shown))
     assert "mean_over_ranks" not in after
     assert ("gather_rows" not in after and "AD601 reports" not in said) is alone, after
+
+
+CUT = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+xs, ys = torch.randn(64, 4), torch.randn(64, 1)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(0, 64, 8):
+    picked = torch.randint(0, 64, (8,))
+    x, y = {rows}
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print({shown})
+"""
+
+
+@pytest.mark.parametrize("rows", ["xs[i : i + 8], ys[i : i + 8]", "xs[picked], ys[picked]"])
+@pytest.mark.parametrize(("shown", "first"), [("x[0], y[0].item()", True), ("x[1]", False), ("y[-1]", False)])
+def test_the_first_sample_of_a_batch_that_is_cut_by_hand(tmp_path: Path, rows: str, shown: str, first: bool) -> None:
+    """Ranks take turns at its rows."""
+    code, said = conftest.converted(tmp_path, CUT.format(rows=rows, shown=shown))
+    assert "dist.get_rank() :: dist.get_world_size()]" in code
+    assert ("AD601 reports" not in said) is first

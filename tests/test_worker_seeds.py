@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import converted
+from conftest import converted, launched
 
 SCRIPT = """\
 import argparse
@@ -55,7 +55,46 @@ for epoch in range(2):
         loss.backward()
         optimizer.step()
 """
-RANK = "1000 * dist.get_rank()"
+RANK = '1000 * int(os.environ.get("RANK", 0))'
+SPAWNED = """\
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+
+class Samples(Dataset):
+    def __len__(self):
+        return 16
+
+    def __getitem__(self, index):
+        return torch.tensor([np.random.rand()], dtype=torch.float32)
+
+
+def seed_worker(worker_id):
+    np.random.seed(worker_id)
+    Path(f"{np.random.rand()}.txt").touch()
+
+
+def main():
+    torch.manual_seed(0)
+    loader = DataLoader(
+        Samples(), batch_size=4, num_workers=1, worker_init_fn=seed_worker, multiprocessing_context="spawn"
+    )
+    model = nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in loader:
+        loss = model(x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    main()
+"""
 
 
 def result(tmp_path: Path, seeded: str, given: str = "seed_worker", workers: str = "2") -> str:
@@ -100,3 +139,14 @@ def test_workers_follow_the_generator_that_the_loader_is_given(tmp_path: Path, w
     """As PyTorch's own notes on reproducibility have it: the ranks' samplers draw the order, without this."""
     made = result(tmp_path, "np.random.seed(torch.initial_seed() % 2**32)", "seed_worker, generator=g", workers)
     assert ("generator=g" in made) is kept
+
+
+@pytest.mark.parametrize("above", ["", "print('begins')\n"])  # the workers import this once more, as groups of one
+def test_workers_that_are_spawned_know_their_rank(tmp_path: Path, above: str) -> None:
+    """They are in no process group, and crashed where they asked it for their rank, or all took themselves for rank 0;
+    forkserver, the default of Python 3.14, starts them likewise."""
+    pytest.importorskip("torch")
+    made = converted(tmp_path, SPAWNED.replace("\n\nclass", f"\n{above}\n\nclass"))[0]
+    (tmp_path / "train_ddp.py").write_text(made)
+    launched(tmp_path, "train_ddp.py", 2)
+    assert len(list(tmp_path.glob("*.txt"))) == 2

@@ -69,6 +69,7 @@ from autodist.interpreter import Event, Interpreter
 from autodist.launchers import launcher, without
 from autodist.losses import joining, refilled, unbatched, wholes
 from autodist.models import shuttles
+from autodist.models.sparse import sparse_over_nccl
 from autodist.project import Project
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Reduction, Shards, Site, TrainingScript
@@ -126,6 +127,7 @@ def assembled(
     concerns += import_time_concerns(early, run, models)
     concerns += _leftover_concerns(leftover, run)
     concerns += unshardable.concerns(run, models) if run.plan.bare else ()
+    concerns += sparse_over_nccl(models) if not run.plan.bare and names_device(project) else ()
     concerns += [
         Concern(
             "AD601",

@@ -118,6 +118,7 @@ def _first(fresh: dict[ast.expr, escapes.Placed], run: Interpreter) -> dict[ast.
     stored = {node for node, place in chosen.items() if place.event.kind in ("store", "set_item")}
     followed = rows | stored
     through_lists = {node: escapes.upstream(node, run) if followed else set() for node in chosen}
+    counted = {node: escapes.upstream(node, run, counted=True) for node in chosen} if len(chosen) > 1 else {}
     kept = {
         origin: node
         for node, place in chosen.items()
@@ -133,6 +134,7 @@ def _first(fresh: dict[ast.expr, escapes.Placed], run: Interpreter) -> dict[ast.
         return (
             bool(made[node] & others)
             or bool(through_lists[node] & followed - {node})  # a loss of rows that lists keep
+            or bool(counted.get(node, set()) & others)  # `metric[1]`, after `metric.add(loss, correct)`
             or place.after is None
             and any((place.source, ast.unparse(each)) in settled for each in read)  # `cm.sum(1)`, `cm` being reduced
             or any(each in others for each in ast.walk(node))

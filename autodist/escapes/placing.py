@@ -92,19 +92,22 @@ def summed_up_before(run: Interpreter, stuck: Sequence[Placed] = ()) -> Iterator
             yield Placed(source, target, spread, loop, events[0])
 
 
-def upstream(node: ast.expr, run: Interpreter) -> set[ast.expr]:
-    """The expressions that ``node`` is computed from, also through lists that these were put into."""
+def upstream(node: ast.expr, run: Interpreter, counted: bool = False) -> set[ast.expr]:
+    """The expressions that ``node`` is computed from, also through lists that these were put into, or ``counted`` up
+    in."""
     found = roots(node, run, set()) | {each for each in ast.walk(node) if isinstance(each, ast.expr)}
-    _follow_lists(found, run)
+    _follow_lists(found, run, counted)
     return found
 
 
-def _follow_lists(found: set[ast.expr], run: Interpreter) -> None:
-    """Add what was put into the lists among some expressions: `weights.append(1 / number)`."""
+def _follow_lists(found: set[ast.expr], run: Interpreter, counted: bool = False) -> None:
+    """Add what was put into the lists among some expressions: `weights.append(1 / number)`; also what is ``counted`` up
+    in them."""
     fresh, seen = set(found), set[ast.AST]()
     while fresh:
         lists = {thing for node in fresh for thing in run.values.get(node, NOTHING).things if isinstance(thing, Items)}
-        stored = {stored for each in lists for _, stored in each.stores}
+        parts = {made for each in lists for part in (*each.parts, each.element) for _, made in part.made}
+        stored = {stored for each in lists for _, stored in each.stores} | (parts if counted else set())
         made = {found for each in stored for found in (each, *roots(each, run, seen))}
         fresh = {n for each in made for n in ast.walk(each) if isinstance(n, ast.expr)} - found
         found |= fresh

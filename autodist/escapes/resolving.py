@@ -203,12 +203,24 @@ def _is_of_first_sample(node: ast.expr, source: Source, run: Interpreter, depth:
     if isinstance(node, ast.Subscript) and (base := run.values.get(node.value, NOTHING)).spread is ROWS:
         first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
         plain = not base.things and picks(base) is None and run.uneven(base) is None and not _is_several(base)
-        return number_of(first) == 0 and plain and holds_rows(node.value, run, set())
+        rows = holds_rows(node.value, run, set()) or _is_dealt_out(node.value, run, depth)
+        return number_of(first) == 0 and plain and rows
     if isinstance(node, ast.Name):
         sites = [(where, made) for where, made in sorted_sites(value) if made is not node]
         return bool(sites) and all(_is_of_first_sample(made, where, run, depth - 1) for where, made in sites)
     parts = [each for each in operands_of(node) if run.values.get(each, NOTHING).spread.is_local]
     return bool(parts) and all(_is_of_first_sample(each, source, run, depth - 1) for each in parts)
+
+
+def _is_dealt_out(node: ast.expr, run: Interpreter, depth: int) -> bool:
+    """Whether the ranks take turns at the rows where it is made: `xs[i : i + 8]` of batches that are cut by hand,
+    `xs[picked]` by numbers that are drawn for all."""
+    if depth == 0 or run.plan.shares(node):
+        return depth > 0
+    if isinstance(node, ast.Subscript) and run.values.get(node.value, NOTHING).spread is SAME:
+        return _is_dealt_out(node.slice, run, depth - 1)
+    sites = [made for _, made in run.values.get(node, NOTHING).made if made is not node]
+    return isinstance(node, ast.Name) and bool(sites) and all(_is_dealt_out(made, run, depth - 1) for made in sites)
 
 
 def _variables_read(node: ast.expr, run: Interpreter) -> list[Value] | None:

@@ -24,6 +24,7 @@ from autodist.models import (
     unwrapped,
 )
 from autodist.models.scalars import is_scalar_parameter
+from autodist.models.sparse import sparse_layers
 from autodist.models.unused import branches
 from autodist.rule import Severity
 from autodist.script import Concern, Model
@@ -36,7 +37,6 @@ SCALAR = (
     "--strategy ddp"
 )
 SPARSE = "its gradients are sparse, which FSDP cannot add up: leave sparse=True away, or use --strategy ddp"
-EMBEDDINGS = ("torch.nn.Embedding", "torch.nn.EmbeddingBag")
 KINDS = frozenset("is_cuda device dtype ndim requires_grad is_sparse layout".split())
 """What is asked of a tensor besides its numbers."""
 UNSHARDED = ("Adafactor", "Rprop", "LBFGS", "SparseAdam")
@@ -123,11 +123,7 @@ def _scalars(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
 
 def _sparse(models: list[Model]) -> Iterator[Concern]:
     """Embeddings with sparse gradients, which `fully_shard` cannot add up; a warning where a setting decides."""
-    ours = (each for model in models if not model.wrapped for each in (model.object, *model.alternatives))
-    told = {part: part.argument("sparse", 6) for each in ours for part in parts(each) if part.name in EMBEDDINGS}
-    asked = {part: value.const for part, value in told.items() if value is not None and value.const is not False}
-    for part, const in list(asked.items())[:1]:
-        certain = const is True and len(told) == len(asked)
+    for part, certain in sparse_layers(models):
         message = SPARSE if certain else f"where a setting asks for them, {SPARSE}"
         yield Concern("AD907", part.source, part.node, message, Severity.REFUSAL if certain else Severity.WARNING)
 

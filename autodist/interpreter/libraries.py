@@ -116,6 +116,8 @@ class Libraries(BuiltinCalls):
         if unseen is not None:
             values = [*values, unseen]
             roles |= {"reader"} if args and any(args[0].objects("loader")) else set()
+        if _is_known_distribution(name, values):
+            roles = frozenset(["distribution"])
         made = bool(roles - {"random_draw", "plain_torch", "exists", "load", "read"}) or roots not in (
             "torch",
             "numpy",
@@ -204,3 +206,10 @@ class Libraries(BuiltinCalls):
             return False
         taken, index = self._lately(node.value), self._lately(node.slice)
         return type(index.const) is int and taken.spread is ROWS and not taken.things
+
+
+def _is_known_distribution(name: str, values: list[Value]) -> bool:
+    """Whether a distribution of torch is made of numbers that the script names: `Beta(0.4, 0.4)`, and no policy."""
+    told = union(values)
+    known = told.spread is SAME and not (told.origins or told.models or told.things)
+    return known and name.startswith("torch.distributions.") and name.rpartition(".")[2][:1].isupper()

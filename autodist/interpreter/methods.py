@@ -189,7 +189,9 @@ class Methods(Libraries, TorchModules):
             return self._text(values)
         if name == "sample" and not ROWS_OF_A_TABLE.isdisjoint(keywords) and not has_state(keywords):
             self.event("numpy_draw", node, scope)
-        if name == "rsample":  # of a distribution of torch, which has no generator of its own
+        if name == "rsample" and not any(
+            base.objects("distribution")
+        ):  # of one of torch, whose generator it draws from
             self.event("random", node, scope)
             self._note_noise(node, scope)
         if name in FILLING and (self._forward or self._loops or base.spread is not SAME):
@@ -329,6 +331,8 @@ class Methods(Libraries, TorchModules):
             return self._state_method(inner, node, name, args)
         if not isinstance(inner, Object):
             return None
+        if "distribution" in inner.roles and name in ("sample", "rsample"):
+            return self._external("torch.distributions.sample", node, args, keywords, scope)
         if "generator" in inner.roles:
             drawn = "randint" if name == "integers" else name
             return self._external(f"{inner.name}.{drawn}", node, args, {**keywords, "generator": of(inner)}, scope)

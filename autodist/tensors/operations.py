@@ -73,6 +73,7 @@ SHAPES = {
     "torch.randperm": 0,
     "torch.randint": -1,
     "torch.multinomial": 1,
+    "torch.distributions.sample": 0,
     "numpy.random.rand": 0,
     "numpy.random.randn": 0,
     "numpy.random.random": 0,
@@ -186,7 +187,7 @@ def keeps_elements(name: str) -> bool:
 
 def drawn(name: str, call: ast.Call) -> ast.expr | None:
     """How many samples a random function draws: the first axis of its shape. None for a single one, or unknown."""
-    node = next((k.value for k in call.keywords if k.arg in ("size", "k", "num_samples")), None)
+    node = next((k.value for k in call.keywords if k.arg in ("size", "k", "num_samples", "sample_shape")), None)
     position = SHAPES.get(name)
     if node is None and position is not None and len(call.args) > position:
         node = call.args[position]
