@@ -49,6 +49,7 @@ from autodist.analyze.modules import (
     compiled_statistics,
     derived_norms,
     differentiated_norms,
+    followed_in_part,
     graphed,
     kept_statistics,
     layer_tests,
@@ -140,6 +141,7 @@ def assembled(
         if alone or stays_below(each)
     ]
     concerns += never_joined(run)
+    concerns += followed_in_part(run)
     concerns += loss_concerns(run)
     concerns += sampler_concerns(run)
     in_training = previews.passes_in_training(run)

@@ -161,6 +161,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short == "hasattr" and first.things and all(isinstance(each, Wrapped) for each in first.things):
             if args[-1].const == "module":
                 return constant(True, firm=True)
+        if short == "hasattr" and first.things and _all_define(first, args[-1].const):
+            return constant(True, firm=True)
         if short == "slice" and any(value.spread is RANK for value in args):
             return Value(spread=ROWS)
         if short in ("sum", "fsum", "math.fsum"):
@@ -222,7 +224,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short == "eval":
             return self._named(node, first, scope)
         if short in ("importlib.import_module", "__import__"):
-            pattern = pattern_of(node) if not isinstance(first.const, str) else first.const
+            pattern = pattern_of(node, scope.source.tree) if not isinstance(first.const, str) else first.const
             found = matching(pattern, self.project.modules) if pattern is not None else []
             if pattern is None and is_any_name(node):
                 found = sorted(self.project.chosen)
@@ -668,6 +670,11 @@ def _are_modules(value: Value) -> bool:
     inner = [thing.module if isinstance(thing, Wrapped) else thing for thing in value.things]
     modules = all(isinstance(thing, Object) and "module" in thing.roles for thing in inner)
     return bool(inner) and modules and value.const is UNKNOWN and not value.optional
+
+
+def _all_define(modules: Value, name: object) -> bool:
+    """Whether these are modules of the project that have something of that name: `hasattr(module, "Model")`."""
+    return all(isinstance(each, LocalModule) and name in each.scope.names for each in modules.things)
 
 
 def _is_module_class(thing: Thing) -> bool:
