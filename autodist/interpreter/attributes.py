@@ -150,7 +150,9 @@ class Attributes(Evaluation, Names):
             return of(External(public(f"{thing.name}.{name}")))
         if isinstance(thing, LocalModule):
             if name == "__dict__":
-                return of(Table(node, dict(thing.scope.names), NOTHING))
+                names = self._remember(node, lambda: Table(node, {}, NOTHING), thing)
+                names.entries.update(thing.scope.names)
+                return of(names)
             if name in thing.scope.names:
                 return thing.scope.names[name]
             return (

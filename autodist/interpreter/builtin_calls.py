@@ -17,6 +17,8 @@ from autodist.interpreter.questions import (
     last_part,
     leaves_ties,
     makes_set,
+    may_spell,
+    pieces_of,
     stable_order,
     under_samples,
 )
@@ -400,9 +402,13 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
 
     def _named_alike(self, thing: Thing, name: ast.expr) -> list[Value]:
         """The layers that a module has under names which differ in numbers alone: `getattr(self, f"layer{i}")`; or that
-        were given names which are not known, either."""
-        if not isinstance(thing, Object) or "module" not in thing.roles:
+        were given names which are not known, either; or the modules that another object has under names which may be
+        spelt so: `getattr(self, "net" + name)`."""
+        if not isinstance(thing, Object):
             return []
+        if "module" not in thing.roles:
+            spelt = (key for key in thing.attributes if any(pieces_of(name)) and may_spell(name, key))
+            return [thing.attributes[key] for key in spelt if self._modules_in(thing.attributes[key])]
         kept = thing.attributes.get(KEPT, NOTHING)
         if not isinstance(name, ast.JoinedStr):
             return [kept] if self._modules_in(kept) else []
@@ -436,7 +442,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 return Value(frozenset(modules or own or found))
             return Value(frozenset(own or found))
         if isinstance(thing, Object):  # `for name in names: print(getattr(self, "loss_" + name).item())`
-            held = [value for name, value in thing.attributes.items() if not is_hidden(thing, name)]
+            shown = (key for key in thing.attributes if not is_hidden(thing, key) and may_spell(name.args[1], key))
+            held = [thing.attributes[key] for key in shown]
             numbers = [value for value in held if value.spread.is_reducible and not value.things]
             counted = union(each.but(const=UNKNOWN, firm=False) for each in numbers)
             return counted | self._methods_told(thing, name, scope)

@@ -493,8 +493,11 @@ class Methods(Libraries, TorchModules):
             return held if name == "pop" else NOTHING
         if name == "items":
             pairs_ = [Items(node, [constant(k), v], NOTHING) for k, v in container.entries.items()]
-            whole = self._remember(node, lambda: Items(node, [], NOTHING))
-            whole.parts = [of(self._remember(node, partial(_itself, p), str(p.parts[0].const))) for p in pairs_]
+            whole = self._remember(node, lambda: Items(node, [], NOTHING), ("items", container))
+            whole.parts = [
+                of(self._remember(node, partial(_itself, p), ("item", container, str(p.parts[0].const))))
+                for p in pairs_
+            ]
             for part, fresh in zip(whole.parts, pairs_, strict=False):
                 for thing in part.things:
                     if isinstance(thing, Items):
@@ -504,7 +507,7 @@ class Methods(Libraries, TorchModules):
                 whole.element = of(Items(node, [own, container.element | own], NOTHING))
             return of(whole)
         if name == "values":
-            whole = self._remember(node, lambda: Items(node, [], NOTHING))
+            whole = self._remember(node, lambda: Items(node, [], NOTHING), ("values", container))
             whole.parts = list(container.entries.values())
             whole.element = container.element | under_samples(container)
             return of(whole)
