@@ -24,7 +24,7 @@ from autodist.interpreter.questions import (
 )
 from autodist.interpreter.roles import Roles
 from autodist.interpreter.words import KEPT
-from autodist.project.chosen import among, is_any_name, matching, pattern_of
+from autodist.project.chosen import among, is_any_name, matching, pattern_of, template
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
 from autodist.tensors import collation, facts, mixing, operations, picking
 from autodist.values import (
@@ -186,6 +186,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 if short != "int"
                 else first.computed(first.spread).but(things=first.things)
             )
+        if short == "vars" and any(isinstance(each, LocalModule) for each in first.things):
+            return union(self._namespace(each, node) for each in first.things if isinstance(each, LocalModule))
         if short in (
             "print",
             "open",
@@ -226,13 +228,19 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short == "eval":
             return self._named(node, first, scope)
         if short in ("importlib.import_module", "__import__"):
-            pattern = pattern_of(node, scope.source.tree) if not isinstance(first.const, str) else first.const
+            pattern = pattern_of(node, scope.source) if not isinstance(first.const, str) else first.const
             found = matching(pattern, self.project.modules) if pattern is not None else []
             if pattern is None and is_any_name(node):
                 found = sorted(self.project.chosen)
             library = isinstance(first.const, str) and not first.const.startswith(".")
             found = found or ([first.const] if library else [])
             return union(self._module(each, node) for each in found) if found else None
+        if short == "pydoc.locate" and isinstance(first.const, str) and "." in first.const:
+            module, _, wanted = first.const.rpartition(".")
+            held = self._module(module, node)
+            return union(self._attribute(t, ast.Attribute(node, wanted, ast.Load()), held, scope) for t in held.things)
+        if short == "inspect.getmembers" and any(isinstance(each, LocalModule) for each in first.things):
+            return self._members(first, node)
         if short in ("globals", "locals"):
             names = scope.top.names if short == "globals" else scope.names
             return of(Table(ast.Attribute(node, "__dict__", ast.Load()), dict(names), NOTHING))
@@ -377,6 +385,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if isinstance(text.const, str) and text.const.isidentifier():
             home = scope.find(text.const)
             return home.names[text.const] if home is not None else None
+        if (spelt := self._spelt_out(node, scope)) is not None:
+            return spelt
         parent = scope.source.parents.get(node)
         wanted = parent.attr if isinstance(parent, ast.Attribute) else None
         if wanted is None and not (isinstance(parent, ast.Call) and parent.func is node):
@@ -390,6 +400,34 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                     things.add(thing)
             inner = inner.parent
         return Value(frozenset(things)) if things else None
+
+    def _members(self, modules: Value, node: ast.Call) -> Value:
+        """`inspect.getmembers(models, inspect.isclass)`: what modules define, by name."""
+        members = self._remember(node, lambda: Items(node, [], NOTHING))
+        members.parts = []
+        for module in (each for each in modules.things if isinstance(each, LocalModule)):
+            for name, value in sorted(module.scope.names.items()):
+                pair = self._remember(node, lambda: Items(node, [], NOTHING), (module, name))
+                pair.parts = [constant(name), value]
+                members.parts.append(of(pair))
+        return of(members)
+
+    def _spelt_out(self, node: ast.Call, scope: Scope) -> Value | None:
+        """`eval("models." + name)(classes)`, `eval(f"models.{name}()")`: any class or function of a module in sight,
+        and what one of them makes where the text calls it."""
+        text = template(node.args[0], scope.source) if node.args else None
+        found = re.fullmatch(r"(\w+)\.(\w*\*\w*)(\(\))?", text or "")
+        home = scope.find(found[1]) if found is not None else None
+        if found is None or home is None:
+            return None
+        spelt = re.compile(".*".join(map(re.escape, found[2].split("*"))))
+        modules = [t for t in home.names[found[1]].things if isinstance(t, LocalModule)]
+        named = [v for m in modules for name, v in sorted(m.scope.names.items()) if spelt.fullmatch(name)]
+        things = [t for v in named for t in v.things if isinstance(t, (Class, Function))]
+        own = [t for t in things if t.source in {m.source for m in modules}] or things
+        if not own:
+            return None
+        return union(self._call(t, node, [], {}, scope) for t in own) if found[3] else Value(frozenset(own))
 
     def _folded(self, node: ast.Call, args: list[Value], scope: Scope) -> Value:
         """`functools.reduce(lambda x, layer: layer(x), self.layers, x)`"""

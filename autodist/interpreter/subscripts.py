@@ -35,6 +35,7 @@ from autodist.values import (
     Index,
     Inside,
     Items,
+    LocalModule,
     Mixing,
     Object,
     OptimizerState,
@@ -106,6 +107,8 @@ class Subscripts(Places):
                 found = found | layer
             elif isinstance(thing, Object) and isinstance(key.const, str) and f"[{key.const}]" in thing.attributes:
                 found = found | thing.attributes[f"[{key.const}]"]
+            elif isinstance(thing, Object) and thing.cls is not None and thing.cls.is_dict and key.const is UNKNOWN:
+                found = found | union(held for name, held in thing.attributes.items() if name.startswith("["))
             elif isinstance(thing, Object) and "writer" in thing.roles:
                 found = found | of(thing)  # `run["loss"].append(loss)`
             elif isinstance(thing, Object) and not thing.roles and thing.functions("__getitem__"):
@@ -115,6 +118,8 @@ class Subscripts(Places):
                     found = found | Value(spread=RANK)
                 elif key.const in ("WORLD_SIZE",):
                     found = found | Value(spread=WORLD)
+            elif isinstance(thing, External) and thing.name == "sys.modules" and isinstance(key.const, str):
+                found = found | self._of_modules(key.const, node, scope)
             elif isinstance(thing, External) and thing.name.endswith(".__dict__"):
                 found = found | of(External(f"{thing.name.removesuffix('.__dict__')}.?"))
         if key.const == "params" and not base.things:  # of a group of an optimizer
@@ -139,6 +144,12 @@ class Subscripts(Places):
         if isinstance(key.const, (int, str)) and not base.things:
             chosen = self._as_field(chosen, base, key.const)
         return found | collation.picked(chosen, key.const)
+
+    def _of_modules(self, name: str, node: ast.Subscript, scope: Scope) -> Value:
+        """`sys.modules[__name__]`"""
+        if name == scope.source.module:
+            return of(self._remember(node, lambda: LocalModule(scope.source, scope.top), "module"))
+        return self._module(name, node)
 
     def _own_lengths(self, index: ast.expr) -> list[ast.expr]:
         """By which numbers that are computed from a rank's samples an index cuts later axes: `[:, :longest]`."""

@@ -8,50 +8,54 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from autodist.source import last_name
+from autodist.source import Source, last_name
 
 MOST = 16
 """How many modules such a name may stand for: of more, those are followed which the texts of the script name."""
 MODULES = re.compile(r"[A-Za-z_]\w*(\.\w+)*\.\w*\*[\w.*]*")
 """How a name of a module is put together, with ``*`` for what is not known."""
 
+IMPORTING = ("import_module", "__import__", "locate")
+"""What takes the name of a module, or of what is in one."""
 TEMPLATES = (ast.BinOp, ast.JoinedStr, ast.Call)
 """What puts a text together."""
 
 
-def patterns(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
+def patterns(source: Source) -> Iterator[tuple[str, ast.Call]]:
     """What a file imports by name, with ``*`` for the part that is not known, and where."""
-    for node in _imports(tree):
-        pattern = pattern_of(node, tree)
+    for node in _imports(source):
+        pattern = pattern_of(node, source)
         if pattern is not None:
             yield pattern, node
 
 
-def put_together(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
+def put_together(source: Source) -> Iterator[tuple[str, ast.Call]]:
     """What a file may import by a name of which nothing is written in the call: all names of modules that it puts
     together somewhere, as for a dict of them, `paths[name] = f"models.{name}"`."""
-    calls = [node for node in _imports(tree) if is_any_name(node) and pattern_of(node, tree) is None]
+    calls = [node for node in _imports(source) if is_any_name(node) and pattern_of(node, source) is None]
     if calls:
-        texts = (_template(each, known_texts(tree)) for each in ast.walk(tree) if isinstance(each, TEMPLATES))
+        texts = (_template(each, known_texts(source)) for each in ast.walk(source.tree) if isinstance(each, TEMPLATES))
         found = {text for text in texts if text is not None and MODULES.fullmatch(text)}
         yield from ((text, calls[0]) for text in sorted(found))
 
 
-def _imports(tree: ast.Module) -> Iterator[ast.Call]:
+def _imports(source: Source) -> Iterator[ast.Call]:
     """The calls that import a module by its name."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and last_name(node.func) in ("import_module", "__import__"):
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and last_name(node.func) in IMPORTING:
             yield node
 
 
-def any_named(tree: ast.Module, folders: Iterable[Path]) -> list[tuple[str, ast.Call]]:
+def any_named(source: Source, folders: Iterable[Path]) -> list[tuple[str, ast.Call]]:
     """The modules that `import_module(args.model)` may mean, with where: one that the file names, as the default of an
     option, and those beside it that define what the file reads of it."""
-    calls = [node for node in _imports(tree) if is_any_name(node) and pattern_of(node, tree) is None]
+    calls = [node for node in _imports(source) if is_any_name(node) and pattern_of(node, source) is None]
     if not calls:
         return []
-    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    read = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    texts = {
+        node.value for node in ast.walk(source.tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    read = {node.attr for node in ast.walk(source.tree) if isinstance(node, ast.Attribute)}
     for folder in folders:
         defined = {path.stem: _defined(path) & read for path in folder.glob("*.py") if path.stem.isidentifier()}
         for default in sorted(texts & defined.keys()):
@@ -77,10 +81,10 @@ def _defined(path: Path) -> set[str]:
 
 
 @lru_cache(maxsize=64)
-def known_texts(tree: ast.Module) -> Mapping[str, str]:
+def known_texts(source: Source) -> Mapping[str, str]:
     """The variables of a file that are bound once, to a text: as far as that is written, with ``*`` for the rest."""
     bound: dict[str, list[ast.expr | None]] = {}
-    for node in ast.walk(tree):
+    for node in ast.walk(source.tree):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             bound.setdefault(node.targets[0].id, []).append(node.value)
         elif isinstance(node, ast.Name) and _is_store(node):
@@ -88,20 +92,22 @@ def known_texts(tree: ast.Module) -> Mapping[str, str]:
         elif isinstance(node, ast.arg):
             bound.setdefault(node.arg, []).append(None)
     once = {name: given[0] for name, given in bound.items() if len(given) == 2 and given[0] is not None}
-    texts = {name: _template(value, {}) for name, value in once.items()}
-    return {name: text for name, text in texts.items() if text is not None}
+    package = source.module if source.path.name == "__init__.py" else source.module.rpartition(".")[0]
+    own = {"__name__": source.module, "__package__": package}
+    texts = {name: _template(value, own) for name, value in once.items()}
+    return own | {name: text for name, text in texts.items() if text is not None}
 
 
-def pattern_of(call: ast.Call, tree: ast.Module) -> str | None:
+def pattern_of(call: ast.Call, source: Source) -> str | None:
     """The name of the module that is imported, as far as it is written in the call, or in what its variable is."""
     given = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "name")]
-    text = _template(given[0], known_texts(tree)) if given else None
+    text = _template(given[0], known_texts(source)) if given else None
     if text is None:
         return None
     if text.startswith("."):
         package = [*call.args[1:2], *(keyword.value for keyword in call.keywords if keyword.arg == "package")]
-        home = package[0].value if package and isinstance(package[0], ast.Constant) else None
-        if not isinstance(home, str) or text.startswith(".."):
+        home = _template(package[0], known_texts(source)) if package else None
+        if home is None or "*" in home or text.startswith(".."):
             return None
         text = home + text
     start, *unknown = text.split("*")
@@ -162,6 +168,11 @@ def files(pattern: str, root: Path) -> list[str]:
 def with_packages(names: list[str]) -> list[str]:
     """Modules, after the packages that they are in."""
     return [*sorted({name.rpartition(".")[0] for name in names if "." in name}), *names]
+
+
+def template(node: ast.expr, source: Source) -> str | None:
+    """A text as far as a file writes it, with ``*`` for what is put into it."""
+    return _template(node, known_texts(source))
 
 
 def _template(node: ast.expr, known: Mapping[str, str]) -> str | None:

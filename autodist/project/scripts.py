@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from autodist.errors import AutodistError
-from autodist.project.chosen import MOST, any_named, files, patterns, put_together, spelt, with_packages
+from autodist.project.chosen import IMPORTING, MOST, any_named, files, patterns, put_together, spelt, with_packages
 from autodist.project.search_path import added_folders
 from autodist.source import Source
 
@@ -116,11 +116,11 @@ class _Reading:
         self.read.append((importer, package))
         for name, line, required in _imported(importer, package):
             self._reach(importer, name, line, required)
-        for pattern, call in patterns(importer.tree):
+        for pattern, call in patterns(importer):
             self._reach_all(importer, call, self._named(importer, call, pattern))
-        for pattern, call in put_together(importer.tree):
+        for pattern, call in put_together(importer):
             self._choose(importer, call, self._named(importer, call, pattern))
-        for name, call in any_named(importer.tree, self.roots[1:]):
+        for name, call in any_named(importer, self.roots[1:]):
             self._choose(importer, call, [name])
 
     def _reach(self, importer: Source, name: str, line: int, required: bool = False) -> None:
@@ -250,7 +250,7 @@ def _is_opaque(root: Path, name: str) -> bool:
 
 def _imported(source: Source, package: str) -> Iterator[tuple[str, int, bool]]:
     """Names of modules that may be local, with their line, and whether they must be (relative imports)."""
-    by_name = "import_module(" in source.text
+    by_name = any(f"{name}(" in source.text for name in IMPORTING)
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
