@@ -273,7 +273,10 @@ class Attributes(Evaluation, Names):
                 decorators = {last_part(d) for d in thing.node.decorator_list}
                 if decorators & {"property", "cached_property"}:
                     bound = replace(thing, owner=owner)
-                    result = result | self.call_function(bound, None, [], {}, scope)
+                    made = self.call_function(bound, None, [], {}, scope)
+                    if "cached_property" in decorators:
+                        owner.attributes[thing.node.name] = made
+                    result = result | made
                     continue
                 bound_owner: Thing | None = None if "staticmethod" in decorators else owner
                 if "classmethod" in decorators:

@@ -241,6 +241,14 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             return union(self._attribute(t, ast.Attribute(node, wanted, ast.Load()), held, scope) for t in held.things)
         if short == "inspect.getmembers" and any(isinstance(each, LocalModule) for each in first.things):
             return self._members(first, node)
+        if (
+            short == "types.SimpleNamespace"
+            or short == "argparse.Namespace"
+            and any(v.things for v in keywords.values())
+        ):
+            made = self._remember(node, lambda: Object(short, frozenset(), node, scope.source, self._path))
+            made.attributes.update(keywords)
+            return of(made)
         if short in ("globals", "locals"):
             names = scope.top.names if short == "globals" else scope.names
             return of(Table(ast.Attribute(node, "__dict__", ast.Load()), dict(names), NOTHING))
@@ -455,12 +463,15 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         return [held for held in (*map(thing.attributes.__getitem__, alike), kept) if self._modules_in(held)]
 
     def _methods_told(self, thing: Object, name: ast.Call, scope: Scope) -> Value:
-        """`getattr(self, mode)` with a name that is not known: any of the methods that texts of the project name."""
-        if thing.cls is None or thing.roles or not isinstance(name.args[1], (ast.Name, ast.Attribute, ast.Subscript)):
+        """`getattr(self, mode)` with a name that is not known: any of the methods that texts of the project name, or
+        that may be spelt so, `getattr(self, "run_" + phase)`."""
+        spelt = any(pieces_of(name.args[1]))
+        if thing.cls is None or not spelt and thing.roles:
             return NOTHING
-        named = {
-            n for each in thing.cls.line() for n in each.scope.names if n in self._quoted and thing.cls.functions(n)
-        }
+        if not spelt and not isinstance(name.args[1], (ast.Name, ast.Attribute, ast.Subscript)):
+            return NOTHING
+        names = {n for each in thing.cls.line() for n in each.scope.names if thing.cls.functions(n)}
+        named = {n for n in names if (may_spell(name.args[1], n) if spelt else n in self._quoted)}
         asked = (ast.Attribute(name.args[0], each, ast.Load()) for each in sorted(named))
         return union(self._object_attribute(thing, each.attr, each, scope) for each in asked)
 

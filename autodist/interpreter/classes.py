@@ -15,6 +15,8 @@ PARTS: Mapping[str, Mapping[str, str]] = {
     "torch.nn.Transformer": {"encoder": "torch.nn.TransformerEncoder", "decoder": "torch.nn.TransformerDecoder"},
 }
 """What modules of torch are made of, as far as those who derive from them call the parts."""
+FINISHING = ("__post_init__", "__attrs_post_init__")
+"""What data classes call once their fields are filled."""
 CONTAINERS = ("torch.nn.Module", "torch.nn.Sequential")
 """What has no forward pass of its own, or none but that of its parts."""
 
@@ -88,6 +90,9 @@ class Classes(Records):
             self.method(made, "__init__", node, args, keywords, scope)
         else:
             self._fill(cls, made, args, keywords)
+            for finish in FINISHING:
+                if cls.find(finish):
+                    self.method(made, finish, node, [], {}, scope)
             self._brings_in(made, node, scope)
             self._downloaded(cls, node, args, keywords, scope)
         self.event("make", node, scope, of(made))
