@@ -180,3 +180,80 @@ def test_a_class_among_those_of_several_modules(tmp_path: Path, seed: str) -> No
     subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
     assert "self.netG = DDP(nn.Linear(4, 1))" in (tmp_path / "ddp/models/small_model.py").read_text()
     assert "torch.save(net.module.state_dict()" in (tmp_path / "ddp/models/base_model.py").read_text()
+
+
+TRAINER = """
+class Trainer:
+    def __init__(self, args, **options):
+        self.args = args
+        {kept}
+
+    def start(self):
+        getattr(self, "run_" + self.args.phase)()
+
+    def run_train(self):
+        for x, y in self.loader:
+            self.optimizer.zero_grad()
+            nn.functional.mse_loss(self.model(x), y).backward()
+            self.optimizer.step()
+
+    def run_test(self):
+        print(self.model(torch.randn(2, 4)))
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--phase", default="train")
+model = nn.Linear(4, 1)
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8, shuffle=True)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+Trainer(parser.parse_args(), model=model, loader=loader, optimizer=optimizer).start()
+"""
+
+
+@pytest.mark.parametrize("kept", ["self.__dict__.update(options)", "vars(self).update(options)"])
+def test_attributes_out_of_a_dict_and_a_method_by_name(tmp_path: Path, kept: str) -> None:
+    """It was refused: no backward pass was seen, or no step of an optimizer."""
+    after, report = conftest.converted(tmp_path, HEAD + TRAINER.replace("{kept}", kept))
+    assert "model = DDP(nn.Linear(4, 1))" in after
+    assert "AD90" not in report
+
+
+CONTEXT = """
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Context:
+    model: nn.Module
+    optimizer: torch.optim.Optimizer = field(init=False)
+
+    def __post_init__(self):
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+
+class Kept:
+    @cached_property
+    def optimizer(self):
+        return torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+model = nn.Linear(4, 1)
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8, shuffle=True)
+state = {state}
+for x, y in loader:
+    state.optimizer.zero_grad()
+    nn.functional.mse_loss(model(x), y).backward()
+    state.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "state",
+    ["Context(model)", "Kept()", "SimpleNamespace(optimizer=torch.optim.SGD(model.parameters(), lr=0.1), epoch=0)"],
+)
+def test_optimizers_that_objects_keep(tmp_path: Path, state: str) -> None:
+    """What a data class does last, what a property keeps, and what a namespace is given."""
+    imports = "from functools import cached_property\nfrom types import SimpleNamespace\n"
+    after, report = conftest.converted(tmp_path, imports + HEAD + CONTEXT.replace("{state}", state))
+    assert "model = DDP(nn.Linear(4, 1))" in after
+    assert "AD90" not in report

@@ -448,13 +448,9 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
 
     def _named_alike(self, thing: Thing, name: ast.expr) -> list[Value]:
         """The layers that a module has under names which differ in numbers alone: `getattr(self, f"layer{i}")`; or that
-        were given names which are not known, either; or the modules that another object has under names which may be
-        spelt so: `getattr(self, "net" + name)`."""
-        if not isinstance(thing, Object):
+        were given names which are not known, either."""
+        if not isinstance(thing, Object) or "module" not in thing.roles:
             return []
-        if "module" not in thing.roles:
-            spelt = (key for key in thing.attributes if any(pieces_of(name)) and may_spell(name, key))
-            return [thing.attributes[key] for key in spelt if self._modules_in(thing.attributes[key])]
         kept = thing.attributes.get(KEPT, NOTHING)
         if not isinstance(name, ast.JoinedStr):
             return [kept] if self._modules_in(kept) else []
@@ -495,7 +491,9 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             held = [thing.attributes[key] for key in shown]
             numbers = [value for value in held if value.spread.is_reducible and not value.things]
             counted = union(each.but(const=UNKNOWN, firm=False) for each in numbers)
-            return counted | self._methods_told(thing, name, scope)
+            spelt = held if any(pieces_of(name.args[1])) and "module" not in thing.roles else []
+            networks = union(each for each in spelt if self._modules_in(each))  # `getattr(self, "net" + name)`
+            return union([counted, networks, self._methods_told(thing, name, scope)])
         return NOTHING
 
     def _copied(self, value: Value, node: ast.Call, scope: Scope) -> Value:
