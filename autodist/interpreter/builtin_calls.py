@@ -247,7 +247,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
             and any(v.things for v in keywords.values())
         ):
             made = self._remember(node, lambda: Object(short, frozenset(), node, scope.source, self._path))
-            made.attributes.update(keywords)
+            made.attributes.update({name: value.but(firm=False) for name, value in keywords.items()})
             return of(made)
         if short in ("globals", "locals"):
             names = scope.top.names if short == "globals" else scope.names

@@ -191,7 +191,8 @@ class Classes(Records):
 def _entries(args: list[Value], keywords: Mapping[str, Value]) -> dict[object, Value]:
     """What a dict holds that is made of these: `Settings({"net": Net}, width=8)`."""
     tables = [thing for value in args[:1] for thing in value.things if isinstance(thing, Table)]
-    return {key: value for table in tables for key, value in table.entries.items()} | dict(keywords)
+    held = {key: value for table in tables for key, value in table.entries.items()} | dict(keywords)
+    return {key: value.but(firm=False) for key, value in held.items()}
 
 
 def _hands_on(node: ast.Call, function: Function) -> bool:

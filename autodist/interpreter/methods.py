@@ -113,7 +113,7 @@ class Methods(Libraries, TorchModules):
             return union(self._flagged(thing, "set", NOTHING) for thing in flags)
         if name == "update" and (owner := _whose_names(node)) is not None:
             for key, value in self._entries_of(args[0] if args else NOTHING, keywords).items():
-                self._keep_attribute(node, self._lately(owner), key, value, scope)
+                self._keep_attribute(node, self._lately(owner), key, value.but(firm=False), scope)
             return NOTHING
         results: list[Value] = []
         for thing in sorted(base.things, key=stable_order):

@@ -107,12 +107,12 @@ class Subscripts(Places):
                 found = found | layer
             elif isinstance(thing, Object) and isinstance(key.const, str) and f"[{key.const}]" in thing.attributes:
                 found = found | thing.attributes[f"[{key.const}]"]
-            elif isinstance(thing, Object) and thing.cls is not None and thing.cls.is_dict and key.const is UNKNOWN:
-                found = found | union(held for name, held in thing.attributes.items() if name.startswith("["))
             elif isinstance(thing, Object) and "writer" in thing.roles:
                 found = found | of(thing)  # `run["loss"].append(loss)`
             elif isinstance(thing, Object) and not thing.roles and thing.functions("__getitem__"):
                 found = found | self._item_of(thing, key, scope)
+            elif isinstance(thing, Object) and thing.cls is not None and thing.cls.is_dict and key.const is UNKNOWN:
+                found = found | union(held for name, held in thing.attributes.items() if name.startswith("["))
             elif isinstance(thing, External) and thing.name == "os.environ":
                 if key.const in ("RANK", "LOCAL_RANK", "SLURM_PROCID", "SLURM_LOCALID"):
                     found = found | Value(spread=RANK)
