@@ -15,7 +15,9 @@ MOST = 16
 MODULES = re.compile(r"[A-Za-z_]\w*(\.\w+)*\.\w*\*[\w.*]*")
 """How a name of a module is put together, with ``*`` for what is not known."""
 
-IMPORTING = ("import_module", "__import__", "locate")
+IMPORTING = ("import_module", "__import__")
+"""What imports a module by its name."""
+NAMING = (*IMPORTING, "locate")
 """What takes the name of a module, or of what is in one."""
 TEMPLATES = (ast.BinOp, ast.JoinedStr, ast.Call)
 """What puts a text together."""

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from autodist.errors import AutodistError
-from autodist.project.chosen import IMPORTING, MOST, any_named, files, patterns, put_together, spelt, with_packages
+from autodist.project.chosen import MOST, NAMING, any_named, files, patterns, put_together, spelt, with_packages
 from autodist.project.search_path import added_folders
 from autodist.source import Source
 
@@ -250,7 +250,7 @@ def _is_opaque(root: Path, name: str) -> bool:
 
 def _imported(source: Source, package: str) -> Iterator[tuple[str, int, bool]]:
     """Names of modules that may be local, with their line, and whether they must be (relative imports)."""
-    by_name = any(f"{name}(" in source.text for name in IMPORTING)
+    by_name = any(f"{name}(" in source.text for name in NAMING)
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
