@@ -124,6 +124,11 @@ class Class:
             line = line[line.index(skip) + 1 :] if skip in line else line
         return next(((each, each.scope.names[name]) for each in line if name in each.scope.names), None)
 
+    @property
+    def is_dict(self) -> bool:
+        """Whether it derives from Python's own dict."""
+        return any(isinstance(b, External) and b.name == "builtins.dict" for each in self.line() for b in each.bases)
+
     def functions(self, name: str) -> list[Function]:
         """The functions that ``name`` stands for in it, as a rule its method of that name."""
         found = self.find(name)

@@ -35,7 +35,8 @@ def refuse_too_large(script: TrainingScript, context: Context) -> Iterator[Findi
     """Refuse a script that is too large to be followed to its end.
 
     What was not understood cannot be converted safely. The same holds for a module that makes loaders or models while
-    it is imported: that is before the ranks can find each other.
+    it is imported: that is before the ranks can find each other. Of more modules than can be followed of which an
+    option names one, those are that the script names itself, with a warning.
     """
     for concern in script.concerns:
         if concern.code == "AD905":

@@ -129,3 +129,16 @@ def test_a_script_that_is_distributed_but_for_a_switch(tmp_path: Path, switch: s
     result = converted(tmp_path, SWITCHED.format(switch=switch), Strategy.DDP)
     said = [each.message for each in result.diagnostics if each.code == "AD101"]
     assert any("distributed is False here" in message for message in said) == told
+
+
+@pytest.mark.parametrize(("value", "told"), [("False", True), ("True", False)])
+def test_a_switch_among_settings_of_another_file(tmp_path: Path, value: str, told: bool) -> None:
+    """The script speaks of its local rank, and nothing was said."""
+    (tmp_path / "settings.py").write_text(
+        f"class Node:\n    pass\n\n\nconfig = Node()\nconfig.train = Node()\nconfig.train.distributed = {value}\n"
+    )
+    script = SWITCHED.replace("if distributed:", "if config.train.distributed:")
+    switch = 'import os\n\nfrom settings import config\n\nlocal_rank = int(os.environ.get("LOCAL_RANK", 0))'
+    result = converted(tmp_path, script.format(switch=switch), Strategy.DDP)
+    said = [each.message for each in result.diagnostics if each.code == "AD101"]
+    assert any("config.train.distributed is False here" in message for message in said) == told

@@ -50,6 +50,7 @@ from autodist.analyze.modules import (
     compiled_statistics,
     derived_norms,
     differentiated_norms,
+    followed_in_part,
     graphed,
     kept_statistics,
     layer_tests,
@@ -143,6 +144,7 @@ def assembled(
         if alone or stays_below(each)
     ]
     concerns += never_joined(run)
+    concerns += followed_in_part(run)
     concerns += loss_concerns(run)
     concerns += sampler_concerns(run)
     in_training = previews.passes_in_training(run)

@@ -63,6 +63,15 @@ def _joins_otherwise(condition: ast.If, source: Source, run: Interpreter) -> boo
     return any(node in joining for each in others for node in ast.walk(each))
 
 
+def _switches(test: ast.expr, source: Source, home: Source) -> Iterator[tuple[Source, ast.expr]]:
+    """Where a file binds what a condition asks: a variable of its own, or a setting, `config.train.distributed`, of
+    which another file may keep the default."""
+    kinds = ast.Attribute if source is not home else (ast.Name, ast.Attribute)
+    for node in ast.walk(source.tree) if isinstance(test, kinds) else ():
+        if isinstance(node, kinds) and isinstance(node.ctx, ast.Store) and ast.unparse(node) == ast.unparse(test):
+            yield source, node
+
+
 def never_joined(run: Interpreter) -> Iterator[Concern]:
     """A script that is distributed as it stands, but for a switch of its own, `distributed = False`, or for an option
     of which what starts the processes knows nothing: `if args.world_size > 1:`."""
@@ -70,15 +79,16 @@ def never_joined(run: Interpreter) -> Iterator[Concern]:
     if site is None or not isinstance(site.node, ast.If):
         return
     test = site.node.test
-    stores = [n for n in ast.walk(site.source.tree) if isinstance(n, ast.Name) and n.id == ast.unparse(test)]
-    bound = [site.source.statement(n) for n in stores if isinstance(n.ctx, ast.Store)]
-    value = bound[0].value if len(bound) == 1 and isinstance(bound[0], ast.Assign) else None
+    stores = [store for source in run.project.sources for store in _switches(test, source, site.source)]
+    bound = [(source, source.statement(store)) for source, store in stores]
+    value = bound[0][1].value if len(bound) == 1 and isinstance(bound[0][1], ast.Assign) else None
     if isinstance(value, ast.Constant) and value.value in (False, 0, None):
+        source, switch = bound[0]
         message = (
             f"{ast.unparse(test)} is {value.value} here, so that each process would train by itself: set it, and the "
             "script is distributed as it stands"
         )
-        yield Concern("AD101", site.source, bound[0], message, Severity.WARNING)
+        yield Concern("AD101", source, switch, message, Severity.WARNING)
     elif not any(LAUNCHED.search(source.text) for source in run.project.sources):
         message = (
             f"joins the other processes where {shortened(ast.unparse(test))} alone, which torchrun does not see to: "

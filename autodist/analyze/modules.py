@@ -65,6 +65,17 @@ def uncovered(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
             return
 
 
+def followed_in_part(run: Interpreter) -> Iterator[Concern]:
+    """Imports by name that may mean more modules than are followed."""
+    for each in run.project.read_in_part:
+        message = (
+            f"may import any of {each.of} modules, of which those are followed that the script names: "
+            f"{', '.join(each.names)}; what the others need (batch normalisation, statistics of a batch, parameters "
+            "that stay unused) has not been looked at, and they are not among the files that are written"
+        )
+        yield Concern("AD905", each.source, each.call, message, Severity.WARNING)
+
+
 def layer_tests(run: Interpreter, models: list[Model]) -> Iterator[Site]:
     """Where training asks for layers of batch normalisation, which are of another class once they are synchronised."""
     if not any(model.batch_norm and model.wrapping is not None for model in models):

@@ -150,7 +150,7 @@ class Attributes(Evaluation, Names):
             return of(External(public(f"{thing.name}.{name}")))
         if isinstance(thing, LocalModule):
             if name == "__dict__":
-                return of(Table(node, dict(thing.scope.names), NOTHING))
+                return self._namespace(thing, node)
             if name in thing.scope.names:
                 return thing.scope.names[name]
             return (
@@ -172,6 +172,13 @@ class Attributes(Evaluation, Names):
         if isinstance(thing, Inside):
             return self._inside(thing.module, name)
         return NOTHING
+
+    def _namespace(self, module: LocalModule, node: ast.AST) -> Value:
+        """`module.__dict__`, `vars(module)`"""
+        asked = ast.Attribute(ast.Name(module.source.module), "__dict__", ast.Load())
+        names = self._remember(node, lambda: Table(asked, {}, NOTHING), module)
+        names.entries.update(module.scope.names)
+        return of(names)
 
     def _note_weight(self, module: Object, node: ast.AST, scope: Scope) -> None:
         """Within a forward pass: a parameter of a layer is named, and not just asked for its shape or type."""
@@ -207,6 +214,8 @@ class Attributes(Evaluation, Names):
             found = thing.cls.find(name)
             if found is not None:
                 return self._bound(found[1], thing, node, scope)
+            if thing.cls.is_dict and f"[{name}]" in thing.attributes:
+                return thing.attributes[f"[{name}]"]  # `__getattr__ = dict.__getitem__`
             if thing.looks_up(name):
                 return self.method(thing, "__getattr__", None, [constant(name, firm=True)], {}, scope)
         if name == "training" and "module" in thing.roles and self._no_grad and thing.key in self._evaluated:
@@ -264,7 +273,10 @@ class Attributes(Evaluation, Names):
                 decorators = {last_part(d) for d in thing.node.decorator_list}
                 if decorators & {"property", "cached_property"}:
                     bound = replace(thing, owner=owner)
-                    result = result | self.call_function(bound, None, [], {}, scope)
+                    made = self.call_function(bound, None, [], {}, scope)
+                    if "cached_property" in decorators:
+                        owner.attributes[thing.node.name] = made
+                    result = result | made
                     continue
                 bound_owner: Thing | None = None if "staticmethod" in decorators else owner
                 if "classmethod" in decorators:

@@ -17,12 +17,14 @@ from autodist.interpreter.questions import (
     last_part,
     leaves_ties,
     makes_set,
+    may_spell,
+    pieces_of,
     stable_order,
     under_samples,
 )
 from autodist.interpreter.roles import Roles
 from autodist.interpreter.words import KEPT
-from autodist.project.chosen import among, is_any_name, matching, pattern_of
+from autodist.project.chosen import among, is_any_name, matching, pattern_of, template
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
 from autodist.tensors import collation, facts, mixing, operations, picking
 from autodist.values import (
@@ -161,6 +163,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short == "hasattr" and first.things and all(isinstance(each, Wrapped) for each in first.things):
             if args[-1].const == "module":
                 return constant(True, firm=True)
+        if short == "hasattr" and first.things and _all_define(first, args[-1].const):
+            return constant(True, firm=True)
         if short == "slice" and any(value.spread is RANK for value in args):
             return Value(spread=ROWS)
         if short in ("sum", "fsum", "math.fsum"):
@@ -182,6 +186,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 if short != "int"
                 else first.computed(first.spread).but(things=first.things)
             )
+        if short == "vars" and any(isinstance(each, LocalModule) for each in first.things):
+            return union(self._namespace(each, node) for each in first.things if isinstance(each, LocalModule))
         if short in (
             "print",
             "open",
@@ -222,13 +228,27 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short == "eval":
             return self._named(node, first, scope)
         if short in ("importlib.import_module", "__import__"):
-            pattern = pattern_of(node) if not isinstance(first.const, str) else first.const
+            pattern = pattern_of(node, scope.source) if not isinstance(first.const, str) else first.const
             found = matching(pattern, self.project.modules) if pattern is not None else []
             if pattern is None and is_any_name(node):
                 found = sorted(self.project.chosen)
             library = isinstance(first.const, str) and not first.const.startswith(".")
             found = found or ([first.const] if library else [])
             return union(self._module(each, node) for each in found) if found else None
+        if short == "pydoc.locate" and isinstance(first.const, str) and "." in first.const:
+            module, _, wanted = first.const.rpartition(".")
+            held = self._module(module, node)
+            return union(self._attribute(t, ast.Attribute(node, wanted, ast.Load()), held, scope) for t in held.things)
+        if short == "inspect.getmembers" and any(isinstance(each, LocalModule) for each in first.things):
+            return self._members(first, node)
+        if (
+            short == "types.SimpleNamespace"
+            or short == "argparse.Namespace"
+            and any(v.things for v in keywords.values())
+        ):
+            made = self._remember(node, lambda: Object(short, frozenset(), node, scope.source, self._path))
+            made.attributes.update({name: value.but(firm=False) for name, value in keywords.items()})
+            return of(made)
         if short in ("globals", "locals"):
             names = scope.top.names if short == "globals" else scope.names
             return of(Table(ast.Attribute(node, "__dict__", ast.Load()), dict(names), NOTHING))
@@ -374,6 +394,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if isinstance(text.const, str) and text.const.isidentifier():
             home = scope.find(text.const)
             return home.names[text.const] if home is not None else None
+        if (spelt := self._spelt_out(node, scope)) is not None:
+            return spelt
         parent = scope.source.parents.get(node)
         wanted = parent.attr if isinstance(parent, ast.Attribute) else None
         if wanted is None and not (isinstance(parent, ast.Call) and parent.func is node):
@@ -387,6 +409,34 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                     things.add(thing)
             inner = inner.parent
         return Value(frozenset(things)) if things else None
+
+    def _members(self, modules: Value, node: ast.Call) -> Value:
+        """`inspect.getmembers(models, inspect.isclass)`: what modules define, by name."""
+        members = self._remember(node, lambda: Items(node, [], NOTHING))
+        members.parts = []
+        for module in (each for each in modules.things if isinstance(each, LocalModule)):
+            for name, value in sorted(module.scope.names.items()):
+                pair = self._remember(node, lambda: Items(node, [], NOTHING), (module, name))
+                pair.parts = [constant(name), value]
+                members.parts.append(of(pair))
+        return of(members)
+
+    def _spelt_out(self, node: ast.Call, scope: Scope) -> Value | None:
+        """`eval("models." + name)(classes)`, `eval(f"models.{name}()")`: any class or function of a module in sight,
+        and what one of them makes where the text calls it."""
+        text = template(node.args[0], scope.source) if node.args else None
+        found = re.fullmatch(r"(\w+)\.(\w*\*\w*)(\(\))?", text or "")
+        home = scope.find(found[1]) if found is not None else None
+        if found is None or home is None:
+            return None
+        spelt = re.compile(".*".join(map(re.escape, found[2].split("*"))))
+        modules = [t for t in home.names[found[1]].things if isinstance(t, LocalModule)]
+        named = [v for m in modules for name, v in sorted(m.scope.names.items()) if spelt.fullmatch(name)]
+        things = [t for v in named for t in v.things if isinstance(t, (Class, Function))]
+        own = [t for t in things if t.source in {m.source for m in modules}] or things
+        if not own:
+            return None
+        return union(self._call(t, node, [], {}, scope) for t in own) if found[3] else Value(frozenset(own))
 
     def _folded(self, node: ast.Call, args: list[Value], scope: Scope) -> Value:
         """`functools.reduce(lambda x, layer: layer(x), self.layers, x)`"""
@@ -410,12 +460,15 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         return [held for held in (*map(thing.attributes.__getitem__, alike), kept) if self._modules_in(held)]
 
     def _methods_told(self, thing: Object, name: ast.Call, scope: Scope) -> Value:
-        """`getattr(self, mode)` with a name that is not known: any of the methods that texts of the project name."""
-        if thing.cls is None or thing.roles or not isinstance(name.args[1], (ast.Name, ast.Attribute, ast.Subscript)):
+        """`getattr(self, mode)` with a name that is not known: any of the methods that texts of the project name, or
+        that may be spelt so, `getattr(self, "run_" + phase)`."""
+        spelt = any(pieces_of(name.args[1]))
+        if thing.cls is None or not spelt and thing.roles:
             return NOTHING
-        named = {
-            n for each in thing.cls.line() for n in each.scope.names if n in self._quoted and thing.cls.functions(n)
-        }
+        if not spelt and not isinstance(name.args[1], (ast.Name, ast.Attribute, ast.Subscript)):
+            return NOTHING
+        names = {n for each in thing.cls.line() for n in each.scope.names if thing.cls.functions(n)}
+        named = {n for n in names if (may_spell(name.args[1], n) if spelt else n in self._quoted)}
         asked = (ast.Attribute(name.args[0], each, ast.Load()) for each in sorted(named))
         return union(self._object_attribute(thing, each.attr, each, scope) for each in asked)
 
@@ -435,10 +488,13 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 return Value(frozenset(modules or own or found))
             return Value(frozenset(own or found))
         if isinstance(thing, Object):  # `for name in names: print(getattr(self, "loss_" + name).item())`
-            held = [value for name, value in thing.attributes.items() if not is_hidden(thing, name)]
+            shown = (key for key in thing.attributes if not is_hidden(thing, key) and may_spell(name.args[1], key))
+            held = [thing.attributes[key] for key in shown]
             numbers = [value for value in held if value.spread.is_reducible and not value.things]
             counted = union(each.but(const=UNKNOWN, firm=False) for each in numbers)
-            return counted | self._methods_told(thing, name, scope)
+            spelt = held if any(pieces_of(name.args[1])) and "module" not in thing.roles else []
+            networks = union(each for each in spelt if self._modules_in(each))  # `getattr(self, "net" + name)`
+            return union([counted, networks, self._methods_told(thing, name, scope)])
         return NOTHING
 
     def _copied(self, value: Value, node: ast.Call, scope: Scope) -> Value:
@@ -673,6 +729,11 @@ def _are_modules(value: Value) -> bool:
     inner = [thing.module if isinstance(thing, Wrapped) else thing for thing in value.things]
     modules = all(isinstance(thing, Object) and "module" in thing.roles for thing in inner)
     return bool(inner) and modules and value.const is UNKNOWN and not value.optional
+
+
+def _all_define(modules: Value, name: object) -> bool:
+    """Whether these are modules of the project that have something of that name: `hasattr(module, "Model")`."""
+    return all(isinstance(each, LocalModule) and name in each.scope.names for each in modules.things)
 
 
 def _is_module_class(thing: Thing) -> bool:

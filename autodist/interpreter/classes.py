@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from autodist.interpreter.records import Records
 from autodist.interpreter.words import REST
-from autodist.values import NOTHING, Class, External, Function, Object, Scope, Thing, Value, constant, of, union
+from autodist.values import NOTHING, Class, External, Function, Object, Scope, Table, Thing, Value, constant, of, union
 
 PARTS: Mapping[str, Mapping[str, str]] = {
     "torch.nn.Transformer": {"encoder": "torch.nn.TransformerEncoder", "decoder": "torch.nn.TransformerDecoder"},
 }
 """What modules of torch are made of, as far as those who derive from them call the parts."""
+FINISHING = ("__post_init__", "__attrs_post_init__")
+"""What data classes call once their fields are filled."""
 CONTAINERS = ("torch.nn.Module", "torch.nn.Sequential")
 """What has no forward pass of its own, or none but that of its parts."""
 
@@ -44,6 +47,16 @@ class Classes(Records):
         if roles & {"module", "loss"} and "__call__" in body.names:  # a module without another forward pass
             body.names.setdefault("forward", body.names["__call__"])
         scope.names[node.name] = of(made)
+        self._subclassed(made, node, scope)
+
+    def _subclassed(self, cls: Class, node: ast.ClassDef, scope: Scope) -> None:
+        """Tell a base class of one that derives from it: `def __init_subclass__(cls): registry[cls.__name__] = cls`."""
+        found = cls.find("__init_subclass__", skip=cls)
+        keywords = {each.arg: self.eval(each.value, scope) for each in node.keywords if each.arg is not None}
+        for thing in found[1].things if found is not None else ():
+            if isinstance(thing, Function):
+                bound = self._remember(node, partial(replace, thing, owner=cls), thing)
+                self.call_function(bound, None, [], keywords, scope)
 
     def _class_roles(self, name: str) -> frozenset[str]:
         """What instances of a class derived from ``name`` are."""
@@ -71,10 +84,15 @@ class Classes(Records):
         made = self._remember(node, lambda: Object(cls.node.name, cls.roles, node, scope.source, self._path, cls), cls)
         made.args, made.keywords = args, keywords
         self._born[made] = self._branches
+        if cls.is_dict:
+            made.attributes.update({f"[{key}]": value for key, value in _entries(args, keywords).items()})
         if cls.find("__init__"):
             self.method(made, "__init__", node, args, keywords, scope)
         else:
             self._fill(cls, made, args, keywords)
+            for finish in FINISHING:
+                if cls.find(finish):
+                    self.method(made, finish, node, [], {}, scope)
             self._brings_in(made, node, scope)
             self._downloaded(cls, node, args, keywords, scope)
         self.event("make", node, scope, of(made))
@@ -168,6 +186,13 @@ class Classes(Records):
                 part = self._remember(node, make, attribute)
                 part.args, part.keywords = args, keywords
                 owner.attributes[attribute] = of(part)
+
+
+def _entries(args: list[Value], keywords: Mapping[str, Value]) -> dict[object, Value]:
+    """What a dict holds that is made of these: `Settings({"net": Net}, width=8)`."""
+    tables = [thing for value in args[:1] for thing in value.things if isinstance(thing, Table)]
+    held = {key: value for table in tables for key, value in table.entries.items()} | dict(keywords)
+    return {key: value.but(firm=False) for key, value in held.items()}
 
 
 def _hands_on(node: ast.Call, function: Function) -> bool:

@@ -21,7 +21,7 @@ from autodist.interpreter.questions import (
     under_samples,
 )
 from autodist.interpreter.torch_modules import TorchModules
-from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, LATER, MOVES, RETURNS_SELF, SIZES
+from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, LATER, MOVES, REST, RETURNS_SELF, SIZES
 from autodist.source import argument
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import facts, operations
@@ -111,6 +111,10 @@ class Methods(Libraries, TorchModules):
                 for thing in flags:
                     self._flag(thing, "set", constant(True))
             return union(self._flagged(thing, "set", NOTHING) for thing in flags)
+        if name == "update" and (owner := _whose_names(node)) is not None:
+            for key, value in self._entries_of(args[0] if args else NOTHING, keywords).items():
+                self._keep_attribute(node, self._lately(owner), key, value.but(firm=False), scope)
+            return NOTHING
         results: list[Value] = []
         for thing in sorted(base.things, key=stable_order):
             inner = thing.module if isinstance(thing, Wrapped) else thing
@@ -450,6 +454,13 @@ class Methods(Libraries, TorchModules):
         long = next((flag for flag in names if flag.startswith("--")), names[0] if names else "")
         parser.attributes[long.lstrip("-").replace("-", "_")] = Value(origins=default.origins)
 
+    @staticmethod
+    def _entries_of(table: Value, keywords: dict[str, Value]) -> dict[str, Value]:
+        """What a dict holds by name, and what is given beside it; `self` of `locals()` is what is updated."""
+        tables = [thing for thing in table.things if isinstance(thing, Table)]
+        held = {k: v for each in tables for k, v in each.entries.items() if isinstance(k, str) and k != "self"}
+        return held | {name: value for name, value in keywords.items() if name != REST}
+
     def _note_kept_by_sample(self, node: ast.Call) -> None:
         """`found[label].append(1)`"""
         holder = node.func.value if isinstance(node.func, ast.Attribute) else None
@@ -497,8 +508,11 @@ class Methods(Libraries, TorchModules):
             return held if name == "pop" else NOTHING
         if name == "items":
             pairs_ = [Items(node, [constant(k), v], NOTHING) for k, v in container.entries.items()]
-            whole = self._remember(node, lambda: Items(node, [], NOTHING))
-            whole.parts = [of(self._remember(node, partial(_itself, p), str(p.parts[0].const))) for p in pairs_]
+            whole = self._remember(node, lambda: Items(node, [], NOTHING), ("items", container))
+            whole.parts = [
+                of(self._remember(node, partial(_itself, p), ("item", container, str(p.parts[0].const))))
+                for p in pairs_
+            ]
             for part, fresh in zip(whole.parts, pairs_, strict=False):
                 for thing in part.things:
                     if isinstance(thing, Items):
@@ -508,7 +522,7 @@ class Methods(Libraries, TorchModules):
                 whole.element = of(Items(node, [own, container.element | own], NOTHING))
             return of(whole)
         if name == "values":
-            whole = self._remember(node, lambda: Items(node, [], NOTHING))
+            whole = self._remember(node, lambda: Items(node, [], NOTHING), ("values", container))
             whole.parts = list(container.entries.values())
             whole.element = container.element | under_samples(container)
             return of(whole)
@@ -530,6 +544,15 @@ class Methods(Libraries, TorchModules):
             container.entries.update(keywords)
             container.stores |= stored(scope.source, (keyword.value for keyword in node.keywords))
         return NOTHING
+
+
+def _whose_names(call: ast.Call) -> ast.expr | None:
+    """`self` of `self.__dict__.update(options)` and of `vars(self).update(options)`"""
+    held = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if isinstance(held, ast.Attribute) and held.attr == "__dict__":
+        return held.value
+    asked = isinstance(held, ast.Call) and isinstance(held.func, ast.Name) and held.func.id == "vars"
+    return held.args[0] if isinstance(held, ast.Call) and asked and held.args else None
 
 
 def _names_file(node: ast.expr) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -288,3 +289,33 @@ def stable_order(thing: Thing) -> tuple[str, int, int]:
 def has_state(keywords: Mapping[str, Value]) -> bool:
     """Whether a function of scikit-learn or pandas is told what to draw from."""
     return "random_state" in keywords and keywords["random_state"].const is not None
+
+
+def may_spell(node: ast.expr, name: object) -> bool:
+    """Whether a text that is put together may be some name: `"{}_{}".format(split, side)` is never "train"."""
+    pieces = pieces_of(node)
+    if not isinstance(name, str) or not any(pieces):
+        return True
+    return re.fullmatch(".*".join(map(re.escape, pieces)), name, re.DOTALL) is not None
+
+
+def pieces_of(node: ast.expr) -> list[str]:
+    """What is known of a text: the parts of it around those that are not."""
+    if isinstance(node, ast.Constant):
+        return [str(node.value)]
+    if isinstance(node, ast.JoinedStr):
+        spelt = [""]
+        for each in node.values:
+            spelt = _followed(spelt, [str(each.value)] if isinstance(each, ast.Constant) else ["", ""])
+        return spelt
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _followed(pieces_of(node.left), pieces_of(node.right))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+        form = node.func.value.value if isinstance(node.func.value, ast.Constant) else None
+        if isinstance(form, str) and not re.search(r"\{\{|\}\}", form):
+            return re.split(r"\{[^{}]*\}", form)
+    return ["", ""]
+
+
+def _followed(first: list[str], second: list[str]) -> list[str]:
+    return [*first[:-1], first[-1] + second[0], *second[1:]]

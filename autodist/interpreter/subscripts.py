@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from dataclasses import replace
 from functools import lru_cache
 
@@ -18,6 +17,7 @@ from autodist.interpreter.questions import (
     is_new_axis,
     kept_as,
     literal_int,
+    may_spell,
     models_behind,
     under_samples,
 )
@@ -35,6 +35,7 @@ from autodist.values import (
     Index,
     Inside,
     Items,
+    LocalModule,
     Mixing,
     Object,
     OptimizerState,
@@ -110,11 +111,15 @@ class Subscripts(Places):
                 found = found | of(thing)  # `run["loss"].append(loss)`
             elif isinstance(thing, Object) and not thing.roles and thing.functions("__getitem__"):
                 found = found | self._item_of(thing, key, scope)
+            elif isinstance(thing, Object) and thing.cls is not None and thing.cls.is_dict and key.const is UNKNOWN:
+                found = found | union(held for name, held in thing.attributes.items() if name.startswith("["))
             elif isinstance(thing, External) and thing.name == "os.environ":
                 if key.const in ("RANK", "LOCAL_RANK", "SLURM_PROCID", "SLURM_LOCALID"):
                     found = found | Value(spread=RANK)
                 elif key.const in ("WORLD_SIZE",):
                     found = found | Value(spread=WORLD)
+            elif isinstance(thing, External) and thing.name == "sys.modules" and isinstance(key.const, str):
+                found = found | self._of_modules(key.const, node, scope)
             elif isinstance(thing, External) and thing.name.endswith(".__dict__"):
                 found = found | of(External(f"{thing.name.removesuffix('.__dict__')}.?"))
         if key.const == "params" and not base.things:  # of a group of an optimizer
@@ -139,6 +144,12 @@ class Subscripts(Places):
         if isinstance(key.const, (int, str)) and not base.things:
             chosen = self._as_field(chosen, base, key.const)
         return found | collation.picked(chosen, key.const)
+
+    def _of_modules(self, name: str, node: ast.Subscript, scope: Scope) -> Value:
+        """`sys.modules[__name__]`"""
+        if name == scope.source.module:
+            return of(self._remember(node, lambda: LocalModule(scope.source, scope.top), "module"))
+        return self._module(name, node)
 
     def _own_lengths(self, index: ast.expr) -> list[ast.expr]:
         """By which numbers that are computed from a rank's samples an index cuts later axes: `[:, :longest]`."""
@@ -224,7 +235,7 @@ class Subscripts(Places):
         if isinstance(table.node, ast.Attribute):
             things = {t for v in table.entries.values() for t in v.things if isinstance(t, (Class, Function))}
             return Value(frozenset(things))
-        spelt = {name: value for name, value in table.entries.items() if _may_spell(key, name)}
+        spelt = {name: value for name, value in table.entries.items() if may_spell(key, name)}
         known = spelt or table.element is not NOTHING
         return any_entry(replace(table, entries=spelt)) if known else any_entry(table)
 
@@ -428,33 +439,3 @@ def _is_counted_up(node: ast.Subscript, scope: Scope) -> bool:
     """Whether an item is one that its statement adds to, or holds it: `table[label][guess] += 1`."""
     counted = carried.counted_up(scope.source.statement(node))
     return counted is not None and ast.unparse(node) in map(ast.unparse, ast.walk(counted[0]))
-
-
-def _may_spell(node: ast.expr, name: object) -> bool:
-    """Whether a text that is put together may be some name: `"{}_{}".format(split, side)` is never "train"."""
-    pieces = _pieces(node)
-    if not isinstance(name, str) or not any(pieces):
-        return True
-    return re.fullmatch(".*".join(map(re.escape, pieces)), name, re.DOTALL) is not None
-
-
-def _pieces(node: ast.expr) -> list[str]:
-    """What is known of a text: the parts of it around those that are not."""
-    if isinstance(node, ast.Constant):
-        return [str(node.value)]
-    if isinstance(node, ast.JoinedStr):
-        spelt = [""]
-        for each in node.values:
-            spelt = _followed(spelt, [str(each.value)] if isinstance(each, ast.Constant) else ["", ""])
-        return spelt
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return _followed(_pieces(node.left), _pieces(node.right))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
-        form = node.func.value.value if isinstance(node.func.value, ast.Constant) else None
-        if isinstance(form, str) and not re.search(r"\{\{|\}\}", form):
-            return re.split(r"\{[^{}]*\}", form)
-    return ["", ""]
-
-
-def _followed(first: list[str], second: list[str]) -> list[str]:
-    return [*first[:-1], first[-1] + second[0], *second[1:]]

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from autodist.errors import AutodistError
-from autodist.project.chosen import any_named, files, patterns
+from autodist.project.chosen import MOST, NAMING, any_named, files, patterns, put_together, spelt, with_packages
 from autodist.project.search_path import added_folders
 from autodist.source import Source
 
@@ -27,6 +27,16 @@ SIGNS = ("requirements.txt", "environment.yml", "LICENSE", "README.md")
 MOST_LEVELS = 4
 
 
+@dataclass(frozen=True)
+class ReadInPart:
+    """An import by name that may mean more modules than are worth following: those are read that the script names."""
+
+    source: Source
+    call: ast.Call
+    names: tuple[str, ...]
+    of: int
+
+
 @dataclass(frozen=True, eq=False)
 class Project:
     """The entry script and, by dotted name, every local module that it reaches."""
@@ -36,6 +46,7 @@ class Project:
     root: Path
     chosen: frozenset[str] = frozenset()
     """Modules that an import by a name of which nothing is known may mean."""
+    read_in_part: tuple[ReadInPart, ...] = ()
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -70,33 +81,92 @@ class Project:
         if entry.name == "__main__.py":  # `python -m package`
             roots.append(entry.parent.parent)
         repository = repository or _repository(entry)
-        modules: dict[str, Source] = {}
-        pending: list[tuple[Source, str]] = [(source, _package(root, entry))]
-        read: list[tuple[Source, str]] = []
-        chosen: set[str] = set()
-        while pending:
-            importer, package = pending.pop()
-            read.append((importer, package))
-            by_name = [
-                (name, line, False) for pattern, line in patterns(importer.tree) for name in _named(pattern, roots)
-            ]
-            any_name = [(name, line, False) for name, line in any_named(importer.tree, roots[1:])]
-            chosen.update(name for name, *_ in any_name)
-            for name, line, required in (*_imported(importer, package), *by_name, *any_name):
-                found = None if name in modules else next(filter(None, (_find(each, name) for each in roots)), None)
-                if found is None and name not in modules and repository is not None:
-                    found = next(filter(None, (_find_package(each, name) for each in _above(entry, repository))), None)
-                if found is not None and found.resolve() != entry.resolve():
-                    modules[name] = _module(found, name, found.stat().st_mtime_ns)
-                    own = name if found.name == "__init__.py" else name.rpartition(".")[0]
-                    pending.append((modules[name], own))
-                    further = [each for each in added_folders(modules[name], entry.parent) if each not in roots]
-                    if further:  # what could not be found before may lie there
-                        roots += further
-                        pending += read
-                elif required and found is None and name not in modules and not _is_opaque(root, name):
-                    raise AutodistError(f"imports local module {name}, which cannot be found", importer.path, line)
-        return cls(source, dict(sorted(modules.items())), root, frozenset(chosen))
+        return _Reading(entry, roots, repository).project(source)
+
+
+def _texts(source: Source) -> frozenset[str]:
+    constants = (node.value for node in ast.walk(source.tree) if isinstance(node, ast.Constant))
+    return frozenset(value for value in constants if isinstance(value, str))
+
+
+class _Reading:
+    """Goes from the entry to all modules that it reaches."""
+
+    def __init__(self, entry: Path, roots: list[Path], repository: Path | None) -> None:
+        self.entry, self.roots, self.repository = entry, roots, repository
+        self.modules: dict[str, Source] = {}
+        self.pending: list[tuple[Source, str]] = []
+        self.read: list[tuple[Source, str]] = []
+        self.chosen: set[str] = set()
+        self.crowded: dict[tuple[ast.Call, str], Source] = {}
+        """Imports by name that may mean too many modules."""
+        self.in_part: dict[tuple[ast.Call, str], ReadInPart] = {}
+
+    def project(self, source: Source) -> Project:
+        """All that is reached from the entry's text."""
+        self.pending.append((source, _package(self.roots[0], self.entry)))
+        while self.pending:
+            self._read(*self.pending.pop())
+            if not self.pending:
+                self._narrow()
+        modules = dict(sorted(self.modules.items()))
+        return Project(source, modules, self.roots[0], frozenset(self.chosen), tuple(self.in_part.values()))
+
+    def _read(self, importer: Source, package: str) -> None:
+        self.read.append((importer, package))
+        for name, line, required in _imported(importer, package):
+            self._reach(importer, name, line, required)
+        for pattern, call in patterns(importer):
+            self._reach_all(importer, call, self._named(importer, call, pattern))
+        for pattern, call in put_together(importer):
+            self._choose(importer, call, self._named(importer, call, pattern))
+        for name, call in any_named(importer, self.roots[1:]):
+            self._choose(importer, call, [name])
+
+    def _reach(self, importer: Source, name: str, line: int, required: bool = False) -> None:
+        if name in self.modules:
+            return
+        found = next(filter(None, (_find(each, name) for each in self.roots)), None)
+        if found is None and self.repository is not None:
+            above = _above(self.entry, self.repository)
+            found = next(filter(None, (_find_package(each, name) for each in above)), None)
+        if found is not None and found.resolve() != self.entry.resolve():
+            self.modules[name] = _module(found, name, found.stat().st_mtime_ns)
+            own = name if found.name == "__init__.py" else name.rpartition(".")[0]
+            self.pending.append((self.modules[name], own))
+            further = [each for each in added_folders(self.modules[name], self.entry.parent) if each not in self.roots]
+            if further:  # what could not be found before may lie there
+                self.roots += further
+                self.pending += self.read
+        elif required and found is None and not _is_opaque(self.roots[0], name):
+            raise AutodistError(f"imports local module {name}, which cannot be found", importer.path, line)
+
+    def _reach_all(self, importer: Source, call: ast.Call, names: list[str]) -> None:
+        for name in with_packages(names):
+            self._reach(importer, name, call.lineno)
+
+    def _choose(self, importer: Source, call: ast.Call, names: list[str]) -> None:
+        self.chosen.update(names)
+        self._reach_all(importer, call, names)
+
+    def _named(self, importer: Source, call: ast.Call, pattern: str) -> list[str]:
+        """The modules that an import by name may mean, in the first folder that has some, unless they are too many."""
+        found = next(filter(None, (files(pattern, root) for root in self.roots)), [])
+        if len(found) <= MOST:
+            return found
+        self.crowded[call, pattern] = importer
+        return []
+
+    def _narrow(self) -> None:
+        """Where a name may mean too many modules, goes on with those that texts of the script name."""
+        texts = frozenset().union(*(_texts(source) for source, _ in self.read))
+        for (call, pattern), importer in self.crowded.items():
+            if (call, pattern) not in self.in_part:
+                many = next(filter(None, (files(pattern, root) for root in self.roots)), [])
+                names = spelt(pattern, many, texts)
+                if 0 < len(names) <= MOST:
+                    self.in_part[call, pattern] = ReadInPart(importer, call, tuple(names), len(many))
+                    self._choose(importer, call, names)
 
 
 @lru_cache(maxsize=1000)
@@ -170,11 +240,6 @@ def _find(root: Path, name: str) -> Path | None:
     return None
 
 
-def _named(pattern: str, roots: list[Path]) -> list[str]:
-    """The modules that an import by name may mean, in the first folder that has some."""
-    return next(filter(None, (files(pattern, root) for root in roots)), [])
-
-
 def _is_opaque(root: Path, name: str) -> bool:
     """Whether a local module is there without source: a folder, or compiled."""
     base = root.joinpath(*name.split("."))
@@ -185,7 +250,7 @@ def _is_opaque(root: Path, name: str) -> bool:
 
 def _imported(source: Source, package: str) -> Iterator[tuple[str, int, bool]]:
     """Names of modules that may be local, with their line, and whether they must be (relative imports)."""
-    by_name = "import_module(" in source.text
+    by_name = any(f"{name}(" in source.text for name in NAMING)
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
