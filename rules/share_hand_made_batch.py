@@ -21,6 +21,18 @@ def local_rows(batch):
 
 '''
 
+LOCAL_SAMPLES = '''\
+def local_samples(batch):
+    """This rank's share of the samples that a step goes over one by one."""
+    samples = list(batch)
+    {check}
+    return samples[{d}.get_rank() :: {d}.get_world_size()]
+
+
+'''
+EVEN = 'assert len(samples) % {d}.get_world_size() == 0, "the batch must divide by the number of ranks"'
+ENOUGH = 'assert len(samples) >= {d}.get_world_size(), "each rank needs a sample of the batch"'
+
 LOCAL_PARTS = '''\
 def local_rows(batch):
     """This rank's rows of a batch that all ranks hold."""
@@ -332,6 +344,12 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
     message = "each rank takes its share of the batch"
     for draw in script.draws:
         d, imports = dist(context, draw.source)
+        if draw.turn:
+            code = LOCAL_SAMPLES.replace("{check}", EVEN if draw.even else ENOUGH).replace("{d}", d)
+            helper = defined(script, draw.source, code)
+            fix = Fix((*imports, *helper, *planned(draw.source, WrapExpr(draw.node, "local_samples({})"))))
+            yield Finding(draw.source, draw.node, "each rank takes its share of the samples", fix)
+            continue
         if draw.batch:
             template = "map(local_rows, {})" if draw.stream else "local_rows({})"
             code = LOCAL_PARTS if any(each.nested for each in script.draws) else LOCAL_ROWS

@@ -88,7 +88,7 @@ def assembled(
     held: list[tuple[Site, ast.stmt]],
 ) -> TrainingScript:
     """The script as the rules see it, from the analyses with (`run`) and without (`first`) what was decided."""
-    shared_draws = (*draw_sites(run, draws), *wholes.draws(run, "dealt_out"))
+    shared_draws = (*draw_sites(run, draws), *wholes.draws(run, "dealt_out"), *wholes.draws(run, "taken"))
     dealt: frozenset[ast.AST] = frozenset(draw.node for draw in shared_draws)
     loaders, concerns = sharded_loaders(first, run, trained)
     loaders = [randomness.with_shared_order(loader, run, models) for loader in loaders]
@@ -188,7 +188,7 @@ def assembled(
     alone_or_apart = frozenset(guarded) | outside
     common = tuple(common_draws(run, alone_or_apart, dealt, shares)) if not is_distributed(run) else ()
     taken_over = {site.node for site in common}
-    dealt_out = {draw.node for draw in wholes.draws(run, "dealt_out")}
+    dealt_out = {draw.node for kind in ("dealt_out", "taken") for draw in wholes.draws(run, kind)}
     apart = randomness.diverge(run, loaders, draws | dealt_out, models, varied, taken_over)
     own_generators = list(worker_seeds.by_generator(loaders, run))
     for_all = () if is_distributed(run) else tuple(randomness.drawn_for_all(run, apart, dealt, shares))
