@@ -22,6 +22,7 @@ torch.manual_seed(0)
 random.seed(0)
 data = [(torch.randn(random.randint(3, 7), 5), torch.randint(0, 3, (1,))) for _ in range(60)]
 batch_size = 8
+CACHE = []
 
 
 class Tagger(nn.Module):
@@ -31,6 +32,7 @@ class Tagger(nn.Module):
         self.out = nn.Linear(8, 3)
         self.extra = nn.Linear(8, 8)
         self.state = self.begin()
+        self.kept = []
 
     def begin(self):
         return torch.zeros(1, 1, 8), torch.zeros(1, 1, 8)
@@ -114,10 +116,27 @@ SHARED = {
 }
 APART = {
     "state": (KEPT, SUM + "loss.backward()", "self.state holds what an earlier round has left"),
+    "kept in a list": (
+        "out, _ = self.lstm(sentence.unsqueeze(1))\nself.kept.append(out[-1].detach())\n"
+        "return self.out(self.extra(out[-1] + self.kept[0]))",
+        SUM + "loss.backward()",
+        "self.kept holds what an earlier round has left",
+    ),
+    "kept outside": (
+        "out, _ = self.lstm(sentence.unsqueeze(1))\nCACHE.append(out[-1].detach())\n"
+        "return self.out(self.extra(out[-1] + sum(CACHE)))",
+        SUM + "loss.backward()",
+        "CACHE holds what an earlier round has left",
+    ),
+    "quotient of losses": (
+        LAST,
+        SUM.replace("0.0", "size = 0.0") + "    size += model(x).pow(2).mean()\nloss = loss / size\nloss.backward()",
+        "takes no sum or mean of their losses",
+    ),
     "hidden": (
         LAST,
-        "loss, h = 0.0, torch.zeros(1, 3)\nfor x, y in batch:\n    h = model(x) + 0.5 * h\n    loss += criterion(h, y)\n"
-        "loss.backward()",
+        "loss, h = 0.0, torch.zeros(1, 3)\nfor x, y in batch:\n    h = model(x) + 0.5 * h\n"
+        "    loss += criterion(h, y)\nloss.backward()",
         "h holds what an earlier round has left",
     ),
     "the last alone": (
@@ -160,8 +179,8 @@ APART = {
     ),
     "taken one by one": (
         LAST,
-        "loss, queue = 0.0, list(batch)\nfor _ in range(4):\n    x, y = queue.pop()\n    loss += criterion(model(x), y)\n"
-        "loss.backward()",
+        "loss, queue = 0.0, list(batch)\nfor _ in range(4):\n    x, y = queue.pop()\n"
+        "    loss += criterion(model(x), y)\nloss.backward()",
         "queue.pop() takes what comes next",
     ),
 }

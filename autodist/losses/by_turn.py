@@ -34,7 +34,7 @@ BEGINNING = "goes over the samples of a step one by one, of which a rank cannot 
 SHARDED = "all ranks take part in each forward pass of a sharded model, and they have different samples; use DDP"
 
 ACCUMULATED = (
-    "adds up the gradients of one sample after the other until a condition asks for a step: go over the samples of each "
+    "adds up the gradients of one sample after the other until a condition asks for a step: go over the samples of a "
     "step in a loop of their own, of which a rank can take its share (`for sample in batch`)"
 )
 
@@ -122,7 +122,8 @@ def _settled(run: Callable[[Plan], Interpreter], plan: Plan) -> Interpreter:
     if summed := terms(current, run, plan):
         plan = replace(plan, terms=frozenset(each.node for each in summed))
         current = run(plan)
-    ratios = frozenset(each.event.node for each in losses(current) if isinstance(each.event.node, ast.BinOp))
+    quotients = (each.event for each in losses(current) if isinstance(each.event.node, ast.BinOp))
+    ratios = frozenset(event.node for event in quotients if not event.value.models)
     return run(replace(plan, weighed=ratios)) if ratios else current
 
 
@@ -130,7 +131,7 @@ def _inside_steps(run: Interpreter) -> list[Loop]:
     """The outermost loops within training steps in which models learn: `for x, y in batch: loss += f(model(x), y)`."""
     around = {loop.node for event in run.of("step") for loop in event.loops}
     found: dict[ast.AST, Loop] = {}
-    for event in run.of("forward"):
+    for event in (each for kind in ("forward", "model_method") for each in run.of(kind)):
         steps = [loop for loop in event.loops if loop.node in around]
         inner = next((loop for loop in event.loops if loop.node not in around), None)
         if event.grad and steps and inner is not None and not event.inside_forward:

@@ -33,6 +33,7 @@ def tied(loop: Loop, source: Source, run: Interpreter) -> Iterator[Tie]:
         if isinstance(node, (ast.Global, ast.Nonlocal)):
             yield node, f"{', '.join(node.names)} may hold what another round has left"
     yield from _attributes(body, reached)
+    yield from _globals(body, reached)
 
 
 def grows(loop: Loop) -> bool:
@@ -180,10 +181,19 @@ class _Names:
 def _names(loop: Loop, body: list[ast.AST]) -> Iterator[Tie]:
     """Names that a round reads before it binds them, or that it adds to and reads."""
     targets = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
-    walk = _Names(body, targets)
+    walk = _Names(body, targets | set(_at_own_places(body, targets)))
     walk.block(body)
     for name in walk.found:
         yield name, f"{name.id} holds what an earlier round has left"
+
+
+def _at_own_places(body: list[ast.AST], numbers: set[str]) -> Iterator[str]:
+    """Lists of which each round has its own place, `x[i] = torch.tensor(x[i])`."""
+    inside = [each for part in body for each in ast.walk(part)]
+    at = (each for each in inside if isinstance(each, ast.Subscript) and getattr(each.slice, "id", "") in numbers)
+    placed = {each.value for each in at}
+    names = [each for each in inside if isinstance(each, ast.Name)]
+    yield from (n.id for n in names if n in placed and all(each in placed for each in names if each.id == n.id))
 
 
 def _stores(name: ast.Name) -> bool:
@@ -272,8 +282,10 @@ def _reached(node: ast.AST, run: Interpreter) -> list[ast.AST]:
 def _attributes(body: list[ast.AST], reached: dict[ast.AST, list[ast.AST]]) -> Iterator[Tie]:
     """Attributes that a round reads before it binds them, as the state of a recurrent model."""
     everything = [*body, *dict.fromkeys(function for found in reached.values() for function in found)]
-    inside = (n for part in everything for n in ast.walk(part))
-    stored = {n.attr: n for n in inside if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+    inside = [n for part in everything for n in ast.walk(part)]
+    held = (n for n in inside if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store))
+    filled = (n for part in everything for n in _filled(part) if isinstance(n, ast.Attribute))
+    stored = {n.attr: n for n in (*held, *filled)}
     for attr, node in stored.items():
         for statement in body:
             parts = [statement, *reached[statement]]
@@ -284,13 +296,48 @@ def _attributes(body: list[ast.AST], reached: dict[ast.AST, list[ast.AST]]) -> I
                 break
 
 
+def _globals(body: list[ast.AST], reached: dict[ast.AST, list[ast.AST]]) -> Iterator[Tie]:
+    """What functions that a round calls put into something outside of them, and read there."""
+    functions = list(dict.fromkeys(function for found in reached.values() for function in found))
+    everything = [*body, *functions]
+    for function in functions:
+        own = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and _stores(n)}
+        own |= {n.arg for n in ast.walk(function) if isinstance(n, ast.arg)}
+        for node in _filled(function):
+            if isinstance(node, ast.Name) and node.id not in own and any(_reads_name(e, node.id) for e in everything):
+                yield node, f"{node.id} holds what an earlier round has left"
+
+
+def _filled(part: ast.AST) -> Iterator[ast.expr]:
+    """What something is put into: `self.kept.append(x)`, `cache[k] = x`, `counts[k] += 1`."""
+    for node in ast.walk(part):
+        call = node.func if isinstance(node, ast.Call) else None
+        if (
+            isinstance(call, ast.Attribute)
+            and call.attr in GROWING
+            and isinstance(call.value, (ast.Name, ast.Attribute))
+        ):
+            yield call.value
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            inner: ast.expr = node
+            while isinstance(inner, ast.Subscript):
+                inner = inner.value
+            yield inner
+
+
+def _reads_name(part: ast.AST, name: str) -> bool:
+    filled = set(_filled(part))
+    loads = (n for n in ast.walk(part) if isinstance(n, ast.Name) and n.id == name and not _stores(n))
+    return any(n not in filled for n in loads)
+
+
 def _is_attribute(node: ast.AST, context: type[ast.expr_context]) -> bool:
     return isinstance(node, ast.Attribute) and isinstance(node.ctx, context)
 
 
 def _reads(part: ast.AST, attr: str) -> bool:
     """Whether an attribute is read, and not only to be added to."""
-    added = {_added_to(each) for each in ast.walk(part)}
+    added = {*(_added_to(each) for each in ast.walk(part)), *_filled(part)}
     return any(_is_attribute(n, ast.Load) and n.attr == attr and n not in added for n in ast.walk(part))  # type: ignore[attr-defined]
 
 
