@@ -303,6 +303,53 @@ EXAMPLES = [
                 optimizer.step()
         """,
     ),
+    Example(
+        before="""\
+        import random
+
+        import torch
+        from torch import nn
+
+        texts = [(torch.randn(random.randint(3, 7), 1, 4), torch.randint(0, 3, (1,))) for _ in range(64)]
+        layer, model = nn.RNN(4, 8), nn.Linear(8, 3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for step in range(100):
+            loss = 0
+            for text, label in random.sample(texts, 8):
+                loss += nn.functional.cross_entropy(model(layer(text)[1][0].detach()), label)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+        after="""\
+        import random
+
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+
+
+        def local_samples(batch):
+            \"\"\"This rank's share of the samples that a step goes over one by one.\"\"\"
+            samples = list(batch)
+            assert len(samples) >= dist.get_world_size(), "each rank needs a sample of the batch"
+            return samples[dist.get_rank() :: dist.get_world_size()]
+
+
+        texts = [(torch.randn(random.randint(3, 7), 1, 4), torch.randint(0, 3, (1,))) for _ in range(64)]
+        layer, model = nn.RNN(4, 8), nn.Linear(8, 3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for step in range(100):
+            loss = 0
+            for text, label in local_samples(random.sample(texts, 8)):
+                loss += nn.functional.cross_entropy(model(layer(text)[1][0].detach()), label)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+    ),
     Example(before=LITERAL, after=LITERAL_SHARED),  # the batch size, written out again
     Example(before=LITERAL.replace("randn(8, 4)", "randn(1, 4)"), after=None),
     Example(
@@ -335,8 +382,10 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
     All ranks draw the same indices or samples, from the same seed, and each keeps every N-th of them. Where batches
     come from a generator, an iterator or a list of the script's own, that happens where a step gets them, if each row
     is treated by itself up to the loss. Sizes that a training step takes from the batch-size setting are divided by
-    the number of ranks. Samples that a step joins to a batch (made-up ones, those of a memory) are shared out as well,
-    and a tensor that holds each batch in turn takes its shape where whole batches are put into it, too.
+    the number of ranks. Where a step goes over its samples one by one, a rank goes over its share of them: there may be
+    one more on one rank than on another, if losses are added up for one backward pass. Samples that a step joins to a
+    batch (made-up ones, those of a memory) are shared out as well, and a tensor that holds each batch in turn takes its
+    shape where whole batches are put into it, too.
     """
     if not script.trains:
         return

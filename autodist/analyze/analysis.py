@@ -141,7 +141,8 @@ def _modelled(
     turns = by_turn.Turns()
     seen = first
     stuck = refused or list(uncovered(first, trained_models(first)))
-    if {each.code for each in stuck} in ({"AD902"}, {"AD904"}) and not is_distributed(first):
+    answered = any("environment" in each.message for each in stuck)
+    if {each.code for each in stuck} in ({"AD902"}, {"AD904"}) and not (answered or is_distributed(first)):
         turns = by_turn.find(again, known, first, fsdp) or turns
     if (site := turns.site) is not None and "AD902" in {each.code for each in refused}:
         refused = [Concern("AD902", site.source, site.node, turns.reason, Severity.REFUSAL)]

@@ -57,7 +57,7 @@ def find(run: Callable[[Plan], Interpreter], plan: Plan, first: Interpreter, sha
     if (site := _accumulated(first)) is not None:
         return Turns(site=site, reason=ACCUMULATED)
     loops = _inside_steps(first)
-    if not loops:
+    if not loops or any(loop.through is None for loop in loops):
         return None
     objection = next((each for loop in loops for each in _objections(loop, first)), None)
     if objection is None:
@@ -148,7 +148,6 @@ def _objections(loop: Loop, run: Interpreter) -> Iterator[tuple[Site, str]]:
     """Why the rounds of a loop belong together."""
     source, through = loop.source, loop.through
     if through is None:
-        yield Site(source, loop.node), "a condition ends the loop"
         return
     if run.values.get(through.iter, NOTHING).spread.is_local or any(run.values[through.iter].objects("loader")):
         yield Site(source, through.iter), "it goes over what is no list of samples that all ranks have"
@@ -169,12 +168,9 @@ def _objections(loop: Loop, run: Interpreter) -> Iterator[tuple[Site, str]]:
 
 def _of_random_numbers(inside: list[Event], loop: Loop, run: Interpreter) -> Iterator[tuple[Site, str]]:
     """What is drawn in a round is drawn by another number of rounds on each rank."""
-    outside = [
-        event
-        for kind in RANDOM
-        for event in run.of(kind)
-        if event.loops and event.grad and event not in inside and not event.inside_forward
-    ]
+    around = {each.node for event in run.of("backward") for each in event.loops}
+    drawn = (event for kind in RANDOM for event in run.of(kind) if any(each.node in around for each in event.loops))
+    outside = [event for event in drawn if event.grad and event not in inside and not event.inside_forward]
     others = {library for event in outside for library in _libraries(event, run)}
     for event in (each for each in inside if each.kind in RANDOM and each.grad):
         if not event.inside_forward:

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator
 
 from autodist.interpreter import Interpreter
 from autodist.source import Source, last_name
+from autodist.values import NOTHING, External
 
 READING = frozenset("pop popleft popitem readline get_nowait".split())
 """What moves on by itself."""
 GROWING = frozenset("append extend insert appendleft add update".split())
+DRAWING = frozenset("sample rsample choice choices integers randint".split())
 SHOWING = frozenset("print set_postfix set_description write info debug".split())
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
@@ -30,10 +32,19 @@ def tied(loop: Loop, source: Source, run: Interpreter) -> Iterator[Tie]:
     ):
         if isinstance(node, ast.Call) and (last_name(node.func) in READING or getattr(node.func, "id", "") == "next"):
             yield node, f"{ast.unparse(node)} takes what comes next, whatever the round"
+        if isinstance(node, ast.Call) and _draws(node, run):
+            yield node, f"{ast.unparse(node)} draws in each round, and ranks go through other rounds"
         if isinstance(node, (ast.Global, ast.Nonlocal)):
             yield node, f"{', '.join(node.names)} may hold what another round has left"
     yield from _attributes(body, reached)
     yield from _globals(body, reached)
+
+
+def _draws(call: ast.Call, run: Interpreter) -> bool:
+    """`policy.sample()`, `rng.choice(goals)`: what is drawn from something that the script has."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr not in DRAWING:
+        return False
+    return not any(isinstance(each, External) for each in run.values.get(call.func.value, NOTHING).things)
 
 
 def grows(loop: Loop) -> bool:
@@ -228,13 +239,13 @@ def _adds(statement: ast.AST) -> bool:
 
 
 def _added_to(statement: ast.AST) -> ast.expr | None:
-    """`total` on the right of `total = total + loss`."""
-    match statement:
-        case ast.Assign(targets=[target], value=ast.BinOp(op=ast.Add(), left=left, right=right)):
-            sides = (each for each in (left, right) if ast.unparse(each) == ast.unparse(target))
-            return next(sides, None)
-        case _:
-            return None
+    """`total` on the right of `total = total + loss - bonus`."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return None
+    first = statement.value
+    while isinstance(first, ast.BinOp) and isinstance(first.op, (ast.Add, ast.Sub)):
+        first = first.left
+    return first if first is not statement.value and ast.unparse(first) == ast.unparse(statement.targets[0]) else None
 
 
 def _grown(node: ast.AST) -> Iterator[tuple[str, ast.Name]]:
