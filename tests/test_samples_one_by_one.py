@@ -230,6 +230,13 @@ def test_gradients_of_several_rounds_of_a_loop(tmp_path: Path) -> None:
     assert "until a condition asks for a step" in converted(tmp_path, head + loop + tail)[1]
 
 
+def test_models_are_no_samples(tmp_path: Path) -> None:
+    text = script(
+        LAST, "nets = [model]\nloss = sum(criterion(net(data[0][0]), data[0][1]) for net in nets)\nloss.backward()"
+    )
+    assert "local_samples" not in converted(tmp_path, text)[0]
+
+
 def test_sharded_models_pass_together(tmp_path: Path) -> None:
     assert "all ranks take part in each forward pass" in converted(tmp_path, script(*SHARED["sum"]), Strategy.FSDP)[1]
 

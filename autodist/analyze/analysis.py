@@ -140,7 +140,8 @@ def _modelled(
     fsdp = config.strategy.shards
     turns = by_turn.Turns()
     seen = first
-    stuck = refused or list(uncovered(first, trained_models(first)))
+    models = [] if refused else trained_models(first)
+    stuck = refused or list(uncovered(first, models))
     answered = any("environment" in each.message for each in stuck)
     if {each.code for each in stuck} in ({"AD902"}, {"AD904"}) and not (answered or is_distributed(first)):
         turns = by_turn.find(again, known, first, fsdp) or turns
@@ -151,9 +152,8 @@ def _modelled(
     if refused:
         concerns = tuple(refused)
         return TrainingScript(project, first.values, concerns=concerns, distributed=is_distributed(first)), first
-    models = trained_models(seen)
     if turns.nodes:
-        models = by_turn.averaged_by_hand(models, seen)
+        models = by_turn.averaged_by_hand(trained_models(seen), seen)
     if fsdp:
         models = sharding.sharded(models, first)
     refused = list(uncovered(seen, models))

@@ -57,7 +57,7 @@ def find(run: Callable[[Plan], Interpreter], plan: Plan, first: Interpreter, sha
     if (site := _accumulated(first)) is not None:
         return Turns(site=site, reason=ACCUMULATED)
     loops = _inside_steps(first)
-    if not loops or any(loop.through is None for loop in loops):
+    if not loops or any(e.through is None or rounds.goes_over_models(e.through, e.source, first) for e in loops):
         return None
     objection = next((each for loop in loops for each in _objections(loop, first)), None)
     if objection is None:

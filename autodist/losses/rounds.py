@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from autodist.interpreter import Interpreter
 from autodist.source import Source, last_name
-from autodist.values import NOTHING, External
+from autodist.values import NOTHING, External, Object, Parameters, Wrapped
 
 READING = frozenset("pop popleft popitem readline get_nowait".split())
 """What moves on by itself."""
@@ -40,11 +40,26 @@ def tied(loop: Loop, source: Source, run: Interpreter) -> Iterator[Tie]:
     yield from _globals(body, reached)
 
 
+def _is_learnt(thing: object) -> bool:
+    """Whether it is a model, or what trains one."""
+    inner = thing.module if isinstance(thing, Wrapped) else thing
+    return isinstance(inner, Object) and bool(inner.roles & {"module", "optimizer"})
+
+
 def _draws(call: ast.Call, run: Interpreter) -> bool:
     """`policy.sample()`, `rng.choice(goals)`: what is drawn from something that the script has."""
     if not isinstance(call.func, ast.Attribute) or call.func.attr not in DRAWING:
         return False
     return not any(isinstance(each, External) for each in run.values.get(call.func.value, NOTHING).things)
+
+
+def goes_over_models(loop: Loop, source: Source, run: Interpreter) -> bool:
+    """`for net in nets: loss += criterion(net(x), y)`"""
+    targets = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
+    inside = (each for part in _body(loop, source) for each in ast.walk(part))
+    names = (each for each in inside if isinstance(each, ast.Name) and each.id in targets)
+    things = (thing for each in names for thing in run.values.get(each, NOTHING).things)
+    return any(isinstance(thing, Parameters) or _is_learnt(thing) for thing in things)
 
 
 def grows(loop: Loop) -> bool:
