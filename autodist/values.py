@@ -326,6 +326,10 @@ class Draw:
     """Whether it is an iterable of such batches."""
     nested: bool = False
     """Whether these batches are tuples of tensors."""
+    turn: bool = False
+    """Whether a loop of a step goes over it, one sample after the other."""
+    even: bool = False
+    """Whether all ranks must have as many of these."""
     derived: bool = False
     """Whether a loss is derived by it, so that a rank has its rows of it as one tensor: `grad(model(x), x)`."""
     once: bool = False

@@ -9,7 +9,7 @@ from autodist.script import TrainingScript
 
 from ._departed import only_drops
 from ._names import names_at
-from ._preamble import defined, dist, normalised_alone, planned, started_alike, synchronised
+from ._preamble import defined, dist, imported, normalised_alone, planned, started_alike, synchronised
 
 EXAMPLES = [
     Example(
@@ -123,6 +123,23 @@ def average_gradients(optimizer):
 '''
 
 
+AVERAGE_SOME = '''\
+def average_gradients(optimizer):
+    """Average the gradients over all ranks, of which some may have none of a parameter."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    has_any = {torch}.tensor([float(parameter.grad is not None) for parameter in parameters])
+    has_any = has_any.to(parameters[0].device)
+    {d}.all_reduce(has_any)
+    for parameter, count in zip(parameters, has_any.tolist()):
+        if count:
+            parameter.grad = {torch}.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            {d}.all_reduce(parameter.grad)
+            parameter.grad /= {d}.get_world_size()
+
+
+'''
+
+
 AVERAGE_LOOSE = '''\
 def average_gradients_of(tensors):
     """Average the gradients of tensors over all ranks."""
@@ -181,6 +198,9 @@ def average_gradients(script: TrainingScript, context: Context) -> Iterator[Find
     for site, optimizer in script.averaged:
         d, imports = dist(context, site.source)
         code = AVERAGE.replace("{d}", d)
+        if any(draw.turn for draw in script.draws):
+            torch, needed = imported(context, site.source, "torch")
+            imports, code = (*imports, *needed), AVERAGE_SOME.replace("{d}", d).replace("{torch}", torch)
         call = InsertBefore(site.statement, f"average_gradients({optimizer})\n")
         fix = Fix((*imports, *defined(script, site.source, code), *planned(site.source, call)))
         yield Finding(site.source, site.node, "gradients are averaged before they are used", fix)

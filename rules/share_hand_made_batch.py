@@ -22,6 +22,18 @@ def local_rows(batch):
 
 '''
 
+LOCAL_SAMPLES = '''\
+def local_samples(batch):
+    """This rank's share of the samples that a step goes over one by one."""
+    samples = list(batch)
+    {check}
+    return samples[{d}.get_rank() :: {d}.get_world_size()]
+
+
+'''
+EVEN = 'assert len(samples) % {d}.get_world_size() == 0, "the batch must divide by the number of ranks"'
+ENOUGH = 'assert len(samples) >= {d}.get_world_size(), "each rank needs a sample of the batch"'
+
 LOCAL_PARTS = '''\
 def local_rows(batch):
     """This rank's rows of a batch that all ranks hold."""
@@ -315,6 +327,53 @@ EXAMPLES = [
                 optimizer.step()
         """,
     ),
+    Example(
+        before="""\
+        import random
+
+        import torch
+        from torch import nn
+
+        texts = [(torch.randn(random.randint(3, 7), 1, 4), torch.randint(0, 3, (1,))) for _ in range(64)]
+        layer, model = nn.RNN(4, 8), nn.Linear(8, 3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for step in range(100):
+            loss = 0
+            for text, label in random.sample(texts, 8):
+                loss += nn.functional.cross_entropy(model(layer(text)[1][0].detach()), label)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+        after="""\
+        import random
+
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+
+
+        def local_samples(batch):
+            \"\"\"This rank's share of the samples that a step goes over one by one.\"\"\"
+            samples = list(batch)
+            assert len(samples) >= dist.get_world_size(), "each rank needs a sample of the batch"
+            return samples[dist.get_rank() :: dist.get_world_size()]
+
+
+        texts = [(torch.randn(random.randint(3, 7), 1, 4), torch.randint(0, 3, (1,))) for _ in range(64)]
+        layer, model = nn.RNN(4, 8), nn.Linear(8, 3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        for step in range(100):
+            loss = 0
+            for text, label in local_samples(random.sample(texts, 8)):
+                loss += nn.functional.cross_entropy(model(layer(text)[1][0].detach()), label)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+    ),
     Example(before=LITERAL, after=LITERAL_SHARED),  # the batch size, written out again
     Example(before=LITERAL.replace("randn(8, 4)", "randn(1, 4)"), after=None),
     Example(
@@ -348,9 +407,11 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
     draws as many as its share has, where torch draws them, one number for each sample, and dropout asks for
     ranks that are seeded apart. Where batches come from a generator, an iterator or a list of the script's own,
     that happens where a step gets them, if each row is treated by itself up to the loss. Sizes that a training
-    step takes from the batch-size setting are divided by the number of ranks. Samples that a step joins to a
-    batch (made-up ones, those of a memory) are shared out as well, and a tensor that holds each batch in turn
-    takes its shape where whole batches are put into it, too.
+    step takes from the batch-size setting are divided by the number of ranks. Where a step goes over its samples
+    one by one, a rank goes over its share of them: there may be one more on one rank than on another, if losses
+    are added up for one backward pass. Samples that a step joins to a batch (made-up ones, those of a memory) are
+    shared out as well, and a tensor that holds each batch in turn takes its shape where whole batches are put into
+    it, too.
     """
     if not script.trains:
         return
@@ -358,8 +419,19 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
     message = "each rank takes its share of the batch"
     for draw in script.draws:
         d, imports = dist(context, draw.source)
+        common = any(each.node is draw.node for each in script.common_draws)
+        whole = "drawn_by_rank_zero({})" if common else "{}"
+        if common:
+            imports = (*imports, *defined(script, draw.source, DRAWN_BY_RANK_ZERO.replace("{d}", d)))
+        if draw.turn:
+            code = LOCAL_SAMPLES.replace("{check}", EVEN if draw.even else ENOUGH).replace("{d}", d)
+            helper = defined(script, draw.source, code)
+            edit = WrapExpr(draw.node, f"local_samples({whole})")
+            fix = Fix((*imports, *helper, *planned(draw.source, edit)))
+            yield Finding(draw.source, draw.node, "each rank takes its share of the samples", fix)
+            continue
         if draw.batch:
-            template = "map(local_rows, {})" if draw.stream else "local_rows({})"
+            template = f"map(local_rows, {whole})" if draw.stream else f"local_rows({whole})"
             code = LOCAL_PARTS if any(each.nested for each in script.draws) else LOCAL_ROWS
             if _may_be_viewed(script):
                 code = code.replace(TAKEN, SIDE_BY_SIDE)
@@ -375,15 +447,14 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
             yield Finding(draw.source, draw.node, "each rank draws its share of the batch", fix)
             continue
         known = _known_size(draw)
-        whole = "drawn_by_rank_zero({})" if any(each.node is draw.node for each in script.common_draws) else "{}"
         template = f"{whole}[{d}.get_rank() :: {d}.get_world_size()]" if known is not None else f"local_rows({whole})"
         if _is_viewed_tensor(draw) or _is_laid_out_anew(draw, script):
             template += ".contiguous()"
         edits: list[Edit] = [WrapExpr(draw.node, template)]
-        helper = () if whole == "{}" else defined(script, draw.source, DRAWN_BY_RANK_ZERO.replace("{d}", d))
+        helper = ()
         size = draw.source.code(known) if known is not None else None
         if size is None:
-            helper = (*helper, *defined(script, draw.source, LOCAL_ROWS.replace("{d}", d)))
+            helper = defined(script, draw.source, LOCAL_ROWS.replace("{d}", d))
         else:
             edits.append(InsertBefore(draw.source.statement(draw.node), divisible(size, d), prepares=True))
         fix = Fix((*imports, *helper, *planned(draw.source, *edits)))

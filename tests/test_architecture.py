@@ -100,10 +100,11 @@ MODELS = """
 """
 
 LOSSES = """
+    by_turn
     terms
     batchwise | pairing
     folding
-    weighing | scaling | joining | refilled | wholes | unbatched | own_gradients
+    rounds | weighing | scaling | joining | refilled | wholes | unbatched | own_gradients
 """
 
 FSDP = """

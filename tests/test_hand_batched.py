@@ -186,7 +186,6 @@ NOT_DEALT = [
     "loss = F.cross_entropy(net(a)[:8], b[:8])",
     "loss = F.cross_entropy(net(a + torch.randn(16, 6)), b)",
     "loss = torch.sqrt(F.cross_entropy(net(a), b))",
-    "loss = sum(F.cross_entropy(net(each), label) for each, label in zip(a, b))",
     "loss = (F.cross_entropy(net(a), b, reduction='none') * scale).mean()",
     "loss = F.mse_loss(net(a)[:, 0], b.unsqueeze(1).float())",
 ]
@@ -196,6 +195,11 @@ NOT_DEALT = [
 def test_batches_of_a_generator_are_dealt_out_where_a_step_gets_them(line: str, tmp_path: Path) -> None:
     text, _ = converted(tmp_path, stepping(line))
     assert "for a, b in map(local_rows, batches(16)):" in text
+
+
+def test_samples_of_a_batch_that_a_step_goes_through(tmp_path: Path) -> None:
+    line = "loss = sum(F.cross_entropy(net(each), label) for each, label in zip(a, b))"
+    assert "for each, label in local_samples(zip(a, b))" in converted(tmp_path, stepping(line))[0]
 
 
 @pytest.mark.parametrize("line", NOT_DEALT)

@@ -108,7 +108,6 @@ REFUSED = [
     "loss = criterion(torch.sort(net(x), 0)[0], y)",
     "loss = criterion(torch.roll(net(x), 1), y)",
     "loss = criterion(net(x)[1:], y[:-1])",
-    "loss = sum(criterion(net(row), target) for row, target in zip(x, y))",
     "loss = (net(x).mean(0) ** 2).mean()",
     "out = net(x); loss = (out * y).sum() / out.sum()",
     "loss = criterion(net(x), torch.randn(30, 1))",
@@ -134,6 +133,12 @@ def test_rows_are_dealt_out(line: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", REFUSED)
 def test_mixed_rows_are_refused(line: str, tmp_path: Path) -> None:
     assert diagnose(line, tmp_path) == {"AD902"}
+
+
+def test_rows_that_are_gone_through(tmp_path: Path) -> None:
+    """Each is a sample of its own, and a rank goes through its share of them."""
+    codes = diagnose("loss = sum(criterion(net(row), target) for row, target in zip(x, y))", tmp_path)
+    assert "AD205" in codes and not codes & {"AD602", "AD902"}
 
 
 def test_a_masked_mean_of_all_rows(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from autodist.borrowed import borrowed, imported_names
 from autodist.config import Config, Strategy
 from autodist.fsdp import meta, sharding, shards, weights
 from autodist.interpreter import Event, Interpreter, Plan
-from autodist.losses import batchwise, pairing, scaling, weighing, wholes
+from autodist.losses import batchwise, by_turn, pairing, scaling, weighing, wholes
 from autodist.losses.terms import terms
 from autodist.models import leaves, moved_too_late, placed_when_wrapped, trained_models, wrap_plan
 from autodist.project import Project
@@ -143,20 +143,33 @@ def _modelled(
         found = wholes.find(again, known)
         whole = found if found is not None and found.site is None else None
     refused = list(refusals_of(first, config.strategy, whole, moving))
+    fsdp = config.strategy.shards
+    turns = by_turn.Turns()
+    seen = first
+    models = [] if refused else trained_models(first)
+    stuck = refused or list(uncovered(first, models))
+    answered = any("environment" in each.message for each in stuck)
+    if {each.code for each in stuck} in ({"AD902"}, {"AD904"}) and not (answered or is_distributed(first)):
+        turns = by_turn.find(again, known, first, fsdp) or turns
+    if (site := turns.site) is not None and "AD902" in {each.code for each in refused}:
+        refused = [Concern("AD902", site.source, site.node, turns.reason, Severity.REFUSAL)]
+    if turns.nodes:
+        whole, refused, seen = None, [], again(replace(known, turns=turns.nodes, even=turns.even))
     if refused:
         concerns = tuple(refused)
         return TrainingScript(project, first.values, concerns=concerns, distributed=is_distributed(first)), first
-    models = trained_models(first)
-    fsdp = config.strategy.shards
+    if turns.nodes:
+        models = by_turn.averaged_by_hand(trained_models(seen), seen)
     if fsdp:
         models = sharding.sharded(models, first)
-    refused = list(uncovered(first, models))
+    refused = list(uncovered(seen, models))
     if refused:
         return TrainingScript(project, first.values, concerns=tuple(refused)), first
     trained = {origin.key for origin in origins_of(first) if isinstance(origin, Object)}
-    drawn = not trained and whole is None and not seeds_by_rank(first)
+    drawn = not trained and whole is None and not turns.nodes and not seeds_by_rank(first)
     draws = frozenset(id(draw.node) for draw in batch_draws(first)) if drawn else frozenset()
     plan = replace(known, sharded=shard_sites(first, trained), draws=draws, gathered=pairs, bare=fsdp)
+    plan = replace(plan, turns=turns.nodes, even=turns.even)
     if whole is not None:
         plan = replace(plan, wholes=whole.nodes, columns=whole.columns, counts=whole.counts, batches=whole.batches)
     dropped = frozenset(s.node for m in models for s in (*m.dropped, *(m.data_parallel if fsdp else ())))

@@ -91,7 +91,7 @@ def assembled(
     held: list[tuple[Site, ast.stmt]],
 ) -> TrainingScript:
     """The script as the rules see it, from the analyses with (`run`) and without (`first`) what was decided."""
-    shared_draws = (*draw_sites(run, draws), *wholes.draws(run, "dealt_out"))
+    shared_draws = (*draw_sites(run, draws), *wholes.draws(run, "dealt_out"), *wholes.draws(run, "taken"))
     dealt: frozenset[ast.AST] = frozenset(draw.node for draw in shared_draws)
     loaders, concerns = sharded_loaders(first, run, trained)
     loaders = [randomness.with_shared_order(loader, run, models) for loader in loaders]

@@ -104,6 +104,8 @@ def _is_about_one_row(event: Event, run: Interpreter) -> bool:
     """Whether a function decides that is called for one row of this rank's after the other, or what is counted of such
     a row: each rank for its own."""
     for loop in event.loops:
+        if loop.through is not None and loop.through.iter in run.plan.turns:
+            return True
         own = loop.function is event.function
         if loop.through is not None and not own and run.values.get(loop.through.iter, NOTHING).spread is ROWS:
             return True

@@ -83,6 +83,12 @@ def _as_passes(called: frozenset[Thing], name: str, base: Value) -> frozenset[Th
     return frozenset(each for each in called if getattr(each, "owner", None) not in run.values()) | run.keys()
 
 
+def _is_loss(name: str, base: Value) -> bool:
+    """Whether `criterion.forward` is what is called, which is `criterion` itself, a loss of a library."""
+    losses = (isinstance(each, Object) and "loss" in each.roles and each.cls is None for each in base.things)
+    return name == "forward" and bool(base.things) and all(losses)
+
+
 def _room(function: Function, node: ast.Call) -> tuple[float, float]:
     """How many arguments a function takes at least and at most for one that is unpacked, beside those that are told."""
     spec = function.node.args
@@ -106,6 +112,9 @@ class Calls(Methods, AutogradFunctions):
             base = self.eval(node.func.value, scope)
             if node.func.attr in RESIZING:
                 self._note_refill(node.func.value, scope)
+        if isinstance(node.func, ast.Attribute) and base is not None and _is_loss(node.func.attr, base):
+            callee, base = self._noted(node.func, base, scope), None
+        elif isinstance(node.func, ast.Attribute) and base is not None:
             callee = self._noted(node.func, self._attribute_of(node.func, base, scope), scope)
         else:
             callee = self.eval(node.func, scope)

@@ -76,6 +76,8 @@ class Evaluation(Single, Overloads):
         """Keep what ``node`` evaluated to, and take for granted what is planned for it."""
         if self._outcomes and (value.things or value.models):
             value = self._possible(value)
+        if self.plan.turns and node not in self.plan.reduced and self._is_taken(value):
+            return self._kept(node, value.but(spread=LOCAL), scope)  # of one sample, whatever its axes are
         if node in self.plan.reduced:
             kept = frozenset(t for t in value.things if not isinstance(t, Parameters))
             rows = frozenset([Gathered(node)]) if value.spread is ROWS and self.plan.wholes is None else frozenset()
@@ -135,6 +137,19 @@ class Evaluation(Single, Overloads):
             value = self._followed(node, value, scope, self.plan.wholes)
         if not value.things and value.spread is SAME and shapes.is_zero(node, self.latest):
             value = value.but(zero=True)
+        return self._kept(node, value, scope)
+
+    def _is_taken(self, value: Value) -> bool:
+        """Whether it is computed from a sample of which a rank has taken its share, in the round that is about it."""
+        loops = {loop.node for loop in self._loops if loop.through is not None and loop.through.iter in self.plan.turns}
+        return value.spread.is_local and any(isinstance(each, Turn) and each.loop in loops for each in value.origins)
+
+    def _as_row(self, value: Value) -> Value:
+        """What a list keeps of a sample of which a rank has taken its share: one of its rows."""
+        taken = self.plan.turns and value.spread is LOCAL and not value.things and self._is_taken(value)
+        return value.but(spread=ROWS).without(Turn) if taken else value
+
+    def _kept(self, node: ast.expr, value: Value, scope: Scope) -> Value:
         self.latest[node] = value
         if value.const is UNKNOWN and (
             type(node) in (ast.Name, ast.Subscript, ast.Attribute) or self.plan.wholes is not None

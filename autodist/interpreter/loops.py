@@ -20,7 +20,7 @@ from autodist.interpreter.questions import (
 from autodist.interpreter.stores import Stores
 from autodist.interpreter.words import SPLITTING
 from autodist.source import argument, counted_of
-from autodist.spread import COUNT, MEAN, ROWS, SAME, Spread
+from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, Spread
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -52,12 +52,13 @@ class Loops(Stores):
         if is_set(iterable):
             self.event("ordered", node.iter, scope, iterable)
         function = self._calls[-1].function if self._calls else None
-        by_row, certain = self._goes_row_by_row(node.iter), self._goes_along_tensors(node.iter)
+        taken = node.iter in self.plan.turns
+        by_row, certain = taken or self._goes_row_by_row(node.iter), taken or self._goes_along_tensors(node.iter)
         if not by_row and (shared := self._goes_through_batches(node, scope)):
             by_row = certain = all(shared)
             (self.batch_loops if by_row else self.whole_loops).add(node.iter)
         loop = Loop(node, scope.source, scope, function, by_row, certain)
-        parts = self._unrolled(iterable) or self._numbered_phases(node.iter)
+        parts = None if taken else self._unrolled(iterable) or self._numbered_phases(node.iter)
         self.counted_loops.discard(node.iter)
         self._loops.append(loop)
         if parts is not None:
@@ -75,6 +76,8 @@ class Loops(Stores):
             self._path = path
         else:
             element = self._element(iterable, node)
+            if taken:
+                element = self._taken(element, node, scope)
             if self.plan.wholes is not None:
                 self._note_batches(node, element, scope)
 
@@ -153,6 +156,24 @@ class Loops(Stores):
         one = value.spread is ROWS and not value.things and self.gives_tensor(over, value)
         return one or self.splits_by_number(over) or _has_one_each(value)
 
+    def _taken(self, element: Value, loop: ast.For | ast.AsyncFor | ast.comprehension, scope: Scope) -> Value:
+        """One of the samples that a rank takes of those that all ranks could go over."""
+        draw = Draw(loop.iter, scope.source, (), turn=True, even=self.plan.even)
+        self.event("taken", loop.iter, scope, of(draw))
+        return self._of_one_sample(element, frozenset([draw, Turn(loop)]), loop)
+
+    def _of_one_sample(self, value: Value, origins: frozenset[Any], loop: ast.AST, at: tuple[int, ...] = ()) -> Value:
+        """Whatever is known of a sample, it is this rank's."""
+        tuples = [t for t in value.things if isinstance(t, Items) and t.parts]
+        if not tuples:
+            return Value(spread=LOCAL, origins=origins)
+        items = self._remember(loop, lambda: Items(loop, [], NOTHING), ("taken", *at))
+        parts = [
+            union(t.parts[i] for t in tuples if i < len(t.parts)) for i in range(max(len(t.parts) for t in tuples))
+        ]
+        items.parts = [self._of_one_sample(part, origins, loop, (*at, i)) for i, part in enumerate(parts)]
+        return of(items)
+
     def _mark_turn(self, loop: ast.For | ast.AsyncFor | ast.comprehension, scope: Scope) -> None:
         """Keep of the names of a loop that they are those of one sample after the other."""
         turn = Turn(loop, any(map(self.splits_by_number, ast.walk(loop.iter))))
@@ -166,7 +187,11 @@ class Loops(Stores):
         root = target
         while isinstance(root, (ast.Subscript, ast.Attribute)):
             root = root.value
+        within = self._calls[-1].function.node if self._calls else None
         for loop in self._loops:
+            home = loop.function.node if loop.function is not None else None
+            if isinstance(target, ast.Name) and home is not within:
+                continue  # a variable of a function that the loop calls
             if loop.by_row and isinstance(loop.node, ast.For):
                 inside = (n for statement in loop.node.body for n in ast.walk(statement))
                 inner = [n for n in inside if isinstance(n, ast.Assign) and not adds_to(n)]
@@ -294,12 +319,15 @@ class Loops(Stores):
                 self.event("ordered", first.iter, scope, iterable)
             self.event("iterate", first, scope, iterable)
             function = self._calls[-1].function if self._calls else None
-            by_row, certain = self._goes_row_by_row(first.iter), self._goes_along_tensors(first.iter)
+            taken = first.iter in self.plan.turns
+            by_row, certain = taken or self._goes_row_by_row(first.iter), self._goes_along_tensors(first.iter)
             self._loops.append(Loop(first, scope.source, scope, function, by_row, certain))
             told = self._unrolled(iterable) or [*self._fields(iterable).values()] or self._data_sets(iterable)
-            parts = told or self._numbered_phases(first.iter)
+            parts = None if taken else told or self._numbered_phases(first.iter)
+            one = self._element(iterable, first) if parts is None else NOTHING
+            one = self._taken(one, first, scope) if taken else one
             result = NOTHING
-            for number, element in enumerate(parts if parts is not None else [self._element(iterable, first)]):
+            for number, element in enumerate(parts if parts is not None else [one]):
                 self.assign(first.target, element.but(firm=True) if parts is not None else element, inner, first.iter)
                 if parts is None and certain:
                     self._mark_turn(first, inner)
@@ -330,6 +358,7 @@ class Loops(Stores):
             for test in tests:
                 value = self._of_class(value, node.elt, test)
                 value = self._chosen(value, [(test, self._lately(test))], scope, node.generators[-1])
+            value = self._as_row(value)
             if value.spread is MEAN and self._is_each(value, node.elt):
                 value = value.but(spread=ROWS).without(Turn)  # `[criterion(o, t) for o, t in zip(out, targets)]`
             items.element = items.element | value

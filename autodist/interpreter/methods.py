@@ -281,7 +281,8 @@ class Methods(Libraries, TorchModules):
 
     def _note_backward(self, node: ast.Call, loss: Value, scope: Scope) -> None:
         """What is differentiated is a number; one that cannot be told apart is taken for a mean, with a warning."""
-        if loss.spread is MEAN and self.is_by_turn(loss):
+        taken = any(loop.through is not None and loop.through.iter in self.plan.turns for loop in self._loops)
+        if taken or loss.spread is MEAN and self.is_by_turn(loss):
             loss = self.added_up(loss)  # gradients are, of one sample after the other
         self.event("backward", node, scope, loss)
         target = node.func.value if isinstance(node.func, ast.Attribute) else node
@@ -489,7 +490,7 @@ class Methods(Libraries, TorchModules):
                 self._note_held_models(node, args[-1] if args else NOTHING, scope)
                 self._note_kept_by_sample(node)
                 pairs = [
-                    (self._chosen(v, self._row_tests, scope), each)
+                    (self._chosen(self._as_row(v), self._row_tests, scope), each)
                     for v, each in zip(args[-1:], node.args[-1:], strict=False)
                 ]
                 self._grow(of(container), pairs, scope, name)

@@ -37,6 +37,10 @@ class Plan:
     counts: frozenset[ast.expr] = frozenset()
     batches: frozenset[ast.expr] = frozenset()
     """Expressions for a batch that a step is given, or for an iterable of them: a rank takes its rows there."""
+    turns: frozenset[ast.expr] = frozenset()
+    """What loops go over of whose rounds, one for each sample of a step, a rank takes its share."""
+    even: bool = False
+    """All ranks have as many of these rounds."""
     weighed: frozenset[ast.AST] = frozenset()
     """Losses that are weighed by what each rank divides by."""
     joined: frozenset[ast.AST] = frozenset()

@@ -11,7 +11,7 @@ from autodist import carried
 from autodist.interpreter.arithmetic import Arithmetic, is_counted_in
 from autodist.interpreter.lasting import Lasting
 from autodist.interpreter.loops import Loops
-from autodist.interpreter.questions import adds_to, constants_in, is_of_one, wrapped
+from autodist.interpreter.questions import adds_to, constants_in, is_of_one, spine, wrapped
 from autodist.interpreter.stores import Stores
 from autodist.source import last_name, stepped_tensor
 from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, SUM
@@ -98,6 +98,8 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
         one = one and value.spread is not CROSS  # it meets the others of the batch
         if value.spread.is_local and one and adds_to(node) and self._counts_rows_of(node.targets[0]):
             value = self.added_up(value)  # `loss = loss + criterion(out[i], labels[i])`
+            if self._begins_with_learnt(node):
+                value = value.computed(LOCAL)
         counted = carried.counted_up(node)
         if counted is not None and value.made:
             changes = [each for each in counted[1] if self._lately(each).spread.is_local]
@@ -142,6 +144,11 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
             return value
         make = partial(Object, "torch.load", frozenset(["module"]), call, scope.source, self._path)
         return of(self._remember(call, make, "loaded"))
+
+    def _begins_with_learnt(self, node: ast.Assign) -> bool:
+        """Whether a sum over samples begins with what all ranks have, and gradients flow through: a penalty."""
+        begun = self._lately(spine(node)[-1].left)
+        return begun.spread is SAME and bool(begun.weights) and not begun.zero and not begun.things
 
     def do_AnnAssign(self, node: ast.AnnAssign, scope: Scope) -> None:
         if node.value is not None:

@@ -129,8 +129,11 @@ def _leaves_labels_out(source: Source) -> bool:
 def _of_modules(event: Event, modules: list[Object]) -> dict[str, str]:
     """The options that a loss is made with, or one of several."""
     assert isinstance(event.node, ast.Call)
-    named = isinstance(event.node.func, (ast.Name, ast.Attribute))  # not made at once, `nn.NLLLoss(w)(output, y)`
-    owner = event.source.code(event.node.func)
+    called = event.node.func
+    if isinstance(called, ast.Attribute) and called.attr == "forward":
+        called = called.value
+    named = isinstance(called, (ast.Name, ast.Attribute))  # not made at once, `nn.NLLLoss(w)(output, y)`
+    owner = event.source.code(called)
     given = ((name, module.argument(name, MODULE[name])) for module in modules for name in ("weight", "ignore_index"))
     made = {name for name, value in given if value is not None and value.const is not None}
     means = {value.const for each in modules if (value := each.argument("reduction", MODULE["reduction"])) is not None}
@@ -277,7 +280,7 @@ def _count(loss: Loss, run: Interpreter) -> str | None:
         divisors = [node.right.body, node.right.orelse] if isinstance(node.right, ast.IfExp) else [node.right]
         plain = all(_is_plain(each, FORMS | SUMS) for each in divisors)  # `count if count > 0 else 1`
         steady = not loss.event.value.models and not loss.event.inside_forward and plain
-        return source.code(node.right) if steady and node in learnt_from(run) else None
+        return source.code(node.right) if steady and _is_learnt(node, run) else None
     assert isinstance(node, ast.Call)
     if loss.name == "mean":
         over = _averaged(loss.event)
@@ -309,6 +312,12 @@ def _count(loss: Loss, run: Interpreter) -> str | None:
     one = f"is {kinds[0]}" if len(kinds) == 1 else f"in ({', '.join(kinds)})"
     count = f"({count})" if loss.optional and weight is not None else count
     return f"{count} if type({source.code(node.func)}) {one} else {code}.numel()"
+
+
+def _is_learnt(node: ast.BinOp, run: Interpreter) -> bool:
+    """Whether losses are computed from it, or it is one: `(total / words).backward()`."""
+    calls = (event.node for event in run.of("backward") if isinstance(event.node, ast.Call))
+    return node in learnt_from(run) or any(node is getattr(call.func, "value", None) for call in calls)
 
 
 def _averaged(event: Event) -> ast.expr | None:
