@@ -132,7 +132,11 @@ def shuffles_others(source: Source, call: ast.Call, shuffle: ast.expr, switch: s
 
 
 def says(node: ast.expr, code: str) -> bool:
-    """Whether an expression is that which some code writes, however it is quoted and spaced."""
+    """Whether an expression is that which some code writes, however it is quoted and spaced, or `True if ... else
+    False` of it."""
+    match node:
+        case ast.IfExp(test=test, body=ast.Constant(value=True), orelse=ast.Constant(value=False)):
+            node = test
     return ast.dump(node) == ast.dump(ast.parse(code, mode="eval").body)
 
 

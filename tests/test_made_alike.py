@@ -58,6 +58,14 @@ def test_a_number_tells_them_apart(tmp_path: Path) -> None:
     assert "print(epoch, total / len(test_loader.dataset))" in text
 
 
+def test_a_flag_written_out(tmp_path: Path) -> None:
+    """`True if train else False` is `train`: the others are not shuffled, and need no generator for it."""
+    written = "[DataLoader(part, batch_size=8, shuffle=True if i == 0 else False) for i, part in enumerate(splits)]"
+    text, _ = converted(tmp_path, made(written))
+    assert "sampler=DistributedSampler(part) if i == 0 else None" in text and "generator" not in text
+    assert "shuffle=" not in text.partition("train_loader")[2]
+
+
 def test_data_sets_of_a_comprehension(tmp_path: Path) -> None:
     text, said = converted(tmp_path, made(MADE, '[Points(name) for name in ("train", "test")]'))
     assert "sampler=DistributedSampler(part) if i == 0 else None" in text and ALIKE not in said
