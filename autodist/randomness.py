@@ -19,6 +19,8 @@ from autodist.values import NOTHING, Draw, External, Items, Object, Parameters, 
 DROPPING = ("alexnet", "vgg", "googlenet", "inception", "mobilenet", "efficientnet", "mnasnet", "convnext", "swin")
 """How names begin of those models of torchvision that have dropout or skip layers at random unless told otherwise."""
 
+DROPOUT = ("ropout", "Transformer", "RReLU", "rrelu")
+"""What is in the names of torch's layers and functions that draw for each number of a sample."""
 DRAWS_LIKE = frozenset(["rand_like", "randn_like", "randint_like"])
 """What draws for each number of a tensor that it is given."""
 SHARED = ("seed", "random_split", "optimizer", "draw_parameters")
@@ -769,12 +771,12 @@ def _is_noise(node: ast.expr) -> bool:
 
 
 def _is_dropout(event: Event, run: Interpreter) -> bool:
-    return _is_call_of(event, run, ("ropout", "Transformer", "transforms"))
+    return _is_call_of(event, run, (*DROPOUT, "transforms"))
 
 
 def _has_masks(models: list[Model], run: Interpreter) -> bool:
     """Whether a model drops numbers out; what transforms draw for samples is told of as augmentation."""
-    masking = (_is_call_of(event, run, ("ropout", "Transformer")) for event in run.of("random"))
+    masking = (_is_call_of(event, run, DROPOUT) for event in run.of("random"))
     return _drop_inside(models) or any(masking)
 
 

@@ -66,7 +66,7 @@ for epoch in range(2):
 """
 APART = RECURRENT.replace(
     "for epoch",
-    "torch.manual_seed(torch.initial_seed() + dist.get_rank())  # dropout and noise differ by rank\nfor epoch",
+    "torch.manual_seed(torch.initial_seed() + 1 + dist.get_rank())  # dropout and noise differ by rank\nfor epoch",
 )
 
 EXAMPLES = [
@@ -101,7 +101,7 @@ EXAMPLES = [
         model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 1))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
-        torch.manual_seed(torch.initial_seed() + dist.get_rank())  # dropout and noise differ by rank
+        torch.manual_seed(torch.initial_seed() + 1 + dist.get_rank())  # dropout and noise differ by rank
         for epoch in range(2):
             for x, y in loader:
                 loss = nn.functional.mse_loss(model(x), y)
@@ -146,7 +146,7 @@ EXAMPLES = [
         model = nn.Linear(4, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
-        torch.manual_seed(torch.initial_seed() + dist.get_rank())  # dropout and noise differ by rank
+        torch.manual_seed(torch.initial_seed() + 1 + dist.get_rank())  # dropout and noise differ by rank
         np.random.seed(torch.initial_seed() % 2**32)
         for epoch in range(2):
             for x, y in loader:
@@ -211,7 +211,8 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
             torch_import = (*torch_import, *library_import)
             more.append(SEEDS[library].format(library=name, torch=torch))
         what = "samples and dropout" if script.own_draws else "dropout and noise"
-        code = f"{torch}.manual_seed({torch}.initial_seed() + {d}.get_rank())  # {what} differ by rank\n"
+        # no rank begins the script's own stream anew: it would draw its data once more
+        code = f"{torch}.manual_seed({torch}.initial_seed() + 1 + {d}.get_rank())  # {what} differ by rank\n"
         code += "".join(more)
         if site.again:  # rank 0 goes on, as it would repeat itself
             code = f"if {d}.get_rank() > 0:\n" + textwrap.indent(code, "    ")

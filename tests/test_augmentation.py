@@ -46,7 +46,7 @@ for epoch in range(2):
         nn.functional.cross_entropy(model(x), y).backward()
         optimizer.step()
 """
-APART = "torch.manual_seed(torch.initial_seed() + dist.get_rank())"
+APART = "torch.manual_seed(torch.initial_seed() + 1 + dist.get_rank())"
 OF_LIBRARY = 'torchvision.datasets.CIFAR10("data", transform={})'
 
 

@@ -138,7 +138,7 @@ def test_noise_from_a_generator_that_all_ranks_seed_alike(
     after, said = converted(tmp_path, HEAD + made + NOISY.format(size=size, generator=generator))
     assert ("device=x.device)[dist.get_rank() :: dist.get_world_size()]" in after) == shared
     assert "what is drawn repeats from rank to rank" not in said
-    assert ("torch.initial_seed() + dist.get_rank()" in after) == (generator == "None")
+    assert ("torch.initial_seed() + 1 + dist.get_rank()" in after) == (generator == "None")
 
 
 RECORDED = """\

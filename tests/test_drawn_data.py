@@ -60,7 +60,7 @@ ANEW = [
 def test_ranks_draw_the_same_data(tmp_path: Path, made: str) -> None:
     """Seeded by rank for their masks of dropout, they would draw other data, and take shares of these."""
     after, said = conftest.converted(tmp_path, SCRIPT.format(made=made, drops="nn.Dropout(0.1)"))
-    assert "torch.initial_seed() + dist.get_rank()" in after and "masks of dropout" not in said
+    assert "torch.initial_seed() + 1 + dist.get_rank()" in after and "masks of dropout" not in said
     assert len(re.findall(r"drawn_by_rank_zero\(torch.rand", after)) == 1
     plain, quiet = conftest.converted(tmp_path, SCRIPT.format(made=made, drops="nn.ReLU()"))
     assert "drawn_by_rank_zero" not in plain and "masks of dropout" not in quiet
@@ -76,13 +76,13 @@ def test_ranks_draw_the_same_data(tmp_path: Path, made: str) -> None:
 def test_data_that_rank_zero_does_not_draw(tmp_path: Path, made: str) -> None:
     """One row after the other, or inside a call that is written anew: the ranks go on drawing alike."""
     after, said = conftest.converted(tmp_path, SCRIPT.format(made=made, drops="nn.Dropout(0.1)"))
-    assert "torch.initial_seed() + dist.get_rank()" not in after
+    assert "torch.initial_seed() + 1 + dist.get_rank()" not in after
     assert "masks of dropout and noise are the same on all ranks" in said
 
 
 def test_data_that_stay(tmp_path: Path) -> None:
     after, said = conftest.converted(tmp_path, SCRIPT.format(made=MAKE.format("noisy"), drops="nn.Dropout(0.1)"))
-    assert "torch.initial_seed() + dist.get_rank()" in after and "masks of dropout" not in said
+    assert "torch.initial_seed() + 1 + dist.get_rank()" in after and "masks of dropout" not in said
 
 
 @pytest.mark.parametrize(
@@ -102,5 +102,5 @@ def test_ranks_draw_the_same_decisions(tmp_path: Path, decision: str, common: bo
     script = SCRIPT.format(drops="nn.Dropout(0.2)", made=MAKE.format("plain"))
     script = script.replace("    for x, y in loader:\n", f"    for x, y in loader:\n        {decision}\n")
     text, said = conftest.converted(tmp_path, script)
-    assert "initial_seed() + dist.get_rank()" in text and "masks of dropout" not in said
+    assert "initial_seed() + 1 + dist.get_rank()" in text and "masks of dropout" not in said
     assert ("drawn_by_rank_zero(torch.rand" in text) is common

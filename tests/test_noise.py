@@ -42,7 +42,7 @@ for x, y in loader:
 def test_a_second_training_that_draws_noise(tmp_path: Path, again: str, seed: str) -> None:
     """The first one needs none, and the model of the second must begin alike on all ranks."""
     code, _ = converted(tmp_path, SCRIPT.format(again=again, seed=seed))
-    assert code.count("torch.initial_seed() + dist.get_rank()") == 1
+    assert code.count("torch.initial_seed() + 1 + dist.get_rank()") == 1
     assert code.index("optimizer = torch") < code.index("torch.initial_seed()") < code.index("x + torch.randn")
 
 
@@ -60,7 +60,7 @@ def test_samples_of_a_distribution(tmp_path: Path, drawn: str) -> None:
     text = SCRIPT.format(again="", seed="").replace("x + torch.randn(x.shape)", drawn)
     prior = "prior = torch.distributions.Normal(0.0, 1.0)\n"
     code, said = converted(tmp_path, text.replace("loader = ", f"{prior}loader = ", 1))
-    assert code.count("torch.initial_seed() + dist.get_rank()") == 1
+    assert code.count("torch.initial_seed() + 1 + dist.get_rank()") == 1
     assert "AD602" not in said
 
 
@@ -104,10 +104,10 @@ def test_noise_of_parameters(tmp_path: Path, noise: str, alike: bool) -> None:
     added = f"    for p in model.parameters():\n        p.grad.add_({noise})\n    optimizer.step()\n"
     script = SCRIPT.format(again="", seed="").rpartition("    optimizer.step()\n")[0] + added
     code, said = converted(tmp_path, script)
-    assert ("torch.initial_seed() + dist.get_rank()" not in code) is alike
+    assert ("torch.initial_seed() + 1 + dist.get_rank()" not in code) is alike
     assert ("for the samples of all, of which each has its own" in said) is alike
     code, said = converted(tmp_path, script.replace("x + torch.randn(x.shape)", "nn.functional.dropout(x, 0.1)"))
-    assert ("torch.initial_seed() + dist.get_rank()" not in code) is alike
+    assert ("torch.initial_seed() + 1 + dist.get_rank()" not in code) is alike
     assert ("masks of dropout and noise are the same" in said) is alike
 
 
@@ -121,7 +121,7 @@ def test_a_training_for_each_fold(tmp_path: Path) -> None:
     training = "    model = nn.Linear(4, 1)\n    train(model, torch.optim.SGD(model.parameters(), lr=0.1))\n"
     folds = "for fold in range(2):\n" + training
     code, _ = converted(tmp_path, head + folds)
-    apart = "torch.manual_seed(torch.initial_seed() + dist.get_rank())  # dropout and noise differ by rank\n"
+    apart = "torch.manual_seed(torch.initial_seed() + 1 + dist.get_rank())  # dropout and noise differ by rank\n"
     assert f"    if dist.get_rank() > 0:\n        {apart}    for x, y in loader" in code  # rank 0 would repeat itself
     parts = "    parts = torch.utils.data.random_split(loader.dataset, [16, 16])\n"
     split = folds.replace("range(2):\n", "range(2):\n" + parts)
@@ -273,7 +273,7 @@ def test_an_order_that_a_sampler_of_torch_draws(tmp_path: Path, place: str) -> N
         f"from {place} import SubsetRandomSampler\n"
         + SCRIPT.format(again="", seed="").replace("shuffle=True", "sampler=SubsetRandomSampler(list(range(32)))"),
     )
-    assert "torch.initial_seed() + dist.get_rank()" in code and "generator=torch.Generator()" in code
+    assert "torch.initial_seed() + 1 + dist.get_rank()" in code and "generator=torch.Generator()" in code
 
 
 @pytest.mark.parametrize(
@@ -444,7 +444,7 @@ for epoch in range(2):
         loss.backward()
         optimizer.step()
 """
-APART = "torch.manual_seed(torch.initial_seed() + dist.get_rank())"
+APART = "torch.manual_seed(torch.initial_seed() + 1 + dist.get_rank())"
 
 
 @pytest.mark.parametrize(
@@ -535,7 +535,7 @@ def test_what_a_call_asks_for_is_no_chance(tmp_path: Path, test: str, apart: boo
     """Gradients that ranks average by hand must be there on all ranks: which parts run may not be drawn by each."""
     code, _ = converted(tmp_path, FROZEN.format(test=test))
     assert "average_gradients(optimizer)" in code
-    assert ("torch.initial_seed() + dist.get_rank()" in code) is apart
+    assert ("torch.initial_seed() + 1 + dist.get_rank()" in code) is apart
 
 
 SLICED = """\
@@ -585,7 +585,7 @@ for epoch in range(2):
 def test_batches_in_order_beside_weights_that_a_loop_fills(tmp_path: Path, order: str, index: str, after: str) -> None:
     script = SLICED.format(order=order, x=f"data[{index}]", y=f"target[{index}]")
     code, said = converted(tmp_path, script)
-    assert "torch.initial_seed() + dist.get_rank()" in code and after in code
+    assert "torch.initial_seed() + 1 + dist.get_rank()" in code and after in code
     assert "masks of dropout are the same" not in said
 
 
@@ -644,7 +644,7 @@ def test_a_new_model_for_each_round(tmp_path: Path, dropped: str, apart: bool) -
     """What is drawn while a model is made that is trained comes from rank 0. Ranks that decide by what evaluations draw
     go on drawing alike, which is said."""
     code, said = converted(tmp_path, ROUNDS.format(dropped=dropped))
-    assert ("torch.initial_seed() + dist.get_rank()" in code) is apart
+    assert ("torch.initial_seed() + 1 + dist.get_rank()" in code) is apart
     assert ("masks of dropout and noise are the same" not in said) is apart
 
 

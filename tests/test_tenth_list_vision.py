@@ -368,7 +368,7 @@ for epochs, rate in ((2, 0.1), (1, 0.01)):
             loss.backward()
             optimizer.step()
 """
-APART = "torch.manual_seed(torch.initial_seed() + dist.get_rank())  # dropout and noise differ by rank\n"
+APART = "torch.manual_seed(torch.initial_seed() + 1 + dist.get_rank())  # dropout and noise differ by rank\n"
 
 
 def test_ranks_go_apart_once_for_all_stages_of_a_training(tmp_path: Path) -> None:

@@ -192,7 +192,9 @@ def assembled(
     shares = {site.node for site in batch_sizes}
     alone_or_apart = frozenset(guarded) | outside
     common = tuple(common_draws(run, alone_or_apart, dealt, shares)) if not is_distributed(run) else ()
-    apart, own_draws, common = gone_apart(run, loaders, draws, shared_draws, models, varied, common, alone_or_apart)
+    apart, own_draws, common = gone_apart(
+        run, loaders, draws, shared_draws, models, varied, common, alone_or_apart, shares
+    )
     taken_over = {site.node for site in common}
     own_generators = list(worker_seeds.by_generator(loaders, run))
     for_all = () if is_distributed(run) else tuple(randomness.drawn_for_all(run, apart, dealt, shares))

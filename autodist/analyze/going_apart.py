@@ -23,16 +23,21 @@ def gone_apart(
     varied: frozenset[str],
     common: tuple[Site, ...],
     alone: frozenset[ast.AST],
+    sizes: Collection[ast.AST],
 ) -> tuple[tuple[Apart, ...], frozenset[ast.expr], tuple[Site, ...]]:
     """The loops ahead of which ranks are seeded apart, the draws by which each then draws samples for itself, and what
     rank 0 draws for all of them. Of the batches that are ``shared`` out some are ``draws``; ``varied`` are libraries
-    that draw noise alone, ``common`` is what steps draw once for a batch, ``alone`` what not all ranks run."""
+    that draw noise alone, ``common`` is what steps draw once for a batch, ``alone`` what not all ranks run, and
+    ``sizes`` are those of batches."""
     taken_over = {site.node for site in common}
     dealt_out = {each.node for each in shared if id(each.node) not in draws}
     apart = randomness.diverge(run, loaders, draws | dealt_out, models, varied, taken_over)
     drawn = bool(shared) or randomness.draws_data(loaders, run)
-    if apart or not drawn or is_distributed(run) or not randomness.drops(models, run):
+    if apart or not drawn or is_distributed(run):
         return apart, frozenset(), common
+    for_all = {each.node for each in randomness.drawn_for_all(run, (), frozenset(each.node for each in shared), sizes)}
+    if not randomness.drops_alike(run, models, (), draws, loaders, for_all, taken_over):
+        return (), frozenset(), common
     own = _drawn_by_each(run, shared)
     ordered = [] if own else orders(run, alone, shared)
     made = {each.object.node for each in loaders}  # calls that are written anew

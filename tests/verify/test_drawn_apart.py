@@ -79,7 +79,7 @@ RANK = "[dist.get_rank() :: dist.get_world_size()]"
 def test_batches_drawn_beside_dropout(tmp_path: Path, zygote: Zygote, made: str, batch: str, after: str) -> None:
     before = SCRIPT.format(made=made, batch=batch)
     code, said = conftest.converted(tmp_path, before)
-    assert after in code and "torch.initial_seed() + dist.get_rank()" in code and "warning" not in said
+    assert after in code and "torch.initial_seed() + 1 + dist.get_rank()" in code and "warning" not in said
     (tmp_path / "before.py").write_text(before)
     (tmp_path / "after.py").write_text(code)
     verdict = verify(tmp_path / "before.py", tmp_path / "after.py", [2], device="cpu", workdir=tmp_path, zygote=zygote)
@@ -91,7 +91,9 @@ def test_ranks_that_draw_their_own_rows_alike(tmp_path: Path, zygote: Zygote) ->
     before = SCRIPT.format(made="", batch=ROWS.format("torch.randint(64, (8,))"))
     code, _ = conftest.converted(tmp_path, before)
     (tmp_path / "before.py").write_text(before)
-    (tmp_path / "after.py").write_text(code.replace("torch.initial_seed() + dist.get_rank()", "torch.initial_seed()"))
+    (tmp_path / "after.py").write_text(
+        code.replace("torch.initial_seed() + 1 + dist.get_rank()", "torch.initial_seed()")
+    )
     verdict = verify(tmp_path / "before.py", tmp_path / "after.py", [2], device="cpu", workdir=tmp_path, zygote=zygote)
     assert not verdict.worlds[0].equal and "same rows" in verdict.worlds[0].reason
 
