@@ -52,31 +52,73 @@ def common_draws(
             continue
         if any(event.inside_forward for event in events) and not (single or _has_known_size(node, run, most=1)):
             continue
-        if _goes_by_samples(node, run) or not all(_is_met_by_all(event, run, alone, training) for event in events):
+        if _goes_by_samples(node, run) or not all(event.grad for event in events):
+            continue
+        if not all(_is_met_by_all(event, run, alone, training) for event in events):
             continue
         yield Site(source, node)
 
 
-def orders(run: Interpreter, alone: frozenset[ast.AST], shared: Collection[Draw]) -> list[Site]:
+def orders(
+    run: Interpreter, alone: frozenset[ast.AST], shared: Collection[Draw], own: Collection[ast.AST]
+) -> list[Site] | None:
     """Calls by which steps, and the loops around them, draw their samples or the order of them from torch,
-    ``torch.randperm(n)``, so that ranks that are seeded apart can have them in common; none where some cannot. Of
-    batches that are ``shared`` out each rank has its rows."""
+    ``torch.randperm(n)``, so that ranks that are seeded apart can have them in common; None where some cannot. Of
+    batches that are ``shared`` out each rank has its rows, and its ``own`` it draws itself."""
     training = {loop.node for event in run.of("backward") for loop in event.loops}
-    own = {draw.node for draw in shared}
+    rows = {draw.node for draw in shared}
     found: dict[ast.AST, Site] = {}
     for event in randomness.ordering(run):
         node = event.node
-        if isinstance(node, ast.expr) and run.values.get(node, NOTHING).spread.is_local and node not in own:
+        if (
+            isinstance(node, ast.expr)
+            and run.values.get(node, NOTHING).spread.is_local
+            and node not in rows
+            or node in own
+        ):
             continue  # noise for a rank's own samples
         if not any(loop.node in training for loop in event.loops) or _is_shown_only(event, run):
             continue
         if not isinstance(node, ast.Call):
-            return []
+            return None
         found[node] = Site(event.source, node)
     events = [e for kind in randomness.DRAWS for e in run.of(kind) if e.node in found]
     if not all(_is_met_by_all(event, run, alone, {loop.node for loop in event.loops}) for event in events):
-        return []
+        return None  # evaluations included: all ranks make them, unless they are ``alone``
     return list(found.values())
+
+
+def deciding(sites: Collection[Site], run: Interpreter) -> list[Site]:
+    """Those draws that a condition or a schedule goes by, as that of an evaluation on some of the data."""
+    asked = [e for kind in ("test", "schedule") for e in run.of(kind) if not e.inside_forward] if sites else []
+    said = {node for each in asked for node in _said_by(each.node, each.source)}
+    drawn: dict[ast.AST, set[ast.AST]] = {}
+    for event in (each for kind in randomness.DRAWS for each in run.of(kind)):
+        calls = (call.node for call in event.calls if call.node is not None)
+        drawn.setdefault(event.node, {event.node}).update(calls)
+    return [site for site in sites if not said.isdisjoint(drawn[site.node])]
+
+
+def _said_by(asked: ast.AST, source: Source) -> set[ast.AST]:
+    """All that a condition is computed from in its function, by the names of variables."""
+    home = source.home(asked)
+    bound = [each for each in ast.walk(home) if isinstance(each, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For))]
+    found, fresh = set[ast.AST](), set(ast.walk(asked))
+    while fresh:
+        found |= fresh
+        names = {each.id for each in fresh if isinstance(each, ast.Name)}
+        made = (_made(each) for each in bound if any(name in names for name in _targets(each)))
+        fresh = {node for each in made if each is not None for node in ast.walk(each)} - found
+    return found
+
+
+def _targets(bound: ast.stmt) -> Iterator[str]:
+    targets = bound.targets if isinstance(bound, ast.Assign) else [getattr(bound, "target", bound)]
+    yield from (each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
+
+
+def _made(bound: ast.stmt) -> ast.expr | None:
+    return bound.iter if isinstance(bound, ast.For) else getattr(bound, "value", None)
 
 
 def _is_shown_only(event: Event, run: Interpreter) -> bool:
@@ -146,7 +188,7 @@ def _are_known(sizes: list[ast.expr], run: Interpreter, most: float) -> bool:
 def _is_met_by_all(event: Event, run: Interpreter, alone: frozenset[ast.AST], training: Collection[ast.AST]) -> bool:
     """Whether all ranks draw there, equally often: no worker of a loader, no branch that goes by a rank's samples. They
     go through loops that are ``training`` equally often."""
-    if event.on_one_rank or not event.grad or regions.within(event, alone):
+    if event.on_one_rank or regions.within(event, alone):
         return False
     if randomness.is_per_sample(event) or any(call.node is None for call in event.calls):
         return False

@@ -557,7 +557,7 @@ def picked_apart(
     ``common``."""
     picking = picks_of_all(run)
     for event in _draws(run):
-        if event.node in common:
+        if event.node in common or not event.grad:  # an evaluation that is only shown is rank 0's
             continue
         if event.node in picking and _is_parted(event, apart) and libraries_of(event, run) & {"torch", "cuda", *varied}:
             yield picking[event.node]

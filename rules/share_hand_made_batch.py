@@ -521,7 +521,8 @@ def _is_viewed(draw: Draw, script: TrainingScript) -> bool:
             ours = any(isinstance(each, Draw) and each.node is draw.node for each in value.origins)
             first = call.args[0] if call.args else None  # `x.view(len(x), -1)`
             counts = first is not None and script.values.get(first, NOTHING).spread is COUNT
-            kept = counts and not isinstance(first, ast.BinOp)
+            joins = counts and isinstance(first, ast.BinOp)  # `y.view(len(y) * length)`
+            kept = not joins if draw.batch else counts and not joins  # `x.view(-1, 784)` of a batch may keep them
             if ours and not value.models and not kept:
                 return True
     return False

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from autodist import randomness
 from autodist.analyze.launched import is_distributed
-from autodist.common_draws import orders
+from autodist.common_draws import deciding, orders
 from autodist.interpreter import Interpreter
 from autodist.script import Apart, Loader, Model, Site
 from autodist.source import argument
@@ -33,15 +33,18 @@ def gone_apart(
     dealt_out = {each.node for each in shared if id(each.node) not in draws}
     apart = randomness.diverge(run, loaders, draws | dealt_out, models, varied, taken_over)
     drawn = bool(shared) or randomness.draws_data(loaders, run)
-    if apart or not drawn or is_distributed(run):
+    if is_distributed(run) or not apart and not drawn:
         return apart, frozenset(), common
+    if apart:
+        decided = [] if not loaders else deciding(orders(run, alone, shared, ()) or (), run)
+        return apart, frozenset(), (*common, *(site for site in decided if site.node not in taken_over))
     for_all = {each.node for each in randomness.drawn_for_all(run, (), frozenset(each.node for each in shared), sizes)}
     if not randomness.drops_alike(run, models, (), draws, loaders, for_all, taken_over):
         return (), frozenset(), common
     own = _drawn_by_each(run, shared)
-    ordered = [] if own else orders(run, alone, shared)
+    ordered = orders(run, alone, shared, own)
     made = {each.object.node for each in loaders}  # calls that are written anew
-    if not own and not ordered or any(not made.isdisjoint(s.source.ancestors(s.node)) for s in ordered):
+    if ordered is None or any(not made.isdisjoint(site.source.ancestors(site.node)) for site in ordered):
         return (), frozenset(), common
     taken_over |= {site.node for site in ordered}
     apart = randomness.diverge(run, loaders, frozenset(), models, varied, taken_over)
