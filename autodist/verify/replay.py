@@ -45,6 +45,8 @@ class Replay:
     """Passes that train; others are only replayed where their batches correspond one to one."""
     begun: set[PassKey] = field(default_factory=set)
     """Passes that every rank breaks off."""
+    ends: dict[PassKey, str] = field(default_factory=dict)
+    """The state of the first rank's generators when a pass had come to its end."""
     draws: dict[str, list[RankDraws]] = field(default_factory=dict)
     """For the seed of a draw what the ranks drew, as often as it occurred with different shapes."""
     own_rows: dict[int, RankDraws] = field(default_factory=dict)
@@ -63,6 +65,7 @@ class Replay:
             "seeds": self.seeds,
             "training": sorted(self.training),
             "begun": sorted(self.begun),
+            "ends": [[*key, left] for key, left in self.ends.items()],
             "draws": {seed: [asdict(drawn) for drawn in several] for seed, several in self.draws.items()},
             "own_rows": [[position, asdict(drawn)] for position, drawn in self.own_rows.items()],
             "parted": sorted(self.parted),
@@ -77,12 +80,23 @@ class Replay:
         passes = {(loader, number): batches for loader, number, batches in content["passes"]}
         training = {(loader, number) for loader, number in content["training"]}
         begun = {(loader, number) for loader, number in content["begun"]}
+        ends = {(loader, number): left for loader, number, left in content["ends"]}
         draws = {seed: [RankDraws(**drawn) for drawn in several] for seed, several in content["draws"].items()}
         own_rows = {position: RankDraws(**drawn) for position, drawn in content["own_rows"]}
         seeds = {library: {int(drawn): seed for drawn, seed in of.items()} for library, of in content["seeds"].items()}
         parted, forwards = set(content["parted"]), content["forwards"]
         return cls(
-            content["world"], content["datasets"], passes, seeds, training, begun, draws, own_rows, parted, forwards
+            world=content["world"],
+            datasets=content["datasets"],
+            passes=passes,
+            seeds=seeds,
+            training=training,
+            begun=begun,
+            ends=ends,
+            draws=draws,
+            own_rows=own_rows,
+            parted=parted,
+            forwards=forwards,
         )
 
 
@@ -141,6 +155,7 @@ def build_replay(ranks: Sequence[RunTrace]) -> Replay:
             replay.training.add(key)
         elif not any(each.exhausted for each in found):
             replay.begun.add(key)
+    replay.ends = {key: each.left for key, each in ranks[0].passes.items() if each.exhausted}
     replay.draws, replay.parted = merged_draws(ranks)
     replay.own_rows = own_rows(ranks)
     firsts = [first_forwards(rank) for rank in ranks]

@@ -120,6 +120,8 @@ class Pass:
     calls: list[Call] = field(default_factory=list)
     """What models made of its batches with gradients on."""
     exhausted: bool = False
+    left: str = ""
+    """The state of the script's own generators when it had come to its end."""
     stream: str | None = None
     """The state of the global generators, where the sampler draws from them."""
     noise: dict[str, str] | None = None
@@ -337,7 +339,7 @@ def read_trace(path: Path) -> RunTrace:
             entry.noise = {**(entry.noise or {}), **event["noise"]}
         elif kind == "exhausted":
             entry = run.passes[event["loader"], event["number"]]
-            entry.exhausted = True
+            entry.exhausted, entry.left = True, event["left"]
             recent.pop(entry.key, None)
         elif kind == "trained-on":
             entry = run.passes[event["loader"], event["number"]]

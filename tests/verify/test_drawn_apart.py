@@ -172,3 +172,63 @@ def test_a_lecture_that_looks_at_a_batch_first(tmp_path: Path, zygote: Zygote) -
     (tmp_path / "after.py").write_text(code)
     verdict = verify(tmp_path / "before.py", tmp_path / "after.py", [2], device="cpu", workdir=tmp_path, zygote=zygote)
     assert verdict.worlds[0].equal, (verdict.worlds[0].reason, verdict.worlds[0].findings)
+
+
+DECIDING = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+data, target = torch.randn(64, 4), torch.randn(64, 1)
+{loader}
+model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def evaluate():
+    model.eval()
+    with torch.no_grad():
+        picked = torch.randint(64, (20,))
+        value = nn.functional.mse_loss(model(data[picked]), target[picked]).item()
+    model.train()
+    return value
+
+
+best, worse = float("inf"), 0
+for epoch in range(12):
+    {steps}
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    value = evaluate()
+    print(epoch, value)
+    {decision}
+"""
+STOPS = "worse = 0 if value < best else worse + 1\n    best = min(best, value)\n    if worse > 0:\n        break"
+DRAWN = "for _ in range(4):\n        rows = torch.randint(64, (16,))\n        x, y = data[rows], target[rows]"
+
+
+LOADER = "loader = DataLoader(TensorDataset(data, target), batch_size=16, shuffle=True)"
+
+
+@pytest.mark.parametrize(("loader", "steps"), [(LOADER, "for x, y in loader:"), ("", DRAWN)])
+def test_an_evaluation_on_some_samples_decides(tmp_path: Path, zygote: Zygote, loader: str, steps: str) -> None:
+    """Ranks that each drew their own broke off in different epochs, which verify did not see beside a loader."""
+    before = DECIDING.format(loader=loader, steps=steps, decision=STOPS)
+    code, said = conftest.converted(tmp_path, before)
+    assert "picked = drawn_by_rank_zero(torch.randint(64, (20,)))" in code and "warning" not in said
+    (tmp_path / "before.py").write_text(before)
+    for name, after in (("after.py", code), ("apart.py", code.replace("drawn_by_rank_zero(torch", "(torch"))):
+        (tmp_path / name).write_text(after)
+        verdict = verify(tmp_path / "before.py", tmp_path / name, [2], device="cpu", workdir=tmp_path, zygote=zygote)
+        assert verdict.worlds[0].equal is (name == "after.py"), (verdict.worlds[0].reason, verdict.worlds[0].findings)
+
+
+def test_an_evaluation_on_some_samples_is_only_shown(tmp_path: Path) -> None:
+    """It is that of rank 0, as of one process."""
+    code, said = conftest.converted(
+        tmp_path, DECIDING.format(loader=LOADER, steps="for x, y in loader:", decision="pass")
+    )
+    assert "drawn_by_rank_zero" not in code and "AD702 data[picked]" not in said

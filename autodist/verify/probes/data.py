@@ -401,17 +401,30 @@ class DataProbe:
             if not streams.settled:
                 streams.put_aside()
             record.exhausted = True
-            context.trace.emit("exhausted", loader=record.loader, number=record.number)
+            left = self._left_by(record)
+            context.trace.emit("exhausted", loader=record.loader, number=record.number, left=left)
             context.left(record.loader)
             if record.held.alive:
                 context.held[record.key] = record.held
-            streams.reseed("end", *record.key)
+            streams.reseed("end", *record.key, left)
             raise
         record.taken += 1
         streams.reseed("step", *record.key, record.taken)
         batch = as_float64(data) if context.plan.dtype == "float64" else data
         record.held.add(batch, context.batch_rows[record.loader])
         return batch
+
+    def _left_by(self, record: OpenPass) -> str:
+        """Where the script's own streams are when a pass has come to its end, which ranks that are seeded apart go on
+        from: the original goes on as the first of them."""
+        context = self._context
+        if context.replay is not None and record.key in context.replay.ends:
+            return context.replay.ends[record.key]
+        context.probing = True
+        try:
+            return " ".join(context.streams.of_script().values())
+        finally:
+            context.probing = False
 
     def _abandoned(self, record: OpenPass) -> None:
         """The script has left the loop over a loader before its end."""
