@@ -206,7 +206,7 @@ for epoch in range(12):
     print(epoch, value)
     {decision}
 """
-STOPS = "worse = 0 if value < best else worse + 1\n    best = min(best, value)\n    if worse > 0:\n        break"
+STOPS = "worse = 0 if value < best else worse + 1\n    best = min(best, value)\n    if worse > 1:\n        break"
 DRAWN = "for _ in range(4):\n        rows = torch.randint(64, (16,))\n        x, y = data[rows], target[rows]"
 
 
