@@ -99,6 +99,21 @@ def deciding(sites: Collection[Site], run: Interpreter) -> list[Site]:
     return [site for site in sites if not said.isdisjoint(drawn[site.node])]
 
 
+def undecided(libraries: frozenset[str], run: Interpreter) -> frozenset[str]:
+    """Those of some ``libraries`` from which loops around steps draw nothing that a condition goes by: ranks may draw
+    from them apart."""
+    training = {loop.node for event in run.of("backward") for loop in event.loops}
+    drawn: dict[ast.AST, set[str]] = {}
+    sites: dict[ast.AST, Site] = {}
+    for event in (each for kind in randomness.DRAWS for each in run.of(kind)) if libraries else ():
+        own = isinstance(event.node, ast.expr) and run.values.get(event.node, NOTHING).spread.is_local
+        inside = any(loop.node in training for loop in event.loops) and not event.inside_forward
+        if inside and not own and not randomness.is_per_sample(event):
+            drawn.setdefault(event.node, set()).update(randomness.libraries_of(event, run))
+            sites[event.node] = Site(event.source, event.node)
+    return libraries.difference(*(drawn[site.node] for site in deciding(sites.values(), run)))
+
+
 def _said_by(asked: ast.AST, source: Source) -> set[ast.AST]:
     """All that a condition is computed from in its function, by the names of variables."""
     home = source.home(asked)

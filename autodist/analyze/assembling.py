@@ -64,7 +64,7 @@ from autodist.analyze.modules import (
 )
 from autodist.analyze.reductions import filled_up, reduction_at
 from autodist.analyze.sets import unordered
-from autodist.common_draws import common_draws
+from autodist.common_draws import common_draws, undecided
 from autodist.fsdp import shards, unshardable
 from autodist.interpreter import Event, Interpreter
 from autodist.launchers import launcher, without
@@ -188,7 +188,7 @@ def assembled(
     meant, maybe = unwraps.found(run)
     seeded = frozenset(randomness.seeded(run))
     lone = frozenset(site.node for site in sites("writer") if regions.is_lone_writer(site, run))
-    varied = frozenset(randomness.noise(run, dealt, loaders))
+    varied = undecided(frozenset(randomness.noise(run, dealt, loaders)), run)
     shares = {site.node for site in batch_sizes}
     alone_or_apart = frozenset(guarded) | outside
     common = tuple(common_draws(run, alone_or_apart, dealt, shares)) if not is_distributed(run) else ()

@@ -45,8 +45,8 @@ class Replay:
     """Passes that train; others are only replayed where their batches correspond one to one."""
     begun: set[PassKey] = field(default_factory=set)
     """Passes that every rank breaks off."""
-    ends: dict[PassKey, str] = field(default_factory=dict)
-    """The state of the first rank's generators when a pass had come to its end."""
+    ends: dict[PassKey, dict[str, str]] = field(default_factory=dict)
+    """The states of the first rank's generators when a pass had come to its end."""
     draws: dict[str, list[RankDraws]] = field(default_factory=dict)
     """For the seed of a draw what the ranks drew, as often as it occurred with different shapes."""
     own_rows: dict[int, RankDraws] = field(default_factory=dict)

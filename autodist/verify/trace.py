@@ -120,8 +120,8 @@ class Pass:
     calls: list[Call] = field(default_factory=list)
     """What models made of its batches with gradients on."""
     exhausted: bool = False
-    left: str = ""
-    """The state of the script's own generators when it had come to its end."""
+    left: dict[str, str] = field(default_factory=dict)
+    """The states of the script's own generators when it had come to its end."""
     stream: str | None = None
     """The state of the global generators, where the sampler draws from them."""
     noise: dict[str, str] | None = None

@@ -232,3 +232,18 @@ def test_an_evaluation_on_some_samples_is_only_shown(tmp_path: Path) -> None:
         tmp_path, DECIDING.format(loader=LOADER, steps="for x, y in loader:", decision="pass")
     )
     assert "drawn_by_rank_zero" not in code and "AD702 data[picked]" not in said
+
+
+def test_numpy_is_not_seeded_apart_where_it_decides(tmp_path: Path, zygote: Zygote) -> None:
+    """Noise and the samples of a deciding evaluation come from one generator: it stays alike, which is warned of; and
+    generators of other libraries, which nobody has seeded, are no reason to take ranks for apart."""
+    noisy = "for x, y in loader:\n        x = x + torch.from_numpy(np.random.normal(0, 0.1, (x.shape[0], 4))).float()"
+    before = DECIDING.format(loader=LOADER, steps=noisy, decision=STOPS).replace(", nn.Dropout(0.3)", "")
+    before = before.replace("torch.randint(64, (20,))", "np.random.choice(64, 20)")
+    before = "import numpy as np\n" + before.replace("torch.manual_seed(0)", "torch.manual_seed(0)\nnp.random.seed(0)")
+    code, said = conftest.converted(tmp_path, before)
+    assert "initial_seed() % 2**32" not in code and "all ranks draw alike" in said
+    (tmp_path / "before.py").write_text(before)
+    (tmp_path / "after.py").write_text(code)
+    verdict = verify(tmp_path / "before.py", tmp_path / "after.py", [2], device="cpu", workdir=tmp_path, zygote=zygote)
+    assert [each.kind for each in verdict.worlds[0].findings] == ["noise-alike"]

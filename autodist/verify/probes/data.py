@@ -406,7 +406,8 @@ class DataProbe:
             context.left(record.loader)
             if record.held.alive:
                 context.held[record.key] = record.held
-            streams.reseed("end", *record.key, left)
+            streams.reseed("end", *record.key)
+            streams.start_from({library: key_seed("end", *record.key, state) for library, state in left.items()})
             raise
         record.taken += 1
         streams.reseed("step", *record.key, record.taken)
@@ -414,15 +415,15 @@ class DataProbe:
         record.held.add(batch, context.batch_rows[record.loader])
         return batch
 
-    def _left_by(self, record: OpenPass) -> str:
-        """Where the script's own streams are when a pass has come to its end, which ranks that are seeded apart go on
-        from: the original goes on as the first of them."""
+    def _left_by(self, record: OpenPass) -> dict[str, str]:
+        """Where the script's own streams are when a pass has come to its end, by library, which ranks that are seeded
+        apart go on from: the original goes on as the first of them."""
         context = self._context
         if context.replay is not None and record.key in context.replay.ends:
             return context.replay.ends[record.key]
         context.probing = True
         try:
-            return " ".join(context.streams.of_script().values())
+            return context.streams.of_script()
         finally:
             context.probing = False
 

@@ -70,7 +70,7 @@ class RandomStreams:
             random.Random.seed(random._inst, seeds["python"])
         numpy_random = self._numpy()
         if "numpy" in seeds and numpy_random is not None:
-            numpy_random.mtrand._rand.seed(seeds["numpy"])
+            numpy_random.mtrand._rand.seed(seeds["numpy"] & 0xFFFFFFFF)
 
     def go_on_from(self, seeds: dict[str, int]) -> None:
         """The script's own stream goes on as if it seeded these libraries at this moment."""
