@@ -486,8 +486,13 @@ def ordering(run: Interpreter) -> Iterator[Event]:
     """What loops draw from torch that may be the order of their samples."""
     for event in _draws(run):
         if event.loops and not _is_dropout(event, run) and not event.inside_forward and not _fills(event):
-            if "torch" in libraries_of(event, run):
+            if "torch" in libraries_of(event, run) and not _is_empty(event):
                 yield event
+
+
+def _is_empty(event: Event) -> bool:
+    """`torch.empty_like(order)`, whose numbers nobody reads."""
+    return isinstance(event.node, ast.Call) and (last_name(event.node.func) or "").startswith("empty")
 
 
 def _fills(event: Event) -> bool:

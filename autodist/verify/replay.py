@@ -51,8 +51,9 @@ class Replay:
     """For the seed of a draw what the ranks drew, as often as it occurred with different shapes."""
     own_rows: dict[int, RankDraws] = field(default_factory=dict)
     """Numbers of samples that each rank drew for itself, by how often the first one had drawn."""
-    parted: set[str] = field(default_factory=set)
-    """Functions with their lines whose draws some rank did not make: their generators are apart."""
+    parted: set[tuple[str, bool]] = field(default_factory=set)
+    """Functions with their lines, and whether gradients were on, whose draws some rank did not make: their generators
+    are apart."""
     forwards: dict[str, list[list[int]]] = field(default_factory=dict)
     """For each class of models the shapes of what the ranks gave it first in training."""
 
@@ -84,7 +85,8 @@ class Replay:
         draws = {seed: [RankDraws(**drawn) for drawn in several] for seed, several in content["draws"].items()}
         own_rows = {position: RankDraws(**drawn) for position, drawn in content["own_rows"]}
         seeds = {library: {int(drawn): seed for drawn, seed in of.items()} for library, of in content["seeds"].items()}
-        parted, forwards = set(content["parted"]), content["forwards"]
+        parted = {(draw, graded) for draw, graded in content["parted"]}
+        forwards = content["forwards"]
         return cls(
             world=content["world"],
             datasets=content["datasets"],
@@ -169,7 +171,7 @@ def first_forwards(run: RunTrace) -> dict[str, list[int]]:
     return {forward.module: list(forward.shape) for forward in reversed(calls)}
 
 
-def merged_draws(ranks: Sequence[RunTrace]) -> tuple[dict[str, list[RankDraws]], set[str]]:
+def merged_draws(ranks: Sequence[RunTrace]) -> tuple[dict[str, list[RankDraws]], set[tuple[str, bool]]]:
     """By seed, the draws that all ranks made; and which functions, by their lines, have made others."""
     by_seed: dict[str, list[list[Draw]]] = {}
     for rank in ranks:
@@ -179,10 +181,10 @@ def merged_draws(ranks: Sequence[RunTrace]) -> tuple[dict[str, list[RankDraws]],
         for seed, several in own.items():
             by_seed.setdefault(seed, []).append(several)
     merged: dict[str, list[RankDraws]] = {}
-    parted: set[str] = set()
+    parted: set[tuple[str, bool]] = set()
     for seed, per_rank in by_seed.items():
         if len(per_rank) < len(ranks):
-            parted.update(f"{draw.function} {draw.site}" for draw in per_rank[0])
+            parted.update((f"{draw.function} {draw.site}", draw.graded) for draw in per_rank[0])
             continue
         for together in zip(*per_rank, strict=False):
             shapes, orders = [draw.shape for draw in together], [draw.order for draw in together]

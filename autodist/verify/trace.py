@@ -228,6 +228,8 @@ class Draw:
     """Of the library's generator, where no loader is in use and the draw may be a part of a step."""
     order: list[float] = field(default_factory=list)
     """Sums that tell in which order the samples lie that it drew for, where these are known."""
+    graded: bool = True
+    """Gradients were on: it may be a part of a step."""
     position: int | None = None
     """How many draws of its library's this is, of a row of numbers that may be those of samples."""
 

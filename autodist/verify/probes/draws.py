@@ -140,7 +140,7 @@ class Draws:
             return  # seeds of workers and samplers; what was asked in the forward pass
         here = f"{name} {self._context.trace.site()}"
         there, replay = self._conversion_sites.get(here), self._context.replay
-        if there is not None and replay is not None and there not in replay.parted:
+        if there is not None and replay is not None and (there, torch.is_grad_enabled()) not in replay.parted:
             self._context.trace.emit("note", topic="unaligned", message=here, site=there, varying=list(varying))
 
     def _seed(self, generator: torch.Generator | None) -> int:
@@ -213,6 +213,7 @@ class Draws:
             order=order,
             source=self._source,
             position=self._position(name, shape),
+            graded=torch.is_grad_enabled(),
             state=self._state() if distinct and not context.batch_rows and torch.is_grad_enabled() else None,
         )
         return rank_seed(seed, context.plan.rank) if distinct else seed
