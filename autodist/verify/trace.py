@@ -418,7 +418,9 @@ def read_trace(path: Path) -> RunTrace:
         elif kind == "weights":
             run.weights.append((event["count"], event["content"], event["site"]))
         elif kind == "seed":
-            run.seeds.setdefault(event["library"], {})[event["drawn"]] = event["value"]
+            seeds = run.seeds.setdefault(event["library"], {})
+            if event["drawn"] or not seeds:  # the first seed may be what draws the next one
+                seeds[event["drawn"]] = event["value"]
         elif kind == "wrap":
             run.wraps.append(event)
         elif kind == "note":

@@ -247,3 +247,46 @@ def test_numpy_is_not_seeded_apart_where_it_decides(tmp_path: Path, zygote: Zygo
     (tmp_path / "after.py").write_text(code)
     verdict = verify(tmp_path / "before.py", tmp_path / "after.py", [2], device="cpu", workdir=tmp_path, zygote=zygote)
     assert [each.kind for each in verdict.worlds[0].findings] == ["noise-alike"]
+
+
+SEEDED = """\
+import random
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+
+class Pictures(Dataset):
+    def __len__(self):
+        return 32
+
+    def __getitem__(self, index):
+        torch.manual_seed(index + 100)
+        return torch.randn(4), torch.randn(1)
+
+
+seed = random.randint(1, 10000)
+print("Random Seed:", seed)
+random.seed(seed)
+torch.manual_seed(seed)
+loader = DataLoader(Pictures(), batch_size=8, shuffle=True)
+model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(loss.item())
+"""
+
+
+def test_a_seed_that_is_drawn(tmp_path: Path, zygote: Zygote) -> None:
+    """The original draws the same, and does not begin with what it is to draw; samples that are seeded are no seeds of
+    the script."""
+    code, _ = conftest.converted(tmp_path, SEEDED)
+    (tmp_path / "before.py").write_text(SEEDED)
+    (tmp_path / "after.py").write_text(code)
+    verdict = verify(tmp_path / "before.py", tmp_path / "after.py", [2], device="cpu", workdir=tmp_path, zygote=zygote)
+    assert verdict.worlds[0].equal, (verdict.worlds[0].reason, verdict.worlds[0].findings)

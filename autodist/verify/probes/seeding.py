@@ -44,5 +44,7 @@ class SeedingProbe:
         """Seeds that a conversion sets ahead of its first step may be those that its original lacks."""
         self._draws.seeded_at[library] = self._draws.count[library]
         value = next(iter((*args, *kwargs.values())), None)
+        if self._context.inside_sample:  # a data set that seeds each of its samples
+            return
         if self._context.distributed and not self._context.steps and isinstance(value, int):
             self._context.trace.emit("seed", library=library, value=value, drawn=self._draws.count[library])
