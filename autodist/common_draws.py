@@ -89,14 +89,16 @@ def orders(
 
 
 def deciding(sites: Collection[Site], run: Interpreter) -> list[Site]:
-    """Those draws that a condition or a schedule goes by, as that of an evaluation on some of the data."""
+    """Those draws that a condition or a schedule goes by, as that of an evaluation on some of the data. What a step
+    draws comes to it by losses, which are those of all ranks."""
     asked = [e for kind in ("test", "schedule") for e in run.of(kind) if not e.inside_forward] if sites else []
     said = {node for each in asked for node in _said_by(each.node, each.source)}
     drawn: dict[ast.AST, set[ast.AST]] = {}
     for event in (each for kind in randomness.DRAWS for each in run.of(kind)):
-        calls = (call.node for call in event.calls if call.node is not None)
-        drawn.setdefault(event.node, {event.node}).update(calls)
-    return [site for site in sites if not said.isdisjoint(drawn[site.node])]
+        if run.step_loops.isdisjoint(loop.node for loop in event.loops):
+            calls = (call.node for call in event.calls if call.node is not None)
+            drawn.setdefault(event.node, {event.node}).update(calls)
+    return [site for site in sites if not said.isdisjoint(drawn.get(site.node, ()))]
 
 
 def undecided(libraries: frozenset[str], run: Interpreter) -> frozenset[str]:
