@@ -70,12 +70,8 @@ def orders(
     found: dict[ast.AST, Site] = {}
     for event in randomness.ordering(run):
         node = event.node
-        if (
-            isinstance(node, ast.expr)
-            and run.values.get(node, NOTHING).spread.is_local
-            and node not in rows
-            or node in own
-        ):
+        local = isinstance(node, ast.expr) and run.values.get(node, NOTHING).spread.is_local
+        if node in own or local and node not in rows:
             continue  # noise for a rank's own samples
         if not any(loop.node in training for loop in event.loops) or _is_shown_only(event, run):
             continue
@@ -91,8 +87,10 @@ def orders(
 def deciding(sites: Collection[Site], run: Interpreter) -> list[Site]:
     """Those draws that a condition or a schedule goes by, as that of an evaluation on some of the data. What a step
     draws comes to it by losses, which are those of all ranks."""
-    asked = [e for kind in ("test", "schedule") for e in run.of(kind) if not e.inside_forward] if sites else []
-    said = {node for each in asked for node in _said_by(each.node, each.source)}
+    if not sites:
+        return []
+    asked = {e.node: e.source for kind in ("test", "schedule") for e in run.of(kind) if not e.inside_forward}
+    said = {part for node, source in asked.items() for part in _said_by(node, source)}
     drawn: dict[ast.AST, set[ast.AST]] = {}
     for event in (each for kind in randomness.DRAWS for each in run.of(kind)):
         if run.step_loops.isdisjoint(loop.node for loop in event.loops):
@@ -144,8 +142,8 @@ def _is_shown_only(event: Event, run: Interpreter) -> bool:
     outer = event.calls[0].node if event.calls else None
     if outer is None or not any(isinstance(owner, Object) and "module" in owner.roles for owner in owners):
         return False
-    backwards = (each.node.func for each in run.of("backward") if isinstance(each.node, ast.Call))
-    asked = (each.node for each in run.of("test") if not each.inside_forward)
+    backwards = {each.node.func for each in run.of("backward") if isinstance(each.node, ast.Call)}
+    asked = {each.node for each in run.of("test") if not each.inside_forward}
     return not any(outer in upstream(each, run) for each in (*backwards, *asked) if isinstance(each, ast.expr))
 
 

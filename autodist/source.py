@@ -237,6 +237,15 @@ def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr
     return None
 
 
+def simple(node: ast.expr) -> bool:
+    """Whether writing an expression twice costs nothing."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        if isinstance(node, ast.Subscript) and not isinstance(node.slice, (ast.Name, ast.Constant)):
+            return False
+        node = node.value
+    return isinstance(node, (ast.Name, ast.Constant))
+
+
 def shortened(code: str) -> str:
     """Code as a message quotes it: on one line of at most 60 characters."""
     line = " ".join(code.split())

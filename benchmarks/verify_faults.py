@@ -31,6 +31,7 @@ else:
     import tomli as tomllib
 
 FAULTS = Path(__file__).resolve().parent.parent / "fixtures" / "faults"
+OF_FIXTURE = {"before.py": "before", "after.py": "ddp"}
 NAMED_SHARE = 0.9
 
 
@@ -50,7 +51,7 @@ class Fault:
         with tempfile.TemporaryDirectory(prefix="autodist-fault-") as folder:
             paths = []
             for name, edits in (("before.py", self.before), ("after.py", (*self.before, *self.replace))):
-                text = (FAULTS / "pairs" / self.pair / name).read_text(encoding="utf-8")
+                text = script_of(self.pair, name).read_text(encoding="utf-8")
                 for old, new in edits:
                     if old not in text:
                         raise ValueError(f"fault {self.name!r}: {name} of {self.pair} has no {old!r}")
@@ -58,6 +59,12 @@ class Fault:
                 paths.append(Path(folder) / name)
                 paths[-1].write_text(text, encoding="utf-8")
             yield paths[0], paths[1]
+
+
+def script_of(pair: str, name: str) -> Path:
+    """One of the scripts of a pair, or of a fixture that serves as one."""
+    path = FAULTS / "pairs" / pair / name
+    return path if path.exists() else FAULTS.parent / pair / OF_FIXTURE[name] / "train.py"
 
 
 def read_faults() -> list[Fault]:

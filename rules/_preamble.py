@@ -10,7 +10,7 @@ from autodist.edits import AddImport, Edit, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.imports import below_imports
 from autodist.rule import Context, Finding, Severity
 from autodist.script import TrainingScript
-from autodist.source import Source, last_name
+from autodist.source import Source, last_name, simple
 from autodist.values import NOTHING
 
 from ._collectives import AS_ON_RANK_ZERO
@@ -64,15 +64,6 @@ def bound(source: Source, name: str, node: ast.expr) -> str:
     shift = len(line.lstrip()) - len(line) if hanging else len(start) - node.col_offset
     moved = [" " * max(len(each) - len(each.lstrip()) + shift, 0) + each.lstrip() for each in others]
     return "\n".join([start + first, *moved]) + "\n"
-
-
-def simple(node: ast.expr) -> bool:
-    """Whether writing an expression twice costs nothing."""
-    while isinstance(node, (ast.Attribute, ast.Subscript)):
-        if isinstance(node, ast.Subscript) and not isinstance(node.slice, (ast.Name, ast.Constant)):
-            return False
-        node = node.value
-    return isinstance(node, (ast.Name, ast.Constant))
 
 
 def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:

@@ -10,7 +10,7 @@ from autodist.analyze.launched import is_distributed
 from autodist.common_draws import deciding, orders
 from autodist.interpreter import Interpreter
 from autodist.script import Apart, Loader, Model, Site
-from autodist.source import argument
+from autodist.source import argument, simple
 from autodist.values import NOTHING, Draw, External
 
 
@@ -41,7 +41,9 @@ def gone_apart(
     for_all = {each.node for each in randomness.drawn_for_all(run, (), frozenset(each.node for each in shared), sizes)}
     if not randomness.drops_alike(run, models, (), draws, loaders, for_all, taken_over):
         return (), frozenset(), common
-    own = _drawn_by_each(run, shared)
+    # ranks that restore one state of a generator are alike again: they would draw the same samples
+    restored = any("set_rng_state" in source.text for source in run.project.sources)
+    own = [] if restored else _drawn_by_each(run, shared)
     ordered = orders(run, alone, shared, own)
     made = {each.object.node for each in loaders}  # calls that are written anew
     if ordered is None or any(not made.isdisjoint(site.source.ancestors(site.node)) for site in ordered):
@@ -65,13 +67,4 @@ def _draws_row_of_numbers(draw: Draw, run: Interpreter) -> bool:
     sizes = draw.source.parents.get(draw.size)
     alone = isinstance(sizes, (ast.Tuple, ast.List)) and len(sizes.elts) == 1 and node in draw.source.ancestors(sizes)
     names = {thing.name for thing in run.values.get(node.func, NOTHING).things if isinstance(thing, External)}
-    return alone and names == {"torch.randint"} and _is_written_twice(draw.size)
-
-
-def _is_written_twice(size: ast.expr) -> bool:
-    """Whether an expression can stand in a check, too: a name, an attribute, `config["batch_size"]`."""
-    while isinstance(size, (ast.Attribute, ast.Subscript)):
-        if isinstance(size, ast.Subscript) and not isinstance(size.slice, (ast.Name, ast.Constant)):
-            return False
-        size = size.value
-    return isinstance(size, (ast.Name, ast.Constant))
+    return alone and names == {"torch.randint"} and simple(draw.size)

@@ -98,6 +98,19 @@ def test_ranks_that_draw_their_own_rows_alike(tmp_path: Path, zygote: Zygote) ->
     assert not verdict.worlds[0].equal and "same rows" in verdict.worlds[0].reason
 
 
+def test_a_state_that_is_restored(tmp_path: Path, zygote: Zygote) -> None:
+    """Ranks that restore one state of a generator are alike again: they would all draw the same samples."""
+    kept = "\n        if step == 1:\n            state = torch.get_rng_state()"
+    kept += "\n        if step == 2:\n            torch.set_rng_state(state)"
+    before = SCRIPT.format(made="", batch=ROWS.format("torch.randint(64, (8,))") + kept)
+    code, _ = conftest.converted(tmp_path, before)
+    assert f"drawn_by_rank_zero(torch.randint(64, (8,))){RANK}" in code
+    (tmp_path / "before.py").write_text(before)
+    (tmp_path / "after.py").write_text(code)
+    verdict = verify(tmp_path / "before.py", tmp_path / "after.py", [2], device="cpu", workdir=tmp_path, zygote=zygote)
+    assert verdict.worlds[0].equal, (verdict.worlds[0].reason, verdict.worlds[0].findings)
+
+
 LECTURE = """\
 import torch
 from torch import nn
