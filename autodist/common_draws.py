@@ -203,9 +203,14 @@ def _are_known(sizes: list[ast.expr], run: Interpreter, most: float) -> bool:
 def _is_met_by_all(event: Event, run: Interpreter, alone: frozenset[ast.AST], training: Collection[ast.AST]) -> bool:
     """Whether all ranks draw there, equally often: no worker of a loader, no branch that goes by a rank's samples. They
     go through loops that are ``training`` equally often."""
-    if event.on_one_rank or regions.within(event, alone):
+    if event.on_one_rank or regions.within(event, alone) or randomness.is_per_sample(event):
         return False
-    if randomness.is_per_sample(event) or any(call.node is None for call in event.calls):
+    return come_alike(event, run, training)
+
+
+def come_alike(event: Event, run: Interpreter, training: Collection[ast.AST]) -> bool:
+    """Whether no condition or loop around an event, or around the calls that lead there, goes by a rank's samples."""
+    if any(call.node is None for call in event.calls):
         return False
     chain = [(call.source, call.node) for call in event.calls if call.node is not None] + [(event.source, event.node)]
     return not any(_goes_by_rank(source, node, run, training, calls=node is not event.node) for source, node in chain)

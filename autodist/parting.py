@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from autodist import regions
+from autodist import randomness, regions
+from autodist.common_draws import come_alike
 from autodist.interpreter import Event, Interpreter
 from autodist.rule import Severity
 from autodist.script import Concern, Decision
@@ -58,6 +60,48 @@ def decisions(
             if _decides(event, run, training, met, by_file):
                 found[part] = Decision(event.source, part, by_signal and _says_set(part))
     return tuple(found.values())
+
+
+def by_noise(run: Interpreter, alone: frozenset[ast.AST], apart: frozenset[ast.AST]) -> tuple[Decision, ...] | None:
+    """What is decided by the noise of an evaluation that each rank makes of its own, `if validation_loss < best` of a
+    VAE, for rank 0 to decide; None where ranks do not come there alike. The losses of shares are those of all ranks."""
+    found: dict[ast.expr, Decision] = {}
+    for event in randomness.decided_by_noise(run):
+        if event.on_one_rank or regions.within(event, alone) or event.value.spread.is_local:
+            continue
+        if event.kind == "test" and not _is_of_consequence(event, run, alone):
+            continue
+        asked = [*_parts(event.node)] if event.kind == "test" and isinstance(event.node, ast.expr) else _given(event)
+        noisy = [part for part in asked if randomness.is_noise_of_evaluation(run.values.get(part, NOTHING))]
+        loops = {loop.node for loop in event.loops}
+        for part in noisy or asked:
+            if regions.within(event, apart) or not come_alike(replace(event, node=part), run, loops):
+                return None
+            found[part] = Decision(event.source, part)
+    return tuple(found.values())
+
+
+def _given(event: Event) -> list[ast.expr]:
+    """What a schedule goes by: `scheduler.step(validation_loss)`."""
+    call = event.node
+    assert isinstance(call, ast.Call)
+    return [*call.args[:1], *(each.value for each in call.keywords if each.arg == "metrics")]
+
+
+def _is_of_consequence(event: Event, run: Interpreter, alone: frozenset[ast.AST]) -> bool:
+    """Whether a condition says more than what rank 0 writes, what is printed, and what number later ones go by."""
+    branch = event.source.parents[event.node]
+    if not isinstance(branch, ast.If):
+        return True
+    shown = {e.node for kind in ("print", "log") for e in run.of(kind)}
+    for statement in (*branch.body, *branch.orelse):
+        if statement in alone or isinstance(statement, ast.Expr) and statement.value in shown:
+            continue
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name):
+            if randomness.is_noise_of_evaluation(run.values.get(statement.value, NOTHING)):
+                continue
+        return True
+    return False
 
 
 def _met(run: Interpreter, reduced: Iterable[ast.AST]) -> frozenset[ast.AST]:

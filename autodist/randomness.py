@@ -14,7 +14,19 @@ from autodist.script import Apart, Loader, Model, Site, WholeNoise
 from autodist.source import Source, argument, last_name
 from autodist.spread import COUNT, ROWS
 from autodist.tensors import operations
-from autodist.values import NOTHING, Draw, External, Items, Object, Parameters, Table, Value, drawn_from, is_clock
+from autodist.values import (
+    NOTHING,
+    Draw,
+    External,
+    Items,
+    Object,
+    Parameters,
+    Table,
+    Value,
+    drawn_by_evaluation,
+    drawn_from,
+    is_clock,
+)
 
 DROPPING = ("alexnet", "vgg", "googlenet", "inception", "mobilenet", "efficientnet", "mnasnet", "convnext", "swin")
 """How names begin of those models of torchvision that have dropout or skip layers at random unless told otherwise."""
@@ -133,8 +145,6 @@ def diverge(
         or decides(run, common)
         or sees_all(run)
     ):
-        return ()
-    if any(_is_drawn(e.value) for e in (*run.of("test"), *run.of("schedule")) if not e.inside_forward):
         return ()
     backwards = [e for e in run.events if e.kind == "backward" and e.loops]
     chancy = [model.object for model in models if model.bypassed and _runs_by_chance(model.object, run)]
@@ -287,7 +297,7 @@ def _may_go_apart(event: Event, run: Interpreter) -> Iterator[tuple[Loop, bool]]
         if inner is None:
             return
         between = [e for e in run.events if _is_in(outer, e) and not _is_in(inner, e)]
-        drawn = [e for e in between if e.kind in DRAWS and not _is_dropout(e, run)]
+        drawn = [e for e in between if e.kind in DRAWS and not (e.inside_forward or _is_dropout(e, run))]
         shared = [e for e in between if _is_in_common(e, outer, run) or e in drawn and not is_of_sampler(e)]
         again = not shared or shared[0].kind != "seed"
         if not again:
@@ -580,9 +590,15 @@ def _is_alternative(first: Event, second: Event) -> bool:
     return False
 
 
-def _is_drawn(value: Value) -> bool:
-    """Whether an evaluation's noise decides, as in `if validation_loss < best` of a VAE: ranks must agree on it."""
-    return any(isinstance(origin, Draw) and origin.evaluates for origin in value.origins)
+def decided_by_noise(run: Interpreter) -> list[Event]:
+    """Where an evaluation's noise decides, as in `if validation_loss < best` of a VAE: ranks must agree on it."""
+    asked = [event for kind in ("test", "schedule") for event in run.of(kind) if not event.inside_forward]
+    return [event for event in asked if is_noise_of_evaluation(event.value)]
+
+
+def is_noise_of_evaluation(value: Value) -> bool:
+    """Whether something is computed from what an evaluation has drawn."""
+    return bool(drawn_by_evaluation([value]))
 
 
 def _augmenting(loaders: Iterable[Loader], run: Interpreter) -> list[augmentation.Drawn]:

@@ -559,6 +559,11 @@ def stored(source: Source, expressions: Iterable[ast.expr]) -> dict[tuple[Source
     return {(source, expression): None for expression in expressions}
 
 
+def drawn_by_evaluation(values: Iterable[Value]) -> frozenset[Draw]:
+    """What evaluations have drawn, each rank for itself, that goes into some of the ``values``."""
+    return frozenset(each for value in values for each in value.origins if isinstance(each, Draw) and each.evaluates)
+
+
 def union(values: Iterable[Value]) -> Value:
     """What one of several values may be."""
     result = NOTHING

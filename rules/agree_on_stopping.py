@@ -108,7 +108,8 @@ def agree_on_stopping(script: TrainingScript, context: Context) -> Iterator[Find
 
     A limit of time passes on one rank a step earlier than on another, and a signal reaches each in another step. A rank
     that leaves a loop earlier than the others has them wait for it, and so has rank 0, which alone has a writer, where
-    `if writer and step % 100 == 0:` leads to what all compute together.
+    `if writer and step % 100 == 0:` leads to what all compute together. A model that draws noise where it is
+    evaluated, as a VAE does, gives each rank another loss to stop by.
     """
     for concern in script.concerns:
         if concern.code == "AD608":

@@ -20,14 +20,15 @@ LAYERS = """
     convert | launch | choice
     registry | repeats | suppress
     analyze
-    footprint | common_draws
+    footprint | parting
+    common_draws
     naming | randomness | searching | turns | hooks | unwraps | optimizers
     seeding | worker_seeds
     averaging | previews | resizing | while_importing
     fsdp
     accumulation
     losses
-    lifting | metrics | waiting | answers | augmentation | parting
+    lifting | metrics | waiting | answers | augmentation
     escapes | models | launchers | borrowed | frameworks
     regions
     temporary

@@ -192,9 +192,14 @@ def assembled(
     shares = {site.node for site in batch_sizes}
     alone_or_apart = frozenset(guarded) | outside
     common = tuple(common_draws(run, alone_or_apart, dealt, shares)) if not is_distributed(run) else ()
-    apart, own_draws, common = gone_apart(
-        run, loaders, draws, shared_draws, models, varied, common, alone_or_apart, shares
+    noisy = parting.by_noise(run, frozenset(guarded), outside)
+    apart, own_draws, common = (
+        ((), frozenset[ast.expr](), common)
+        if noisy is None
+        else gone_apart(run, loaders, draws, shared_draws, models, varied, common, alone_or_apart, shares)
     )
+    decisions = parting.decisions(run, frozenset(guarded), outside, met) if not is_distributed(run) else ()
+    decisions += tuple(each for each in noisy or () if apart and each not in decisions)
     taken_over = {site.node for site in common}
     own_generators = list(worker_seeds.by_generator(loaders, run))
     for_all = () if is_distributed(run) else tuple(randomness.drawn_for_all(run, apart, dealt, shares))
@@ -277,7 +282,7 @@ def assembled(
         named_apart=naming.named_apart(run),
         asked=tuple(sites("asked")),
         counting_whole=metrics.counting_whole(run) if not is_distributed(run) else (),
-        decisions=parting.decisions(run, frozenset(guarded), outside, met) if not is_distributed(run) else (),
+        decisions=decisions,
         unseeded=tuple(dict.fromkeys(site for calls, _ in apart_seeds for site in calls)),
         clocked=tuple(dict.fromkeys(site for _, values in apart_seeds for site in values)),
         reseeded=tuple(dict.fromkeys(Site(e.source, e.node) for e in run.of("unseeded") if randomness.reseeds(e))),

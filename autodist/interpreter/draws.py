@@ -74,14 +74,17 @@ class Draws(Contents):
         sizes = [v for k, v in keywords.items() if k == "size"] or args[-1 if name.startswith("torch.") else 2 :]
         told = (self._lately(size), *(v for each in sizes for v in (each, *self._contents(each))))
         counted = any(v.spread is COUNT for v in told)
+        evaluates = self._forward and self._evaluates() and not _has_generator(keywords)
+        noise = self._noise_of_evaluation(node, scope).origins if evaluates else NOTHING.origins
         self.event("noise_drawn", node, scope, Value(spread=ROWS if counted else SAME), constant(name))
         if name.endswith(COUNTING) and counted:  # a number for each of this rank's samples: `randint(0, n, (len(x),))`
             if _has_generator(keywords):
                 self.event("own_noise", node, scope, keywords["generator"])
-            return Value(spread=ROWS, origins=frozenset().union(*(v.origins for v in args)))
+            return Value(spread=ROWS, origins=noise.union(*(v.origins for v in args)))
         permutes = name.rpartition(".")[2] in ("randperm", "permutation")
         once = not self._loops
-        return self._draw(Draw(node, scope.source, self._path, size, permutes=permutes, once=once), scope)
+        drawn = self._draw(Draw(node, scope.source, self._path, size, permutes=permutes, once=once), scope)
+        return drawn.but(origins=drawn.origins | noise)
 
     def _draw(self, draw: Draw, scope: Scope) -> Value:
         self.event("draw", draw.node, scope, of(draw))

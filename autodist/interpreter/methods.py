@@ -46,6 +46,7 @@ from autodist.values import (
     Value,
     Wrapped,
     constant,
+    drawn_by_evaluation,
     is_clock,
     of,
     stored,
@@ -242,6 +243,8 @@ class Methods(Libraries, TorchModules):
             )
         elif not base.things and (base.origins or base.models):
             results.append(Value(origins=base.origins, models=frozenset() if name in CUTTING else base.models))
+        elif name in CUTTING | MOVES and (noise := drawn_by_evaluation([base])):  # of a tensor, which may be several
+            results.append(Value(origins=noise))
         return union(results) if results else None
 
     def _selected_from(self, node: ast.Call, base: Value) -> Spread:

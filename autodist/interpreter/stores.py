@@ -30,6 +30,7 @@ from autodist.values import (
     Value,
     Wrapped,
     constant,
+    drawn_by_evaluation,
     of,
     stored,
     union,
@@ -252,8 +253,12 @@ class Stores(Evaluation):
             self._keep_inside(target.value, value, scope)
         if self.plan.wholes is not None:
             self._written_into(target, value, scope)
+        places = target.slice.elts if isinstance(target.slice, ast.Tuple) else []
+        noise = drawn_by_evaluation([value, key, *map(self._lately, places)])
         for names, name in self._holders(target.value, scope):
             held = names[name]
+            if noise and not held.things:
+                names[name] = held = held.but(origins=held.origins | noise)
             if key.spread is CROSS and not held.things:  # `mask[times.T > times] = 0`: by what pairs of samples are
                 names[name] = held = held.but(spread=CROSS, origins=held.origins | key.origins)
             adds = isinstance(above := scope.source.parents.get(target), ast.AugAssign) and isinstance(above.op, ADDING)

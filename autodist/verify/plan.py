@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from autodist.verify.trace import PassKey
+
 Role = Literal["original", "conversion", "peer"]
 """A peer is one rank of an original that is distributed itself."""
 Dtype = Literal["float64", "float32"]
@@ -44,6 +46,8 @@ class ProcessPlan:
     """Draws that look as if they followed the batch, and do not: all ranks draw the same numbers there."""
     held: dict[str, list[int]] = field(default_factory=dict)
     """Draws that are held still, by function and line, with the dimensions along which programs may lie otherwise."""
+    apart: tuple[PassKey, ...] = ()
+    """Evaluations that each rank makes of the same samples, and draws noise of its own for, as its generators are."""
     shared_gpu: bool = False
     """Several ranks compute on one GPU, which NCCL refuses: they speak over gloo."""
     global_batchnorm: bool = False
@@ -78,5 +82,6 @@ class ProcessPlan:
         fields = json.loads(text)
         fields["args"] = tuple(fields["args"])
         fields["shared_draws"] = tuple(fields["shared_draws"])
+        fields["apart"] = tuple((loader, number) for loader, number in fields["apart"])
         fields["private"] = tuple(fields["private"])
         return cls(**fields)

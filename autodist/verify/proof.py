@@ -223,7 +223,8 @@ def compared(setting: Setting, world: int, folder: Path) -> WorldVerdict:
             original, conversion, gaps = together(original, conversion, setting)
         else:
             original = run_original(setting, world, place, replay, conversion, steering)
-            if steering.misjudged(original.traces[0]) and not last:
+            again = steering.misjudged(original.traces[0])
+            if (steering.parted(conversion.traces) or again) and not last:
                 continue
         verdict = conclude(setting, world, conversion, original)
         if verdict.equal or peers or last or not steering.unaligned(original.traces[0]):

@@ -128,6 +128,8 @@ class Pass:
     """The states of the generators, from which steps draw their noise, and samples theirs."""
     sources: set[str] = field(default_factory=set)
     """Those that are drawn from for each rank's own samples."""
+    drawn_from: set[str] = field(default_factory=set)
+    """The libraries that are drawn from while it goes on, for whatever."""
     singles: dict[str, str] = field(default_factory=dict)
     """Functions with their lines that draw one number for a whole batch, by library."""
 
@@ -407,13 +409,15 @@ def read_trace(path: Path) -> RunTrace:
         elif kind == "draw":
             draw = Draw(**event)
             run.draws.append(draw)
+            library = "numpy" if draw.function.startswith("numpy") else "python"
+            library = library if draw.function.startswith(("numpy", "random.")) else "torch"
+            if latest is not None and not run.passes[latest].exhausted and draw.source != OWN:
+                run.passes[latest].drawn_from.add(library)
             if draw.distinct and draw.state is not None:
                 drawn[draw.site] = draw.state
             elif draw.distinct and latest is not None:
                 run.passes[latest].sources.add(draw.source)
             elif draw.shape in ([], [1]) and latest is not None:
-                library = "numpy" if draw.function.startswith("numpy") else "python"
-                library = library if draw.function.startswith(("numpy", "random.")) else "torch"
                 run.passes[latest].singles.setdefault(library, f"{draw.function} ({draw.site})")
         elif kind == "weights":
             run.weights.append((event["count"], event["content"], event["site"]))

@@ -42,6 +42,8 @@ class ProbeContext:
     loaders: int = 0
     wrapped: set[int] = field(default_factory=set)
     """Identities of parameters whose gradients a wrapper reduces."""
+    apart: bool = False
+    """An evaluation goes on for which every rank draws its own noise."""
     _trained_on: set[PassKey] = field(default_factory=set)
     _thread: threading.local = field(default_factory=threading.local)
 

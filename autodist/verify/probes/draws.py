@@ -216,7 +216,7 @@ class Draws:
             graded=torch.is_grad_enabled(),
             state=self._state() if distinct and not context.batch_rows and torch.is_grad_enabled() else None,
         )
-        return rank_seed(seed, context.plan.rank) if distinct else seed
+        return rank_seed(seed, context.plan.rank) if distinct or context.apart else seed
 
     def _position(self, name: str, shape: Sequence[int]) -> int | None:
         """How many draws of torch this is, where it may be one of the numbers of samples."""
