@@ -161,6 +161,18 @@ def test_modules_in_a_folder_src_beside_the_script(tmp_path: Path) -> None:
     assert {source.path.name for source in Project.load(path).sources} == {"train.py", "net.py", "__init__.py"}
 
 
+def test_an_example_in_the_repository_of_its_library(tmp_path: Path) -> None:
+    package, script = tmp_path / "src" / "lightning", tmp_path / "examples" / "train.py"
+    package.mkdir(parents=True)
+    script.parent.mkdir()
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'lightning'\n")
+    (package / "__init__.py").write_text("class Trainer:\n    def fit(self, model):\n        model.training_loop()\n")
+    script.write_text("import lightning as L\n\nfrom model import Net\n\nL.Trainer(max_epochs=1).fit(Net())\n")
+    assert Project.load(script).modules == {}
+    result = convert(Project.load(script), Config())
+    assert any(each.code == "AD903" and "set devices=N" in each.message for each in result.diagnostics)
+
+
 @pytest.mark.parametrize("mark", ["pyproject.toml", "requirements.txt"])
 @pytest.mark.parametrize("imported", ["from nets import *", "from parts.net import Net", "import nets"])
 def test_modules_beside_the_folder_of_the_script(tmp_path: Path, mark: str, imported: str) -> None:

@@ -25,6 +25,11 @@ MARKS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 SIGNS = ("requirements.txt", "environment.yml", "LICENSE", "README.md")
 """What it holds, as others may, where it has none of these."""
 MOST_LEVELS = 4
+LIBRARIES = frozenset(
+    "torch torchvision torchaudio torch_geometric lightning pytorch_lightning lightning_fabric accelerate deepspeed "
+    "transformers".split()
+)
+"""Known by what they publish: an example in the repository of one is read as anywhere else."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +132,7 @@ class _Reading:
         if name in self.modules:
             return
         found = next(filter(None, (_find(each, name) for each in self.roots)), None)
-        if found is None and self.repository is not None:
+        if found is None and self.repository is not None and name.partition(".")[0] not in LIBRARIES:
             above = _above(self.entry, self.repository)
             found = next(filter(None, (_find_package(each, name) for each in above)), None)
         if found is not None and found.resolve() != self.entry.resolve():

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from autodist.verify import verify
+from autodist.verify.contents import CLOCKED
 from autodist.verify.event_files import scalars
 from autodist.verify.launch import Zygote
 
@@ -105,3 +106,19 @@ def test_scalars_of_event_files(tmp_path: Path) -> None:
     path = tmp_path / "events.out.tfevents.1.host.2.0"
     path.write_bytes(b"".join(struct.pack("<Q", len(e)) + bytes(4) + e + bytes(4) for e in (version, event)))
     assert scalars(path) == [("loss", 300, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("tag", "clocked"),
+    [
+        ("steps_per_sec/train", True),
+        ("samples/s", True),
+        ("batch_time", True),
+        ("train/throughput", True),
+        ("loss/time_step", False),
+        ("val/scores", False),
+        ("runtime_error", False),
+    ],
+)
+def test_scalars_that_the_clock_says(tag: str, clocked: bool) -> None:
+    assert (CLOCKED.search(tag) is not None) is clocked
