@@ -168,6 +168,8 @@ def test_tables_count_by_rule_idiom_and_general_reason() -> None:
     assert general("step 12 differs by 3.5e-02") == "step # differs by #"
     html, document = page.as_html(records, "ddp"), json.loads(page.as_json(records, "ddp"))
     assert "train.py:3" in html and document["score"]["verified equal"] == 1
+    lines = page.as_markdown(records, "ddp").splitlines()
+    assert "| verified equal | 1 |" in lines and "| b | refused: AD902 no batch in `x` (train.py:3) |  |" in lines
 
 
 def test_idioms_are_told_apart() -> None:

@@ -1,4 +1,4 @@
-"""The report of an evaluation: one HTML file that needs no network, and the same as JSON."""
+"""The report of an evaluation: one HTML file that needs no network, and the same as Markdown or JSON."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ body { max-width: 80rem; }
 
 
 def write(records: Sequence[Record], strategy: str, path: Path) -> None:
-    """Store the report, as JSON where the name ends so."""
+    """Store the report, as JSON or Markdown where the name ends so."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = as_json(records, strategy) if path.suffix == ".json" else as_html(records, strategy)
-    path.write_text(text, encoding="utf-8")
+    form = {".json": as_json, ".md": as_markdown}.get(path.suffix, as_html)
+    path.write_text(form(records, strategy), encoding="utf-8")
 
 
 def as_json(records: Sequence[Record], strategy: str) -> str:
@@ -57,6 +57,20 @@ def as_json(records: Sequence[Record], strategy: str) -> str:
         "scripts": [record.to_json() for record in records],
     }
     return json.dumps(content, indent=2) + "\n"
+
+
+def as_markdown(records: Sequence[Record], strategy: str) -> str:
+    """The counts, and a line for each script in the order in which they were given."""
+    sizes = diff_sizes(records)
+    lines = [f"| {strategy.upper()} | scripts |", "| --- | --- |"]
+    lines += [f"| {name} | {count} |" for name, count in score(records)]
+    lines += ["", f"{share_equal(records)}." + (f" Medians: +{sizes[0]:g} −{sizes[1]:g} lines." if sizes else ""), ""]
+    lines += ["| script | outcome | lines added / removed |", "| --- | --- | --- |"]
+    for record in records:
+        size = f"+{record.added} −{record.removed}" if record.added else ""
+        why = "" if record.status is Status.EQUAL else ": " + record.reason.replace("|", "\\|")
+        lines.append(f"| {record.name} | {HEADS[record.status]}{why} | {size} |")
+    return "\n".join(lines) + "\n"
 
 
 def as_html(records: Sequence[Record], strategy: str) -> str:
