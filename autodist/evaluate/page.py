@@ -64,10 +64,10 @@ def as_markdown(records: Sequence[Record], strategy: str) -> str:
     sizes = diff_sizes(records)
     lines = [f"| {strategy.upper()} | scripts |", "| --- | --- |"]
     lines += [f"| {name} | {count} |" for name, count in score(records)]
-    lines += ["", f"{share_equal(records)}." + (f" Medians: +{sizes[0]:g} −{sizes[1]:g} lines." if sizes else ""), ""]
+    lines += ["", f"{share_equal(records)}." + (f" Medians: +{sizes[0]:g} -{sizes[1]:g} lines." if sizes else ""), ""]
     lines += ["| script | outcome | lines added / removed |", "| --- | --- | --- |"]
     for record in records:
-        size = f"+{record.added} −{record.removed}" if record.added else ""
+        size = f"+{record.added} -{record.removed}" if record.added else ""
         why = "" if record.status is Status.EQUAL else ": " + record.reason.replace("|", "\\|")
         lines.append(f"| {record.name} | {HEADS[record.status]}{why} | {size} |")
     return "\n".join(lines) + "\n"
