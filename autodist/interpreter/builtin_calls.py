@@ -49,6 +49,7 @@ from autodist.values import (
     Value,
     Wrapped,
     constant,
+    drawn_by_evaluation,
     is_chosen,
     of,
     stored,
@@ -287,7 +288,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short in ("min", "max") and len(args) == 1 and self._is_of_each(first):
             return self._mixed(args).computed(LOCAL)  # `max(x.tolist())`
         if short in ("min", "max", "round", "pow", "divmod"):
-            return self._mixed(args)
+            found = self._mixed(args)
+            return found.but(origins=found.origins | drawn_by_evaluation(map(self._one_inside, args)))
         if short in ("os.environ.get", "os.getenv"):
             key = first.const
             if key in ("RANK", "LOCAL_RANK", "SLURM_PROCID", "SLURM_LOCALID"):

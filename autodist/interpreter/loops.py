@@ -36,6 +36,7 @@ from autodist.values import (
     Turn,
     Value,
     constant,
+    drawn_by_evaluation,
     drawn_from,
     of,
     stored,
@@ -237,8 +238,10 @@ class Loops(Stores):
         self.event("test", node.test, scope, test)
         self._loops.append(Loop(node, scope.source, scope, self._calls[-1].function if self._calls else None))
         self._repeat(node.body, scope, lambda: None)
-        self.eval(node.test, scope)
+        later = self.eval(node.test, scope)
         self._loops.pop()
+        if drawn_by_evaluation([later]):  # `while validation_loss > 0.1:`
+            self.event("test", node.test, scope, later)
         self.block(node.orelse, scope)
         return False
 

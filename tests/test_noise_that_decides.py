@@ -1,0 +1,126 @@
+"""What an evaluation draws differs by rank, and so may what is decided by it: rank 0 decides for all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import conftest
+import pytest
+
+SCRIPT = """\
+import copy
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class VAE(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean, self.decoder = nn.Linear(16, 2), nn.Linear(2, 16)
+
+    def forward(self, x):
+        mean = self.mean(x)
+        return self.decoder({noise})
+
+    def sample(self, n):
+        return self.decoder(torch.randn(n, 2))
+
+
+def evaluate(model, loader):
+    model.eval()
+    total = 0.0
+    with torch.no_grad():
+        for (x,) in loader:
+            total += F.mse_loss(model(x), x).item()
+    model.train()
+    return total / len(loader)
+
+
+class Stopper:
+    best, bad = None, 0
+
+    def should_stop(self, metrics):
+        if self.best is None or metrics["loss"] < self.best["loss"]:
+            self.best, self.bad = metrics, 0
+        else:
+            self.bad += 1
+        return self.bad > 2
+
+
+train_loader = DataLoader(TensorDataset(torch.randn(64, 16)), batch_size=16, shuffle=True)
+val_loader = DataLoader(TensorDataset(torch.randn(32, 16)), batch_size=16)
+model = VAE()
+optimizer = torch.optim.Adam(model.parameters())
+scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+best, best_state, losses, lr, stopper, val_loss = 1e9, None, [], 0.1, Stopper(), 1e9
+{loop}:
+    for (x,) in train_loader:
+        loss = F.mse_loss(model(x), x)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+{decision}
+"""
+DRAWN = "mean + torch.randn_like(mean)"
+EPOCHS = "for epoch in range(9)"
+EVALUATED = "    val_loss = evaluate(model, val_loader)\n"
+BETTER = "as_on_rank_zero(val_loss < best)"
+
+
+@pytest.mark.parametrize(
+    ("decision", "wanted"),
+    [
+        ("    scheduler.step(val_loss)", "scheduler.step(as_on_rank_zero(val_loss))"),
+        ("    scheduler.step(metrics=val_loss)", "scheduler.step(metrics=as_on_rank_zero(val_loss))"),
+        ("    if val_loss < best:\n        best, best_state = val_loss, copy.deepcopy(model.state_dict())", BETTER),
+        ("    if val_loss < best:\n        lr /= 4\n        optimizer.param_groups[0]['lr'] = lr", BETTER),
+        (
+            "    losses.append(val_loss)\n    if min(losses[-3:]) > min(losses[:-3]):\n        break",
+            "as_on_rank_zero(min(losses[-3:]) > min(losses[:-3]))",
+        ),
+        (
+            "    if stopper.should_stop({'loss': val_loss}):\n        break",
+            'or as_on_rank_zero(metrics["loss"] < self.best["loss"])',
+        ),
+        (
+            "    with torch.no_grad():\n        score = model.sample(64).mean()\n    if score < 0:\n        break",
+            "as_on_rank_zero(score < 0)",
+        ),
+    ],
+)
+def test_rank_zero_decides(tmp_path: Path, decision: str, wanted: str) -> None:
+    text = SCRIPT.format(noise=DRAWN, loop=EPOCHS, decision=EVALUATED + decision)
+    code, said = conftest.converted(tmp_path, text)
+    assert wanted in code and "torch.initial_seed() + 1 + dist.get_rank()" in code
+    assert "AD702" not in said or "the same on all ranks" not in said
+
+
+def test_a_loop_that_goes_by_it(tmp_path: Path) -> None:
+    text = SCRIPT.format(noise=DRAWN, loop="while val_loss > 0.1", decision=EVALUATED)
+    assert "while as_on_rank_zero(val_loss > 0.1):" in conftest.converted(tmp_path, text)[0]
+
+
+def test_dropout_that_is_left_on(tmp_path: Path) -> None:
+    decision = EVALUATED + "    if val_loss < best:\n        break"
+    text = SCRIPT.format(noise="F.dropout(mean, 0.3)", loop=EPOCHS, decision=decision)
+    assert BETTER in conftest.converted(tmp_path, text)[0]
+
+
+def test_what_rank_zero_alone_asks(tmp_path: Path) -> None:
+    """Where a better loss is a reason to save and nothing else, nobody needs to be asked."""
+    decision = (
+        EVALUATED
+        + "    if val_loss < best:\n        best = val_loss\n        torch.save(model.state_dict(), 'best.pt')"
+    )
+    code, _ = conftest.converted(tmp_path, SCRIPT.format(noise=DRAWN, loop=EPOCHS, decision=decision))
+    assert "as_on_rank_zero" not in code and "torch.initial_seed() + 1 + dist.get_rank()" in code
+
+
+def test_an_evaluation_without_noise(tmp_path: Path) -> None:
+    decision = EVALUATED + "    if val_loss < best:\n        break"
+    text = SCRIPT.format(noise="F.dropout(mean, 0.3, self.training)", loop=EPOCHS, decision=decision)
+    code, _ = conftest.converted(tmp_path, text)
+    assert "as_on_rank_zero" not in code and "torch.initial_seed() + 1 + dist.get_rank()" in code
