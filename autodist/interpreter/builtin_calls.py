@@ -288,8 +288,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short in ("min", "max") and len(args) == 1 and self._is_of_each(first):
             return self._mixed(args).computed(LOCAL)  # `max(x.tolist())`
         if short in ("min", "max", "round", "pow", "divmod"):
-            found = self._mixed(args)
-            return found.but(origins=found.origins | drawn_by_evaluation(map(self._one_inside, args)))
+            chosen = self._mixed(args)
+            return chosen.but(origins=chosen.origins | drawn_by_evaluation(map(self._one_inside, args)))
         if short in ("os.environ.get", "os.getenv"):
             key = first.const
             if key in ("RANK", "LOCAL_RANK", "SLURM_PROCID", "SLURM_LOCALID"):
