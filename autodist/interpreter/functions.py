@@ -139,9 +139,7 @@ class Functions(Attributes):
             self._branches = around
             self._path = path
             self._calls.pop()
-        if definition not in self._generators:
-            self._generators[definition] = is_generator(definition)
-        if yields or self._generators[definition]:
+        if yields or is_generator(definition):
             element = union(yields)
             result = Value(frozenset([Stream(element, NOTHING)]), origins=element.origins)
         if key is not None and self._forward:

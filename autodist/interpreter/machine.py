@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from autodist import alternatives, carried
+from autodist import alternatives
 from autodist.catalog import Catalog
 from autodist.interpreter.events import Call_, Event, Loop
 from autodist.interpreter.plan import Plan
@@ -74,7 +74,6 @@ class Machine(ABC):
         before the last time that it is."""
         self.flowing: set[ast.expr] = set()
         """Those of them through which gradients flow."""
-        self._carried: dict[ast.stmt, carried.Written | None] = {}
         self.imported_by: dict[Source, ast.AST] = {}
         """The statement at which each local module is imported first."""
         self.callers: dict[ast.AST, dict[ast.Call, Source]] = {}
@@ -133,7 +132,6 @@ class Machine(ABC):
         self._made_where: WeakKeyDictionary[Object, alternatives.Outcomes] = WeakKeyDictionary()
         self._again = 0
         self._results: dict[Any, Value] = {}
-        self._generators: dict[ast.AST, bool] = {}
         self._quiet: dict[ast.AST, bool] = {}
         self._returns: list[list[Value]] = []
         self._yields: list[list[Value]] = []

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 
+from autodist.catalog import Catalog
 from autodist.interpreter.branches import Branches
 from autodist.interpreter.calls import Calls
 from autodist.interpreter.draws import Draws
 from autodist.interpreter.expressions import Expressions
 from autodist.interpreter.machine import Interrupted
+from autodist.interpreter.plan import Plan
 from autodist.interpreter.statements import Statements
+from autodist.project import Project
 from autodist.values import Function
 
 
@@ -44,3 +47,17 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
 
     def _trains(self, *kinds: str) -> bool:
         return any(event.kind in kinds for event in self.events)
+
+
+class Runs:
+    """The runs of one analysis. What is planned as it was for the run before is that run."""
+
+    def __init__(self, project: Project, catalog: Catalog) -> None:
+        self._project, self._catalog = project, catalog
+        self._last: Interpreter | None = None
+
+    def __call__(self, plan: Plan) -> Interpreter:
+        """The run with this plan."""
+        if self._last is None or self._last.plan != plan:
+            self._last = Interpreter(self._project, self._catalog, plan).run()
+        return self._last
