@@ -29,8 +29,8 @@ Answer = TypeVar("Answer")
 
 
 def told_once(ask: Callable[[Node], Answer]) -> Callable[[Node], Answer]:
-    """A question that the code alone answers, asked once of each node: an analysis comes by it in every round of a loop,
-    from every call, and in each of its runs. The node keeps the answer, which is only read."""
+    """A question that the code alone answers, asked once of each node: an analysis comes by it in every round of a
+    loop, from every call, and in each of its runs. The node keeps the answer, which is only read."""
     name = f"{ask.__module__}.{ask.__qualname__}"
 
     @wraps(ask)

@@ -24,11 +24,11 @@ from autodist.analyze.losses import whole_losses, without_sums
 from autodist.analyze.modules import uncovered
 from autodist.analyze.picked import steps_on_parts
 from autodist.analyze.reductions import made_global_after, rank_zero_statements, reduced, summed_up_before
-from autodist.analyze.refusals import in_batch_negatives, refusals_of, unshared_output
+from autodist.analyze.refusals import in_batch_negatives, refusals_of, unfinished, unshared_output
 from autodist.borrowed import borrowed, imported_names
 from autodist.config import Config, Strategy
 from autodist.fsdp import meta, sharding, shards, weights
-from autodist.interpreter import Event, Interpreter, Plan, Runs
+from autodist.interpreter import Event, Interpreter, Plan, Runs, Unfinished
 from autodist.losses import batchwise, by_turn, pairing, scaling, weighing, wholes
 from autodist.losses.terms import terms
 from autodist.models import leaves, moved_too_late, placed_when_wrapped, trained_models, wrap_plan
@@ -44,7 +44,15 @@ from autodist.values import Object
 def analyze(project: Project, config: Config) -> TrainingScript:
     """The semantic model of a project."""
     facts = catalog.load(config.catalog)
-    again = Runs(project, facts)
+    try:
+        return _analyzed(project, config, facts, Runs(project, facts))
+    except Unfinished as end:
+        concern = unfinished(end.run, config.strategy)
+        return TrainingScript(project, end.run.values, concerns=(concern,), distributed=is_distributed(end.run))
+
+
+def _analyzed(project: Project, config: Config, facts: catalog.Catalog, again: Runs) -> TrainingScript:
+    """The semantic model of a project that can be followed to its end."""
     first = again(Plan())
     known = Plan(modules=frozenset(first.promoted), inputs=leaves.derived_by(first))
     if known.modules or known.inputs:

@@ -25,7 +25,7 @@ from autodist.interpreter.methods import TESTING_FILES
 from autodist.interpreter.plan import Plan
 from autodist.interpreter.questions import children_of, leaves_ties, returned
 from autodist.interpreter.roles import LBFGS
-from autodist.interpreter.run import Interpreter, Runs
+from autodist.interpreter.run import Interpreter, Runs, Unfinished
 from autodist.interpreter.torch_modules import SAFE_ON_WRAPPER
 from autodist.interpreter.words import COUNTING, CUTTING, DRAWING, GROWS, MOVES, SIZES
 
@@ -45,6 +45,7 @@ __all__ = [
     "Loop",
     "Plan",
     "Runs",
+    "Unfinished",
     "children_of",
     "leaves_ties",
     "returned",

@@ -19,7 +19,7 @@ from autodist.source import Source
 from autodist.spread import Spread
 from autodist.values import NOTHING, Class, Function, LocalModule, Object, Path_, Scope, Table, Thing, Value
 
-MAX_STEPS = 100_000
+MAX_STEPS = 200_000
 
 
 class Interrupted(Exception):
@@ -33,6 +33,15 @@ class Stored:
     call: Call_
     branches: Path_
     value: Value
+
+
+@dataclass
+class Spent:
+    """How often a function was entered, and the steps that it took with all that it calls."""
+
+    function: Function
+    entered: int = 0
+    steps: int = 0
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,8 @@ class Machine(ABC):
         self.latest: dict[ast.expr, Value] = {}
         self.spreads: dict[ast.expr, set[Spread]] = {}
         self.complete = True
+        self.nested = False
+        """Whether it is how deeply the code is nested that has ended it."""
         self.executed: set[ast.AST] = set()
         self._entered: set[ast.AST] = set()
         self.closures: set[ast.AST] = set()
@@ -76,6 +87,8 @@ class Machine(ABC):
         """Those of them through which gradients flow."""
         self.imported_by: dict[Source, ast.AST] = {}
         """The statement at which each local module is imported first."""
+        self.spent: dict[ast.AST, Spent] = {}
+        """What following each function of the project has cost."""
         self.callers: dict[ast.AST, dict[ast.Call, Source]] = {}
         """The calls that each function of the project was entered by."""
         self._modules: dict[str, LocalModule] = {}
@@ -159,6 +172,11 @@ class Machine(ABC):
         for event in self.events:
             kinds.setdefault(event.kind, []).append(event)
         return kinds
+
+    @property
+    def steps(self) -> int:
+        """How many statements and calls have been followed, as a measure of its cost."""
+        return self._steps
 
     def _tick(self) -> None:
         self._steps += 1
