@@ -175,7 +175,9 @@ class Evaluation(Single, Overloads):
         if value.const is UNKNOWN and (
             type(node) in (ast.Name, ast.Subscript, ast.Attribute) or self.plan.wholes is not None
         ):
-            self.spreads.setdefault(node, set()).add(value.spread)
+            if (spreads := self.spreads.get(node)) is None:
+                spreads = self.spreads[node] = set()
+            spreads.add(value.spread)
         old = self.values.get(node)
         if old is not value:
             self.values[node] = value if old is None else old | value

@@ -65,6 +65,8 @@ class Machine(ABC):
         self.plan = plan
         self.values: dict[ast.expr, Value] = {}
         self.events: list[Event] = []
+        self._optimizers: list[Event] = []
+        """Where optimizers have been made so far."""
         self.loader_calls: dict[ast.AST, None] = {}
         self.presets: dict[ast.Call, dict[ast.Call, None]] = {}
         """Where a library is called with arguments that `partial` was given before, the calls of `partial`."""
@@ -185,26 +187,26 @@ class Machine(ABC):
 
     def event(self, kind: str, node: ast.AST, scope: Scope, value: Value = NOTHING, detail: Value = NOTHING) -> None:
         """Note that ``kind`` happens at ``node``."""
-        function = self._calls[-1].function if self._calls else None
+        noted = Event(
+            kind,
+            len(self.events),
+            node,
+            scope.source,
+            value,
+            scope,
+            self._calls[-1].function if self._calls else None,
+            tuple(self._loops),
+            tuple(self._calls),
+            self._one_rank > 0,
+            self._no_grad == 0,
+            self._forward > 0,
+            detail,
+        )
+        self.events.append(noted)
         if kind == "loader":
             self.loader_calls[node] = None
-        self.events.append(
-            Event(
-                kind,
-                len(self.events),
-                node,
-                scope.source,
-                value,
-                scope,
-                function,
-                tuple(self._loops),
-                tuple(self._calls),
-                self._one_rank > 0,
-                self._no_grad == 0,
-                self._forward > 0,
-                detail,
-            )
-        )
+        elif kind == "optimizer":
+            self._optimizers.append(noted)
 
     def _lately(self, node: ast.expr) -> Value:
         return self.latest.get(node, NOTHING)
