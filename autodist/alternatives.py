@@ -7,8 +7,9 @@ that nothing sets, and names that are bound once, are sure to say the same each 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from autodist.source import Source, last_name
 from autodist.values import Function, Object, Parameters, Scope, Thing, Value, Wrapped
@@ -42,8 +43,9 @@ class Settled:
     single: Callable[[Scope, str], bool] = field(compare=False)
 
 
-def settled(sources: Iterable[Source]) -> Settled:
-    """Read from the source which attributes are set, and by which other means they may be."""
+@lru_cache(maxsize=1)
+def settled(sources: tuple[Source, ...]) -> Settled:
+    """Read from the source which attributes are set, and by which other means they may be: once for all runs."""
     nodes = [node for source in sources for node in ast.walk(source.tree)]
     stored = {n.attr for n in nodes if isinstance(n, ast.Attribute) and not isinstance(n.ctx, ast.Load)}
     called = {last_name(n.func) for n in nodes if isinstance(n, ast.Call)}

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 from operator import ne
 
-from autodist.source import Source
+from autodist.source import Source, told_once
 
 KEEPING = frozenset(["requires_grad_", "detach_", "share_memory_", "squeeze_", "t_", "coalesce_"])
 """What changes no number, though its name ends like what does."""
@@ -20,6 +20,7 @@ DISPLAYS = ast.Tuple | ast.List
 Written = tuple[ast.Name | ast.Attribute, tuple[ast.expr, ...]]
 
 
+@told_once
 def written(statement: ast.stmt) -> Written | None:
     """What a statement changes rather than makes anew, and the values that go into it: `bank[index] = features`,
     `centre = 0.9 * centre + 0.1 * mean`, `self.count.mul_(0.9).add_(hits)`."""
@@ -46,6 +47,7 @@ def written(statement: ast.stmt) -> Written | None:
     return None
 
 
+@told_once
 def grown(statement: ast.stmt) -> Written | None:
     """The list that a statement puts something into, and what: `memory.append((x[i], y[i]))`."""
     call = statement.value if isinstance(statement, ast.Expr) else None
@@ -56,6 +58,7 @@ def grown(statement: ast.stmt) -> Written | None:
     return (root, tuple(parts)) if root is not None else None
 
 
+@told_once
 def counted_up(statement: ast.AST) -> tuple[ast.Subscript, tuple[ast.expr, ...]] | None:
     """An item that a statement changes, and what by: `sums[k] += loss`, `sums[k] = sums.get(k, 0) + loss`, and
     `sums[k] = sums[k] + loss if k in sums else loss`."""

@@ -8,11 +8,12 @@ import re
 import tokenize
 import warnings
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, wraps
 from itertools import takewhile
 from pathlib import Path
+from typing import Any, TypeVar
 
 from autodist import notebook
 from autodist.errors import AutodistError
@@ -22,6 +23,25 @@ BOM = b"\xef\xbb\xbf"
 REPORTING = frozenset("print info debug warning add_scalar add_scalars set_description set_postfix write".split())
 STEPS = frozenset("add_ sub_ subtract_".split())
 """What changes a tensor in place by what it is given."""
+
+Node = TypeVar("Node", bound=ast.AST)
+Answer = TypeVar("Answer")
+
+
+def told_once(ask: Callable[[Node], Answer]) -> Callable[[Node], Answer]:
+    """A question that the code alone answers, asked once of each node: an analysis comes by it in every round of a
+    loop, from every call, and in each of its runs. The node keeps the answer, which is only read."""
+    name = f"{ask.__module__}.{ask.__qualname__}"
+
+    @wraps(ask)
+    def answer(node: Node) -> Answer:
+        known: dict[str, Any] = node.__dict__
+        if name not in known:
+            known[name] = ask(node)
+        found: Answer = known[name]
+        return found
+
+    return answer
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,6 +240,7 @@ def own_nodes(home: ast.FunctionDef | ast.AsyncFunctionDef | ast.Module) -> Iter
             pending.extend(ast.iter_child_nodes(node))
 
 
+@told_once
 def is_generator(function: ast.AST) -> bool:
     """Whether a function yields."""
     if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -252,6 +273,7 @@ def shortened(code: str) -> str:
     return line if len(line) <= 60 else line[:57] + "..."
 
 
+@told_once
 def operands(node: ast.expr) -> list[ast.expr]:
     """What an operation is applied to, the receiver of a method among it."""
     if isinstance(node, ast.BinOp):
@@ -268,6 +290,7 @@ def operands(node: ast.expr) -> list[ast.expr]:
     return []
 
 
+@told_once
 def stepped_tensor(node: ast.AST) -> ast.expr | None:
     """The tensor that a statement changes by its own gradient: `w -= lr * w.grad`, `w.data.sub_(lr * w.grad.data)`."""
     given: list[ast.expr] = []
@@ -285,6 +308,7 @@ def stepped_tensor(node: ast.AST) -> ast.expr | None:
     return target if any(part.attr == "grad" and ast.unparse(part) == own for part in inside) else None
 
 
+@told_once
 def counted_of(node: ast.expr) -> ast.expr | None:
     """The tensor of `len(x)`, `x.size(0)`, `x.size()[0]` and `x.shape[0]`."""
     if isinstance(node, ast.Call) and last_name(node.func) == "len" and len(node.args) == 1:

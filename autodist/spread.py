@@ -28,10 +28,9 @@ class Spread(Enum):
     CROSS = "pairs every sample of this rank with every other one"
     LOCAL = "computed from this rank's samples in no simple way"
 
-    @property
-    def is_local(self) -> bool:
+    def __init__(self, meaning: str) -> None:
+        self.is_local = self._name_ not in ("SAME", "WORLD", "RANK")
         """Whether it was computed from this rank's samples."""
-        return self not in (Spread.SAME, Spread.WORLD, Spread.RANK)
 
     @property
     def is_reducible(self) -> bool:

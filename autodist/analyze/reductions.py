@@ -6,9 +6,8 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from autodist import catalog, escapes, naming, regions
+from autodist import escapes, naming, regions
 from autodist.interpreter import Interpreter, Plan
-from autodist.project import Project
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site
 from autodist.spread import ROWS, Spread
@@ -40,21 +39,20 @@ def made_global_after(reductions: Iterable[escapes.Placed]) -> dict[ast.stmt, tu
 
 
 def reduced(
-    project: Project, facts: catalog.Catalog, plan: Plan, run: Interpreter, before: list[escapes.Placed]
+    again: Callable[[Plan], Interpreter], plan: Plan, run: Interpreter, before: list[escapes.Placed]
 ) -> tuple[Interpreter, list[escapes.Placed], list[escapes.Placed]]:
     """Make escaping values global until none is left that can be, or fewer are where rows are gathered first."""
-    found = _reduce_all(project, facts, plan, run, [], before)
+    found = _reduce_all(again, plan, run, [], before)
     rows = escapes.given_instead(found[2], run)
     if rows:
-        other = _reduce_all(project, facts, plan, run, rows, before)
+        other = _reduce_all(again, plan, run, rows, before)
         if len(other[2]) < len(found[2]):
             return other
     return found
 
 
 def _reduce_all(
-    project: Project,
-    facts: catalog.Catalog,
+    again: Callable[[Plan], Interpreter],
     plan: Plan,
     run: Interpreter,
     rows: list[escapes.Placed],
@@ -78,16 +76,16 @@ def _reduce_all(
         reductions.update(fresh)
         nodes = frozenset(p.node for p in reductions.values() if p.after is None)
         plan = replace(plan, reduced=given | nodes, settled=made_global_after(reductions.values()))
-        run = Interpreter(project, facts, plan).run()
-    needless = _made_global_by_rows(project, facts, replace(plan, reduced=given, settled={}), reductions)
+        run = again(plan)
+    needless = _made_global_by_rows(again, replace(plan, reduced=given, settled={}), reductions)
     if needless:
         reductions = {node: place for node, place in reductions.items() if node not in needless}
-        run = Interpreter(project, facts, replace(plan, reduced=plan.reduced - needless)).run()
+        run = again(replace(plan, reduced=plan.reduced - needless))
     return run, list(reductions.values()), leftover
 
 
 def _made_global_by_rows(
-    project: Project, facts: catalog.Catalog, plan: Plan, reductions: dict[ast.expr, escapes.Placed]
+    again: Callable[[Plan], Interpreter], plan: Plan, reductions: dict[ast.expr, escapes.Placed]
 ) -> frozenset[ast.expr]:
     """The numbers that are those of all ranks once rows are gathered, and would be counted several times: `counts`,
     which are counted up for each of `update(gather_rows(t), ...)`, where they are tested."""
@@ -97,7 +95,7 @@ def _made_global_by_rows(
     ]
     if not rows or not others:
         return frozenset()
-    run = Interpreter(project, facts, replace(plan, reduced=plan.reduced | rows)).run()
+    run = again(replace(plan, reduced=plan.reduced | rows))
     values = {node: run.values.get(node, NOTHING) for node in others}
     return frozenset(n for n, each in values.items() if not each.spread.is_local and not run.holds_local(each))
 

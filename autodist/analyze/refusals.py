@@ -55,6 +55,29 @@ def _is_of_apex(value: Value) -> bool:
     return any(isinstance(t, External) and t.name == "apex.amp.initialize" for t in value.things)
 
 
+def unfinished(run: Interpreter, strategy: Strategy) -> Concern:
+    """Why a script is refused that was not followed to its end: it is too large, and what made it so."""
+    framework = owned(run, strategy)
+    if framework is not None:
+        return framework
+    entry = run.project.entry
+    top: ast.AST = entry.tree.body[0] if entry.tree.body else entry.tree
+    message = "the script is nested too deeply to be followed" if run.nested else _size_told(run)
+    return Concern("AD905", entry, top, f"{message}; convert its training part alone", Severity.REFUSAL)
+
+
+def _size_told(run: Interpreter) -> str:
+    """What following the script was spent on."""
+    spent, message = run.largest, "the script is too large to be followed to its end"
+    if spent is None:
+        return message
+    function = spent.function
+    name = f"{function.defined_in.node.name}.{function.name}" if function.defined_in is not None else function.name
+    share = round(100 * spent.steps / run.steps)
+    place = f"{function.source.path.name}, line {function.node.lineno}"
+    return f"{message}: {share} % of it is {name} ({place}), which was entered {spent.entered} times"
+
+
 def refusals_of(
     run: Interpreter, strategy: Strategy, whole: wholes.Wholes | None, moving: Draw | None
 ) -> Iterator[Concern]:
@@ -68,11 +91,6 @@ def refusals_of(
     framework = owned(run, strategy)
     if framework is not None:
         yield framework
-        return
-    if not run.complete:
-        yield refuse(
-            "AD905", entry, top, "the script is too large to be followed to its end; convert its training part alone"
-        )
         return
     backwards = [event for event in run.events if event.kind == "backward"]
     steps = [event for event in run.events if event.kind == "step"]

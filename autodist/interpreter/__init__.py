@@ -25,7 +25,7 @@ from autodist.interpreter.methods import TESTING_FILES
 from autodist.interpreter.plan import Plan
 from autodist.interpreter.questions import children_of, leaves_ties, returned
 from autodist.interpreter.roles import LBFGS
-from autodist.interpreter.run import Interpreter
+from autodist.interpreter.run import Interpreter, Runs, Unfinished
 from autodist.interpreter.torch_modules import SAFE_ON_WRAPPER
 from autodist.interpreter.words import COUNTING, CUTTING, DRAWING, GROWS, MOVES, SIZES
 
@@ -44,6 +44,8 @@ __all__ = [
     "Interpreter",
     "Loop",
     "Plan",
+    "Runs",
+    "Unfinished",
     "children_of",
     "leaves_ties",
     "returned",

@@ -225,6 +225,8 @@ class Contents(Loaders):
 
     def holds_local(self, value: Value, depth: int = 3) -> bool:
         """Whether a container or object of the project holds something local."""
+        if not value.things:
+            return False
         seen: set[int] = set()
         level = [value]
         for _ in range(depth):

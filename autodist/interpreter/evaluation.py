@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 from autodist import alternatives
@@ -57,7 +58,12 @@ BILINEAR = frozenset("mul multiply dot vdot inner outer matmul mm mv bmm einsum 
 """What keeps one that one of the operands has."""
 
 
-OPERATIONS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.Subscript)
+OPERATIONS = frozenset([ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.Subscript])
+PAIRING = OPERATIONS - {ast.UnaryOp}
+COMPUTING = frozenset([ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Subscript, ast.Call])
+JOINABLE = frozenset([ast.BinOp, ast.Call, ast.UnaryOp])
+OF_ROWS = frozenset([ast.Attribute, ast.Call, ast.Subscript, ast.BinOp])
+ALONG_AXES = (ROWS, Spread.COLUMNS)
 
 
 ANY = 20
@@ -69,63 +75,64 @@ class Evaluation(Single, Overloads):
 
     def eval(self, node: ast.expr, scope: Scope) -> Value:
         """What an expression may evaluate to."""
-        handler: Callable[[Any, Scope], Value] | None = getattr(self, "of_" + type(node).__name__, None)
-        return self._noted(node, handler(node, scope) if handler is not None else self._other(node, scope), scope)
+        handler = self._evaluators.get(type(node))
+        if handler is None:
+            handler = self._evaluators[type(node)] = getattr(self, "of_" + type(node).__name__, self._other)
+        return self._noted(node, handler(node, scope), scope)
+
+    @cached_property
+    def _evaluators(self) -> dict[type[ast.expr], Callable[[Any, Scope], Value]]:
+        """How each kind of expression is evaluated that has been met so far."""
+        return {}
 
     def _noted(self, node: ast.expr, value: Value, scope: Scope) -> Value:
         """Keep what ``node`` evaluated to, and take for granted what is planned for it."""
+        plan, kind = self.plan, type(node)
+        operates, reduced = kind in OPERATIONS, node in plan.reduced
         if self._outcomes and (value.things or value.models):
             value = self._possible(value)
-        if self.plan.turns and node not in self.plan.reduced and self._is_taken(value):
+        if plan.turns and not reduced and self._is_taken(value):
             return self._kept(node, value.but(spread=LOCAL), scope)  # of one sample, whatever its axes are
-        if node in self.plan.reduced:
+        if reduced:
             kept = frozenset(t for t in value.things if not isinstance(t, Parameters))
-            rows = frozenset([Gathered(node)]) if value.spread is ROWS and self.plan.wholes is None else frozenset()
+            rows = frozenset([Gathered(node)]) if value.spread is ROWS and plan.wholes is None else frozenset()
             value = Value(kept if not value.spread.is_local else frozenset(), models=value.models, origins=rows)
-        if node in self.plan.joined:
+        if node in plan.joined:
             if self._counts_some(node, value):
                 value = value.but(spread=SUM)
             self.event("joined", node, scope, value)
             if value.spread is MEAN or value.spread is SUM and not self._no_grad:
                 value = value.but(spread=SAME)
-        elif value.spread is LOCAL and isinstance(node, (ast.BinOp, ast.Call, ast.UnaryOp)):
+        elif value.spread is LOCAL and kind in JOINABLE:
             self._note_joinable(node, scope)
-        if self.plan.wholes is None and isinstance(node, OPERATIONS) and value.spread.is_local:
+        if operates and value.spread.is_local and plan.wholes is None:
             value = self._with_axes(node, value, scope)
             if not self._no_grad and self._goes_along_samples(node):
                 self.event("along_samples", node, scope, value)
                 value = value.computed(CROSS)
-        if node in self.plan.gathered:
-            self.event("gathered", node, scope, value)
-        if node in self.plan.gathered and value.spread in (ROWS, COUNT) and not self._no_grad:
-            value = value.but(spread=SAME, origins=value.origins | {Gathered(node)})
-        elif self.plan.gathered and (counted := counted_of(node)) is not None and value.spread is SAME:
-            value = value.but(origins=value.origins | self._lately(counted).origins)
-        elif isinstance(node, ast.Call) and self.is_gathered(value) and last_name(node.func) in ONE_NUMBER:
-            value = value.but(origins=frozenset(o for o in value.origins if not isinstance(o, Gathered)))
-        elif isinstance(node, (ast.BinOp, ast.Compare, ast.Call, ast.Subscript)):
+        if plan.gathered:
+            value = self._gathered(node, value, scope)
+        elif kind in PAIRING:
             self._note_pairs(node, value, scope)
         if isinstance(node, ast.Call) and (not self._forward or self._criterion):
             self._note_unfollowed(node, value, scope)
-        if value.spread in (ROWS, Spread.COLUMNS) and isinstance(node, (ast.Call, ast.Subscript)):
+        if value.spread in ALONG_AXES and isinstance(node, (ast.Call, ast.Subscript)):
             self._note_statistics(self._gone_by(node), scope)
-        if isinstance(node, (ast.Attribute, ast.Call, ast.Subscript, ast.BinOp)) and self.is_one_row(value):
+        if value.origins and kind in OF_ROWS and self.is_one_row(value):
             value = self._of_one_row(node, value)
-        if node in self.plan.divided:
+        counted = counted_of(node) if operates else None
+        if node in plan.divided:
             value = value.but(spread=COUNT, const=UNKNOWN)
-        elif (
-            value.spread is SAME
-            and not (self._forward or node in self.plan.reduced)
-            and (padded := self._padded_to(node))
-        ):
-            value = padded.computed(Spread.MOST)
+        elif counted is not None and value.spread is SAME and not (self._forward or reduced):
+            padded = self._padded_to(node, counted)
+            value = padded.computed(Spread.MOST) if padded is not None else value
         if self._counts_some(node, value):
             value = value.but(spread=SUM)
-        elif node not in self.plan.reduced and (found := self._found_by(node)) is not None:
+        elif counted is not None and not reduced and (found := self._found_by(node, counted)) is not None:
             value = Value(spread=SUM, origins=found.origins)
         if value.origins and any(isinstance(each, Portion) for each in value.origins):
             value = self._portion(node, value, scope)
-        if isinstance(node, ast.Compare) or isinstance(node, ast.Call) and last_name(node.func) in SIGNS:
+        if value.origins and (kind is ast.Compare or isinstance(node, ast.Call) and last_name(node.func) in SIGNS):
             value = value.without(Amplified)
         if value.spread is SUM:
             value = picking.whole(value)
@@ -133,11 +140,25 @@ class Evaluation(Single, Overloads):
             value = value.but(models=frozenset())
         if not self._forward:
             value = self._weighed(node, value)
-        if self.plan.wholes is not None:
-            value = self._followed(node, value, scope, self.plan.wholes)
-        if not value.things and value.spread is SAME and shapes.is_zero(node, self.latest):
+        if plan.wholes is not None:
+            value = self._followed(node, value, scope, plan.wholes)
+        if operates and not value.things and value.spread is SAME and shapes.is_zero(node, self.latest):
             value = value.but(zero=True)
         return self._kept(node, value, scope)
+
+    def _gathered(self, node: ast.expr, value: Value, scope: Scope) -> Value:
+        """What is known of a value where the rows that losses compare are those of all ranks."""
+        if node in self.plan.gathered:
+            self.event("gathered", node, scope, value)
+            if value.spread in (ROWS, COUNT) and not self._no_grad:
+                return value.but(spread=SAME, origins=value.origins | {Gathered(node)})
+        if (counted := counted_of(node)) is not None and value.spread is SAME:
+            return value.but(origins=value.origins | self._lately(counted).origins)
+        if isinstance(node, ast.Call) and self.is_gathered(value) and last_name(node.func) in ONE_NUMBER:
+            return value.but(origins=frozenset(o for o in value.origins if not isinstance(o, Gathered)))
+        if type(node) in PAIRING:
+            self._note_pairs(node, value, scope)
+        return value
 
     def _is_taken(self, value: Value) -> bool:
         """Whether it is computed from a sample of which a rank has taken its share, in the round that is about it."""
@@ -154,9 +175,12 @@ class Evaluation(Single, Overloads):
         if value.const is UNKNOWN and (
             type(node) in (ast.Name, ast.Subscript, ast.Attribute) or self.plan.wholes is not None
         ):
-            self.spreads.setdefault(node, set()).add(value.spread)
+            if (spreads := self.spreads.get(node)) is None:
+                spreads = self.spreads[node] = set()
+            spreads.add(value.spread)
         old = self.values.get(node)
-        self.values[node] = value if old is None else old | value
+        if old is not value:
+            self.values[node] = value if old is None else old | value
         self.sources[node] = scope.source
         return value
 
@@ -311,11 +335,10 @@ class Evaluation(Single, Overloads):
             return any(isinstance(o, Object) and collation.of_graphs(o) for o in value.origins)
         return self.uneven(value) in (Rows.JOINED, Rows.FEWER)
 
-    def _padded_to(self, node: ast.expr) -> Value | None:
+    def _padded_to(self, node: ast.expr, counted: ast.expr) -> Value | None:
         """The samples of which the longest is asked for, that a `collate_fn` pads all others to: `len(texts)` of texts
         that lie along the second axis, `texts.size(1)` of others."""
-        counted = counted_of(node) if self.plan.wholes is None else None
-        held = self._lately(counted) if counted is not None else NOTHING
+        held = self._lately(counted) if self.plan.wholes is None else NOTHING
         if held.spread not in (ROWS, Spread.COLUMNS) or held.things or held.models:
             return None
         of_time = {ROWS: 1, Spread.COLUMNS: 0}[held.spread]
@@ -323,11 +346,10 @@ class Evaluation(Single, Overloads):
         named = [each if isinstance(each, int) else literal_int(each) for each in asked]
         return held if named == [of_time] and self.uneven(held) is Rows.PADDED else None
 
-    def _found_by(self, node: ast.expr) -> Value | None:
+    def _found_by(self, node: ast.expr, counted: ast.expr) -> Value | None:
         """The condition on a rank's samples of which it is counted how often it holds: `len(np.where(hits)[0])`,
         `hits.nonzero().size(0)`."""
-        counted = counted_of(node)
-        if counted is None or self.plan.wholes is not None or _counts_later_axis(node):
+        if self.plan.wholes is not None or _counts_later_axis(node):
             return None
         for _ in range(6):
             made = self._lately(counted).made if isinstance(counted, ast.Name) else ()
@@ -410,7 +432,7 @@ class Evaluation(Single, Overloads):
     def _portion(self, node: ast.expr, value: Value, scope: Scope) -> Value:
         """What has been divided by the number of samples, where it is added up: the sum is a mean. Whatever else is
         computed from it wants the number of samples of all ranks."""
-        if isinstance(node, OPERATIONS) and not self._keeps_factor(node, value):
+        if type(node) in OPERATIONS and not self._keeps_factor(node, value):
             self._note_unequal_portions(value.origins, scope)
             changed = value.spread in (MEAN, SUM) and not self.is_by_turn(value)
             return (value.but(spread=LOCAL) if changed else value).without(Portion)
@@ -566,6 +588,8 @@ class Evaluation(Single, Overloads):
 
     def _weighed(self, node: ast.expr, value: Value) -> Value:
         """Outside of forward passes: whether a value is computed from parameters, so that gradients flow to them."""
+        if not (value.things or value.weights) and type(node) not in COMPUTING:
+            return value
         name = last_part(node) if isinstance(node, ast.Call) else ""
         cut = name in CUTTING or name in SIZES or name in ("float", "int", "bool", "len")
         owners: frozenset[Thing] = frozenset()
@@ -576,7 +600,7 @@ class Evaluation(Single, Overloads):
                 owners = frozenset(t for t in held if isinstance(t, Object) and "module" in t.roles)
         elif cut:
             found = value.but(weights=frozenset()) if value.weights else value
-        elif isinstance(node, (ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Subscript, ast.Call)):
+        elif type(node) in COMPUTING:
             called = self.values.get(node.func, NOTHING).things if isinstance(node, ast.Call) else ()
             if not any(isinstance(t, Function) for t in called):
                 found = self._with_weights(value, node)

@@ -7,6 +7,7 @@ from typing import Any
 
 from autodist.interpreter.attributes import Attributes
 from autodist.interpreter.events import Call_
+from autodist.interpreter.machine import Spent
 from autodist.interpreter.questions import stable_order
 from autodist.interpreter.words import REST
 from autodist.source import is_generator
@@ -110,6 +111,7 @@ class Functions(Attributes):
         if node is not None:
             self.callers.setdefault(definition, {})[node] = scope.source
         self._calls.append(Call_(node, scope.source, scope, function))
+        begun = self._steps
         path, self._path = self._path, (*self._path, id(node))[-12:]
         around, self._branches = self._branches, self._branches if function.owner is not None else ()
         one_rank = self._one_rank
@@ -139,9 +141,10 @@ class Functions(Attributes):
             self._branches = around
             self._path = path
             self._calls.pop()
-        if definition not in self._generators:
-            self._generators[definition] = is_generator(definition)
-        if yields or self._generators[definition]:
+            spent = self.spent.setdefault(definition, Spent(function))
+            spent.entered += 1
+            spent.steps += (self._steps - begun) * (not active)  # of one that calls itself, what the outer one took
+        if yields or is_generator(definition):
             element = union(yields)
             result = Value(frozenset([Stream(element, NOTHING)]), origins=element.origins)
         if key is not None and self._forward:

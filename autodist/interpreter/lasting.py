@@ -18,9 +18,7 @@ class Lasting(Machine):
 
     def _hands_on(self, node: ast.stmt, scope: Scope) -> None:
         """Note what a step writes into something that outlives it: part of a module, or a name of the script."""
-        if node not in self._carried:
-            self._carried[node] = carried.written(node)
-        found = self._carried[node] or self._put_in_one_by_one(node)
+        found = carried.written(node) or self._put_in_one_by_one(node)
         if found is None:
             return
         target, given = found
@@ -70,9 +68,7 @@ class Lasting(Machine):
 
     def _goes_on(self, node: ast.stmt) -> bool:
         """Whether a statement changes a variable, as `alpha = min(alpha, 1)` does."""
-        if node not in self._carried:
-            self._carried[node] = carried.written(node)
-        return self._carried[node] is not None
+        return carried.written(node) is not None
 
     def _is_computed_before(self, name: str, node: ast.stmt, source: Source) -> bool:
         """Whether a parameter of a function names another tensor by then: `x = x - mean` ahead of `x /= deviation`, or

@@ -8,7 +8,7 @@ from dataclasses import replace
 from autodist.interpreter.builtin_calls import BuiltinCalls
 from autodist.interpreter.questions import first_text, sums_products
 from autodist.interpreter.words import DRAWING, LATER, NOISE_BY_SHAPE
-from autodist.source import last_name
+from autodist.source import last_name, told_once
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, combine
 from autodist.tensors import facts, operations
 from autodist.tensors.patterns import REARRANGING
@@ -43,13 +43,8 @@ class Libraries(BuiltinCalls):
         if not isinstance(statement, ast.Assign):
             return False
         names = {last_name(each) for each in statement.targets}
-        asked = {
-            node.func.attr
-            for source in self.project.sources
-            for node in ast.walk(source.tree)
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-            if node.func.attr in ("step", "zero_grad") and last_name(node.func.value) in names
-        }
+        stepping = (found for source in self.project.sources for found in _stepping(source.tree))
+        asked = {method for method, name in stepping if name in names}
         return len(asked) == 2
 
     def _external(
@@ -213,3 +208,11 @@ def _is_known_distribution(name: str, values: list[Value]) -> bool:
     told = union(values)
     known = told.spread is SAME and not (told.origins or told.models or told.things)
     return known and name.startswith("torch.distributions.") and name.rpartition(".")[2][:1].isupper()
+
+
+@told_once
+def _stepping(tree: ast.Module) -> frozenset[tuple[str, str]]:
+    """The names of what a file steps or clears of gradients, each with the method that does."""
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    methods = (each for each in calls if isinstance(each, ast.Attribute) and each.attr in ("step", "zero_grad"))
+    return frozenset((each.attr, last_name(each.value)) for each in methods)

@@ -19,7 +19,7 @@ from autodist.interpreter.questions import (
 )
 from autodist.interpreter.stores import Stores
 from autodist.interpreter.words import SPLITTING
-from autodist.source import argument, counted_of
+from autodist.source import argument, counted_of, told_once
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, Spread
 from autodist.values import (
     NOTHING,
@@ -122,7 +122,7 @@ class Loops(Stores):
         if not ranges or not isinstance(over, ast.Call) or not isinstance(loop.target, ast.Name):
             return []
         told = last_part(over.args[0]) if isinstance(over.args[0], (ast.Name, ast.Attribute)) else ""
-        for each in (n for statement in loop.body for n in ast.walk(statement) if isinstance(n, ast.Subscript)):
+        for each in _indexed_in(loop):
             first = each.slice.elts[0] if isinstance(each.slice, ast.Tuple) and each.slice.elts else each.slice
             counted = isinstance(first, ast.Name) and first.id == loop.target.id
             home = scope.find(each.value.id) if counted and isinstance(each.value, ast.Name) else None
@@ -194,10 +194,7 @@ class Loops(Stores):
             if isinstance(target, ast.Name) and home is not within:
                 continue  # a variable of a function that the loop calls
             if loop.by_row and isinstance(loop.node, ast.For):
-                inside = (n for statement in loop.node.body for n in ast.walk(statement))
-                inner = [n for n in inside if isinstance(n, ast.Assign) and not adds_to(n)]
-                bound = [each for statement in inner for target in statement.targets for each in ast.walk(target)]
-                return not any(isinstance(n, ast.Name) and n.id == getattr(root, "id", "") for n in bound)
+                return getattr(root, "id", "") not in _begun_in(loop.node)
         return False
 
     def _note_row_by_row(self, target: ast.expr, scope: Scope) -> None:
@@ -430,6 +427,20 @@ class Loops(Stores):
 
         self._comprehension(node, scope, finish, [])
         return of(table)
+
+
+@told_once
+def _indexed_in(loop: ast.For | ast.AsyncFor) -> list[ast.Subscript]:
+    """What the body of a loop reads or writes by an index."""
+    return [n for statement in loop.body for n in ast.walk(statement) if isinstance(n, ast.Subscript)]
+
+
+@told_once
+def _begun_in(loop: ast.For) -> frozenset[str]:
+    """The names in what the body of a loop binds, and does not merely add to."""
+    inside = (n for statement in loop.body for n in ast.walk(statement) if isinstance(n, ast.Assign))
+    targets = (target for each in inside if not adds_to(each) for target in each.targets)
+    return frozenset(each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
 
 
 def _is_named_phase(value: Value) -> bool:

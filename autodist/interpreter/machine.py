@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from autodist import alternatives, carried
+from autodist import alternatives
 from autodist.catalog import Catalog
 from autodist.interpreter.events import Call_, Event, Loop
 from autodist.interpreter.plan import Plan
@@ -19,7 +19,7 @@ from autodist.source import Source
 from autodist.spread import Spread
 from autodist.values import NOTHING, Class, Function, LocalModule, Object, Path_, Scope, Table, Thing, Value
 
-MAX_STEPS = 100_000
+MAX_STEPS = 200_000
 
 
 class Interrupted(Exception):
@@ -33,6 +33,15 @@ class Stored:
     call: Call_
     branches: Path_
     value: Value
+
+
+@dataclass
+class Spent:
+    """How often a function was entered, and the steps that it took with all that it calls."""
+
+    function: Function
+    entered: int = 0
+    steps: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,8 @@ class Machine(ABC):
         self.plan = plan
         self.values: dict[ast.expr, Value] = {}
         self.events: list[Event] = []
+        self._optimizers: list[Event] = []
+        """Where optimizers have been made so far."""
         self.loader_calls: dict[ast.AST, None] = {}
         self.presets: dict[ast.Call, dict[ast.Call, None]] = {}
         """Where a library is called with arguments that `partial` was given before, the calls of `partial`."""
@@ -63,6 +74,8 @@ class Machine(ABC):
         self.latest: dict[ast.expr, Value] = {}
         self.spreads: dict[ast.expr, set[Spread]] = {}
         self.complete = True
+        self.nested = False
+        """Whether it is how deeply the code is nested that has ended it."""
         self.executed: set[ast.AST] = set()
         self._entered: set[ast.AST] = set()
         self.closures: set[ast.AST] = set()
@@ -74,9 +87,10 @@ class Machine(ABC):
         before the last time that it is."""
         self.flowing: set[ast.expr] = set()
         """Those of them through which gradients flow."""
-        self._carried: dict[ast.stmt, carried.Written | None] = {}
         self.imported_by: dict[Source, ast.AST] = {}
         """The statement at which each local module is imported first."""
+        self.spent: dict[ast.AST, Spent] = {}
+        """What following each function of the project has cost."""
         self.callers: dict[ast.AST, dict[ast.Call, Source]] = {}
         """The calls that each function of the project was entered by."""
         self._modules: dict[str, LocalModule] = {}
@@ -133,7 +147,6 @@ class Machine(ABC):
         self._made_where: WeakKeyDictionary[Object, alternatives.Outcomes] = WeakKeyDictionary()
         self._again = 0
         self._results: dict[Any, Value] = {}
-        self._generators: dict[ast.AST, bool] = {}
         self._quiet: dict[ast.AST, bool] = {}
         self._returns: list[list[Value]] = []
         self._yields: list[list[Value]] = []
@@ -162,6 +175,11 @@ class Machine(ABC):
             kinds.setdefault(event.kind, []).append(event)
         return kinds
 
+    @property
+    def steps(self) -> int:
+        """How many statements and calls have been followed, as a measure of its cost."""
+        return self._steps
+
     def _tick(self) -> None:
         self._steps += 1
         if self._steps > MAX_STEPS:
@@ -169,26 +187,26 @@ class Machine(ABC):
 
     def event(self, kind: str, node: ast.AST, scope: Scope, value: Value = NOTHING, detail: Value = NOTHING) -> None:
         """Note that ``kind`` happens at ``node``."""
-        function = self._calls[-1].function if self._calls else None
+        noted = Event(
+            kind,
+            len(self.events),
+            node,
+            scope.source,
+            value,
+            scope,
+            self._calls[-1].function if self._calls else None,
+            tuple(self._loops),
+            tuple(self._calls),
+            self._one_rank > 0,
+            self._no_grad == 0,
+            self._forward > 0,
+            detail,
+        )
+        self.events.append(noted)
         if kind == "loader":
             self.loader_calls[node] = None
-        self.events.append(
-            Event(
-                kind,
-                len(self.events),
-                node,
-                scope.source,
-                value,
-                scope,
-                function,
-                tuple(self._loops),
-                tuple(self._calls),
-                self._one_rank > 0,
-                self._no_grad == 0,
-                self._forward > 0,
-                detail,
-            )
-        )
+        elif kind == "optimizer":
+            self._optimizers.append(noted)
 
     def _lately(self, node: ast.expr) -> Value:
         return self.latest.get(node, NOTHING)

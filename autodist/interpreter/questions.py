@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from autodist.source import own_nodes
+from autodist.source import own_nodes, told_once
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, ROWS, SUM
 from autodist.tensors import mixing, picking
 from autodist.values import NOTHING, UNKNOWN, Items, Object, Scope, Table, Thing, Value, Wrapped, constant, union
@@ -22,6 +22,7 @@ OF_SETS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
 JOINS_SETS = frozenset(["union", "intersection", "difference", "symmetric_difference"])
 
 
+@told_once
 def returned(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list[ast.expr]:
     """What a function may return."""
     if isinstance(function, ast.Lambda):
@@ -214,16 +215,16 @@ def last_part(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def children_of(node: ast.expr) -> Iterator[ast.expr]:
+@told_once
+def children_of(node: ast.expr) -> Sequence[ast.expr]:
     """The expressions that one is computed from."""
     if isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Attribute):
-            yield node.func.value
-        for arg in node.args:
-            yield arg.value if isinstance(arg, ast.Starred) else arg
-        yield from (keyword.value for keyword in node.keywords)
-    elif not isinstance(node, (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Lambda, ast.ListComp, ast.JoinedStr)):
-        yield from (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
+        receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+        given = [arg.value if isinstance(arg, ast.Starred) else arg for arg in node.args]
+        return [*receiver, *given, *(keyword.value for keyword in node.keywords)]
+    if isinstance(node, (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Lambda, ast.ListComp, ast.JoinedStr)):
+        return []
+    return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
 
 
 def is_known(thing: Thing) -> bool:
@@ -232,6 +233,7 @@ def is_known(thing: Thing) -> bool:
     return isinstance(thing, Table) and (bool(thing.entries) or not copied and thing.element is NOTHING)
 
 
+@told_once
 def is_of_one(node: ast.expr) -> bool:
     """Whether something is computed from a batch of one sample: `x[None]`, `x[i : i + 1]`, `x.unsqueeze(0)`."""
     for each in ast.walk(node):
@@ -257,6 +259,7 @@ def adds_to(node: ast.Assign) -> bool:
     return bool(spine(node))
 
 
+@told_once
 def spine(node: ast.stmt) -> list[ast.BinOp]:
     """The sums and differences by which a statement adds to what its target holds."""
     found: list[ast.BinOp] = []

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 
+from autodist.catalog import Catalog
 from autodist.interpreter.branches import Branches
 from autodist.interpreter.calls import Calls
 from autodist.interpreter.draws import Draws
 from autodist.interpreter.expressions import Expressions
-from autodist.interpreter.machine import Interrupted
+from autodist.interpreter.machine import Interrupted, Spent
+from autodist.interpreter.plan import Plan
 from autodist.interpreter.statements import Statements
+from autodist.project import Project
 from autodist.values import Function
 
 
@@ -31,9 +34,15 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
                     self.events = [event for event in self.events if event.kind != "backward"]
             for call in self._at_end:
                 call()
-        except (Interrupted, RecursionError):
-            self.complete = False
+        except (Interrupted, RecursionError) as reason:
+            self.complete, self.nested = False, isinstance(reason, RecursionError)
         return self
+
+    @property
+    def largest(self) -> Spent | None:
+        """The function that was entered several times and took most, with all that it calls."""
+        several = (each for each in self.spent.values() if each.entered > 2)
+        return max(several, key=lambda each: each.steps, default=None)
 
     def _may_train(self) -> bool:
         """Whether any file names what trains: of others, which a hook or a search is shown by the hundreds, nothing is
@@ -44,3 +53,27 @@ class Interpreter(Calls, Expressions, Statements, Branches, Draws):
 
     def _trains(self, *kinds: str) -> bool:
         return any(event.kind in kinds for event in self.events)
+
+
+class Unfinished(Exception):
+    """A run that did not come to the end of the script, from which nothing may be concluded."""
+
+    def __init__(self, run: Interpreter) -> None:
+        super().__init__()
+        self.run = run
+
+
+class Runs:
+    """The runs of one analysis. What is planned as it was for the run before is that run."""
+
+    def __init__(self, project: Project, catalog: Catalog) -> None:
+        self._project, self._catalog = project, catalog
+        self._last: Interpreter | None = None
+
+    def __call__(self, plan: Plan) -> Interpreter:
+        """The run with this plan. Raises Unfinished where it did not come to its end."""
+        if self._last is None or self._last.plan != plan:
+            self._last = Interpreter(self._project, self._catalog, plan).run()
+        if not self._last.complete:
+            raise Unfinished(self._last)
+        return self._last

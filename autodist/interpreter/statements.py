@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Callable, Iterable
+from functools import cached_property, partial
+from typing import Any
 
 from autodist import carried
 from autodist.interpreter.arithmetic import Arithmetic, is_counted_in
@@ -43,7 +44,9 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
         """Run one statement; True if control leaves the block here."""
         self._tick()
         self.executed.add(node)
-        handler = getattr(self, "do_" + type(node).__name__, None)
+        if type(node) not in self._executors:
+            self._executors[type(node)] = getattr(self, "do_" + type(node).__name__, None)
+        handler = self._executors[type(node)]
         left = bool(handler(node, scope)) if handler is not None else False
         self._hands_on(node, scope)
         for target in self.plan.wraps.get(node, ()):
@@ -56,6 +59,11 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
         for accumulator in self.plan.settled.get(node, ()):
             self.assign(accumulator, NOTHING, scope, None)
         return left
+
+    @cached_property
+    def _executors(self) -> dict[type[ast.stmt], Callable[[Any, Scope], object] | None]:
+        """How each kind of statement is run that has been met so far; some say nothing."""
+        return {}
 
     def _planned(self, target: ast.expr, value: Value) -> Value:
         """A model in its planned wrapper, or a list or dict of such. What may also be a pair, `return net, other`, is

@@ -208,7 +208,7 @@ class Subscripts(Places):
 
     def _optimized(self) -> Value:
         """The parameters that the optimizers so far were given."""
-        given = [v for e in self.events if e.kind == "optimizer" for t in e.value.things for v in given_to(t)]
+        given = [v for e in self._optimizers for t in e.value.things for v in given_to(t)]
         return Value(frozenset(Parameters(t.module) for value in given for t in self.parameters_in(value)))
 
     def _entry(self, state: OptimizerState, key: Value) -> Value:
