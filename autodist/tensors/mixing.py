@@ -10,6 +10,8 @@ from autodist.values import Draw, Mixing, Value
 STATE = "carries a state that has the size of the whole batch"
 TIME_FIRST = "takes its first axis for time"
 ONE = "has one sample"
+ONE_BY_ONE = "takes one row after the other"
+SINGLE = "takes one row at a time"
 ENVIRONMENT = "draws what happens next from the output of the model: an environment answers, not a data set"
 GRAPH = "is a matrix product over the rows, which mixes them"
 PAIRED = "broadcasts tensors of different shapes, which pairs every row with every other one"
