@@ -136,6 +136,8 @@ class Loops(Stores):
     def _counts_samples(self, node: ast.expr, depth: int = 4) -> bool:
         """Whether it is the number of this rank's samples, or follows it: `x.size(0)`, `n // 4` with `n = len(x)`. Of
         what a model gives, `len` may count outputs."""
+        if node in self.plan.counts:
+            return True
         base = counted_of(node)
         if base is not None:
             told = self._lately(node).spread is COUNT

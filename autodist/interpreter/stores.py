@@ -360,17 +360,19 @@ class Stores(Evaluation):
         if turns and not any(each.batch for each in turns) and (self.is_one_row(value) or not mixing.is_whole(value)):
             gone_through = self._gone_through(Value(origins=turns), scope.source)  # `x[i, :] = data[rows[i]]`
             origins = frozenset(each for each in origins if not isinstance(each, Turn)) | gone_through
-        elif not (all_rows and base.spread is ROWS and (value.spread is ROWS or not value.array)) and not (
-            all_rows and self._meets_own_rows(target, base, value)
-        ):
+        elif not all_rows or not self._meets_own_rows(target, base, value):
             reason = "writes some of the rows, which may be those of other samples"
             origins |= {Mixing(target, scope.source, reason)}
+        if target.value in self.plan.columns or target.value in (self.plan.wholes or ()):
+            origins |= {Mixing(target, scope.source, mixing.WRITTEN)}
         if not base.things:
-            self.assign(target.value, base.but(origins=origins), scope, None)
+            self.assign(target.value, base.but(origins=origins, zero=False), scope, None)
 
     def _meets_own_rows(self, target: ast.Subscript, base: Value, value: Value) -> bool:
-        """Whether the samples along the second axis of what is written meet those along the first of where it is written,
-        since an axis comes ahead of them: `outputs[:, t, :] = state`, of the state of one layer."""
+        """Whether each row meets what is written of its own: `h[:, t] = step(h[:, t - 1])`, and where an axis comes ahead
+        of the samples, `outputs[:, t, :] = state`, of the state of one layer."""
+        if base.spread is ROWS and (value.spread is ROWS or not value.array):
+            return True
         places = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
         picked = [each for each in places if not isinstance(each, ast.Slice)]
         if base.spread is not ROWS or value.spread is not COLUMNS or None in (base.axes, value.axes):

@@ -120,7 +120,7 @@ class WholeData(Contents):
             spread = Spread.COLUMNS if columns else ROWS
             return value.but(spread=spread, origins=value.origins | {draw}, const=UNKNOWN)
         if self._loops and not self._forward and self._no_grad == 0:
-            if not _asks_size(node, scope.source) or _counts_rounds(node, scope.source):
+            if not _asks_size(node, scope.source) or _counts_each(node, scope.source):
                 self.event("may_be_whole", node, scope, value)
         return value
 
@@ -252,14 +252,19 @@ def _derives_by(node: ast.expr, source: Source) -> bool:
     return any(each is node or each is parent for each in inputs)
 
 
-def _counts_rounds(node: ast.expr, source: Source) -> bool:
-    """Whether a loop has a round for each row: `x` of `for i in range(len(x))`."""
+def _counts_each(node: ast.expr, source: Source) -> bool:
+    """Whether something is there for each row: the rounds of a loop, `for i in range(len(x))`, or what is written
+    later, `torch.zeros(len(x), 4)`."""
     asked = source.parents.get(node)
     for _ in range(2):
         if isinstance(asked, ast.expr) and counted_of(asked) is node:
             break
         asked = source.parents.get(asked) if asked is not None else None
     call = source.parents.get(asked) if asked is not None else None
+    if isinstance(call, ast.Tuple):
+        asked, call = call, source.parents.get(call)
+    if isinstance(call, ast.Call) and last_part(call.func) in ("zeros", "empty"):
+        return asked in call.args
     if not isinstance(call, ast.Call) or last_part(call.func) != "range" or call.args[-1] is not asked:
         return False
     begins = len(call.args) == 1 or len(call.args) == 2 and literal_int(call.args[0]) == 0

@@ -19,12 +19,14 @@ from autodist.source import Source, is_generator, is_index, is_mask, last_name, 
 from autodist.spread import MEAN, SAME, SUM
 from autodist.tensors.calls import library
 from autodist.tensors.facts import CONVERTING, ELEMENTWISE
-from autodist.tensors.mixing import ONE_BY_ONE, SINGLE, STATE, STATISTIC, TIME_FIRST, mixings
+from autodist.tensors.mixing import ONE_BY_ONE, SINGLE, STATE, STATISTIC, TIME_FIRST, WRITTEN, mixings
 from autodist.values import NOTHING, Draw, Function, Turn
 
 MOST = 6
 MOVING = frozenset("to cuda cpu float double long".split())
 """Methods whose result has the shape of their tensor."""
+COUNTED = (STATE, SINGLE, WRITTEN)
+"""What may stand against a rank's rows only because something beside them is told how many there are of all ranks."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -67,7 +69,7 @@ def find(run: Callable[[Plan], Interpreter], plan: Plan, through_time: bool = Fa
     ]
     for trial in [columns] if through_time else list(dict.fromkeys(tried)):
         found = _try(run, plan, trial)
-        if found is not None and found.reason.endswith((STATE, SINGLE)):
+        if found is not None and found.reason.endswith(COUNTED):
             several = (_try(run, plan, replace(found, counts=each, site=None, reason="")) for each in counts)
             found = next((each for each in several if each is not None and each.site is None), found)
         if found is not None and found.site is not None and found.batches and not found.nodes:
