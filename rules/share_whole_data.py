@@ -214,8 +214,8 @@ def _own_columns(draw: Draw, rows: str, start: ast.stmt | None) -> list[Edit]:
 
 
 def _is_viewed(draw: Draw, script: TrainingScript) -> bool:
-    """Whether `view` is asked of the rows, for other axes than those that they have, `y.view(-1)`: every N-th of them do
-    not lie side by side."""
+    """Whether `view` is asked of the rows, for other axes than those that they have, `y.view(-1)`: every N-th of them
+    do not lie side by side."""
     held: ast.AST = draw.node
     while True:
         method = draw.source.parents.get(held)

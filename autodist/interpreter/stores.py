@@ -369,8 +369,8 @@ class Stores(Evaluation):
             self.assign(target.value, base.but(origins=origins, zero=False), scope, None)
 
     def _meets_own_rows(self, target: ast.Subscript, base: Value, value: Value) -> bool:
-        """Whether each row meets what is written of its own: `h[:, t] = step(h[:, t - 1])`, and where an axis comes ahead
-        of the samples, `outputs[:, t, :] = state`, of the state of one layer."""
+        """Whether each row meets what is written of its own: `h[:, t] = step(h[:, t - 1])`, and where an axis comes
+        ahead of the samples, `outputs[:, t, :] = state`, of the state of one layer."""
         if base.spread is ROWS and (value.spread is ROWS or not value.array):
             return True
         places = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
