@@ -7,7 +7,8 @@ from autodist.edits import Edit, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import RowMean, Site, TrainingScript
 from autodist.source import Source, is_mask
-from autodist.values import Draw
+from autodist.spread import COUNT
+from autodist.values import NOTHING, Draw
 
 from ._preamble import Planned, defined, dist, free_name, imported, planned
 
@@ -157,6 +158,7 @@ def share_whole_data(script: TrainingScript, context: Context) -> Iterator[Findi
             for draw in group:
                 template = f"len(range({{}})[{name}])" if draw.count else f"{{}}[{name}]"
                 template = f"picked({{}})[{name}]" if is_mask(draw.node, draw.source) else template
+                template += ".contiguous()" if _is_viewed(draw, script) else ""
                 edits: list[Edit] = [WrapExpr(draw.node, template)]
                 if draw.columns:
                     edits = _own_columns(draw, name, start if place is start else None)
@@ -209,6 +211,24 @@ def _own_columns(draw: Draw, rows: str, start: ast.stmt | None) -> list[Edit]:
         return [WrapExpr(draw.node, f"{{}}[:, {rows}].contiguous()")]
     name = _own_name(draw, code)
     return [InsertBefore(start, f"{name} = {own}\n", order=4), ReplaceExpr(draw.node, name)]
+
+
+def _is_viewed(draw: Draw, script: TrainingScript) -> bool:
+    """Whether `view` is asked of the rows, for other axes than those that they have, `y.view(-1)`: every N-th of them
+    do not lie side by side."""
+    held: ast.AST = draw.node
+    while True:
+        method = draw.source.parents.get(held)
+        call = draw.source.parents.get(method) if method is not None else None
+        if not isinstance(method, ast.Attribute) or not isinstance(call, ast.Call) or call.func is not method:
+            return False
+        if method.attr == "view":
+            break
+        if method.attr not in ("to", "cuda", "cpu", "long", "float", "double", "type", "detach"):
+            return False
+        held = call
+    counts = bool(call.args) and script.values.get(call.args[0], NOTHING).spread is COUNT  # `x.view(len(x), -1)`
+    return not counts and script.values.get(draw.node, NOTHING).axes != 1
 
 
 def _own_rows(draw: Draw, rows: str, start: ast.stmt) -> list[Edit]:

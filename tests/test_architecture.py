@@ -66,7 +66,7 @@ INTERPRETER = """
     single
     draws | losses | whole_data
     contents
-    lasting | loaders | names | overloads
+    by_turn | lasting | loaders | names | overloads
     machine
     events | plan | questions | words
 """
@@ -105,7 +105,9 @@ LOSSES = """
     terms
     batchwise | pairing
     folding
-    rounds | weighing | scaling | joining | refilled | wholes | unbatched | own_gradients
+    wholes
+    one_by_one
+    rounds | weighing | scaling | joining | refilled | unbatched | own_gradients
 """
 
 FSDP = """

@@ -286,10 +286,12 @@ def sample_after_sample(run: Interpreter) -> Iterator[Concern]:
         if around is not None and "pack_" in event.source.code(around):
             continue  # a packed sequence knows its own axes
         second = event.value.spread is COLUMNS
+        lacking = torch_layers.without_time(layer.kind, event.value)
+        remedy = "give it an axis of time, `x.unsqueeze(1)`, and " if lacking else ""
         message = (
             f"nn.{layer.name.rpartition('.')[2]} takes the {'second' if second else 'first'} axis for time, which is "
             "that of the samples in a batch of this loader: it runs from sample to sample, of which each rank has its "
-            f"share{'' if second else '; make it with batch_first=True'}"
+            f"share{'' if second else f'; {remedy}make it with batch_first=True'}"
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
         return

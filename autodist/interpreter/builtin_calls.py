@@ -113,7 +113,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                 node, of(self._remember(node, lambda: Items(node, [], NOTHING), "pair")), parts, union(args)
             )
         if short in ("range", "count"):
-            return of(Index(node)).but(spread=SAME)
+            counted = [each for each in args if each.spread is COUNT and self.plan.wholes is not None]
+            return of(Index(node)).but(spread=SAME, origins=union(counted).origins)
         if short in ("chain", "chain.from_iterable"):
             element = union(self._element(value, node) for value in args)
             if short != "chain":

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import replace
 
+from autodist.interpreter.by_turn import ByTurn
 from autodist.interpreter.loaders import Loaders
 from autodist.interpreter.questions import last_part, one_of, under_samples
 from autodist.interpreter.words import SPLITTING
@@ -37,7 +38,7 @@ UNROLLED = 8
 """How many elements of a list that is written out a loop goes through one by one."""
 
 
-class Contents(Loaders):
+class Contents(Loaders, ByTurn):
     """Questions about what values hold."""
 
     def _part(self, value: Value, index: int, count: int) -> Value:
@@ -129,7 +130,7 @@ class Contents(Loaders):
             elif isinstance(thing, OptimizerState) and thing.depth == 2:
                 found = found | of(Parameters(thing.module, one=True))
             elif isinstance(thing, Index) and isinstance(node, (ast.For, ast.comprehension)):
-                found = found | of(thing)
+                found = found | of(thing).but(origins=value.origins)  # those that are counted
         if value.spread is not SAME:
             if isinstance(node, ast.expr | ast.For | ast.comprehension) and mixing.is_whole(value):
                 value = self._one_by_one(value, node)
@@ -143,7 +144,7 @@ class Contents(Loaders):
         start = node if isinstance(node, ast.expr) else node.iter
         if value.things or value.spread is not ROWS or start not in self.sources or self._takes_pieces(start):
             return value
-        mixed = Mixing(start, self.sources[start], "takes one row after the other")
+        mixed = Mixing(start, self.sources[start], mixing.ONE_BY_ONE)
         return value.but(origins=value.origins | {mixed})
 
     def _takes_pieces(self, over: ast.expr) -> bool:

@@ -373,16 +373,6 @@ class Evaluation(Single, Overloads):
         rows = given[0] if len(given) == 1 else NOTHING
         return rows if rows.spread is ROWS and not rows.models and rows.origins else None
 
-    def is_by_turn(self, value: Value) -> bool:
-        """Whether it is computed from the samples that a loop has come to that goes on."""
-        loops = {loop.node for loop in self._loops}
-        return any(isinstance(each, Turn) and each.loop in loops for each in value.origins)
-
-    def is_one_row(self, value: Value) -> bool:
-        """Whether it is one sample of a rank's, without the axis of the batch."""
-        turns = [each for each in value.origins if isinstance(each, Turn)]
-        return self.is_by_turn(value) and not any(each.batch for each in turns)
-
     def _of_one_row(self, node: ast.expr, value: Value) -> Value:
         """What is computed from one sample alone: each of them has it, whatever axes it is taken along."""
         given = [each for each in map(self._lately, children_of(node)) if each.spread.is_local]

@@ -21,6 +21,7 @@ from autodist.interpreter.stores import Stores
 from autodist.interpreter.words import SPLITTING
 from autodist.source import argument, counted_of, told_once
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, Spread
+from autodist.tensors import mixing
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -136,6 +137,8 @@ class Loops(Stores):
     def _counts_samples(self, node: ast.expr, depth: int = 4) -> bool:
         """Whether it is the number of this rank's samples, or follows it: `x.size(0)`, `n // 4` with `n = len(x)`. Of
         what a model gives, `len` may count outputs."""
+        if node in self.plan.counts:
+            return True
         base = counted_of(node)
         if base is not None:
             told = self._lately(node).spread is COUNT
@@ -181,7 +184,10 @@ class Loops(Stores):
         for name in (each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)):
             value = scope.names.get(name, NOTHING)
             if value.spread is ROWS and not value.things:
-                scope.names[name] = value.but(origins=value.origins | {turn})
+                value = value.but(origins=value.origins | {turn})
+                if mixing.is_whole(value):
+                    value = value.but(axes=None, origins=value.origins | self._gone_through(value, scope.source))
+                scope.names[name] = value
 
     def _counts_rows_of(self, target: ast.expr) -> bool:
         """Whether a loop over this rank's samples, one by one, adds to what was there before it."""

@@ -186,17 +186,6 @@ class Places(Layout):
                 return True
         return False
 
-    def _turns(self, axis: ast.expr) -> frozenset[Picked | Turn]:
-        """The loops over a batch, sample by sample, whose running number an index is, or a slice is computed from."""
-        if not isinstance(axis, (ast.Name, ast.Slice)):
-            return frozenset()  # `out[i - 1]` is another one
-        parts = (each for each in ast.walk(axis) if isinstance(each, ast.expr))
-        numbers = {t.loop for part in parts for t in self._lately(part).things if isinstance(t, Index)}
-        certain = (loop.through for loop in self._loops if numbers and loop.certain)
-        loops = (through for through in certain if through is not None)
-        cut = isinstance(axis, ast.Slice)
-        return frozenset(Turn(loop, cut) for loop in loops if numbers & set(ast.walk(loop.iter)))
-
     def _counts_off(self, axis: ast.expr) -> bool:
         """Whether it takes a share of the samples, or those of one of several batches that were joined:
         `out[: len(x)]`."""

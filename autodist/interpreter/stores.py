@@ -11,7 +11,7 @@ from autodist.interpreter.questions import has_keys, is_hashable, is_of_one
 from autodist.interpreter.words import KEPT
 from autodist.source import Source, last_name
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM
-from autodist.tensors import mixing, picking
+from autodist.tensors import mixing, picking, shapes
 from autodist.values import (
     NOTHING,
     UNKNOWN,
@@ -356,11 +356,29 @@ class Stores(Evaluation):
         first = target.slice.elts[0] if isinstance(target.slice, ast.Tuple) and target.slice.elts else target.slice
         all_rows = isinstance(first, ast.Slice) and first.lower is first.upper is first.step is None
         origins = base.origins | value.origins
-        if not (all_rows and base.spread is ROWS and (value.spread is ROWS or not value.array)):
+        turns = self._turns(first) if base.spread is ROWS and not self.is_by_turn(base) else frozenset[Turn]()
+        if turns and not any(each.batch for each in turns) and (self.is_one_row(value) or not mixing.is_whole(value)):
+            gone_through = self._gone_through(Value(origins=turns), scope.source)  # `x[i, :] = data[rows[i]]`
+            origins = frozenset(each for each in origins if not isinstance(each, Turn)) | gone_through
+        elif not all_rows or not self._meets_own_rows(target, base, value):
             reason = "writes some of the rows, which may be those of other samples"
             origins |= {Mixing(target, scope.source, reason)}
+        if target.value in self.plan.columns or target.value in (self.plan.wholes or ()):
+            origins |= {Mixing(target, scope.source, mixing.WRITTEN)}
         if not base.things:
-            self.assign(target.value, base.but(origins=origins), scope, None)
+            self.assign(target.value, base.but(origins=origins, zero=False), scope, None)
+
+    def _meets_own_rows(self, target: ast.Subscript, base: Value, value: Value) -> bool:
+        """Whether each row meets what is written of its own: `h[:, t] = step(h[:, t - 1])`, and where an axis comes
+        ahead of the samples, `outputs[:, t, :] = state`, of the state of one layer."""
+        if base.spread is ROWS and (value.spread is ROWS or not value.array):
+            return True
+        places = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+        picked = [each for each in places if not isinstance(each, ast.Slice)]
+        if base.spread is not ROWS or value.spread is not COLUMNS or None in (base.axes, value.axes):
+            return False
+        single = all(shapes.is_number(each, self._lately) for each in picked)
+        return single and base.axes - len(picked) == value.axes - 1  # type: ignore[operator]
 
     def _keep_inside(self, target: ast.expr, value: Value, scope: Scope) -> None:
         """`table.total[key] += loss.item()`: what a library's table may give back from here on."""

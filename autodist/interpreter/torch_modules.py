@@ -212,7 +212,7 @@ class TorchModules(Subscripts, Stores, Losses):
         if isinstance(found, str):
             source = self.sources.get(node.func, self.module.source)
             return mixed.but(origins=mixed.origins | {Mixing(node, source, found)})
-        state = mixed.but(spread=Spread.COLUMNS, things=frozenset(), array=True)
+        state = mixed.but(spread=Spread.COLUMNS, things=frozenset(), array=True, axes=3)
         output = mixed.but(spread=found, things=frozenset(), array=True, axes=3)
         return self._pair(layer, node, output, state)
 

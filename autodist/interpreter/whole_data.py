@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 
 from autodist.interpreter.contents import Contents
-from autodist.interpreter.questions import children_of, last_part
+from autodist.interpreter.questions import children_of, last_part, literal_int, spine
 from autodist.interpreter.words import SPLITTING
-from autodist.source import Source, is_mask
+from autodist.source import Source, counted_of, is_mask
 from autodist.spread import COUNT, MEAN, ROWS, SAME, Spread
 from autodist.tensors import calls, mixing, rowwise, shapes
-from autodist.values import NOTHING, UNKNOWN, Draw, Items, Mixing, Scope, Stream, Value, of, union
+from autodist.values import NOTHING, UNKNOWN, Draw, Items, Mixing, Scope, Stream, Turn, Value, of, union
 
 JOINING = frozenset("cat concat concatenate stack vstack".split())
 
@@ -21,7 +21,7 @@ class WholeData(Contents):
     def _augmented(self, node: ast.AugAssign, spread: Spread, scope: Scope) -> frozenset[Mixing]:
         """Where steps may train on all of the data: why `x op= y` may mix its rows."""
         parts = [self._lately(node.target), self._lately(node.value)]
-        if self.plan.wholes is None or not any(map(mixing.is_whole, parts)):
+        if self.plan.wholes is None or not any(map(mixing.is_whole, parts)) or self.is_one_row(parts[1]):
             return frozenset()
         plain = ast.BinOp(node.target, node.op, node.value)
         found = rowwise.followed(plain, Value(spread=spread), self._lately, self._contents)
@@ -119,8 +119,9 @@ class WholeData(Contents):
             self.event("whole", node, scope, of(draw))
             spread = Spread.COLUMNS if columns else ROWS
             return value.but(spread=spread, origins=value.origins | {draw}, const=UNKNOWN)
-        if self._loops and not self._forward and self._no_grad == 0 and not _asks_size(node, scope.source):
-            self.event("may_be_whole", node, scope, value)
+        if self._loops and not self._forward and self._no_grad == 0:
+            if not _asks_size(node, scope.source) or _counts_each(node, scope.source):
+                self.event("may_be_whole", node, scope, value)
         return value
 
     def _counted(self, node: ast.Name | ast.Attribute, value: Value, scope: Scope) -> Value:
@@ -145,6 +146,11 @@ class WholeData(Contents):
 
     def _apart(self, node: ast.expr, value: Value, scope: Scope) -> Value:
         """A value computed from rows of the whole data: where they lie, or that they may have been mixed."""
+        rows = [each for each in self._operands(node) if mixing.is_whole(each)]
+        if all(map(self.is_one_row, rows)) or self._adds_row(node, scope.source):
+            return value  # whatever becomes of the axes of one row alone
+        if isinstance(node, ast.Subscript) and self.is_one_row(value) and self._lately(node.value).spread is ROWS:
+            return value.but(origins=value.origins | self._gone_through(value, scope.source))
         paired = rowwise.may_pair(node, self._lately) if not self._forward else []
         if paired:
             self.event("may_pair", node, scope, value)
@@ -164,9 +170,20 @@ class WholeData(Contents):
             return value
         if isinstance(node, ast.Call) and calls.makes_tensor(node):
             origins = frozenset().union(*(each.origins for each in self._operands(node)))
-            return Value(spread=found, origins=origins | value.origins, array=True)
+            return Value(spread=found, origins=origins | value.origins, array=True, axes=value.axes)
         unchanged = found is value.spread or any(isinstance(thing, Items) for thing in value.things)
         return value if unchanged else value.but(spread=found)
+
+    def _adds_row(self, node: ast.expr, source: Source) -> bool:
+        """Whether a loop over rows adds to a sum: `loss = loss + criterion(output[i], target[i])`."""
+        sums = isinstance(node, ast.BinOp) and node in spine(source.statement(node))
+        return sums and isinstance(node, ast.BinOp) and self.is_one_row(self._lately(node.right))
+
+    def _gone_through(self, value: Value, source: Source) -> frozenset[Mixing]:
+        """That a row is one of those which a loop takes one after the other."""
+        turns = (each.loop for each in value.origins if isinstance(each, Turn))
+        loops = (each for each in turns if isinstance(each, (ast.For, ast.AsyncFor, ast.comprehension)))
+        return frozenset(Mixing(each.iter, source, mixing.ONE_BY_ONE) for each in loops)
 
     def _one_result_of_rows(self, node: ast.expr, value: Value, scope: Scope) -> bool:
         """Whether rows meet data of which every rank has all: then those of all ranks are wanted."""
@@ -233,6 +250,26 @@ def _derives_by(node: ast.expr, source: Source) -> bool:
         return False
     inputs = [*call.args[1:2], *(each.value for each in call.keywords if each.arg == "inputs")]
     return any(each is node or each is parent for each in inputs)
+
+
+def _counts_each(node: ast.expr, source: Source) -> bool:
+    """Whether something is there for each row: the rounds of a loop, `for i in range(len(x))`, or what is written
+    later, `torch.zeros(len(x), 4)`."""
+    asked = source.parents.get(node)
+    for _ in range(2):
+        if isinstance(asked, ast.expr) and counted_of(asked) is node:
+            break
+        asked = source.parents.get(asked) if asked is not None else None
+    call = source.parents.get(asked) if asked is not None else None
+    if isinstance(call, ast.Tuple):
+        asked, call = call, source.parents.get(call)
+    if isinstance(call, ast.Call) and last_part(call.func) in ("zeros", "empty"):
+        return asked in call.args
+    if not isinstance(call, ast.Call) or last_part(call.func) != "range" or call.args[-1] is not asked:
+        return False
+    begins = len(call.args) == 1 or len(call.args) == 2 and literal_int(call.args[0]) == 0
+    around = source.parents.get(call)
+    return begins and isinstance(around, (ast.For, ast.comprehension)) and around.iter is call
 
 
 def _asks_size(node: ast.expr, source: Source) -> bool:

@@ -23,7 +23,7 @@ Tie = tuple[ast.AST, str]
 
 def tied(loop: Loop, source: Source, run: Interpreter) -> Iterator[Tie]:
     """What makes a round depend on those before it, and in which way."""
-    body = _body(loop, source)
+    body = body_of(loop, source)
     yield from _ends(body)
     yield from _names(loop, body)
     reached = {statement: _reached(statement, run) for statement in body}
@@ -56,7 +56,7 @@ def _draws(call: ast.Call, run: Interpreter) -> bool:
 def goes_over_models(loop: Loop, source: Source, run: Interpreter) -> bool:
     """`for net in nets: loss += criterion(net(x), y)`"""
     targets = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
-    inside = (each for part in _body(loop, source) for each in ast.walk(part))
+    inside = (each for part in body_of(loop, source) for each in ast.walk(part))
     names = (each for each in inside if isinstance(each, ast.Name) and each.id in targets)
     things = (thing for each in names for thing in run.values.get(each, NOTHING).things)
     return any(isinstance(thing, Parameters) or _is_learnt(thing) for thing in things)
@@ -83,7 +83,7 @@ def goes_by_sample(method: ast.AST) -> bool:
     return False
 
 
-def _body(loop: Loop, source: Source) -> list[ast.AST]:
+def body_of(loop: Loop, source: Source) -> list[ast.AST]:
     if isinstance(loop, ast.comprehension):
         around = source.parents[loop]
         return [*loop.ifs, *(getattr(around, name) for name in ("elt", "key", "value") if hasattr(around, name))]

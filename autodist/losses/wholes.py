@@ -12,18 +12,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from autodist.interpreter import Event, Interpreter, Plan
+from autodist.losses import one_by_one
 from autodist.models import optimized_by, unseen_model
 from autodist.script import RowMean, Site
 from autodist.source import Source, is_generator, is_index, is_mask, last_name, shortened
 from autodist.spread import MEAN, SAME, SUM
 from autodist.tensors.calls import library
 from autodist.tensors.facts import CONVERTING, ELEMENTWISE
-from autodist.tensors.mixing import STATE, STATISTIC, TIME_FIRST, mixings
-from autodist.values import NOTHING, Draw, Function
+from autodist.tensors.mixing import ONE_BY_ONE, SINGLE, STATE, STATISTIC, TIME_FIRST, WRITTEN, mixings
+from autodist.values import NOTHING, Draw, Function, Turn
 
 MOST = 6
 MOVING = frozenset("to cuda cpu float double long".split())
 """Methods whose result has the shape of their tensor."""
+COUNTED = (STATE, SINGLE, WRITTEN)
+"""What may stand against a rank's rows only because something beside them is told how many there are of all ranks."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -66,7 +69,7 @@ def find(run: Callable[[Plan], Interpreter], plan: Plan, through_time: bool = Fa
     ]
     for trial in [columns] if through_time else list(dict.fromkeys(tried)):
         found = _try(run, plan, trial)
-        if found is not None and found.reason.endswith(STATE):
+        if found is not None and found.reason.endswith(COUNTED):
             several = (_try(run, plan, replace(found, counts=each, site=None, reason="")) for each in counts)
             found = next((each for each in several if each is not None and each.site is None), found)
         if found is not None and found.site is not None and found.batches and not found.nodes:
@@ -314,7 +317,12 @@ def _objections(run: Interpreter) -> Iterator[tuple[Site, str]]:
         for mixing in mixings(event.value):
             if mixing.reason == STATISTIC and mixing not in read and all(draw.batch for draw in cut):
                 continue  # it weighs the loss, as a mask does, and is warned of as in a batch of a loader
+            if mixing.reason == ONE_BY_ONE:
+                yield from one_by_one.objections(mixing.node, run)
+                continue
             yield Site(mixing.source, mixing.node), f"{shortened(mixing.source.code(mixing.node))} {mixing.reason}"
+        if any(isinstance(origin, Turn) for origin in event.value.origins):
+            yield Site(event.source, event.node), "the loss is that of the last row that a loop has come to"
         for origin in event.value.origins:
             if isinstance(origin, Draw) and not origin.whole and origin.node in fresh:
                 yield Site(origin.source, origin.node), (

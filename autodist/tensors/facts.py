@@ -76,7 +76,7 @@ PRODUCTS = frozenset("matmul mm mv spmm smm".split())
 QUESTIONS = frozenset("size dim numel nelement ndimension is_floating_point element_size get_device".split())
 PLAIN_BUILTINS = frozenset("len float int print str repr isinstance type hasattr format bool id abs round".split())
 FACTORIES = frozenset("zeros ones full empty rand randn new_zeros new_ones new".split())
-NEW = frozenset("new_zeros new_ones new_full new_empty".split())
+NEW = frozenset("new new_zeros new_ones new_full new_empty".split())
 CONVERTING = frozenset(
     "tensor as_tensor Tensor FloatTensor DoubleTensor LongTensor IntTensor array asarray from_numpy".split()
 )

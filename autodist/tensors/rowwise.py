@@ -36,7 +36,7 @@ from autodist.tensors.facts import (
     PRODUCTS,
     QUESTIONS,
 )
-from autodist.tensors.mixing import CHOSEN, ENVIRONMENT, GRAPH, ONE, PAIRED, STATISTIC, is_whole, pairs
+from autodist.tensors.mixing import CHOSEN, ENVIRONMENT, GRAPH, ONE, PAIRED, SINGLE, STATISTIC, is_whole, pairs
 from autodist.tensors.shapes import adds_axis, is_each_row, is_number, is_one, surely
 from autodist.tensors.torch_layers import of_loss, through_layer
 from autodist.values import NOTHING, Draw, Index, Items, Object, Value
@@ -440,7 +440,7 @@ def _of_index(node: ast.Subscript, value: Value, latest: Latest) -> Spread | str
     if len(parts) > 1 and is_each_row(parts, latest):
         return ROWS if all(latest(part).spread in (SAME, ROWS) for part in parts[1:]) else CHOSEN
     if any(isinstance(t, Index) for t in latest(parts[0]).things):
-        return "takes one row at a time"
+        return SINGLE
     return "picks some of the rows" if isinstance(parts[0], ast.Slice) else CHOSEN
 
 

@@ -221,7 +221,7 @@ def _created_axes(short: str, node: ast.Call, given: Sequence[Value], latest: La
         return known if known is None or short != "stack" else known + 1
     if short in ("vstack", "hstack"):
         return None
-    if short in ("zeros", "ones", "empty", "rand", "randn"):
+    if short in ("zeros", "ones", "empty", "rand", "randn", "new"):
         if isinstance(first, (ast.Tuple, ast.List)):
             return len(first.elts)
         sized = size_asked(first)
@@ -230,8 +230,7 @@ def _created_axes(short: str, node: ast.Call, given: Sequence[Value], latest: La
         if len(shape) == 1:
             counts = first is not None and (counted_of(first) or isinstance(latest(first).const, int))
             return 1 if counts else None
-        plain = all(isinstance(arg, (ast.Constant, ast.Name, ast.Attribute, ast.BinOp)) for arg in shape)
-        return len(shape) if shape and plain else None
+        return len(shape) if shape and not any(isinstance(each, ast.Starred) for each in shape) else None
     if short == "choice":
         size = next((k.value for k in node.keywords if k.arg == "size"), node.args[1] if len(node.args) > 1 else None)
         if isinstance(size, (ast.Tuple, ast.List)):

@@ -30,6 +30,8 @@ def runs_along_rows(layer: Object, given: Value) -> bool:
         return False
     if given.spread is ROWS and takes_one(short, given):
         return True
+    if layer.name.startswith("torch.nn.") and without_time(short, given):
+        return True
     if not layer.name.startswith("torch.nn.") or short not in RECURRENT and not short.startswith(ATTENDING):
         return False
     parts = [layer, *(t for value in layer.args[:1] for t in value.things if isinstance(t, Object))]
@@ -44,6 +46,12 @@ def runs_along_rows(layer: Object, given: Value) -> bool:
 def takes_one(layer: str, given: Value) -> bool:
     """Whether a layer that works along the last axis is given one axis alone: one sample, whose numbers are no rows."""
     return given.axes == 1 and (layer in FEATURES or layer.startswith("Conv"))
+
+
+def without_time(layer: str, given: Value) -> bool:
+    """Whether a recurrent layer is given rows with no other axis than that of their numbers, which are one sequence to
+    it, whatever it is told of its axes."""
+    return layer in RECURRENT and given.spread is ROWS and given.axes == 2
 
 
 def _works_along_last(layer: Object) -> bool:
@@ -89,6 +97,8 @@ def through_layer(
                 if expected is COLUMNS
                 else f"takes the rows for the steps of one sequence: {short} takes its second axis for time"
             )
+        if without_time(short, first):
+            return f"takes the rows for the steps of one sequence: {short} is given no axis of time beside them"
         states = [part for state in given[1:] for part in _alternatives(state, contents) if part.const is not None]
         if any(not is_whole(state) or state.spread is not COLUMNS for state in states):
             return STATE

@@ -1,0 +1,136 @@
+"""Loops over the rows of all the data, one after the other: which leave a rank its own rows, and which do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autodist.config import Config, Strategy
+from autodist.convert import convert
+from autodist.project import Project
+
+SCRIPT = """
+import torch
+from torch import nn
+
+x, y = torch.randn(10, 5, 4), torch.randint(0, 3, (10, 5))
+n, weights = len(x), [1.0] * 10
+
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.out = nn.GRU(4, 8, batch_first=True), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.out(self.rnn(x)[0])
+
+
+model = Tagger()
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(5):
+    output, loss = model(x), 0
+    BODY
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def converted(body: str, folder: Path) -> tuple[set[str], str]:
+    (folder / "train.py").write_text(SCRIPT.replace("BODY", body.replace("\n", "\n    ")))
+    result = convert(Project.load(folder / "train.py"), Config(Strategy.DDP))
+    return {diagnostic.code for diagnostic in result.diagnostics}, result.entry.after or ""
+
+
+EACH = "for i in range(len(y)):\n    "
+SHARED = [
+    EACH + "loss += criterion(output[i], y[i])",
+    EACH + "loss = loss + criterion(output[i], y[i])",
+    EACH + "loss += criterion(output[i], y[i])\nloss = loss / len(y)",
+    "for i in range(0, output.size(0)):\n    loss += criterion(output[i], y[i])",
+    "for i in range(n):\n    loss += criterion(output[i], y[i])",
+    EACH + "row = output[i]\n    loss += criterion(row, y[i]) + row.t().mm(row).mean()",
+    EACH + "for t in range(5):\n        loss += criterion(output[i, t : t + 1], y[i, t : t + 1])",
+    "out = torch.zeros(len(y), 5, 3)\n" + EACH + "out[i] = output[i].tanh()\nloss = out.pow(2).mean()",
+    "out = torch.zeros(n, 5, 3)\nfor t in range(5):\n    out[:, t] = output[:, t]\nloss = out.pow(2).mean()",
+]
+REFUSED = {
+    EACH + "loss += (i + 1) * criterion(output[i], y[i])": "the number of a row",
+    EACH + "loss += weights[i] * criterion(output[i], y[i])": "the number of a row",
+    EACH + "k = i\n    loss += criterion(output[i], y[i]) * k": "the number of a row",
+    "for i in range(1, len(y)):\n    loss += criterion(output[i], y[i])": "one row at a time",
+    "for i in range(output.size(0) // 2):\n    loss += criterion(output[i], y[i])": "does not go through all",
+    "h = torch.zeros(5, 3)\n" + EACH + "h = 0.5 * h + output[i]\n    loss += criterion(h, y[i])": "earlier round",
+    EACH + "loss = criterion(output[i], y[i])": "the last row",
+    EACH + "loss += torch.rand(1).item() * criterion(output[i], y[i])": "random numbers are drawn",
+    EACH + "for k in range(len(y)):\n        loss += (output[i] - output[k]).pow(2).mean()": "another loop around it",
+    "for i in range(output.size(0)):\n    loss = criterion(output[i], y[i])\n    loss.backward(retain_graph=True)": "",
+    "out = torch.zeros(len(y), 5, 3)\n" + EACH + "out[i] = output[i] * i\nloss = out.pow(2).mean()": "number of a row",
+    "out = torch.zeros(len(y), 5, 3)\n" + EACH + "out[i] = output[i - 1]\nloss = out.pow(2).mean()": "",
+}
+
+
+@pytest.mark.parametrize("body", SHARED)
+def test_a_rank_goes_through_its_own_rows(body: str, tmp_path: Path) -> None:
+    codes, after = converted(body, tmp_path)
+    assert "AD207" in codes and "AD902" not in codes
+    assert "model(x[rows])" in after
+
+
+@pytest.mark.parametrize(("body", "reason"), REFUSED.items())
+def test_rounds_that_belong_together_are_refused(body: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT.replace("BODY", body.replace("\n", "\n    ")))
+    found = convert(Project.load(tmp_path / "train.py"), Config(Strategy.DDP)).diagnostics
+    assert {each.code for each in found} == {"AD902"}
+    assert any(reason in each.message for each in found)
+
+
+def test_what_is_made_for_all_rows_and_written_in_a_step(tmp_path: Path) -> None:
+    """Nothing says how many of its rows are a rank's: the others would stay zero, and count in the mean."""
+    body = "out = torch.zeros(10, 5, 3)\nfor t in range(5):\n    out[:, t] = output[:, t]\nloss = out.pow(2).mean()"
+    codes, _ = converted(body, tmp_path)
+    assert codes == {"AD902"}
+
+
+def test_rows_that_are_viewed_lie_side_by_side(tmp_path: Path) -> None:
+    _, after = converted("loss = criterion(output.view(-1, 3), y.view(-1))", tmp_path)
+    assert "y[rows].contiguous().view(-1)" in after
+
+
+SEQUENCES = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(DATA), batch_size=8)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.out = nn.LSTM(4, 8, batch_first=True), nn.Linear(8, 1)
+
+    def forward(self, x):
+        return self.out(self.rnn(x)[0])
+
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for (x,) in loader:
+        loss = model(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_rows_without_an_axis_of_time_are_one_sequence(tmp_path: Path) -> None:
+    """Whatever a layer is told of its axes."""
+    for data, codes in (("torch.randn(64, 4)", {"AD602"}), ("torch.randn(64, 5, 4)", set[str]())):
+        (tmp_path / "train.py").write_text(SEQUENCES.replace("DATA", data))
+        found = convert(Project.load(tmp_path / "train.py"), Config(Strategy.DDP)).diagnostics
+        assert {each.code for each in found} & {"AD602"} == codes
