@@ -116,6 +116,8 @@ class Methods(Libraries, TorchModules):
             for key, value in self._entries_of(args[0] if args else NOTHING, keywords).items():
                 self._keep_attribute(node, self._lately(owner), key, value.but(firm=False), scope)
             return NOTHING
+        if name in GROWS and args and isinstance(node.func, ast.Attribute):
+            self._join_optimizers(node.func.value, base, args[-1], scope)
         results: list[Value] = []
         for thing in sorted(base.things, key=stable_order):
             inner = thing.module if isinstance(thing, Wrapped) else thing
