@@ -42,7 +42,7 @@ from autodist.analyze.checkpoints import checkpoint, lost_prefixes, prefixed_key
 from autodist.analyze.device_numbers import device_numbers
 from autodist.analyze.devices import asked_devices, hidden_devices, loads_of, names_device
 from autodist.analyze.going_apart import gone_apart
-from autodist.analyze.handmade import draw_sites, drawn_alike, masks_alike, picked_apart
+from autodist.analyze.handmade import draw_sites, drawn_alike, left_seeded, masks_alike, picked_apart
 from autodist.analyze.launched import is_distributed, never_joined, sometimes_joined
 from autodist.analyze.loaders import evaluation_loaders, evaluation_samplers, sampler_concerns, sharded_loaders
 from autodist.analyze.losses import amplified, amplified_in_part, gradients_alone, loss_concerns, sums
@@ -304,6 +304,7 @@ def assembled(
             *concerns,
             *naming.concerns(run),
             *picked_apart(run, apart, varied, common),
+            *left_seeded(run),
             *masks_alike(
                 shared_draws,
                 loaders,
