@@ -244,7 +244,8 @@ class Methods(Libraries, TorchModules):
                 )
             )
         elif not base.things and (base.origins or base.models):
-            results.append(Value(origins=base.origins, models=frozenset() if name in CUTTING else base.models))
+            met = base.models.union(*(value.models for value in operands))
+            results.append(Value(origins=base.origins, models=frozenset() if name in CUTTING else met))
         elif name in CUTTING | MOVES and (noise := drawn_by_evaluation([base])):  # of a tensor, which may be several
             results.append(Value(origins=noise))
         return union(results) if results else None
