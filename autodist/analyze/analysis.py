@@ -200,8 +200,8 @@ def _modelled(
     held = shards.guarded_parameters(second, models, rank_zero_statements(second)) if fsdp else []
     counted = () if is_distributed(second) else scaling.counts(second)
     reckoned = [] if is_distributed(second) else reckoned_by(second)
-    known = frozenset(site.node for site, _ in (*held, *reckoned) if isinstance(site.node, ast.expr))
-    plan = replace(plan, reduced=known | _nodes(counted))
+    single = frozenset(site.node for site, _ in (*held, *reckoned) if isinstance(site.node, ast.expr))
+    plan = replace(plan, reduced=single | _nodes(counted))
 
     before = [] if is_distributed(second) else summed_up_before(again, plan, second)
     plan = replace(plan, settled=made_global_after(before))
