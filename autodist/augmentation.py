@@ -62,10 +62,15 @@ def _reads_itself(loader: Object) -> bool:
 
 def seeded_again(loader: Object, run: Interpreter) -> set[str]:
     """The libraries whose generators a loader's process seeds for single samples, `np.random.seed(index)`."""
+    return {each.library for each in seeding(loader, run)}
+
+
+def seeding(loader: Object, run: Interpreter) -> list[Drawn]:
+    """The calls by which a loader's process seeds the generators of libraries for single samples."""
     if not _reads_itself(loader):
-        return set()
+        return []
     functions = _read_by(loader.argument("dataset", 0) or NOTHING)
-    return {library(call, each) for each in functions for call in _seeds(each, run)}
+    return [Drawn(library(call, each), each.source, call) for each in functions for call in _seeds(each, run)]
 
 
 def _drawn_by(dataset: Value | None, run: Interpreter) -> list[Drawn]:

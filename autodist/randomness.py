@@ -373,6 +373,7 @@ def with_shared_order(loader: Loader, run: Interpreter, models: list[Model]) -> 
             beside |= libraries_of(event, run)
     beside |= {each.library for each in augmentation.collating(loader.object, run)}
     beside |= {each.library for each in augmentation.per_sample(loader.object, run)}
+    beside |= augmentation.seeded_again(loader.object, run)
     return replace(
         loader,
         drawn_apart=frozenset(libraries & beside),
@@ -576,6 +577,25 @@ def picked_apart(
             continue
         if event.node in picking and _is_parted(event, apart) and libraries_of(event, run) & {"torch", "cuda", *varied}:
             yield picking[event.node]
+
+
+def left_seeded(run: Interpreter) -> Iterator[tuple[Event, augmentation.Drawn]]:
+    """What loops around steps draw for all ranks from a generator that the data set of a loader has seeded by the
+    samples that each rank has read, and where it does so."""
+    training = {loop.node for event in run.of("backward") for loop in event.loops}
+    first: dict[str, tuple[Event, augmentation.Drawn]] = {}
+    for event in run.of("iterate"):
+        for loader in drawn_from(event.value):
+            for seed in augmentation.seeding(loader, run):
+                first.setdefault(seed.library, (event, seed))
+    for event in _draws(run) if first else ():
+        own = isinstance(event.node, ast.expr) and run.values.get(event.node, NOTHING).spread.is_local
+        if own or event.inside_forward or is_per_sample(event) or is_of_sampler(event) or _is_dropout(event, run):
+            continue
+        for iterated, seed in (first[each] for each in libraries_of(event, run) if each in first):
+            shared = {loop.node for loop in event.loops} & {loop.node for loop in iterated.loops} & training
+            if shared or event.order > iterated.order and any(loop.node in training for loop in event.loops):
+                yield event, seed
 
 
 def _is_alternative(first: Event, second: Event) -> bool:

@@ -443,6 +443,11 @@ class TrainingScript:
     own_draws: frozenset[ast.expr] = frozenset()
     """Those of them by which each rank draws numbers of samples for itself, seeded apart as its dropout is."""
     batch_sizes: tuple[Site, ...] = ()
+    reckoned: tuple[tuple[Site, ast.expr | None], ...] = ()
+    """Where the batch size is read off a training loader, to compute by that of all ranks; and the loader, where it may
+    be one that every rank reads in full."""
+    squeezed: tuple[Site, ...] = ()
+    """Where an axis behind that of the samples is dropped, which is not named."""
     refitted: tuple[tuple[Site, ast.expr], ...] = ()
     """Tensors that are made once and hold each batch in turn, now a share and now a whole one, and that batch."""
     joined_in_full: tuple[Site, ...] = ()

@@ -293,13 +293,23 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
     repeats up to N - 1 samples per epoch, and where the length of the data set changes between epochs, it is asked for
     anew. Where tensors are made on a GPU by default, the order is drawn on the CPU. Loaders that the same steps read
     have a seed each: by one, they would go through their data in one order.
-    Loaders that only evaluate are left alone: every rank evaluates in full.
+    Loaders that only evaluate are left alone: every rank evaluates in full. A number of steps that is computed from
+    the batch size of a loader, `len(data) // loader.batch_size`, is computed from that of all ranks.
     """
     if not script.trains:
         return
     for concern in script.concerns:
         if concern.code == "AD201":
             yield Finding(concern.source, concern.node, concern.message, severity=concern.severity)
+    for site, maybe in script.reckoned:
+        d, imports = dist(context, site.source)
+        ranks = f"{d}.get_world_size()"
+        if maybe is not None:
+            sampler, sampler_import = member(context, site.source, "torch.utils.data.distributed", "DistributedSampler")
+            ranks = f"({ranks} if isinstance({site.source.code(maybe)}.sampler, {sampler}) else 1)"
+            imports = (*imports, *sampler_import)
+        fix = Fix((*imports, *planned(site.source, WrapExpr(site.node, f"{{}} * {ranks}"))))
+        yield Finding(site.source, site.node, "is a rank's share of the batch, and all of it is meant", fix)
     ordered = 0  # of loaders that are read side by side
     for loader in script.loaders:
         call, source = loader.node, loader.source

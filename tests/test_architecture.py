@@ -129,7 +129,7 @@ ANALYZE = """
     assembling | refusals
     picked
     beginning | going_apart | handmade | loaders | losses | modules
-    batch_sizes | checkpoints | device_numbers | devices | launched | reductions | sets
+    batch_sizes | checkpoints | device_numbers | devices | launched | reductions | sets | squeezed
 """
 
 FOR_RULES = {"rule", "script", "config", "edits", "imports", "values", "spread", "source"}

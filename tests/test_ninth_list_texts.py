@@ -219,6 +219,32 @@ def test_loop_through_a_batch_by_its_size(tmp_path: Path, at: str) -> None:
     assert "(loss * dist.get_world_size()).backward()" in result.entry.after and not warnings(result)
 
 
+@pytest.mark.parametrize("test", ["pred[i].argmax() == target[i].argmax()", "pred[i].sum() > target[i].sum()"])
+def test_loop_through_a_drawn_batch_by_its_size(tmp_path: Path, test: str) -> None:
+    """It went on through as many samples as all ranks have."""
+    script = START + f"""
+xs, ys = torch.randn(64, 4), torch.randn(64, 4)
+for epoch in range(2):
+    hits = 0
+    order = torch.randperm(64)
+    for start in range(0, 64, batch_size):
+        index = order[start : start + batch_size]
+        given, target = xs[index], ys[index]
+        pred = model(given)
+        loss = nn.functional.mse_loss(pred, target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        for i in range(batch_size):
+            if {test}:
+                hits += 1
+    print(hits / 64)
+"""
+    result = converted(tmp_path, script)
+    assert "for i in range(batch_size // dist.get_world_size()):" in result.entry.after
+    assert "reduce_sum(hits)" in result.entry.after and not warnings(result)
+
+
 def test_loop_through_shared_and_whole_batches_is_refused(tmp_path: Path) -> None:
     """One number would be right for one of them only."""
     script = START + """

@@ -42,6 +42,22 @@ ADDED = "optimizer = torch.optim.SGD(a.parameters(), lr=0.1)\n{}\noptimizers = [
         "params = [dict(params=a.parameters())]\nfor net in (b, c):\n    params += [dict(params=net.parameters())]"
         + ONE,
         ADDED.format("for net in (b, c):\n    optimizer.add_param_group({'params': net.parameters()})"),
+        ADDED.format("for net in (b, c):\n    optimizer.param_groups[0]['params'].extend(net.parameters())"),
+        ADDED.format(
+            "for net in (b, c):\n    for p in net.parameters():\n        optimizer.param_groups[0]['params'].append(p)"
+        ),
+        ADDED.format("more = [*b.parameters(), *c.parameters()]\noptimizer.param_groups[0]['params'] += more"),
+        ADDED.format(
+            "group = optimizer.param_groups[0]\nfor net in (b, c):\n    group['params'] += [*net.parameters()]"
+        ),
+        ADDED.format(
+            "for net in (b, c):\n    for group in optimizer.param_groups:\n        group['params'] += net.parameters()"
+        ),
+        ADDED.format(
+            "first = optimizer.param_groups[0]\nfor net in (b, c):\n"
+            "    optimizer.param_groups.append({**first, 'params': list(net.parameters())})"
+        ),
+        ADDED.format("optimizer.param_groups[0]['params'] = [p for net in (a, b, c) for p in net.parameters()]"),
         "optimizers = []\nfor net in (a, b, c):\n    optimizers.append(torch.optim.SGD(net.parameters(), lr=0.1))",
         "optimizers = []\nfor i, net in enumerate([a, b, c]):\n"
         "    optimizers += [torch.optim.SGD(net.parameters(), lr=0.1)]",

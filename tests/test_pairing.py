@@ -119,6 +119,40 @@ def test_rows_of_all_ranks(tmp_path: Path, helper: str, model: str, step: str, e
     assert "AD602" not in said and "AD906" not in said and "loss.backward()" in code
 
 
+VIOLATION = """\
+import sys
+
+
+class Margin(nn.Module):
+    def __init__(self, hardest=False):
+        super().__init__()
+        self.hardest = hardest
+
+    def forward(self, a, b):
+        scores = a.mm(b.t())
+        own = scores.diag().view(len(a), 1)
+        cost = (0.2 + scores - own.expand_as(scores)).clamp(min=0)
+        other = (0.2 + scores - own.t().expand_as(scores)).clamp(min=0)
+        same = torch.eye(len(a)) > 0.5
+        cost, other = cost.masked_fill_(same, 0), other.masked_fill_(same, 0)
+        if self.hardest:
+            cost, other = cost.max(1)[0], other.max(0)[0]
+        return cost.sum() + other.sum()
+
+
+one, two = nn.Linear(6, 4), nn.Linear(6, 4)
+margin = Margin(hardest="--hardest" in sys.argv)
+"""
+
+
+def test_an_option_chooses_the_hardest_pairs(tmp_path: Path) -> None:
+    """Whichever it chooses, the rows of all ranks are compared, of both models: `a.mm(b.t())` learns of both."""
+    script = SCRIPT.format(helper=VIOLATION, model="nn.ModuleList([one, two])", step="loss = margin(one(x), two(y))")
+    script = script.replace("SGD(model.parameters()", "SGD([*one.parameters(), *two.parameters()]")
+    code, said = converted(tmp_path, script)
+    assert f"margin({ROWS}(one(x)), {ROWS}(two(y)))" in code and "AD602" not in said and "AD904" not in said
+
+
 COX = """\
 def cox(risk, time, event):
     mask = torch.ones(time.shape[0], time.shape[0]).to(time.device)

@@ -9,7 +9,7 @@ from functools import partial
 
 from autodist import catalog, escapes, optimizers, randomness
 from autodist.analyze.assembling import assembled
-from autodist.analyze.batch_sizes import batch_size_sites, is_ahead, shard_sites
+from autodist.analyze.batch_sizes import batch_size_sites, is_ahead, reckoned_by, shard_sites
 from autodist.analyze.handmade import (
     along_sequence,
     batch_draws,
@@ -205,7 +205,9 @@ def _modelled(
     even = [] if is_distributed(second) else list(weighing.weighed(second, rank_zero_statements(second)))
     held = shards.guarded_parameters(second, models, rank_zero_statements(second)) if fsdp else []
     counted = () if is_distributed(second) else scaling.counts(second)
-    plan = replace(plan, reduced=frozenset(site.node for site, _ in held) | _nodes(counted))
+    reckoned = [] if is_distributed(second) else reckoned_by(second)
+    single = frozenset(site.node for site, _ in (*held, *reckoned) if isinstance(site.node, ast.expr))
+    plan = replace(plan, reduced=single | _nodes(counted))
 
     before = [] if is_distributed(second) else summed_up_before(again, plan, second)
     plan = replace(plan, settled=made_global_after(before))
@@ -213,7 +215,9 @@ def _modelled(
     run, reductions, leftover = reduced(again, plan, third, before)
     script = assembled(project, first, run, models, trained, draws, batch_sizes, reductions, leftover, held)
     gathered = (*pairing.in_training(paired, run), *counted)
-    script = replace(script, weighed=tuple(even), joined=joined, gathered=gathered, terms=summed)
+    script = replace(
+        script, weighed=tuple(even), joined=joined, gathered=gathered, terms=summed, reckoned=tuple(reckoned)
+    )
     script = replace(script, concerns=(*script.concerns, *late))
     if (twice := pairing.doubled(run)) is not None:
         message = (

@@ -42,7 +42,7 @@ from autodist.analyze.checkpoints import checkpoint, lost_prefixes, prefixed_key
 from autodist.analyze.device_numbers import device_numbers
 from autodist.analyze.devices import asked_devices, hidden_devices, loads_of, names_device
 from autodist.analyze.going_apart import gone_apart
-from autodist.analyze.handmade import draw_sites, drawn_alike, masks_alike, picked_apart
+from autodist.analyze.handmade import draw_sites, drawn_alike, left_seeded, masks_alike, picked_apart
 from autodist.analyze.launched import is_distributed, never_joined, sometimes_joined
 from autodist.analyze.loaders import evaluation_loaders, evaluation_samplers, sampler_concerns, sharded_loaders
 from autodist.analyze.losses import amplified, amplified_in_part, gradients_alone, loss_concerns, sums
@@ -64,6 +64,7 @@ from autodist.analyze.modules import (
 )
 from autodist.analyze.reductions import filled_up, reduction_at
 from autodist.analyze.sets import unordered
+from autodist.analyze.squeezed import columns, in_small_batches
 from autodist.common_draws import common_draws, undecided
 from autodist.fsdp import shards, unshardable
 from autodist.interpreter import Event, Interpreter
@@ -209,6 +210,7 @@ def assembled(
         for event in run.of("unseeded")
         if not event.loops and not randomness.is_per_sample(event) and not randomness.reseeds(event)
     ]
+    squeezed = columns(run) if not is_distributed(run) else []
     script = TrainingScript(
         project,
         run.values,
@@ -223,6 +225,7 @@ def assembled(
         draws=shared_draws,
         own_draws=own_draws,
         batch_sizes=(*batch_sizes, *(Site(draw.source, draw.node) for draw in wholes.draws(run) if draw.batch)),
+        squeezed=tuple(squeezed),
         refitted=tuple(refilled.refitted(run, batch_sizes)),
         joined_in_full=tuple(joining.joined_in_full(run)),
         wholes=tuple(draw for draw in wholes.draws(run) if not draw.batch),
@@ -304,6 +307,8 @@ def assembled(
             *concerns,
             *naming.concerns(run),
             *picked_apart(run, apart, varied, common),
+            *left_seeded(run),
+            *in_small_batches(run, loaders, squeezed),
             *masks_alike(
                 shared_draws,
                 loaders,

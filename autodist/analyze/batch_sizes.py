@@ -112,6 +112,50 @@ def batch_size_sites(run: Interpreter, plan: Plan) -> list[Site]:
     ]
 
 
+def reckoned_by(run: Interpreter) -> list[tuple[Site, ast.expr | None]]:
+    """Where a script computes by the batch size that it reads off a training loader, outside of its steps: how many of
+    them there are, `epochs * len(data) // loader.batch_size`, or how large they are. It means that of all ranks. With
+    each comes the loader, where it may be one that is not shared out."""
+    steps, found = run.step_loops, list[tuple[Site, ast.expr | None]]()
+    named: dict[tuple[ast.AST, str], list[ast.expr]] = {}
+    for node, source in run.sources.items():
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            bound = source.statement(node)
+            value = bound.value if isinstance(bound, ast.Assign) else node
+            named.setdefault((source.home(node), node.id), []).append(value)
+    for use, source in run.sources.items():
+        if not isinstance(use, (ast.Name, ast.Attribute)) or not isinstance(use.ctx, ast.Load):
+            continue
+        told = named.get((source.home(use), use.id), []) if isinstance(use, ast.Name) else [use]
+        shared = {each for size in told for each in _shared_by(size, run)}
+        if True in shared and not _is_in(steps, use, run) and _is_reckoned_with(use, source):
+            if shared == {True}:
+                found.append((Site(source, use), None))
+            elif isinstance(use, ast.Attribute):
+                found.append((Site(source, use), use.value))
+    return found
+
+
+def _shared_by(node: ast.expr, run: Interpreter) -> set[bool]:
+    """Whether ranks have their shares of the batches of each loader that `loader` may be in `loader.batch_size`."""
+    if not isinstance(node, ast.Attribute) or node.attr != "batch_size":
+        return {False}
+    loaders = [*run.values.get(node.value, NOTHING).objects("loader")]
+    return {run.shares_out(each) and not run.is_sharded(each) for each in loaders} or {False}
+
+
+def _is_reckoned_with(use: ast.expr, source: Source) -> bool:
+    """Whether a number is computed from it that shapes no tensor and cuts nothing."""
+    around = source.parents.get(use)
+    if isinstance(around, ast.Call) and last_name(around.func) in ("int", "float"):
+        around = source.parents.get(around)
+    if not isinstance(around, ast.BinOp):
+        return False
+    outer = [around, *itertools.takewhile(lambda each: isinstance(each, ast.expr), source.ancestors(around))]
+    shaping = (isinstance(each, ast.Call) and last_name(each.func) in SHAPES for each in outer)
+    return not any(shaping) and not any(isinstance(each, (ast.Slice, ast.Subscript)) for each in outer)
+
+
 def _sizes_of(event: Event, run: Interpreter) -> Iterator[ast.expr]:
     """What a loader is told for the batch size, and what calls told the functions that make it:
     `make_loader(data, args.batch_size_in_gpu)`."""

@@ -487,6 +487,21 @@ def picked_apart(
         yield Concern("AD702", event.source, event.node, message, Severity.WARNING)
 
 
+def left_seeded(run: Interpreter) -> Iterator[Concern]:
+    """Where ranks draw apart what they must have in common, each from where its last sample has left the generator."""
+    if is_distributed(run):
+        return
+    for event, seed in list(randomness.left_seeded(run))[:1]:
+        code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else "this"
+        again = shortened(seed.source.code(seed.node))
+        message = (
+            f"{code} is drawn after the data set has said `{again}` (line {seed.node.lineno}) for the samples that a "
+            "rank reads, which are not those of others: each rank would draw something else; have the data set draw "
+            "from a generator of its own"
+        )
+        yield Concern("AD902", event.source, event.node, message, Severity.REFUSAL)
+
+
 def draw_sites(run: Interpreter, draws: frozenset[object]) -> Iterator[Draw]:
     """The draws of which a rank takes its share, each once."""
     seen: set[ast.AST] = set()

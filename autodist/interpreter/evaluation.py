@@ -42,6 +42,7 @@ from autodist.values import (
     Turn,
     Value,
     Wrapped,
+    constant,
     is_chosen,
     union,
 )
@@ -189,6 +190,7 @@ class Evaluation(Single, Overloads):
         the operands have different numbers of axes."""
         if isinstance(node, ast.Call) and calls.is_entered(node, self._lately):
             return value
+        self._note_squeezed(node, value, scope)
         given = axes.compared(node, self._names_of)
         compared = [each for each in map(self._lately, given) if not each.things]
         known = {each.axes for each in compared if each.spread is ROWS and each.axes}
@@ -300,6 +302,15 @@ class Evaluation(Single, Overloads):
         """Whether an index takes one of the samples, `out[0]`, whose axes are laid beside those of each other one."""
         first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
         return self._lately(node.value).spread is ROWS and self._axes_of(first) == 0
+
+    def _note_squeezed(self, node: ast.expr, value: Value, scope: Scope) -> None:
+        """`model(x).squeeze()`, which drops the axis of the samples as well, should there be one of them."""
+        if not isinstance(node, ast.Call) or last_name(node.func) != "squeeze" or node.keywords or value.things:
+            return
+        given = [each for each in operands(node) if not self._lately(each).things]
+        if len(given) == 1:
+            known = 2 if self._is_column(given[0]) else self._lately(given[0]).axes
+            self.event("squeezed", node, scope, value, constant(known))
 
     def _is_column(self, node: ast.expr) -> bool:
         """Whether a layer gives one number for each sample, on an axis of their own: `nn.Linear(n, 1)(x)`."""

@@ -130,6 +130,7 @@ class Loops(Stores):
             held = home.names[each.value.id] if home is not None and isinstance(each.value, ast.Name) else NOTHING
             loaders = [t for t in held.origins if isinstance(t, Object) and "loader" in t.roles]
             sizes = [argument(t.node, "batch_size", 1) for t in loaders if isinstance(t.node, ast.Call)]
+            sizes += [t.size for t in held.origins if isinstance(t, Draw) and self.plan.shares(t.node)]
             if told and not held.things and told in map(last_part, filter(None, sizes)):
                 found.append(held.spread is ROWS)
         return found

@@ -244,6 +244,9 @@ class Machine(ABC):
     def _widths(self, node: ast.expr, depth: int = 10) -> set[int]: ...
 
     @abstractmethod
+    def _join_optimizers(self, groups: ast.expr, held: Value, joined: Value, scope: Scope) -> None: ...
+
+    @abstractmethod
     def _goes_along_samples(self, node: ast.expr) -> bool: ...
 
     @abstractmethod

@@ -116,6 +116,8 @@ class Methods(Libraries, TorchModules):
             for key, value in self._entries_of(args[0] if args else NOTHING, keywords).items():
                 self._keep_attribute(node, self._lately(owner), key, value.but(firm=False), scope)
             return NOTHING
+        if name in GROWS and args and isinstance(node.func, ast.Attribute):
+            self._join_optimizers(node.func.value, base, args[-1], scope)
         results: list[Value] = []
         for thing in sorted(base.things, key=stable_order):
             inner = thing.module if isinstance(thing, Wrapped) else thing
@@ -242,7 +244,8 @@ class Methods(Libraries, TorchModules):
                 )
             )
         elif not base.things and (base.origins or base.models):
-            results.append(Value(origins=base.origins, models=frozenset() if name in CUTTING else base.models))
+            met = base.models.union(*(value.models for value in operands))
+            results.append(Value(origins=base.origins, models=frozenset() if name in CUTTING else met))
         elif name in CUTTING | MOVES and (noise := drawn_by_evaluation([base])):  # of a tensor, which may be several
             results.append(Value(origins=noise))
         return union(results) if results else None

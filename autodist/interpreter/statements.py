@@ -128,6 +128,8 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
             self._note_held_models(node, self._lately(node.value.right), scope)  # `nets = nets + [Net()]`
         for target in node.targets:
             self.assign(target, value, scope, node.value if counted is None else None)
+            if isinstance(target, ast.Subscript):
+                self._join_optimizers(target, NOTHING, value, scope)
             if isinstance(target, (ast.Tuple, ast.List)):
                 given = node.value.elts if isinstance(node.value, (ast.Tuple, ast.List)) else []
                 for index, part in enumerate(target.elts):
@@ -175,6 +177,7 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
             self.assign(node.target, overloaded, scope, None)
             return
         self._note_scaling(node.target, node.op, node.value, change, scope)
+        self._join_optimizers(node.target, before, change, scope)
         if isinstance(node.target, (ast.Name, ast.Attribute)) and last_name(node.target) != "grad":
             if changed := self._parameters(node.target) if not self._forward else frozenset():
                 self.event("own_step", node, scope, Value(changed))

@@ -211,6 +211,28 @@ class Subscripts(Places):
         given = [v for e in self._optimizers for t in e.value.things for v in given_to(t)]
         return Value(frozenset(Parameters(t.module) for value in given for t in self.parameters_in(value)))
 
+    def _join_optimizers(self, groups: ast.expr, held: Value, joined: Value, scope: Scope) -> None:
+        """More parameters come to an optimizer, past its methods: `optimizer.param_groups.append(...)`, and
+        `group["params"] += head.parameters()`, where ``held`` were in the group."""
+        if not self.parameters_in(joined):
+            return
+        for optimizer in self._optimizers_behind(groups, held):
+            self.event("optimizer_add_param_group", groups, scope, of(optimizer), joined)
+            optimizer.args.append(joined)
+
+    def _optimizers_behind(self, groups: ast.expr, held: Value) -> list[Object]:
+        inner = groups
+        while isinstance(inner, ast.Subscript):
+            inner = inner.value
+        if isinstance(inner, ast.Attribute) and inner.attr == "param_groups":
+            return list(self._lately(inner.value).objects("optimizer"))
+        if not isinstance(groups, ast.Subscript) or self._lately(groups.slice).const != "params":
+            return []
+        modules = {each.module for each in self.parameters_in(held)}
+        made = [t for e in self.events if e.kind == "optimizer" for t in e.value.objects("optimizer")]
+        ours = (t for t in made if any(p.module in modules for v in given_to(t) for p in self.parameters_in(v)))
+        return list(dict.fromkeys(ours))
+
     def _entry(self, state: OptimizerState, key: Value) -> Value:
         """`optimizer.state[p]["exp_avg"]`"""
         if state.depth == 2:
