@@ -190,7 +190,8 @@ class Calls(Methods, AutogradFunctions):
         method = base is not None and not base.things
         at = operations.axis(node, 1 if method else 2)
         beside = last_part(node.func) in SPLITTING and at is not None and at is not False and at != 0
-        return result.spread is COLUMNS or result.spread is ROWS and beside and result.axes != 1
+        views = last_part(node.func) == "chunk" and not beside  # as many of a rank's rows as of all
+        return result.spread is COLUMNS or result.spread is ROWS and (beside and result.axes != 1 or views)
 
     def _applied(
         self, node: ast.Call, name: str, base: Value, args: list[Value], keywords: dict[str, Value], scope: Scope
