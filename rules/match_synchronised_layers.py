@@ -75,6 +75,88 @@ EXAMPLES = [
         """,
         after=None,
     ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+
+        class Norm(nn.BatchNorm1d):
+            def __init__(self, width):
+                super().__init__(width, eps=1e-6)
+
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body = nn.Sequential(nn.Linear(4, 8), Norm(8), nn.Linear(8, 1))
+
+            def reset(self):
+                for layer in self.modules():
+                    if type(layer) in (nn.Linear, Norm):
+                        layer.reset_parameters()
+
+            def norms(self):
+                return [layer for layer in self.modules() if type(layer) == Norm]
+
+            def forward(self, x):
+                return self.body(x)
+
+
+        loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8, shuffle=True)
+        model = Net()
+        for run in range(2):
+            model.reset()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            print(len(model.norms()))
+        """,
+        after="""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+
+        class Norm(nn.BatchNorm1d):
+            def __init__(self, width):
+                super().__init__(width, eps=1e-6)
+
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body = nn.Sequential(nn.Linear(4, 8), Norm(8), nn.Linear(8, 1))
+
+            def reset(self):
+                for layer in self.modules():
+                    if type(layer) in (nn.Linear, Norm, nn.SyncBatchNorm):
+                        layer.reset_parameters()
+
+            def norms(self):
+                return [layer for layer in self.modules() if type(layer) in (Norm, nn.SyncBatchNorm)]
+
+            def forward(self, x):
+                return self.body(x)
+
+
+        loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8, shuffle=True)
+        model = Net()
+        for run in range(2):
+            model.reset()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            print(len(model.norms()))
+        """,
+    ),
 ]
 
 
@@ -92,7 +174,16 @@ def match_synchronised_layers(script: TrainingScript, context: Context) -> Itera
         if "SyncBatchNorm" in site.source.code(site.node):
             continue
         nn, imports = imported(context, site.source, "torch.nn", "nn")
-        named = site.node.elts if isinstance(site.node, ast.Tuple) else [site.node]
-        classes = ", ".join([*map(site.source.code, named), f"{nn}.SyncBatchNorm"])
-        fix = Fix((*imports, *planned(site.source, ReplaceExpr(site.node, f"({classes})"))))
+        negated = False
+        match site.node:
+            case ast.Compare(left=layer, ops=[operator], comparators=[named]):
+                negated = isinstance(operator, (ast.NotEq, ast.IsNot))
+                classes = [named]
+            case ast.Tuple(elts=classes) | ast.List(elts=classes) | ast.Set(elts=classes):
+                layer = None
+            case named:
+                layer, classes = None, [named]
+        joined = ", ".join([*map(site.source.code, classes), f"{nn}.SyncBatchNorm"])
+        test = f"{site.source.code(layer)} {'not in' if negated else 'in'} " if layer is not None else ""
+        fix = Fix((*imports, *planned(site.source, ReplaceExpr(site.node, f"{test}({joined})"))))
         yield Finding(site.source, site.node, "synchronised layers are of another class", fix)

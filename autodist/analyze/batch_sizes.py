@@ -232,12 +232,23 @@ def _is_told_sizes(use: ast.expr, source: Source, run: Interpreter) -> bool:
 
 
 def told_sizes(use: ast.expr, source: Source, run: Interpreter) -> list[ast.expr]:
-    """The tensors whose sizes calls give the parameter that is read here: `x` of `noise(x.size(0))`."""
-    found = []
-    for each in _told(use, source, run):
-        if _reads_size(each):
-            found += [n.value for n in ast.walk(each) if isinstance(n, ast.Attribute) and n.attr in ("size", "shape")]
-    return found
+    """The tensors whose sizes calls give the parameter that is read here, or a variable has been given: `x` of
+    `noise(x.size(0))`, and of `count = x.shape[0]; noise(count)`."""
+    return list(_sizes(use, source, run, MOST_STEPS))
+
+
+MOST_STEPS = 4
+"""So many variables and parameters hand on a size."""
+
+
+def _sizes(use: ast.expr, source: Source, run: Interpreter, steps: int) -> Iterator[ast.expr]:
+    given = [(each, run.sources[each]) for each in _told(use, source, run)]
+    given += [(each, source) for each in _bound_to(use, source)]
+    for each, home in given:
+        if _reads_size(each) or isinstance(each, ast.Attribute) and each.attr == "shape":  # `count, width = x.shape`
+            yield from (n.value for n in ast.walk(each) if isinstance(n, ast.Attribute) and n.attr in ("size", "shape"))
+        elif isinstance(each, ast.Name) and steps:
+            yield from _sizes(each, home, run, steps - 1)
 
 
 def _reads_size(node: ast.expr) -> bool:
@@ -266,12 +277,16 @@ def _parameters(function: Function) -> list[str]:
 
 def _is_read_off(use: ast.expr, source: Source) -> bool:
     """Whether a variable is bound to the size of a tensor: `batch_size, channels = x.shape`."""
-    home = source.function(use) if isinstance(use, ast.Name) else None
-    bound = [each for each in ast.walk(home) if isinstance(each, ast.Assign)] if home is not None else []
-    names = [(n, each.value) for each in bound for t in each.targets for n in ast.walk(t) if isinstance(n, ast.Name)]
-    values = [value for name, value in names if name.id == getattr(use, "id", None)]
-    sizes = (n for value in values for n in ast.walk(value) if isinstance(n, ast.Attribute))
+    sizes = (n for value in _bound_to(use, source) for n in ast.walk(value) if isinstance(n, ast.Attribute))
     return any(size.attr in ("size", "shape") for size in sizes)
+
+
+def _bound_to(use: ast.expr, source: Source) -> list[ast.expr]:
+    """What a variable is assigned in its function, or in the file."""
+    home = source.home(use)
+    bound = [each for each in ast.walk(home) if isinstance(each, ast.Assign)] if isinstance(use, ast.Name) else []
+    names = [(n, each.value) for each in bound for t in each.targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+    return [value for name, value in names if name.id == getattr(use, "id", None)]
 
 
 def _parameter_of(draw: Draw) -> tuple[ast.AST | None, str | None] | None:

@@ -16,7 +16,7 @@ from autodist.rule import Severity
 from autodist.script import Concern, Loader, Site
 from autodist.source import Source, argument, counted_of, last_name, shortened
 from autodist.spread import SAME, SUM, Spread
-from autodist.values import NOTHING, Draw, Function, Index, Items, Object, Path_, drawn_from, is_clock
+from autodist.values import NOTHING, Draw, Function, Index, Items, Object, Path_, Value, drawn_from, is_clock
 
 SEQUENCES_FIRST = ("LSTM", "GRU", "RNN", "Transformer", "MultiheadAttention")
 
@@ -240,7 +240,37 @@ def batch_draws(run: Interpreter) -> list[Draw]:
         or _learns_beside(found, loops, run)
     ):
         return []
-    return [*chosen, *(draw for draw in noise if draw.size is not None and _size_of(draw, run) in sizes)]
+    taken = [*chosen, *(draw for draw in noise if draw.size is not None and _size_of(draw, run) in sizes)]
+    return [] if _are_of_some_alone(taken, run) else taken
+
+
+def _are_of_some_alone(draws: list[Draw], run: Interpreter) -> bool:
+    """Whether a step asks one of several functions for its batch, `toys[name]().sample(size)`, and another one makes it
+    in a way of its own: a rank has its share of what the first draws, and would train on all that the other gives."""
+    drawing, pending = set[ast.AST](), [draw.source.function(draw.node) for draw in draws]
+    while pending:  # the functions that draw, and those that call them
+        if (maker := pending.pop()) is not None and maker not in drawing:
+            drawing.add(maker)
+            pending += [source.function(call) for call, source in run.callers.get(maker, {}).items()]
+    calls = {call: None for maker in drawing for call in run.callers.get(maker, {})}
+    return any(
+        not drawing.issuperset(each.node for each in _entered(call, run) if _gives_something(each.node))
+        for call in calls
+        if any(run.loops_of.get(each, set()) & run.step_loops for each in ast.walk(call.func))  # type: ignore[call-overload]
+    )
+
+
+def _entered(call: ast.Call, run: Interpreter) -> list[Function]:
+    """The functions of the project that a call may enter."""
+    return [each for each in run.values.get(call.func, NOTHING).things if isinstance(each, Function)]
+
+
+def _gives_something(function: ast.AST) -> bool:
+    """Whether a function is not one that others take the place of, `raise NotImplementedError`."""
+    return isinstance(function, ast.Lambda) or any(
+        isinstance(each, (ast.Return, ast.Yield, ast.YieldFrom)) and each.value is not None
+        for each in ast.walk(function)
+    )
 
 
 def _learns_beside(draws: list[Draw], loops: Collection[ast.AST], run: Interpreter) -> bool:
@@ -337,12 +367,17 @@ def _counts_what_all_have(draw: Draw, run: Interpreter) -> bool:
     counted = next((found for each in sizes if (found := counted_of(each)) is not None), None)
     if counted is not None and counted in run.values:
         value = run.values[counted]
-        made = any(isinstance(each, Draw) for each in value.origins) or value.spread.is_local
+        made = _is_drawn(value) or value.spread.is_local
         if not made and any(isinstance(thing, Items) for thing in value.things):
             return True
     told = [each for size in _names(draw.size) for each in told_sizes(size, draw.source, run)]
     values = [run.values.get(each, NOTHING) for each in told]
-    return bool(told) and not any(v.spread.is_local or any(isinstance(o, Draw) for o in v.origins) for v in values)
+    return bool(told) and not any(value.spread.is_local or _is_drawn(value) for value in values)
+
+
+def _is_drawn(value: Value) -> bool:
+    """Whether a step draws the samples that a value holds. An order of all samples is drawn for all batches."""
+    return any(isinstance(each, Draw) and not each.permutes for each in value.origins)
 
 
 def _names(size: ast.expr | None) -> list[ast.Name]:

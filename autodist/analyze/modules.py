@@ -22,10 +22,10 @@ from autodist.models import (
 )
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Site
-from autodist.source import argument, last_name, shortened
+from autodist.source import Source, argument, last_name, shortened
 from autodist.spread import COLUMNS, COUNT
 from autodist.tensors import torch_layers
-from autodist.values import NOTHING, External, Function, Items, Object, Wrapped, of
+from autodist.values import NOTHING, Class, External, Function, Items, Object, Thing, Wrapped, of
 
 RECORDS = ("torch.cuda.graph", "torch.cuda.make_graphed_callables")
 
@@ -85,16 +85,34 @@ def layer_tests(run: Interpreter, models: list[Model]) -> Iterator[Site]:
     places: set[ast.AST] = {*training, *(call.function.node for event in steps for call in event.calls)}
     places |= {node for model in models if model.wrapping is not None for node in _later_methods(model, run)}
     for node, value in run.values.items():
-        named = any(isinstance(t, External) and t.name.startswith("torch.nn.BatchNorm") for t in value.things)
         source = run.sources.get(node)
-        if not named or source is None:
+        if source is None or not any(map(_is_batch_norm, value.things)):
             continue
-        parent = source.parents.get(node)
-        outer = node if isinstance(parent, ast.Call) else parent
-        call = source.parents.get(outer) if outer is not None else None
-        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "isinstance" and outer in call.args[1:]:
-            if isinstance(outer, ast.expr) and not places.isdisjoint(source.ancestors(call)):
-                yield Site(source, outer)
+        test = _asks_for_class(node, source)
+        if test is not None and not places.isdisjoint(source.ancestors(test)):
+            yield Site(source, test)
+
+
+def _is_batch_norm(thing: Thing) -> bool:
+    """A class of batch normalisation, also one of the project that derives from it."""
+    classes = [thing, *(base for each in thing.line() for base in each.bases)] if isinstance(thing, Class) else [thing]
+    return any(isinstance(each, External) and each.name.startswith("torch.nn.BatchNorm") for each in classes)
+
+
+def _asks_for_class(node: ast.expr, source: Source) -> ast.expr | None:
+    """What compares the class of a layer with the one that is named here: the classes of `isinstance(layer, (nn.Linear,
+    nn.BatchNorm2d))` and of `type(layer) in (nn.Linear, nn.BatchNorm2d)`, or all of `type(layer) == nn.BatchNorm2d`."""
+    parent = source.parents.get(node)
+    outer = parent if isinstance(parent, (ast.Tuple, ast.List, ast.Set)) else node
+    test = source.parents.get(outer)
+    if isinstance(test, ast.Call) and getattr(test.func, "id", "") == "isinstance" and outer in test.args[1:]:
+        return outer
+    match test:
+        case ast.Compare(left=ast.Call(func=ast.Name(id="type")), ops=[ast.In() | ast.NotIn()], comparators=[each]):
+            return outer if each is outer and outer is not node else None
+        case ast.Compare(left=ast.Call(func=ast.Name(id="type")), comparators=[each]):
+            return test if each is node else None
+    return None
 
 
 def _later_methods(model: Model, run: Interpreter) -> Iterator[ast.AST]:

@@ -46,6 +46,29 @@ def steps_on_parts(run: Interpreter) -> Concern | None:
     return _counted_by_number(loaders, run)
 
 
+def cut_into_pieces(run: Interpreter) -> Iterator[Concern]:
+    """Steps that go over so many pieces of a batch, `for part in x.chunk(4)`: a rank that has fewer rows has fewer."""
+    for event in run.of("forward"):
+        loop = event.loops[-1] if event.grad and event.loops and not event.inside_forward else None
+        node = loop.node if loop is not None else None
+        if loop is None or not isinstance(node, ast.For):
+            continue
+        names = [each for each in ast.walk(node.iter) if isinstance(each, ast.Name)]
+        made = [each for name in names for _, each in run.values.get(name, NOTHING).made]
+        for call in (each for part in (node.iter, *made) for each in ast.walk(part) if isinstance(each, ast.Call)):
+            held = run.values.get(call.func.value, NOTHING) if isinstance(call.func, ast.Attribute) else NOTHING
+            held = held if held.spread.is_local or not call.args else run.values.get(call.args[0], NOTHING)
+            along = not any(each.arg in ("dim", "axis") for each in call.keywords)
+            if last_name(call.func) == "chunk" and along and held.spread is ROWS and not (held.things or held.models):
+                code = shortened(loop.source.code(call))
+                message = (
+                    f"{code} gives fewer pieces, and others, on a rank that has fewer rows or some that do not divide: "
+                    "results are those of one process where the batch divides by their number times that of the ranks"
+                )
+                yield Concern("AD602", loop.source, call, message, Severity.WARNING)
+                return
+
+
 def _counted_by_number(loaders: set[tuple[int, Path_]], run: Interpreter) -> Concern | None:
     """`for i in range(0, 32, 8)`, through the rows of a batch `x[i : i + 8]`, of which a rank has fewer than 32."""
     for event in run.of("forward"):

@@ -395,10 +395,16 @@ def _foreign_iterator(run: Interpreter) -> str | None:
 
 
 def _is_environment(run: Interpreter) -> bool:
-    names = {
-        t.name for v in run.values.values() for t in v.things if isinstance(t, (External, Object)) and "." in t.name
-    }
-    return any(name.startswith(("gym.", "gymnasium.", "pettingzoo.")) for name in names)
+    """Whether a script makes an environment, or derives one; that it imports the library of one says nothing."""
+    for node, value in run.values.items():
+        names = [t.name for t in value.things if isinstance(t, (External, Object)) and "." in t.name]
+        if any(name.startswith(("gym.", "gymnasium.", "pettingzoo.")) for name in names):
+            parent = run.sources[node].parents.get(node)
+            if any(isinstance(thing, Object) for thing in value.things) or isinstance(parent, ast.ClassDef):
+                return True
+            if isinstance(parent, ast.Call) and parent.func is node:
+                return True
+    return False
 
 
 def _unknown_optimizer(run: Interpreter) -> tuple[Source, ast.Call] | None:

@@ -8,8 +8,8 @@ from autodist.interpreter.autograd_functions import CONTEXT, AutogradFunctions
 from autodist.interpreter.methods import Methods
 from autodist.interpreter.questions import last_part, pass_of, stable_order
 from autodist.interpreter.words import GROWS, SPLITTING
-from autodist.source import operands
-from autodist.spread import COLUMNS, CROSS, LOCAL, ROWS, SAME, SUM
+from autodist.source import argument, operands
+from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, ROWS, SAME, SUM
 from autodist.tensors import operations, picking
 from autodist.values import (
     NOTHING,
@@ -147,13 +147,16 @@ class Calls(Methods, AutogradFunctions):
             results.append(self._mixed([*([callee] if callee.spread is not SAME else []), *args, *keywords.values()]))
         if last_part(node.func) == "mean" and self.plan.wholes is None and (base is not None or args):
             results = [self._mean(union(results), node, callee, base, scope)]
-        if (
-            last_part(node.func) == "topk"
-            and union(results).spread is ROWS
-            and not any(k.arg == "dim" for k in node.keywords)
-        ):
-            if picking.is_number_each(operands(node)[0 if base is not None and not base.things else 1], self._lately):
-                results = [union(results).computed(LOCAL)]  # the hardest samples
+        if last_part(node.func) == "topk" and union(results).spread is ROWS:
+            method = base is not None and not base.things
+            share = argument(node, "k", 0 if method else 1)
+            if share is not None and self._lately(share).spread is COUNT:  # `scores.topk(len(scores) // 4)`
+                results = [union(results).computed(LOCAL)]
+                if self._forward and not self._no_grad:
+                    self.event("mined", node, scope, union(results))
+            elif not any(k.arg == "dim" for k in node.keywords):
+                if picking.is_number_each(operands(node)[0 if method else 1], self._lately):
+                    results = [union(results).computed(LOCAL)]  # the hardest samples
         self._tally(node, callee, args, scope)
         mixed: frozenset[Mixing | Picked | Portion] = self._named_statistic(node, callee, base, args, scope)
         mixed |= self._picked_by_call(node, union(results), scope) | self._divided_by_call(node, args, union(results))
@@ -190,7 +193,9 @@ class Calls(Methods, AutogradFunctions):
         method = base is not None and not base.things
         at = operations.axis(node, 1 if method else 2)
         beside = last_part(node.func) in SPLITTING and at is not None and at is not False and at != 0
-        return result.spread is COLUMNS or result.spread is ROWS and beside and result.axes != 1
+        number = argument(node, "chunks", 0 if method else 1)
+        views = last_part(node.func) == "chunk" and number is not None and self._lately(number).spread is SAME
+        return result.spread is COLUMNS or result.spread is ROWS and (beside and result.axes != 1 or views and not beside)
 
     def _applied(
         self, node: ast.Call, name: str, base: Value, args: list[Value], keywords: dict[str, Value], scope: Scope

@@ -135,6 +135,8 @@ class Subscripts(Places):
                     self.event("mined", axis, scope, self._lately(axis))
         elif self.plan.wholes is None and base.spread is ROWS and not base.things and self._lists_some(axis):
             chosen = chosen.but(origins=chosen.origins | {Picked(axis, scope.source)})
+        if self.plan.wholes is None and not self._no_grad and picking.takes_first_found(node, base, self._lately):
+            self.event("mined", axis, scope, base)
         if self.plan.wholes is None and base.spread is ROWS and not base.things and isinstance(node.ctx, ast.Load):
             cuts = frozenset(Trimmed(each, scope.source) for each in self._own_lengths(node.slice))
             chosen = chosen.but(origins=chosen.origins | cuts) if cuts else chosen
@@ -202,7 +204,8 @@ class Subscripts(Places):
         `list(model.children())[0]`, or one of its pairs, `list(enumerate(loader))[i]`."""
         if isinstance(node.slice, ast.Slice):
             return of(stream)
-        if any(isinstance(t, Items) for t in stream.element.things):
+        piece = stream.element.spread.is_local and not stream.element.things  # `x.chunk(2)[0]`
+        if piece or any(isinstance(t, Items) for t in stream.element.things):
             return stream.element
         return of(stream) | (stream.element if any(isinstance(t, Inside) for t in stream.element.things) else NOTHING)
 

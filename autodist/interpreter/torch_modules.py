@@ -327,6 +327,7 @@ class TorchModules(Subscripts, Stores, Losses):
             quiet = name == "eval" or off is False
             self._evaluated = self._evaluated | parts if quiet else self._evaluated - parts
             self.once_evaluated |= self._evaluated
+            self.event("mode", node, scope, of(inner), constant(quiet))
         if name in RETURNS_SELF:
             if name == "requires_grad_":
                 self.event("freeze", node, scope, of(inner))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from autodist.interpreter import Event, Interpreter
 from autodist.models import unused
 from autodist.models.history import History, freezes, grows, happens_during_training, learning
-from autodist.models.parts import parts
+from autodist.models.parts import parts, unwrapped
 from autodist.regions import exclusive
 from autodist.source import Source
 from autodist.values import NOTHING, Object
@@ -44,11 +44,21 @@ def parts_by_turns(module: Object, run: Interpreter, history: History) -> str | 
     """Whether several forward passes of one step may run different parts: the wrapper looks for unused parameters in
     the last of them alone."""
     before: list[Event] = []
+    shown: set[Event] = set()
+    evaluates = False
     passes = [*history.forwards.get(module, []), *history.backwards.get(module, [])]
-    for event in sorted(passes, key=lambda e: e.order):
+    modes = [each for each in run.of("mode") if module in unwrapped(each.value)]
+    for event in sorted([*passes, *modes], key=lambda e: e.order):
+        if event.kind == "mode":
+            evaluates = event.detail.const is True
+            continue
         if event.kind == "forward":
             before.append(event)
+            shown |= {event} if evaluates else set()
             continue
+        if before and before[-1] not in shown:  # what it gave in evaluations, gradients on, was only shown
+            computed = _computed_by(event, run) if shown else set()
+            before = [each for each in before if each not in shown or each.node in computed]
         loops = {loop.node for loop in event.loops}
         again = any(loop.node not in loops for each in before for loop in each.loops)
         pairs = ((one, other) for at, one in enumerate(before) for other in before[:at] if one.node is not other.node)
@@ -57,6 +67,20 @@ def parts_by_turns(module: Object, run: Interpreter, history: History) -> str | 
                 return "it runs other parts in each of several forward passes before one backward pass"
         before = []
     return None
+
+
+def _computed_by(backward: Event, run: Interpreter) -> set[ast.AST]:
+    """The expressions that a loss was computed by."""
+    reached: set[ast.AST] = set()
+    pending: list[ast.AST] = [backward.node]
+    while pending:
+        node = pending.pop()
+        if node not in reached:
+            reached.add(node)
+            pending += ast.iter_child_nodes(node)
+            value = run.values.get(node, NOTHING) if isinstance(node, ast.expr) else NOTHING
+            pending += [made for _, made in value.made]
+    return reached
 
 
 def learns_by_gradients_alone(module: Object, run: Interpreter, history: History) -> str | None:

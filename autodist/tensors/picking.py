@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 
 from autodist.source import last_name
+from autodist.spread import LOCAL
 from autodist.tensors.calls import number_of
 from autodist.values import Object, Picked, Value
 
@@ -64,6 +65,14 @@ def mines(node: ast.expr, lately: Callable[[ast.expr], Value]) -> bool:
     no order of them, and no field of the batch."""
     calls = set(_calls(node, lately, 6))
     return bool(calls - FORMS - CASTS) and calls.isdisjoint(ORDERING) and not is_condition(node, lately)
+
+
+def takes_first_found(node: ast.Subscript, base: Value, lately: Callable[[ast.expr], Value]) -> bool:
+    """Whether some are taken of the places at which a condition holds, as by an expert that has room for so many:
+    `chosen.nonzero()[:capacity]`. Which these are goes by all the samples before them."""
+    axis = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+    cuts = isinstance(axis, ast.Slice) and (axis.lower is not None or axis.upper is not None)
+    return cuts and base.spread is LOCAL and not PLACES.isdisjoint(_calls(node.value, lately, 6))
 
 
 def ranks(node: ast.expr, lately: Callable[[ast.expr], Value]) -> bool:
