@@ -23,6 +23,9 @@ be put together."""
 PassKey = tuple[int, int]
 """Which loader, and the how-manieth iteration over it."""
 
+Seed = tuple[int, int, "int | None"]
+"""How often the state of the generator was read and drawn from in that place before, and the seed that is set there."""
+
 
 class TraceWriter:
     """Appends events to the trace of this process."""
@@ -230,10 +233,12 @@ class Draw:
     """Of the library's generator, where no loader is in use and the draw may be a part of a step."""
     order: list[float] = field(default_factory=list)
     """Sums that tell in which order the samples lie that it drew for, where these are known."""
-    graded: bool = True
-    """Gradients were on: it may be a part of a step."""
+    learning: bool = True
+    """Gradients were on, and no model in evaluation was at work: it may be a part of a step."""
     position: int | None = None
     """How many draws of its library's this is, of a row of numbers that may be those of samples."""
+    bound: int | None = None
+    """Below which number it draws, where that is a number of rows."""
 
 
 @dataclass
@@ -266,7 +271,7 @@ class RunTrace:
     contents: dict[str, Save] = field(default_factory=dict)
     """What files held at the end that the script has written otherwise."""
     draws: list[Draw] = field(default_factory=list)
-    seeds: dict[str, dict[int, int]] = field(default_factory=dict)
+    seeds: dict[str, dict[int, list[Seed]]] = field(default_factory=dict)
     """By library the seeds that the script set itself ahead of its first step, by how often it had drawn before."""
     wraps: list[dict[str, Any]] = field(default_factory=list)
     weights: list[tuple[int, str, str]] = field(default_factory=list)
@@ -424,7 +429,7 @@ def read_trace(path: Path) -> RunTrace:
         elif kind == "seed":
             seeds = run.seeds.setdefault(event["library"], {})
             if event["drawn"] or not seeds:  # the first seed may be what draws the next one
-                seeds[event["drawn"]] = event["value"]
+                seeds.setdefault(event["drawn"], []).append(tuple(event["seed"]))
         elif kind == "wrap":
             run.wraps.append(event)
         elif kind == "note":

@@ -6,6 +6,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from autodist.verify.plan import ProcessPlan
 from autodist.verify.probes.held_batches import HeldBatches
 from autodist.verify.probes.streams import RandomStreams
@@ -42,6 +44,8 @@ class ProbeContext:
     loaders: int = 0
     wrapped: set[int] = field(default_factory=set)
     """Identities of parameters whose gradients a wrapper reduces."""
+    evaluating: bool = False
+    """A model that is in evaluation is at work."""
     apart: bool = False
     """An evaluation goes on for which every rank draws its own noise."""
     _trained_on: set[PassKey] = field(default_factory=set)
@@ -88,6 +92,10 @@ class ProbeContext:
         fresh = [key for key, batches in self.held.items() if key not in self._trained_on and batches.has(values)]
         self._trained_on.update(fresh)
         return fresh
+
+    def learning(self) -> bool:
+        """Whether what happens may be a part of a step: also where a script evaluates with gradients on."""
+        return torch.is_grad_enabled() and not self.evaluating
 
     @property
     def distributed(self) -> bool:

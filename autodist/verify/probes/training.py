@@ -169,11 +169,15 @@ class TrainingProbe:
                     self._record_call(this, args, kwargs)
                 elif not torch.is_grad_enabled() and not this.training:
                     self._context.trace.emit("evaluation")
+                inner = this.module if isinstance(this, torch.nn.parallel.DistributedDataParallel) else this
+                self._context.evaluating = not inner.training
             self._call_depth += 1
             try:
                 result = plain(this, *args, **kwargs)
             finally:
                 self._call_depth -= 1
+                if outermost:
+                    self._context.evaluating = False
             if outermost and torch.is_grad_enabled() and not self._context.probing:
                 self._watch_output(result)
             return result
