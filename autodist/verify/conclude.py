@@ -265,9 +265,10 @@ def single_draws(ranks: Sequence[RunTrace]) -> list[Finding]:
         passes = [rank.passes[key] for rank in ranks if key in rank.passes]
         if not first.trains or len(passes) < len(ranks):
             continue
-        for library, drawn in sorted(first.singles.items()):
+        for library, sites in sorted(first.singles.items()):
+            drawn = ", ".join(f"{function} ({site})" for site, function in list(sites.items())[:1])
             states = [(each.noise or {}).get(library) for each in passes]
-            if None not in states and len(set(states)) > 1:
+            if drawn and None not in states and len(set(states)) > 1:
                 message = f"{drawn}: one number for a batch, which each rank draws for itself; here they drew alike"
                 return [Finding("drawn-apart", message, first.site)]
     return []

@@ -61,6 +61,16 @@ class TraceWriter:
             frame = frame.f_back  # type: ignore[assignment]
         return "?"
 
+    def sites(self) -> list[str]:
+        """The lines of the user's own code that are at work, the innermost first."""
+        found, frame = [], sys._getframe(1)
+        while frame is not None:
+            name = frame.f_code.co_filename
+            if name.startswith(self._root):
+                found.append(f"{name[len(self._root) :].lstrip('/')}:{frame.f_lineno}")
+            frame = frame.f_back  # type: ignore[assignment]
+        return found
+
     def called_from(self, package: str) -> bool:
         """Whether the user's code has called ``package``, which came to call this."""
         frame = sys._getframe(1)
@@ -133,8 +143,8 @@ class Pass:
     """Those that are drawn from for each rank's own samples."""
     drawn_from: set[str] = field(default_factory=set)
     """The libraries that are drawn from while it goes on, for whatever."""
-    singles: dict[str, str] = field(default_factory=dict)
-    """Functions with their lines that draw one number for a whole batch, by library."""
+    singles: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By library the lines that draw one number for a whole batch, and its functions, unless one rank's is sent."""
 
     @property
     def key(self) -> PassKey:
@@ -423,7 +433,7 @@ def read_trace(path: Path) -> RunTrace:
             elif draw.distinct and latest is not None:
                 run.passes[latest].sources.add(draw.source)
             elif draw.shape in ([], [1]) and latest is not None:
-                run.passes[latest].singles.setdefault(library, f"{draw.function} ({draw.site})")
+                run.passes[latest].singles.setdefault(library, {}).setdefault(draw.site, draw.function)
         elif kind == "weights":
             run.weights.append((event["count"], event["content"], event["site"]))
         elif kind == "seed":
@@ -438,6 +448,9 @@ def read_trace(path: Path) -> RunTrace:
             run.logs.append(event["message"])
         elif kind == "collective":
             run.collectives.append((event["name"], event["site"]))
+            for sites in run.passes[latest].singles.values() if latest is not None else ():
+                for site in event["callers"]:
+                    sites.pop(site, None)
         elif kind == "exercise":
             run.unheard = event["unheard"]
         elif kind == "end":

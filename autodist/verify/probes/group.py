@@ -39,6 +39,8 @@ COLLECTIVES = (
 )
 
 
+NEAREST = 8
+"""Callers of a collective that are written down: what one of their lines has drawn is sent."""
 QUESTIONS = ("get_rank", "get_world_size", "get_backend")
 
 
@@ -79,7 +81,7 @@ class GroupProbe:
             trace = self._context.trace
             if self._depth == 0 and not self._context.probing:
                 self._fail_if_gone()
-                trace.emit("collective", name=name, site=trace.site())
+                trace.emit("collective", name=name, site=trace.site(), callers=trace.sites()[:NEAREST])
                 trace.flush()
                 self._context.collectives += 1
             if self._context.plan.shared_gpu and name == "barrier":

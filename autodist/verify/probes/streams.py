@@ -169,7 +169,9 @@ class RandomStreams:
         """What the script's own streams will give next, in short, for each library."""
         states = {
             "torch": torch.default_generator.get_state().numpy().tobytes(),
-            "python": str(hash(random.Random.getstate(random._inst)[1])).encode(),  # of integers: the same in every process
+            "python": str(
+                hash(random.Random.getstate(random._inst)[1])
+            ).encode(),  # of integers: the same in every process
         }
         numpy_random = self._numpy()
         if numpy_random is not None:
