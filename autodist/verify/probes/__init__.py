@@ -48,6 +48,8 @@ class ProbeContext:
     """A model that is in evaluation is at work."""
     apart: bool = False
     """An evaluation goes on for which every rank draws its own noise."""
+    left_apart: bool = False
+    """It has left its loader, and may go on with the batch that it had: `next(iter(loader))`."""
     _trained_on: set[PassKey] = field(default_factory=set)
     _thread: threading.local = field(default_factory=threading.local)
 
@@ -96,6 +98,10 @@ class ProbeContext:
     def learning(self) -> bool:
         """Whether what happens may be a part of a step: also where a script evaluates with gradients on."""
         return torch.is_grad_enabled() and not self.evaluating
+
+    def draws_apart(self) -> bool:
+        """Whether what is drawn belongs to an evaluation for which every rank draws its own noise."""
+        return self.apart and not (self.left_apart and self.learning())
 
     @property
     def distributed(self) -> bool:

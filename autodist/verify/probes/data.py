@@ -410,7 +410,7 @@ class DataProbe:
             streams.start_from({library: key_seed("end", *record.key, state) for library, state in left.items()})
             raise
         record.taken += 1
-        context.apart = record.key in context.plan.apart
+        context.apart, context.left_apart = record.key in context.plan.apart, False
         streams.reseed("step", *record.key, record.taken)
         batch = as_float64(data) if context.plan.dtype == "float64" else data
         record.held.add(batch, context.batch_rows[record.loader])
@@ -431,7 +431,7 @@ class DataProbe:
     def _abandoned(self, record: OpenPass) -> None:
         """The script has left the loop over a loader before its end."""
         if not record.exhausted:
-            self._context.apart = self._context.apart and record.key not in self._context.plan.apart
+            self._context.left_apart = self._context.left_apart or record.key in self._context.plan.apart
             self._context.trace.emit("abandoned", loader=record.loader, number=record.number)
 
     def _next_index(self, iteration: Any, record: OpenPass) -> Any:

@@ -172,10 +172,11 @@ class Draws:
             return next((each for draw, each in held.items() if draw.startswith(f"{name} ")), None)
         return found
 
-    def note_single(self, name: str, seed: int) -> None:
-        """A draw of one number, or of several whatever the batch."""
-        self.own_seed(name, seed, ())
+    def single_seed(self, name: str, seed: int) -> int:
+        """Note a draw of one number, or of several whatever the batch, and what it is to be drawn with."""
+        own = self.own_seed(name, seed, ())
         self.parts(name, seed, ())
+        return own
 
     def ask_to_hold(self, name: str, varying: Sequence[int]) -> None:
         """Say that draws of this line cannot be put together, where the conversion draws in a line that is known."""
@@ -268,7 +269,8 @@ class Draws:
             learning=context.learning(),
             state=self._state() if distinct and not context.batch_rows and torch.is_grad_enabled() else None,
         )
-        return rank_seed(seed, context.plan.rank) if distinct or context.apart else seed
+        alone = context.plan.alone is not None and f"{name} {site}" in context.plan.alone
+        return rank_seed(seed, context.plan.rank) if distinct or alone or context.draws_apart() else seed
 
     def _position(self, name: str, shape: Sequence[int]) -> int | None:
         """How many draws of torch this is, where it may be one of the numbers of samples."""

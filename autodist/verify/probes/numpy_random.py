@@ -102,7 +102,8 @@ class NumpyRandomProbe:
         shape = list(numpy.shape(result))
         if not shape:
             if self._context.batch_rows and not held:
-                self._draws.note_single(full_name, seed)
+                own = self._draws.single_seed(full_name, seed)
+                return result if own == seed else drawn(own, args, kwargs)
             return result
         if self._draws.varying:
             if name == "choice" and not kwargs.get("replace", True):
