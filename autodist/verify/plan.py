@@ -49,8 +49,8 @@ class ProcessPlan:
     apart: tuple[PassKey, ...] = ()
     """Evaluations that each rank makes of the same samples, and draws noise of its own for, as its generators are."""
     alone: tuple[str, ...] | None = None
-    """Draws of single numbers that each rank makes for itself, as it does without the probes, and goes by its own clock;
-    None where all ranks have the same ones."""
+    """Draws of single numbers that each rank makes for itself, as it does without the probes, and goes by its own
+    clock; None where all ranks have the same ones."""
     shared_gpu: bool = False
     """Several ranks compute on one GPU, which NCCL refuses: they speak over gloo."""
     global_batchnorm: bool = False

@@ -165,8 +165,8 @@ def verify_world(setting: Setting, world: int) -> WorldVerdict:
 
 
 def orders_by_hash(text: str) -> bool:
-    """Whether a module makes sets for more than to look something up in them, or hashes by itself: those of strings have
-    another order, and strings another hash, in each process."""
+    """Whether a module makes sets for more than to look something up in them, or hashes something: those of strings
+    have another order, and strings another hash, in each process."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):

@@ -34,8 +34,9 @@ class SeedingProbe:
             plain = getattr(owner, name)
 
             def seeded(*args: Any, _plain: Any = plain, _library: str = library, **kwargs: Any) -> Any:
-                self._report_seed(_library, args, kwargs)
-                streams.forget(_library)
+                if not self._context.probing:
+                    self._report_seed(_library, args, kwargs)
+                    streams.forget(_library)
                 return _plain(*args, **kwargs)
 
             setattr(owner, name, functools.wraps(plain)(seeded))
