@@ -2,8 +2,8 @@
 
 The probes give all ranks one clock, and let them draw alike what a step draws once, so that the numbers of the two
 programs can be compared. Without the probes a rank that decides by either may decide otherwise than the others, and
-leaves a loop, or a step, in which these wait for it. So a conversion that is equal, and does so, runs once more with what
-each rank has for itself.
+leaves a loop, or a step, in which these wait for it. So a conversion that is equal, and does so, runs once more with
+what each rank has for itself.
 """
 
 from __future__ import annotations

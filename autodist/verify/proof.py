@@ -218,6 +218,8 @@ def compared(setting: Setting, world: int, folder: Path) -> WorldVerdict:
         place = folder / f"attempt{attempt}"
         (place / "records").mkdir(parents=True, exist_ok=True)
         conversion = run_conversion(setting, world, place, steering)
+        if not peers and not last and steering.parted(conversion.traces):
+            continue
         replay = place / "replay.json"
         build_replay(conversion.traces).write(replay)
         if peers:
@@ -225,8 +227,7 @@ def compared(setting: Setting, world: int, folder: Path) -> WorldVerdict:
             original, conversion, gaps = together(original, conversion, setting)
         else:
             original = run_original(setting, world, place, replay, conversion, steering)
-            again = steering.misjudged(original.traces[0])
-            if (steering.parted(conversion.traces) or again) and not last:
+            if steering.misjudged(original.traces[0]) and not last:
                 continue
         verdict = conclude(setting, world, conversion, original)
         if verdict.equal or peers or last or not steering.unaligned(original.traces[0]):

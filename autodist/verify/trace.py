@@ -23,7 +23,7 @@ be put together."""
 PassKey = tuple[int, int]
 """Which loader, and the how-manieth iteration over it."""
 
-Seed = tuple[int, int, "int | None"]
+Seed = tuple[int, int, int]
 """How often the state of the generator was read and drawn from in that place before, and the seed that is set there."""
 
 
@@ -449,7 +449,7 @@ def read_trace(path: Path) -> RunTrace:
         elif kind == "collective":
             run.collectives.append((event["name"], event["site"]))
             for sites in run.passes[latest].singles.values() if latest is not None else ():
-                for site in event["callers"]:
+                for site in event["lines"]:
                     sites.pop(site, None)
         elif kind == "exercise":
             run.unheard = event["unheard"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +38,8 @@ class ProbeContext:
     """How many samples of a batch that every rank has read a rank gave its model."""
     indexed_rows: list[int] = field(default_factory=list)
     """How many samples numbers were drawn for since the last step: of a rank, its share."""
+    single: tuple[weakref.ref[torch.Tensor], str] | None = None
+    """The last draw of one number, and its line: it may be sent to all ranks."""
     optimizers: int = 0
     steps: int = 0
     collectives: int = 0

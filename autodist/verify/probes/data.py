@@ -375,7 +375,7 @@ class DataProbe:
         streams, worker = self._context.streams, torch_data._utils.worker
         left, outside = streams.exchange({}), worker._worker_info
         try:
-            worker._worker_info = worker.WorkerInfo(id=0, num_workers=1, seed=seed, dataset=None)
+            worker._worker_info = worker.WorkerInfo(id=0, num_workers=1, seed=seed, dataset=None)  # type: ignore[arg-type]
             streams.start_from(dict.fromkeys(("torch", "python", "numpy"), seed))
             with redirect_stdout(io.StringIO()):
                 init(0)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
+import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -73,7 +74,7 @@ class Draws:
         self.busy = False
         self.count: Counter[str] = Counter()
         """How often the script has drawn from the generators of the libraries."""
-        self._own: dict[str, tuple[int, Seed]] = {}
+        self._own: dict[str, tuple[int, Seed | None]] = {}
         """Where it last set a seed, and which."""
         self._places: dict[str, int] = {}
         """Where it was when it read a state, ahead of its first step."""
@@ -115,16 +116,20 @@ class Draws:
             else:
                 self._source = OWN
             try:
-                return handler(name, plain, args, kwargs)
+                result = handler(name, plain, args, kwargs)
+                if isinstance(result, torch.Tensor) and result.numel() == 1:
+                    context.single = weakref.ref(result), context.trace.site()
+                return result
             finally:
                 self.busy, self.varying = False, None
 
         setattr(owner, name, drawn)
 
-    def seeding(self, library: str, seed: int | None) -> tuple[int, Seed]:
+    def seeding(self, library: str, seed: int | None) -> tuple[int, Seed | None]:
         """The script sets a seed."""
         at = library, self.count[library]
-        self._own[library] = self.count[library], (self._reads[at], self._begun[at], seed)
+        known = None if seed is None else (self._reads[at], self._begun[at], seed)
+        self._own[library] = self.count[library], known
         return self._own[library]
 
     def reading(self, library: str) -> None:

@@ -78,5 +78,5 @@ class SeedingProbe:
         drawn, seed = self._draws.seeding(library, value if isinstance(value, int) else None)
         if self._context.inside_sample:  # a data set that seeds each of its samples
             return
-        if self._context.distributed and not self._context.steps and isinstance(value, int):
+        if self._context.distributed and not self._context.steps and seed is not None:
             self._context.trace.emit("seed", library=library, drawn=drawn, seed=seed)
