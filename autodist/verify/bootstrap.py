@@ -131,7 +131,7 @@ class Bootstrap:
         # an unseeded script starts differently on every rank, as in real life; the original starts as rank 0 does
         streams.reseed("start", plan.rank)
         seeds = replay.seeds.items() if replay is not None else ()
-        streams.start_from({library: by_draws[0] for library, by_draws in seeds if 0 in by_draws})
+        streams.start_from({library: by_draws[0][-1][2] for library, by_draws in seeds if 0 in by_draws})
         keep_device_contexts()
         if plan.device == "cpu":
             DeviceProbe(context).install()

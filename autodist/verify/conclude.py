@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from autodist.verify.alone import single_draws
 from autodist.verify.compare import SHARD, TOLERANCES, StepComparison, compare_steps
 from autodist.verify.explain import CONSEQUENCES, Evidence, explain, with_rules
 from autodist.verify.outputs import compare_files, compare_folders, compare_logs, compare_printed, shares_of_batches
@@ -31,6 +32,7 @@ FOR_EXPLANATIONS = frozenset({"destroyed", "batchnorm-per-rank", "shared-draw", 
 """Notes of the probes that are no news to a reader."""
 FAULTS = frozenset({"moved-after-wrapping", "gpu-of-others"})
 """Notes of the probes on what a run on the CPU does not show, and which is wrong all the same."""
+ALONE = "once each rank goes by its own clock and its own single draws, as it does without the probes"
 
 
 def conclude(setting: Setting, world: int, conversion: Run, original: Run) -> WorldVerdict:
@@ -63,7 +65,7 @@ def conclude(setting: Setting, world: int, conversion: Run, original: Run) -> Wo
         findings += unseen_faults(ranks)
         findings += [] if source.started.get("role") == "peer" else alike_noise(ranks)
         notes += output_notes
-    notes += single_draws(ranks) + probe_notes(source, ranks) + extent_notes(source, steps)
+    notes += apart_notes(ranks) + probe_notes(source, ranks) + extent_notes(source, steps)
     notes += [Finding("device", placement.note)] if placement.note else []
     notes += held_back(conversion) if failures else []
     if unsound := too_old_for_shards(source, ranks, setting.placements[world].device):
@@ -259,18 +261,34 @@ def alike_noise(ranks: Sequence[RunTrace]) -> list[Finding]:
     return []
 
 
-def single_draws(ranks: Sequence[RunTrace]) -> list[Finding]:
+def apart_notes(ranks: Sequence[RunTrace]) -> list[Finding]:
     """Numbers that the original draws once for a batch, and ranks that are seeded apart each for itself."""
-    for key, first in ranks[0].passes.items():
-        passes = [rank.passes[key] for rank in ranks if key in rank.passes]
-        if not first.trains or len(passes) < len(ranks):
-            continue
-        for library, drawn in sorted(first.singles.items()):
-            states = [(each.noise or {}).get(library) for each in passes]
-            if None not in states and len(set(states)) > 1:
-                message = f"{drawn}: one number for a batch, which each rank draws for itself; here they drew alike"
-                return [Finding("drawn-apart", message, first.site)]
+    for drawn, site in list(single_draws(ranks).values())[:1]:
+        message = f"{drawn}: one number for a batch, which each rank draws for itself; here they drew alike"
+        return [Finding("drawn-apart", message, site)]
     return []
+
+
+def conclude_alone(verdict: WorldVerdict, original: Run, conversion: Run) -> WorldVerdict:
+    """What ranks come to that each have a clock and single numbers of their own, where they are equal otherwise."""
+    findings = run_failures(conversion)
+    counts = [len(rank.steps) for rank in conversion.traces]
+    if not findings and not conversion.result.timed_out and len(set(counts)) > 1:
+        message = f"the ranks take different numbers of optimizer steps: {counts}"
+        findings = [Finding("steps-per-rank", message, None, min(counts))]
+    if not findings:
+        return verdict
+    message = f"{ALONE}: {findings[0].message}"
+    findings = [replace(findings[0], message=message), *findings[1:]]
+    evidence = Evidence(findings, original.traces[0], conversion.traces, conversion.scratch.root)
+    return replace(
+        verdict,
+        outcome=Outcome.DIFFERS,
+        reason=message,
+        findings=tuple(with_rules(findings)),
+        cause=explain(evidence),
+        step=findings[0].step,
+    )
 
 
 def probe_notes(source: RunTrace, ranks: Sequence[RunTrace]) -> list[Finding]:

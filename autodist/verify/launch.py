@@ -119,7 +119,8 @@ def free_port() -> int:
     It lies below those that the system gives out by itself, or another process could be given it before the ranks
     take it.
     """
-    for port in secrets.SystemRandom().sample(PORTS, len(PORTS)):
+    first = secrets.randbelow(len(PORTS))
+    for port in (*PORTS[first:], *PORTS[:first]):
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))

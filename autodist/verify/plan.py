@@ -48,6 +48,9 @@ class ProcessPlan:
     """Draws that are held still, by function and line, with the dimensions along which programs may lie otherwise."""
     apart: tuple[PassKey, ...] = ()
     """Evaluations that each rank makes of the same samples, and draws noise of its own for, as its generators are."""
+    alone: tuple[str, ...] | None = None
+    """Draws of single numbers that each rank makes for itself, as it does without the probes, and goes by its own
+    clock; None where all ranks have the same ones."""
     shared_gpu: bool = False
     """Several ranks compute on one GPU, which NCCL refuses: they speak over gloo."""
     global_batchnorm: bool = False
@@ -83,5 +86,6 @@ class ProcessPlan:
         fields["args"] = tuple(fields["args"])
         fields["shared_draws"] = tuple(fields["shared_draws"])
         fields["apart"] = tuple((loader, number) for loader, number in fields["apart"])
+        fields["alone"] = None if fields["alone"] is None else tuple(fields["alone"])
         fields["private"] = tuple(fields["private"])
         return cls(**fields)

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from autodist.errors import AutodistError
 from autodist.source import Source
-from autodist.verify.conclude import conclude
+from autodist.verify.alone import goes_by_time, single_draws
+from autodist.verify.conclude import conclude, conclude_alone
 from autodist.verify.explain import CAUSES, CONSEQUENCES
 from autodist.verify.launch import Zygote
 from autodist.verify.peers import is_distributed, run_peers, together
@@ -31,6 +32,7 @@ OF_STEPS = frozenset({"loss", "gradient", "parameters", "rounding"})
 """Findings that rounding can bring about."""
 ATTEMPTS = 6
 """Runs of a pair until every random draw is known to follow the batch, or not to, or cannot be told to."""
+HASHING = ("set", "frozenset", "hash")
 PRELOADABLE = frozenset({"torchvision", "PIL", "pandas", "scipy", "sklearn", "matplotlib", "tqdm", "tensorboard"})
 
 
@@ -163,8 +165,8 @@ def verify_world(setting: Setting, world: int) -> WorldVerdict:
 
 
 def orders_by_hash(text: str) -> bool:
-    """Whether a module makes sets for more than to look something up in them: those of strings have another order in
-    each process."""
+    """Whether a module makes sets for more than to look something up in them, or hashes something: those of strings
+    have another order, and strings another hash, in each process."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
@@ -173,7 +175,7 @@ def orders_by_hash(text: str) -> bool:
     for node in ast.walk(tree):
         if isinstance(node, (ast.Set, ast.SetComp)) and node not in looked_up:
             return True
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("set", "frozenset"):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in HASHING:
             return True
     return False
 
@@ -216,6 +218,8 @@ def compared(setting: Setting, world: int, folder: Path) -> WorldVerdict:
         place = folder / f"attempt{attempt}"
         (place / "records").mkdir(parents=True, exist_ok=True)
         conversion = run_conversion(setting, world, place, steering)
+        if not peers and not last and steering.parted(conversion.traces):
+            continue
         replay = place / "replay.json"
         build_replay(conversion.traces).write(replay)
         if peers:
@@ -223,12 +227,17 @@ def compared(setting: Setting, world: int, folder: Path) -> WorldVerdict:
             original, conversion, gaps = together(original, conversion, setting)
         else:
             original = run_original(setting, world, place, replay, conversion, steering)
-            again = steering.misjudged(original.traces[0])
-            if (steering.parted(conversion.traces) or again) and not last:
+            if steering.misjudged(original.traces[0]) and not last:
                 continue
         verdict = conclude(setting, world, conversion, original)
         if verdict.equal or peers or last or not steering.unaligned(original.traces[0]):
             break
+    if verdict.equal and world > 1 and not peers:
+        steering.alone = tuple(single_draws(conversion.traces))
+        if steering.alone or goes_by_time(sources(setting.after, setting.base)):
+            place = folder / "alone"
+            (place / "records").mkdir(parents=True)
+            verdict = conclude_alone(verdict, original, run_conversion(setting, world, place, steering))
     seconds = {
         "conversion": conversion.result.seconds,
         "original": original.result.seconds,

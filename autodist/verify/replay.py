@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autodist.verify.trace import Draw, Pass, PassKey, RunTrace
+from autodist.verify.trace import Draw, Pass, PassKey, RunTrace, Seed
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class RankDraws:
     site: str
     orders: list[list[float]]
     """For each rank, sums that tell in which order the samples lie that it drew for; empty where that is unknown."""
+    bounds: list[int | None] = field(default_factory=list)
+    """Of each rank, below which number it draws, where it may be one of the rows of its share."""
     seeds: list[int] = field(default_factory=list)
     """Of each rank's draw, where they draw numbers of samples from generators that are apart; else they follow from
     that of the original."""
@@ -38,7 +40,7 @@ class Replay:
     datasets: list[str] = field(default_factory=list)
     """The dataset class of each loader of the conversion, to find the loader that corresponds."""
     passes: dict[PassKey, list[list[Any]]] = field(default_factory=dict)
-    seeds: dict[str, dict[int, int]] = field(default_factory=dict)
+    seeds: dict[str, dict[int, list[Seed]]] = field(default_factory=dict)
     """What the conversion seeds ahead of its first step, by library and by how often it has drawn before: the original
     goes on with the same from there, as if it were seeded."""
     training: set[PassKey] = field(default_factory=set)
@@ -52,8 +54,8 @@ class Replay:
     own_rows: dict[int, RankDraws] = field(default_factory=dict)
     """Numbers of samples that each rank drew for itself, by how often the first one had drawn."""
     parted: set[tuple[str, bool]] = field(default_factory=set)
-    """Functions with their lines, and whether gradients were on, whose draws some rank did not make: their generators
-    are apart."""
+    """Functions with their lines, and whether they may be a part of a step, whose draws some rank did not make: their
+    generators are apart."""
     forwards: dict[str, list[list[int]]] = field(default_factory=dict)
     """For each class of models the shapes of what the ranks gave it first in training."""
 
@@ -84,8 +86,11 @@ class Replay:
         ends = {(loader, number): left for loader, number, left in content["ends"]}
         draws = {seed: [RankDraws(**drawn) for drawn in several] for seed, several in content["draws"].items()}
         own_rows = {position: RankDraws(**drawn) for position, drawn in content["own_rows"]}
-        seeds = {library: {int(drawn): seed for drawn, seed in of.items()} for library, of in content["seeds"].items()}
-        parted = {(draw, graded) for draw, graded in content["parted"]}
+        seeds = {
+            library: {int(drawn): [tuple(seed) for seed in several] for drawn, several in of.items()}
+            for library, of in content["seeds"].items()
+        }
+        parted = {(draw, learning) for draw, learning in content["parted"]}
         forwards = content["forwards"]
         return cls(
             world=content["world"],
@@ -184,11 +189,12 @@ def merged_draws(ranks: Sequence[RunTrace]) -> tuple[dict[str, list[RankDraws]],
     parted: set[tuple[str, bool]] = set()
     for seed, per_rank in by_seed.items():
         if len(per_rank) < len(ranks):
-            parted.update((f"{draw.function} {draw.site}", draw.graded) for draw in per_rank[0])
+            parted.update((f"{draw.function} {draw.site}", draw.learning) for draw in per_rank[0])
             continue
         for together in zip(*per_rank, strict=False):
             shapes, orders = [draw.shape for draw in together], [draw.order for draw in together]
-            drawn = RankDraws(shapes, together[-1].distinct, together[-1].site, orders)
+            bounds = [draw.bound for draw in together]
+            drawn = RankDraws(shapes, together[-1].distinct, together[-1].site, orders, bounds)
             if drawn not in merged.setdefault(seed, []):
                 merged[seed].append(drawn)
     return merged, parted
@@ -207,7 +213,8 @@ def own_rows(ranks: Sequence[RunTrace]) -> dict[int, RankDraws]:
             seeds = [int(draw.seed.rpartition(" ")[2], 16) for draw in together]
             if len(set(seeds)) == len(seeds) > 1 and together[0].position is not None:
                 shapes, orders = [draw.shape for draw in together], [draw.order for draw in together]
-                found[together[0].position] = RankDraws(shapes, False, together[0].site, orders, seeds)
+                bounds = [draw.bound for draw in together]
+                found[together[0].position] = RankDraws(shapes, False, together[0].site, orders, bounds, seeds)
     return found
 
 

@@ -165,6 +165,8 @@ class Steering:
     held_in_original: dict[str, list[int]] = field(default_factory=dict)
     apart: frozenset[PassKey] = frozenset()
     """Evaluations for which ranks that are seeded apart draw noise of their own."""
+    alone: tuple[str, ...] | None = None
+    """Single numbers that each rank draws for itself, in a run in which it goes by its own clock as well."""
 
     def parted(self, ranks: Sequence[RunTrace]) -> bool:
         """Whether ranks whose generators are apart have drawn in evaluations of the same samples, each for itself: what
@@ -266,6 +268,7 @@ def run_conversion(setting: Setting, world: int, folder: Path, steering: Steerin
             shared_draws=tuple(sorted(steering.shared)),
             held=steering.held_in_conversion,
             apart=tuple(sorted(steering.apart)),
+            alone=steering.alone,
             global_batchnorm=synchronised,
             env=setting.environment(rank, world, port)
             | ({"PYTHONHASHSEED": "1"} if setting.hashes_apart and rank == 1 else {}),

@@ -49,12 +49,13 @@ class Scratch:
             here, there, below = here.parent, there.parent, there
             try:
                 with os.scandir(there) as entries:
-                    beside = sorted((each for each in entries if Path(each.path) != below), key=lambda each: each.name)
+                    beside = sorted((each for each in entries if each.path != str(below)), key=lambda each: each.name)
             except OSError:
                 return
             for entry in beside[:MOST_BESIDE]:
-                if Path(entry.path) != self.excluded and not (here / entry.name).exists():
-                    (here / entry.name).symlink_to(entry.path)
+                link = os.path.join(here, entry.name)
+                if entry.path != str(self.excluded) and not os.path.exists(link):
+                    os.symlink(entry.path, link)
 
     def overlay(self, source: Path, target: Path, script: Path) -> None:
         """Put the Python files around a converted script in the place of the original's, and the script itself, which

@@ -23,6 +23,9 @@ be put together."""
 PassKey = tuple[int, int]
 """Which loader, and the how-manieth iteration over it."""
 
+Seed = tuple[int, int, int]
+"""How often the state of the generator was read and drawn from in that place before, and the seed that is set there."""
+
 
 class TraceWriter:
     """Appends events to the trace of this process."""
@@ -57,6 +60,16 @@ class TraceWriter:
                 return f"{os.path.relpath(name, self._root)}:{frame.f_lineno}"
             frame = frame.f_back  # type: ignore[assignment]
         return "?"
+
+    def sites(self) -> list[str]:
+        """The lines of the user's own code that are at work, the innermost first."""
+        found, frame = [], sys._getframe(1)
+        while frame is not None:
+            name = frame.f_code.co_filename
+            if name.startswith(self._root):
+                found.append(f"{name[len(self._root) :].lstrip('/')}:{frame.f_lineno}")
+            frame = frame.f_back  # type: ignore[assignment]
+        return found
 
     def called_from(self, package: str) -> bool:
         """Whether the user's code has called ``package``, which came to call this."""
@@ -130,8 +143,8 @@ class Pass:
     """Those that are drawn from for each rank's own samples."""
     drawn_from: set[str] = field(default_factory=set)
     """The libraries that are drawn from while it goes on, for whatever."""
-    singles: dict[str, str] = field(default_factory=dict)
-    """Functions with their lines that draw one number for a whole batch, by library."""
+    singles: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By library the lines that draw one number for a whole batch, and its functions, unless one rank's is sent."""
 
     @property
     def key(self) -> PassKey:
@@ -230,10 +243,12 @@ class Draw:
     """Of the library's generator, where no loader is in use and the draw may be a part of a step."""
     order: list[float] = field(default_factory=list)
     """Sums that tell in which order the samples lie that it drew for, where these are known."""
-    graded: bool = True
-    """Gradients were on: it may be a part of a step."""
+    learning: bool = True
+    """Gradients were on, and no model in evaluation was at work: it may be a part of a step."""
     position: int | None = None
     """How many draws of its library's this is, of a row of numbers that may be those of samples."""
+    bound: int | None = None
+    """Below which number it draws, where that is a number of rows."""
 
 
 @dataclass
@@ -266,7 +281,7 @@ class RunTrace:
     contents: dict[str, Save] = field(default_factory=dict)
     """What files held at the end that the script has written otherwise."""
     draws: list[Draw] = field(default_factory=list)
-    seeds: dict[str, dict[int, int]] = field(default_factory=dict)
+    seeds: dict[str, dict[int, list[Seed]]] = field(default_factory=dict)
     """By library the seeds that the script set itself ahead of its first step, by how often it had drawn before."""
     wraps: list[dict[str, Any]] = field(default_factory=list)
     weights: list[tuple[int, str, str]] = field(default_factory=list)
@@ -418,13 +433,13 @@ def read_trace(path: Path) -> RunTrace:
             elif draw.distinct and latest is not None:
                 run.passes[latest].sources.add(draw.source)
             elif draw.shape in ([], [1]) and latest is not None:
-                run.passes[latest].singles.setdefault(library, f"{draw.function} ({draw.site})")
+                run.passes[latest].singles.setdefault(library, {}).setdefault(draw.site, draw.function)
         elif kind == "weights":
             run.weights.append((event["count"], event["content"], event["site"]))
         elif kind == "seed":
             seeds = run.seeds.setdefault(event["library"], {})
             if event["drawn"] or not seeds:  # the first seed may be what draws the next one
-                seeds[event["drawn"]] = event["value"]
+                seeds.setdefault(event["drawn"], []).append(tuple(event["seed"]))
         elif kind == "wrap":
             run.wraps.append(event)
         elif kind == "note":
@@ -433,6 +448,9 @@ def read_trace(path: Path) -> RunTrace:
             run.logs.append(event["message"])
         elif kind == "collective":
             run.collectives.append((event["name"], event["site"]))
+            for sites in run.passes[latest].singles.values() if latest is not None else ():
+                for site in event["lines"]:
+                    sites.pop(site, None)
         elif kind == "exercise":
             run.unheard = event["unheard"]
         elif kind == "end":

@@ -328,3 +328,46 @@ def test_a_batch_that_is_given_as_a_tuple_has_its_own_masks(tmp_path: Path, zygo
     after.write_text(TUPLES.format(join='dist.init_process_group("gloo")'))
     (world,) = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote).worlds
     assert world.equal, world.findings
+
+
+TENSORS = """\
+import torch
+import torch.distributed as dist
+
+{join}
+torch.manual_seed(0)
+data, true = torch.randn(64, 5), torch.randn(5)
+target = data @ true
+w, b = torch.randn(5, requires_grad=True), torch.zeros(1, requires_grad=True)
+for step in range(4):
+    rows = torch.randint(0, 64, (8,)){share}
+    loss = ((data[rows] @ w + b - target[rows]) ** 2).mean()
+    loss.backward()
+    {average}
+    with torch.no_grad():
+        for each in (w, b):
+            each -= {rate} * each.grad
+            each.grad.zero_()
+"""
+AVERAGE = "for each in (w, b):\n        dist.all_reduce(each.grad)\n        each.grad /= dist.get_world_size()"
+
+
+@pytest.mark.parametrize(
+    ("share", "average", "rate", "kind"),
+    [
+        ("[dist.get_rank() :: dist.get_world_size()]", AVERAGE, "0.1", None),
+        ("[dist.get_rank() :: dist.get_world_size()]", "pass", "0.1", "parameters-differ-between-ranks"),
+        ("[dist.get_rank() :: dist.get_world_size()]", AVERAGE, "0.2", "parameters"),
+        ("", AVERAGE, "0.1", "rows-replicated"),
+    ],
+)
+def test_steps_by_hand_of_tensors_in_no_module(
+    tmp_path: Path, zygote: Zygote | None, share: str, average: str, rate: str, kind: str | None
+) -> None:
+    before, after = tmp_path / "before.py", tmp_path / "after.py"
+    before.write_text(TENSORS.format(join="", share="", average="pass", rate="0.1"))
+    join = 'dist.init_process_group("gloo")'
+    after.write_text(TENSORS.format(join=join, share=share, average=average, rate=rate))
+    (world,) = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote).worlds
+    assert world.equal == (kind is None) and world.steps == 4, world.findings
+    assert kind is None or kind in {finding.kind for finding in world.findings}

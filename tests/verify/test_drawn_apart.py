@@ -303,3 +303,143 @@ def test_a_seed_that_is_drawn(tmp_path: Path, zygote: Zygote) -> None:
     (tmp_path / "after.py").write_text(code)
     verdict = verify(tmp_path / "before.py", tmp_path / "after.py", [2], device="cpu", workdir=tmp_path, zygote=zygote)
     assert verdict.worlds[0].equal, (verdict.worlds[0].reason, verdict.worlds[0].findings)
+
+
+FOR_SAMPLES = """\
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+np.random.seed(0)
+data, target = torch.randn(64, 4), torch.randn(64, 1)
+loader = DataLoader(TensorDataset(data, target), batch_size=8, shuffle=True)
+model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        {drawn}
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(epoch, loss.item())
+print(torch.randn(3).tolist())
+"""
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        "x, y = (each[torch.randint(0, len(x), (len(x),))] for each in (x, y))",
+        "pick = torch.randint(high=len(x), size=(len(x), 3))\n        x, y = x[pick].mean(1), y[pick].mean(1)",
+        "pick = np.random.choice(len(x), len(x))\n        x, y = x[pick], y[pick]",
+        "pick = np.random.randint(0, len(x), len(x))\n        x, y = x[pick], y[pick]",
+        "x = x * torch.distributions.Beta(2.0, 2.0).sample((len(x), 1))",
+        "x = x + torch.distributions.Gamma(2.0, 2.0).sample((len(x), 4))",
+        "x = x + torch.distributions.Categorical(torch.ones(3)).sample((len(x), 1))",
+        "x = x * torch.from_numpy(np.random.dirichlet([1.0, 2.0], size=len(x)))[:, :1]",
+    ],
+)
+def test_draws_for_the_samples_of_a_rank(tmp_path: Path, zygote: Zygote, drawn: str) -> None:
+    """Rows that a step picks of its batch are those of its rank's share."""
+    before = FOR_SAMPLES.format(drawn=drawn)
+    code, _ = conftest.converted(tmp_path, before)
+    (tmp_path / "before.py").write_text(before)
+    (tmp_path / "after.py").write_text(code)
+    verdict = verify(tmp_path / "before.py", tmp_path / "after.py", [2], device="cpu", workdir=tmp_path, zygote=zygote)
+    assert verdict.worlds[0].equal, (verdict.worlds[0].reason, verdict.worlds[0].findings)
+
+
+READ = """\
+import torch
+from torch import nn
+{join}
+torch.manual_seed(0)
+data, target = torch.randn(64, 4), torch.randn(64, 1)
+model = {model}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
+{apart}
+state = torch.get_rng_state()
+first = torch.randint(0, 64, ({size},))
+{then}
+for step in range(6):
+    rows = torch.randint(0, 64, ({size},))
+    loss = nn.functional.mse_loss(model(data[rows]), target[rows])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+{save}
+"""
+SAVE = "torch.save(state, 'state.pt')"
+
+
+@pytest.mark.parametrize("then", ["", "torch.set_rng_state(state)", "torch.manual_seed(3{rank})"])
+def test_a_state_that_is_read_once_ranks_are_apart(tmp_path: Path, zygote: Zygote, then: str) -> None:
+    """The original goes on as rank 0 before it reads the state, not only when it draws."""
+    plain = {"join": "", "apart": "", "size": "8", "save": SAVE, "then": then.format(rank="")}
+    model = "nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.Linear(8, 1))"
+    ours = {
+        "join": 'import torch.distributed as dist\n\ndist.init_process_group("gloo")',
+        "apart": "torch.manual_seed(1 + dist.get_rank())",
+        "size": "8 // dist.get_world_size()",
+        "save": f"if dist.get_rank() == 0:\n    {SAVE}",
+        "then": then.format(rank=" + dist.get_rank()"),
+    }
+    (tmp_path / "before.py").write_text(READ.format(model=model, **plain))
+    (tmp_path / "after.py").write_text(READ.format(model=f"nn.parallel.DistributedDataParallel({model})", **ours))
+    verdict = verify(tmp_path / "before.py", tmp_path / "after.py", [2], device="cpu", workdir=tmp_path, zygote=zygote)
+    assert verdict.worlds[0].equal, (verdict.worlds[0].reason, verdict.worlds[0].findings)
+
+
+LOOKED_AT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset{imported}
+
+
+class Noisy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.layer(x + torch.randn_like(x))
+
+{join}
+torch.manual_seed(0)
+data = torch.randn(96, 4)
+train = TensorDataset(data[:64])
+loader = DataLoader(train, {loader})
+model = {model}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    {epoch}
+    model.train()
+    for (x,) in loader:
+        x = x[x[:, 0].argsort()]
+        loss = nn.functional.mse_loss(model(x), x)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.eval()
+    shown = {called}(data[64:71])
+"""
+
+
+def test_an_evaluation_with_gradients_on(tmp_path: Path, zygote: Zygote) -> None:
+    """Its noise is each rank's own, at the line whose draws in steps are held still."""
+    before = {"imported": "", "join": "", "loader": "batch_size=8, shuffle=True", "model": "Noisy()"}
+    after = {
+        "imported": ", DistributedSampler\nimport torch.distributed as dist",
+        "join": 'dist.init_process_group("gloo")',
+        "loader": "batch_size=8 // dist.get_world_size(), sampler=DistributedSampler(train)",
+        "model": "nn.parallel.DistributedDataParallel(Noisy())\ntorch.manual_seed(1 + dist.get_rank())",
+    }
+    (tmp_path / "before.py").write_text(LOOKED_AT.format(**before, epoch="pass", called="model"))
+    (tmp_path / "after.py").write_text(
+        LOOKED_AT.format(**after, epoch="loader.sampler.set_epoch(epoch)", called="model.module")
+    )
+    verdict = verify(tmp_path / "before.py", tmp_path / "after.py", [2], device="cpu", workdir=tmp_path, zygote=zygote)
+    assert verdict.worlds[0].equal, (verdict.worlds[0].reason, verdict.worlds[0].findings)

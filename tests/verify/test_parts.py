@@ -231,8 +231,8 @@ def test_a_trace_survives_a_cut(tmp_path: Path) -> None:
 def test_plans_and_replays_travel(tmp_path: Path) -> None:
     plan = ProcessPlan("conversion", 1, 2, "a.py", ("x",), "/o/r", "/o", "/o/r", "/t", shared_draws=("randn a.py:1",))
     assert ProcessPlan.from_json(plan.to_json()) == plan
-    replay = Replay(2, ["Data"], {(0, 1): [[1, 2]]}, {"torch": {0: 3, 12: 5}}, {(0, 1)})
-    replay.own_rows[4] = RankDraws([[2], [2]], False, "a.py:3", [[], []], [7, 8])
+    replay = Replay(2, ["Data"], {(0, 1): [[1, 2]]}, {"torch": {0: [(0, 0, 3)], 12: [(0, 0, 5)]}}, {(0, 1)})
+    replay.own_rows[4] = RankDraws([[2], [2]], False, "a.py:3", [[], []], [8, None], [7, 8])
     replay.write(tmp_path / "replay.json")
     assert Replay.read(tmp_path / "replay.json") == replay
     assert build_replay([RunTrace("rank0"), RunTrace("rank1")]).passes == {}

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from dataclasses import dataclass, field
 from typing import Any
+
+import torch
 
 from autodist.verify.plan import ProcessPlan
 from autodist.verify.probes.held_batches import HeldBatches
@@ -35,6 +38,8 @@ class ProbeContext:
     """How many samples of a batch that every rank has read a rank gave its model."""
     indexed_rows: list[int] = field(default_factory=list)
     """How many samples numbers were drawn for since the last step: of a rank, its share."""
+    single: tuple[weakref.ref[torch.Tensor], str] | None = None
+    """The last draw of one number, and its line: it may be sent to all ranks."""
     optimizers: int = 0
     steps: int = 0
     collectives: int = 0
@@ -42,8 +47,12 @@ class ProbeContext:
     loaders: int = 0
     wrapped: set[int] = field(default_factory=set)
     """Identities of parameters whose gradients a wrapper reduces."""
+    evaluating: bool = False
+    """A model that is in evaluation is at work."""
     apart: bool = False
     """An evaluation goes on for which every rank draws its own noise."""
+    left_apart: bool = False
+    """It has left its loader, and may go on with the batch that it had: `next(iter(loader))`."""
     _trained_on: set[PassKey] = field(default_factory=set)
     _thread: threading.local = field(default_factory=threading.local)
 
@@ -88,6 +97,14 @@ class ProbeContext:
         fresh = [key for key, batches in self.held.items() if key not in self._trained_on and batches.has(values)]
         self._trained_on.update(fresh)
         return fresh
+
+    def learning(self) -> bool:
+        """Whether what happens may be a part of a step: also where a script evaluates with gradients on."""
+        return torch.is_grad_enabled() and not self.evaluating
+
+    def draws_apart(self) -> bool:
+        """Whether what is drawn belongs to an evaluation for which every rank draws its own noise."""
+        return self.apart and not (self.left_apart and self.learning())
 
     @property
     def distributed(self) -> bool:

@@ -362,10 +362,29 @@ class DataProbe:
         found = context.streams.fingerprints()
         own = getattr(loader, "generator", None)
         workers = found["torch"] if own is None else content_key(own.get_state())
+        init = getattr(loader, "worker_init_fn", None)
+        in_samples = self._in_first_worker(init, key_seed(workers)) if record.in_workers and init else found
         context.probing = False
-        if record.in_workers and getattr(loader, "worker_init_fn", None) is None:
-            return {**found, **{f"samples by {library}": workers for library in found}}
-        return found if record.in_workers else {**found, **{f"samples by {name}": found[name] for name in found}}
+        if record.in_workers and init is None:
+            in_samples = dict.fromkeys(found, workers)
+        return {**found, **{f"samples by {library}": state for library, state in in_samples.items()}}
+
+    def _in_first_worker(self, init: Callable[[int], Any], seed: int) -> dict[str, str]:
+        """The states from which a worker draws that is seeded with ``seed``, and then by what the script has for it;
+        none where that asks for more than the numbers of a worker."""
+        streams, worker = self._context.streams, torch_data._utils.worker
+        left, outside = streams.exchange({}), worker._worker_info
+        try:
+            worker._worker_info = worker.WorkerInfo(id=0, num_workers=1, seed=seed, dataset=None)  # type: ignore[arg-type]
+            streams.start_from(dict.fromkeys(("torch", "python", "numpy"), seed))
+            with redirect_stdout(io.StringIO()):
+                init(0)
+            return streams.fingerprints()
+        except Exception:
+            return {}
+        finally:
+            worker._worker_info = outside
+            streams.exchange(left)
 
     def _noise_since(self, record: OpenPass) -> None:
         """Where ranks are seeded apart between `iter(loader)` and the first batch, their noise is what it is then."""
@@ -410,7 +429,7 @@ class DataProbe:
             streams.start_from({library: key_seed("end", *record.key, state) for library, state in left.items()})
             raise
         record.taken += 1
-        context.apart = record.key in context.plan.apart
+        context.apart, context.left_apart = record.key in context.plan.apart, False
         streams.reseed("step", *record.key, record.taken)
         batch = as_float64(data) if context.plan.dtype == "float64" else data
         record.held.add(batch, context.batch_rows[record.loader])
@@ -431,7 +450,7 @@ class DataProbe:
     def _abandoned(self, record: OpenPass) -> None:
         """The script has left the loop over a loader before its end."""
         if not record.exhausted:
-            self._context.apart = self._context.apart and record.key not in self._context.plan.apart
+            self._context.left_apart = self._context.left_apart or record.key in self._context.plan.apart
             self._context.trace.emit("abandoned", loader=record.loader, number=record.number)
 
     def _next_index(self, iteration: Any, record: OpenPass) -> Any:

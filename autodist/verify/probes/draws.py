@@ -14,6 +14,8 @@ took a weight for a batch it says so, and the verification begins again with tha
 from __future__ import annotations
 
 import functools
+import math
+import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,7 +26,7 @@ from autodist.verify.probes.order import lies_otherwise, order_of
 from autodist.verify.probes.parts import Layout, Parts, Shape, rank_seed
 from autodist.verify.probes.streams import key_seed
 from autodist.verify.replay import RankDraws, batch_dimension
-from autodist.verify.trace import OWN
+from autodist.verify.trace import OWN, Seed
 
 if TYPE_CHECKING:
     from autodist.verify.probes import ProbeContext
@@ -41,6 +43,9 @@ ON_INPUT = (
     "bernoulli",
     "multinomial",
     "poisson",
+    "binomial",
+    "_standard_gamma",
+    "_sample_dirichlet",
     "dropout",
     "alpha_dropout",
     "feature_dropout",
@@ -66,11 +71,17 @@ class Draws:
 
     def __init__(self, context: ProbeContext) -> None:
         self._context = context
-        self._busy = False
+        self.busy = False
         self.count: Counter[str] = Counter()
         """How often the script has drawn from the generators of the libraries."""
-        self.seeded_at: dict[str, int] = {}
-        """How often it had drawn when it last set a seed."""
+        self._own: dict[str, tuple[int, Seed | None]] = {}
+        """Where it last set a seed, and which."""
+        self._places: dict[str, int] = {}
+        """Where it was when it read a state, ahead of its first step."""
+        self._reads: Counter[tuple[str, int]] = Counter()
+        """How often it has read the state of each place."""
+        self._begun: Counter[tuple[str, int]] = Counter()
+        """How often it has drawn from there."""
         self._counted_step = -1
         self._calls: Counter[str] = Counter()
         """How often each function was called in this step."""
@@ -95,30 +106,67 @@ class Draws:
         @functools.wraps(plain)
         def drawn(*args: Any, **kwargs: Any) -> Any:
             context = self._context
-            if self._busy or context.inside_sample or context.probing:
+            if self.busy or context.inside_sample or context.probing:
                 return plain(*args, **kwargs)
-            self._busy = True
+            self.busy = True
             self.varying = self.held(full_name)
             self._source = library
             if kwargs.get("generator") is None:
-                self._begin_as_seeded(library)
-                self.count[library] += 1
+                self._drawing(library)
             else:
                 self._source = OWN
             try:
-                return handler(name, plain, args, kwargs)
+                result = handler(name, plain, args, kwargs)
+                if isinstance(result, torch.Tensor) and result.numel() == 1:
+                    context.single = weakref.ref(result), context.trace.site()
+                return result
             finally:
-                self._busy, self.varying = False, None
+                self.busy, self.varying = False, None
 
         setattr(owner, name, drawn)
 
-    def _begin_as_seeded(self, library: str) -> None:
+    def seeding(self, library: str, seed: int | None) -> tuple[int, Seed | None]:
+        """The script sets a seed."""
+        at = library, self.count[library]
+        known = None if seed is None else (self._reads[at], self._begun[at], seed)
+        self._own[library] = self.count[library], known
+        return self._own[library]
+
+    def reading(self, library: str) -> None:
+        """The script is about to read the state of a generator."""
+        at = library, self.count[library]
+        self._begin_as_seeded(library, self._reads[at])
+        if not self._context.steps:
+            self._places[self._digest(library)] = self.count[library]
+            self._reads[at] += 1
+
+    def restored(self, library: str) -> None:
+        """The script has set the state of a generator. It is where it was when it read that state."""
+        self.count[library] = self._places.get(self._digest(library), self.count[library] + 1)
+
+    def _digest(self, library: str) -> str:
+        return f"{library} {self._context.streams.fingerprints().get(library)}"
+
+    def _drawing(self, library: str) -> None:
+        self._begin_as_seeded(library)
+        if not self._context.steps:
+            self._begun[library, self.count[library]] += 1
+        self.count[library] += 1
+
+    def _begin_as_seeded(self, library: str, reads: float = math.inf) -> None:
         """Where the conversion sets a seed once something was drawn, while modules are imported, or so that its ranks
-        go apart, so does the original."""
-        replay, drawn = self._context.replay, self.count[library]
-        seeds = replay.seeds.get(library, {}) if replay is not None else {}
-        if drawn in seeds and drawn and self.seeded_at.get(library) != drawn:
-            self._context.streams.go_on_from({library: seeds[drawn]})
+        go apart, so does the original; after a seed of its own where the conversion has set that one before."""
+        replay, count = self._context.replay, self.count[library]
+        seeds = replay.seeds.get(library, {}).get(count) if replay is not None and count else None
+        if not seeds:
+            return
+        begun = self._begun[library, count]
+        known = [seed for seed in seeds if seed[0] <= reads and seed[1] <= begun]
+        where, own = self._own.get(library, (-1, None))
+        if where == count:
+            known = known[known.index(own) + 1 :] if own in known else []
+        if known:
+            self._context.streams.go_on_from({library: known[-1][2]})
 
     def held(self, name: str) -> list[int] | None:
         """Along which dimensions a draw of the script's line at hand is held still. What activation checkpointing
@@ -129,10 +177,11 @@ class Draws:
             return next((each for draw, each in held.items() if draw.startswith(f"{name} ")), None)
         return found
 
-    def note_single(self, name: str, seed: int) -> None:
-        """A draw of one number, or of several whatever the batch."""
-        self.own_seed(name, seed, ())
+    def single_seed(self, name: str, seed: int) -> int:
+        """Note a draw of one number, or of several whatever the batch, and what it is to be drawn with."""
+        own = self.own_seed(name, seed, ())
         self.parts(name, seed, ())
+        return own
 
     def ask_to_hold(self, name: str, varying: Sequence[int]) -> None:
         """Say that draws of this line cannot be put together, where the conversion draws in a line that is known."""
@@ -140,7 +189,7 @@ class Draws:
             return  # seeds of workers and samplers; what was asked in the forward pass
         here = f"{name} {self._context.trace.site()}"
         there, replay = self._conversion_sites.get(here), self._context.replay
-        if there is not None and replay is not None and (there, torch.is_grad_enabled()) not in replay.parted:
+        if there is not None and replay is not None and (there, self._context.learning()) not in replay.parted:
             self._context.trace.emit("note", topic="unaligned", message=here, site=there, varying=list(varying))
 
     def _seed(self, generator: torch.Generator | None) -> int:
@@ -188,9 +237,16 @@ class Draws:
         known = context.replay is not None and draw_key(name, keyed) in context.replay.draws
         return keyed if known else seed
 
-    def own_seed(self, name: str, seed: int, shape: Sequence[int], rows: torch.Tensor | None = None) -> int:
-        """Note a draw of a rank for ``rows``, and give it numbers of its own where it draws for its part of the
-        batch."""
+    def own_seed(
+        self,
+        name: str,
+        seed: int,
+        shape: Sequence[int],
+        rows: torch.Tensor | None = None,
+        bound: int | None = None,
+    ) -> int:
+        """Note a draw of a rank for ``rows``, or of numbers below ``bound``, and give it numbers of its own where it
+        draws for its part of the batch."""
         context = self._context
         if self.varying is None and name in INTEGERS and len(shape) == 1 and shape[0] > 1:
             context.indexed(shape[0])
@@ -199,7 +255,8 @@ class Draws:
         if not shape and context.trace.called_from("torch.utils.data"):
             return seed  # for the workers of a loader that is begun
         site = context.trace.site()
-        distinct = self._follows_batch(name, shape) and shared_key(name, site) not in context.plan.shared_draws
+        shared = shared_key(name, site, context.learning()) in context.plan.shared_draws
+        distinct = self._follows_batch(name, shape) and not shared
         # a sampler draws as many numbers at a time as a batch may have, and they are the same on all ranks
         distinct = distinct and not (name in INTEGERS and context.trace.called_from("torch.utils.data"))
         order = order_of(rows) if distinct and rows is not None else []
@@ -213,10 +270,12 @@ class Draws:
             order=order,
             source=self._source,
             position=self._position(name, shape),
-            graded=torch.is_grad_enabled(),
+            bound=bound,
+            learning=context.learning(),
             state=self._state() if distinct and not context.batch_rows and torch.is_grad_enabled() else None,
         )
-        return rank_seed(seed, context.plan.rank) if distinct or context.apart else seed
+        alone = context.plan.alone is not None and f"{name} {site}" in context.plan.alone
+        return rank_seed(seed, context.plan.rank) if distinct or alone or context.draws_apart() else seed
 
     def _position(self, name: str, shape: Sequence[int]) -> int | None:
         """How many draws of torch this is, where it may be one of the numbers of samples."""
@@ -252,13 +311,13 @@ class Draws:
         position = self._position(name, whole)
         own = replay.own_rows.get(position) if position is not None else None
         if own is not None and batch_dimension(whole, own.shapes) == 0:
-            return Parts(own.shapes, 0, own.seeds, self._layout(own.shapes, 0))
+            return Parts(own.shapes, 0, own.seeds, self._layout(own.shapes, 0), own.bounds)
         candidates = replay.draws.get(draw_key(name, seed), [])
         self.note_sites(name, candidates)
         alike = [drawn for drawn in candidates if all(shape == whole for shape in drawn.shapes)]
         for drawn in alike:
             if drawn.distinct:
-                message = shared_key(name, drawn.site)
+                message = shared_key(name, drawn.site, self._context.learning())
                 self._context.trace.emit("note", topic="shared-draw", message=message, site=drawn.site)
         if not candidates:
             self.ask_to_hold(name, [0] if self._follows_batch(name, whole) else [])
@@ -269,7 +328,7 @@ class Draws:
             if dimension is not None:
                 seeds = [rank_seed(seed, rank) if drawn.distinct else seed for rank in range(len(drawn.shapes))]
                 layout = self._layout(drawn.shapes, dimension, name in PERMUTATIONS)
-                found = Parts(drawn.shapes, dimension, seeds, layout)
+                found = Parts(drawn.shapes, dimension, seeds, layout, drawn.bounds)
                 if drawn.distinct and self._meets_others(found, rows, drawn.orders):
                     self.ask_to_hold(name, [dimension])
                 return found
@@ -308,10 +367,10 @@ def draw_key(name: str, seed: int) -> str:
     return f"{name} {seed & (2**64 - 1):x}"
 
 
-def shared_key(name: str, site: str) -> str:
+def shared_key(name: str, site: str, learning: bool) -> str:
     """What tells a draw that is the same on all ranks from others: all of them evaluate what one process does, by the
     lines of the model that draw noise for a rank's own samples in training."""
-    return f"{name} {site}" if torch.is_grad_enabled() else f"{name} {site} without gradients"
+    return f"{name} {site}" if learning else f"{name} {site} in evaluation"
 
 
 def in_backward() -> bool:

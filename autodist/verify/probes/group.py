@@ -39,6 +39,8 @@ COLLECTIVES = (
 )
 
 
+NEAREST = 8
+"""Lines that call a collective, and are written down: what one of them has drawn is sent."""
 QUESTIONS = ("get_rank", "get_world_size", "get_backend")
 
 
@@ -79,7 +81,10 @@ class GroupProbe:
             trace = self._context.trace
             if self._depth == 0 and not self._context.probing:
                 self._fail_if_gone()
-                trace.emit("collective", name=name, site=trace.site())
+                single = self._context.single
+                sent = single is not None and any(each is single[0]() for each in args if each is not None)
+                lines = [*trace.sites()[:NEAREST], *([single[1]] if single is not None and sent else [])]
+                trace.emit("collective", name=name, site=trace.site(), lines=lines)
                 trace.flush()
                 self._context.collectives += 1
             if self._context.plan.shared_gpu and name == "barrier":

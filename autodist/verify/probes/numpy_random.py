@@ -28,9 +28,19 @@ SIZED = {
     "exponential": 1,
     "gamma": 2,
     "laplace": 2,
+    "gumbel": 2,
+    "logistic": 2,
+    "lognormal": 2,
+    "triangular": 3,
+    "dirichlet": 1,
+    "geometric": 1,
+    "standard_exponential": 0,
+    "standard_gamma": 1,
 }
 """With the position of the size that is asked for."""
 UNPACKED = ("randn", "rand")
+OF_SEVERAL = ("multinomial", "dirichlet")
+"""Each draw is a row of numbers, which the size does not count."""
 
 
 class NumpyRandomProbe:
@@ -92,25 +102,31 @@ class NumpyRandomProbe:
         shape = list(numpy.shape(result))
         if not shape:
             if self._context.batch_rows and not held:
-                self._draws.note_single(full_name, seed)
+                own = self._draws.single_seed(full_name, seed)
+                return result if own == seed else drawn(own, args, kwargs)
             return result
         if self._draws.varying:
             if name == "choice" and not kwargs.get("replace", True):
                 return numpy.sort(result, axis=None)
             return numpy.full_like(result, numpy.ravel(result)[0])
-        own = self._draws.own_seed(full_name, seed, shape)
+        bound = bound_of(name, args)
+        own = self._draws.own_seed(full_name, seed, shape, bound=bound)
         found = self._draws.parts(full_name, seed, shape)
         if found is None:
             return result if own == seed else drawn(own, args, kwargs)
         parts = []
-        for each, drawn_shape in zip(found.seeds, found.shapes, strict=True):
-            of_rank = drawn_shape[:-1] if name == "multinomial" else drawn_shape  # its size counts the experiments
+        for rank, (each, drawn_shape) in enumerate(zip(found.seeds, found.shapes, strict=True)):
+            of_rank = drawn_shape[:-1] if name in OF_SEVERAL else drawn_shape
+            given = list(args)
+            if found.picks(bound):
+                given[at_bound(name, args)] = drawn_shape[found.dimension]
             if position is None:
-                parts.append(drawn(each, of_rank, {}))
+                part = drawn(each, of_rank, {})
             elif len(args) > position:
-                parts.append(drawn(each, [*args[:position], tuple(of_rank), *args[position + 1 :]], kwargs))
+                part = drawn(each, [*given[:position], tuple(of_rank), *given[position + 1 :]], kwargs)
             else:
-                parts.append(drawn(each, args, {**kwargs, "size": tuple(of_rank)}))
+                part = drawn(each, given, {**kwargs, "size": tuple(of_rank)})
+            parts.append(numpy.asarray(found.layout.positions[rank])[part] if found.picks(bound) else part)
         return numpy.take(numpy.concatenate(parts, found.dimension), found.layout.inverse, found.dimension)
 
     def _seed(self, full_name: str) -> int:
@@ -137,3 +153,16 @@ class NumpyRandomProbe:
         within = [numpy.random.RandomState(seed).permutation(size) for (size,) in found.shapes]
         parts = [numpy.asarray(found.layout.positions[rank])[order] for rank, order in enumerate(within)]
         return numpy.take(numpy.concatenate(parts), found.layout.inverse)
+
+
+def at_bound(name: str, args: Sequence[Any]) -> int:
+    """Where the number is given below which NumPy draws: `randint(n, size=k)`, `randint(0, n, k)`, `choice(n, k)`."""
+    return 1 if name == "randint" and len(args) > 1 and args[1] is not None else 0
+
+
+def bound_of(name: str, args: Sequence[Any]) -> int | None:
+    """Below which number it draws, from zero on, where that may be a number of rows."""
+    if name not in ("randint", "choice") or not args or at_bound(name, args) and args[0] != 0:
+        return None
+    bound = args[at_bound(name, args)]
+    return int(bound) if isinstance(bound, (int, sys.modules["numpy"].integer)) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -88,6 +88,13 @@ class Parts:
     dimension: int
     seeds: list[int]
     layout: Layout
+    bounds: list[int | None] = field(default_factory=list)
+    """Of each rank, below which number it draws."""
+
+    def picks(self, bound: int | None) -> bool:
+        """Whether the numbers pick rows of a batch of ``bound``, each rank's among its own."""
+        shares = [shape[self.dimension] for shape in self.shapes]
+        return bound == sum(shares) and self.bounds == shares
 
     def take(self, tensor: torch.Tensor, rank: int) -> torch.Tensor:
         """The rows of one rank."""

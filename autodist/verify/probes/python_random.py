@@ -10,6 +10,7 @@ import functools
 import random
 from typing import TYPE_CHECKING, Any
 
+from autodist.verify.probes.parts import rank_seed
 from autodist.verify.probes.streams import key_seed
 
 if TYPE_CHECKING:
@@ -63,17 +64,18 @@ class PythonRandomProbe:
                 seed = key_seed("still", full_name, context.steps)
             elif context.batch_rows:
                 seed = random.Random.getrandbits(random._inst, 60)
-                self._note(full_name, seed)
+                seed = self._noted_seed(full_name, seed)
             else:
                 return plain(*args, **kwargs)
             return getattr(random.Random(seed), name)(*args, **kwargs)
 
         setattr(random, name, drawn)
 
-    def _note(self, name: str, seed: int) -> None:
+    def _noted_seed(self, name: str, seed: int) -> int:
         context = self._context
         if context.steps != self._step:
             self._step, self._noted = context.steps, 0
         self._noted += 1
         if self._noted <= MOST_PER_STEP or not context.distributed:
-            self._draws.note_single(name, seed)
+            return self._draws.single_seed(name, seed)
+        return rank_seed(seed, context.plan.rank) if context.draws_apart() else seed

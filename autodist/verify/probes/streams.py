@@ -98,7 +98,7 @@ class RandomStreams:
         """Where each library stands in its block: it moves with what is drawn."""
         found = {
             "torch": int.from_bytes(torch.default_generator.get_state()[16:24].numpy().tobytes(), sys.byteorder),
-            "python": random.getstate()[1][-1],
+            "python": random.Random.getstate(random._inst)[1][-1],
         }
         numpy_random = self._numpy()
         if numpy_random is not None:
@@ -109,7 +109,7 @@ class RandomStreams:
         numpy_random = self._numpy()
         return {
             "torch": torch.default_generator.get_state(),
-            "python": random.getstate(),
+            "python": random.Random.getstate(random._inst),
             "numpy": numpy_random.mtrand._rand.get_state(legacy=False) if numpy_random is not None else None,
         }
 
@@ -117,7 +117,7 @@ class RandomStreams:
         if states.get("torch") is not None:
             torch.default_generator.set_state(states["torch"])
         if states.get("python") is not None:
-            random.setstate(states["python"])
+            random.Random.setstate(random._inst, states["python"])
         numpy_random = self._numpy()
         if states.get("numpy") is not None and numpy_random is not None:
             numpy_random.mtrand._rand.set_state(states["numpy"])
@@ -169,7 +169,9 @@ class RandomStreams:
         """What the script's own streams will give next, in short, for each library."""
         states = {
             "torch": torch.default_generator.get_state().numpy().tobytes(),
-            "python": str(hash(random.getstate()[1])).encode(),  # of integers: the same in every process
+            "python": str(
+                hash(random.Random.getstate(random._inst)[1])
+            ).encode(),  # of integers: the same in every process
         }
         numpy_random = self._numpy()
         if numpy_random is not None:

@@ -72,20 +72,26 @@ class TorchRandomProbe:
         shape: Shape,
         sized: Callable[[Shape], torch.Tensor],
         rows: torch.Tensor | None = None,
+        below: Callable[[int, Shape], torch.Tensor] | None = None,
+        bound: int | None = None,
     ) -> torch.Tensor:
         """A fresh tensor of ``shape``, put together from draws of other shapes where the ranks drew those; for
-        ``rows``, if they are known."""
+        ``rows``, if they are known. Numbers below ``bound`` may pick rows of the batch: each rank draws ``below`` the
+        number of its own."""
         seed = self._draws.call_seed(name, shape, generator)
-        own = self._draws.own_seed(name, seed, shape, rows)
+        own = self._draws.own_seed(name, seed, shape, rows, bound)
         found = self._draws.parts(name, seed, shape, rows)
         if found is None:
             draw = functools.partial(spread, sized, varying=self._draws.varying) if self._draws.varying else sized
             result: torch.Tensor = self._draws.seeded(own, generator, lambda: draw(shape))
             return result
-        parts = [
-            self._draws.seeded(each, generator, functools.partial(sized, part))
-            for each, part in zip(found.seeds, found.shapes, strict=True)
-        ]
+        parts = []
+        for rank, (each, part) in enumerate(zip(found.seeds, found.shapes, strict=True)):
+            if below is not None and found.picks(bound):
+                picked = self._draws.seeded(each, generator, functools.partial(below, part[found.dimension], part))
+                parts.append(torch.tensor(found.layout.positions[rank], device=picked.device)[picked])
+            else:
+                parts.append(self._draws.seeded(each, generator, functools.partial(sized, part)))
         joined = found.join([part.detach() for part in parts])
         return joined.requires_grad_(parts[0].requires_grad)
 
@@ -108,11 +114,19 @@ class TorchRandomProbe:
         )
 
     def _randint(self, name: str, plain: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        rest = {key: value for key, value in kwargs.items() if key not in ("size", "out")}
+        rest = {key: value for key, value in kwargs.items() if key not in ("low", "high", "size", "out")}
         bounds = [value for value in args if not isinstance(value, (tuple, list))]
+        bounds += [kwargs[key] for key in ("low", "high") if key in kwargs]
         sizes = [value for value in (*args, kwargs.get("size")) if isinstance(value, (tuple, list))]
-        shape = list(sizes[0])
-        result = self._draw(name, kwargs.get("generator"), shape, lambda part: plain(*bounds, size=tuple(part), **rest))
+        low, high = bounds if len(bounds) == 2 else (0, bounds[0])
+
+        def below(bound: Any, part: Shape) -> torch.Tensor:
+            drawn: torch.Tensor = plain(low, bound, size=tuple(part), **rest)
+            return drawn
+
+        bound = int(high) if low == 0 else None
+        within = functools.partial(below, high)
+        result = self._draw(name, kwargs.get("generator"), list(sizes[0]), within, below=below, bound=bound)
         return stored(result, kwargs)
 
     def _normal(self, name: str, plain: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -165,10 +179,14 @@ class TorchRandomProbe:
             dense = values if values.is_contiguous() else values.contiguous()
             result = self._draws.seeded(own, generator, lambda: plain(dense, *rest, **named))
             return values.copy_(result) if dense is not values and named.get("inplace", False) else result
-        parts = [
-            self._draws.seeded(each, generator, functools.partial(plain, found.take(values, rank), *rest, **named))
-            for rank, each in enumerate(found.seeds)
-        ]
+        parts = []
+        for rank, each in enumerate(found.seeds):
+            own_rest = [
+                found.take(value, rank) if isinstance(value, torch.Tensor) and value.shape == values.shape else value
+                for value in rest
+            ]
+            call = functools.partial(plain, found.take(values, rank), *own_rest, **named)
+            parts.append(self._draws.seeded(each, generator, call))
         if isinstance(parts[0], tuple):
             return tuple(found.join(column) for column in zip(*parts, strict=True))
         joined = found.join(parts)
@@ -177,13 +195,13 @@ class TorchRandomProbe:
     def _multinomial(self, name: str, plain: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """From one distribution, as many numbers as are asked for: some of them for each sample of the batch."""
         values = args[0] if args else kwargs["input"]
-        if values.dim() != 1:
-            return self._on_input(name, plain, args, kwargs)
-        rest = args[2:]
-        named = {key: value for key, value in kwargs.items() if key not in ("input", "num_samples", "out")}
         count = int(args[1] if len(args) > 1 else kwargs["num_samples"])
-        result = self._draw(name, kwargs.get("generator"), [count], lambda part: plain(values, part[0], *rest, **named))
-        return stored(result, kwargs)
+        if values.dim() != 1 and (len(values) != 1 or count == 1):
+            return self._on_input(name, plain, args, kwargs)
+        rest, single = args[2:], values.reshape(-1)  # `Categorical` gives a row of weights
+        named = {key: value for key, value in kwargs.items() if key not in ("input", "num_samples", "out")}
+        result = self._draw(name, kwargs.get("generator"), [count], lambda part: plain(single, part[0], *rest, **named))
+        return stored(result if values.dim() == 1 else result.unsqueeze(0), kwargs)
 
     def _in_place(self, name: str, plain: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         target: torch.Tensor = args[0]

@@ -24,6 +24,8 @@ ROUNDING = {"float64": 1e-12, "float32": 1e-6}
 """Of the length of all gradients together, by precision."""
 MOST_GIVEN = 4
 """Tensors that are looked at of those that a model is given, where no loader tells which samples these are."""
+MOST_BEHIND = 20_000
+"""Nodes behind a loss that are gone through for the tensors that it trains."""
 MOST_NODES = 48
 """Nodes behind the output of a model that are watched for gradients: those of a penalty enter somewhere below it."""
 
@@ -71,6 +73,8 @@ class TrainingProbe:
             if self._backward_depth == 0:
                 self._end_step_by_hand()
                 self._record_loss(tensors, grad_tensors)
+                if not self._context.optimizers and not self._by_hand.modules:
+                    self._by_hand.leaves = leaves_behind(tensors)
             self._backward_depth += 1
             try:
                 plain(tensors, grad_tensors, *args, **kwargs)
@@ -102,9 +106,13 @@ class TrainingProbe:
 
     def _begin_step_by_hand(self) -> None:
         """Where there is no optimizer, a step may follow that the script takes itself: `p -= lr * p.grad`."""
-        if self._context.optimizers or self._step_depth or not self._by_hand.modules:
+        if self._context.optimizers or self._step_depth or not (self._by_hand.modules or self._by_hand.leaves):
             return
         self._before_step(self._by_hand, (), {})
+        if not self._by_hand.modules:  # whatever averages the gradients does so after the backward pass
+            self._pending["groups"] = [
+                {**group, "gradients": [None] * len(group["gradients"])} for group in self._pending["groups"]
+            ]
         self._step_depth = 0
         if self._by_hand.initial is not None:
             self._pending["initial"] = self._by_hand.initial  # another backward pass of the first step
@@ -169,11 +177,15 @@ class TrainingProbe:
                     self._record_call(this, args, kwargs)
                 elif not torch.is_grad_enabled() and not this.training:
                     self._context.trace.emit("evaluation")
+                inner = this.module if isinstance(this, torch.nn.parallel.DistributedDataParallel) else this
+                self._context.evaluating = not inner.training
             self._call_depth += 1
             try:
                 result = plain(this, *args, **kwargs)
             finally:
                 self._call_depth -= 1
+                if outermost:
+                    self._context.evaluating = False
             if outermost and torch.is_grad_enabled() and not self._context.probing:
                 self._watch_output(result)
             return result
@@ -362,10 +374,12 @@ class TrainingProbe:
 
 
 class ByHand:
-    """The steps that a script without an optimizer takes itself, on the modules that it trains."""
+    """The steps that a script without an optimizer takes itself, on the modules that it trains, or on tensors that are
+    in no module."""
 
     def __init__(self) -> None:
         self.modules: dict[int, Any] = {}
+        self.leaves: list[torch.Tensor] = []
         self.held: Any = None
         self.initial: Any = None
 
@@ -373,7 +387,7 @@ class ByHand:
     def param_groups(self) -> list[dict[str, Any]]:
         """All their parameters, as an optimizer would hold them."""
         found = {id(each): each for module in self.modules.values() for each in module.parameters()}
-        return [{"params": list(found.values())}]
+        return [{"params": list(found.values()) if self.modules else self.leaves}]
 
     @property
     def is_empty(self) -> bool:
@@ -392,6 +406,22 @@ def drop_smaller(gradient: torch.Tensor, limit: float) -> bool:
     if dropped:
         local.copy_(kept)
     return dropped
+
+
+def leaves_behind(tensors: Any) -> list[torch.Tensor]:
+    """The tensors at the ends of the graph behind a loss, which a backward pass gives gradients to."""
+    waiting: list[Any] = [tensor.grad_fn for tensor in tensors_of(tensors) if tensor.grad_fn is not None]
+    seen: set[Any] = set()
+    found: list[torch.Tensor] = []
+    while waiting and len(seen) < MOST_BEHIND:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if type(node).__name__ == "AccumulateGrad":
+            found.append(node.variable)
+        waiting += [each for each, _ in reversed(node.next_functions)]
+    return found
 
 
 def nodes_behind(output: Any) -> list[Any]:
