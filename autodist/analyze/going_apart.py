@@ -11,7 +11,7 @@ from autodist.common_draws import deciding, orders
 from autodist.interpreter import Interpreter
 from autodist.script import Apart, Loader, Model, Site
 from autodist.source import argument, simple
-from autodist.values import NOTHING, Draw, External
+from autodist.values import NOTHING, Draw, External, drawn_by_evaluation
 
 
 def gone_apart(
@@ -37,6 +37,8 @@ def gone_apart(
         return apart, frozenset(), common
     if apart:
         decided = [] if not loaders else deciding(orders(run, alone, shared, ()) or (), run)
+        asked = drawn_by_evaluation(event.value for event in randomness.decided_by_noise(run))
+        taken_over |= {draw.node for draw in asked}  # what is decided by them rank 0 decides
         return apart, frozenset(), (*common, *(site for site in decided if site.node not in taken_over))
     for_all = {each.node for each in randomness.drawn_for_all(run, (), frozenset(each.node for each in shared), sizes)}
     if not randomness.drops_alike(run, models, (), draws, loaders, for_all, taken_over):
