@@ -144,7 +144,7 @@ class Machine(ABC):
         """What such functions write to, names and attributes and items, each with the calls that it comes from."""
         self._outcomes: alternatives.Outcomes = {}
         """How the tests came out that always come out alike, in what is being run."""
-        self._made_where: WeakKeyDictionary[Object, alternatives.Outcomes] = WeakKeyDictionary()
+        self._made_where: dict[Object, alternatives.Outcomes] = {}
         self._again = 0
         self._results: dict[Any, Value] = {}
         self._quiet: dict[ast.AST, bool] = {}
