@@ -285,6 +285,24 @@ def _uneven_losses(run: Interpreter) -> Iterator[Concern]:
         return
 
 
+def normalised_twice(run: Interpreter) -> Iterator[Concern]:
+    """Layers that normalise what the samples of a batch have in common, such as their neighbours in a graph: a rank has
+    that once, and so has another one."""
+    for event in run.of("normalises_some"):
+        given = event.node.args[0] if isinstance(event.node, ast.Call) else None
+        above = escapes.upstream(given, run) if given is not None else ()
+        for made in sorted(above, key=lambda each: (each.lineno, each.col_offset, -(each.end_col_offset or 0))):
+            named = last_name(made.func) if isinstance(made, ast.Call) else ""
+            if isinstance(made, ast.SetComp) or named in ("set", "unique", "unique_consecutive", "union"):
+                message = (
+                    f"batch statistics are those of what {shortened(ast.unparse(made))} leaves of a rank's samples: "
+                    "what samples of several ranks have in common counts once for each of them, and results differ "
+                    "from those of one process; normalise each row by itself (nn.LayerNorm)"
+                )
+                yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+                return
+
+
 @cache
 def _leaves_padding_out(source: Source) -> bool:
     """Whether the code speaks of masks, or packs sequences; what it says of them in comments does not count."""
