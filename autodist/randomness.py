@@ -586,7 +586,7 @@ def left_seeded(run: Interpreter) -> Iterator[tuple[Event, augmentation.Drawn]]:
     first: dict[str, tuple[Event, augmentation.Drawn]] = {}
     for event in run.of("iterate"):
         for loader in drawn_from(event.value):
-            for seed in augmentation.seeding(loader, run):
+            for seed in augmentation.seeding(loader, run) if run.shares_out(loader) else ():
                 first.setdefault(seed.library, (event, seed))
     for event in _draws(run) if first else ():
         own = isinstance(event.node, ast.expr) and run.values.get(event.node, NOTHING).spread.is_local

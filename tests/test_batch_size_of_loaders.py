@@ -63,6 +63,7 @@ def test_it_is_that_of_all_ranks(tmp_path: Path, before: str, scheduler: str, ex
     "before",
     [
         "hidden = torch.zeros(1, loader.batch_size * 2, 4)",
+        "shape = (1, loader.batch_size * 2, 4)",
         "print(64 // test_loader.batch_size)",
         "class Box:\n    def __init__(self):\n        self.steps = 64 // 8\n        self.size = self.steps * 2\n\n\n"
         "box = Box()",

@@ -55,6 +55,13 @@ OWN = SCRIPT.replace("np.random.seed(i)", "rng = np.random.RandomState(i)").repl
 WORKERS = SCRIPT.replace("batch_size=8", "batch_size=8, num_workers=2")
 BEFORE = SCRIPT.replace("for epoch in range(3):\n    order", "order").replace("    loader =", "loader =")
 BEFORE = BEFORE.replace("    for x, y in loader", "for epoch in range(3):\n    for x, y in loader")
+TESTED = SCRIPT.replace("Subset(data, order.tolist())", "Subset(plain, order.tolist())").replace(
+    "data = Noisy()", "data = Noisy()\nplain = TensorDataset(data.x, data.x.sum(1, keepdim=True))"
+)
+TESTED = TESTED.replace("Dataset, Sampler, Subset", "Dataset, Sampler, Subset, TensorDataset") + """\
+    with torch.no_grad():
+        print(sum(nn.functional.mse_loss(model(x.float()), y).item() for x, y in DataLoader(data, batch_size=8)))
+"""
 SAMPLER = SCRIPT.replace("    order = np.random.permutation(64)[:48]\n", "").replace(
     "Subset(data, order.tolist()), batch_size=8", "data, batch_size=8, sampler=Drawn(data)"
 )
@@ -65,7 +72,11 @@ def test_an_order_drawn_after_samples_have_seeded_is_refused(tmp_path: Path) -> 
     assert said.startswith("AD902 np.random.permutation(64) is drawn after the data set has said `np.random.seed(i)`")
 
 
-@pytest.mark.parametrize("script", [OWN, WORKERS, BEFORE], ids=["own generator", "workers", "drawn once before"])
+@pytest.mark.parametrize(
+    "script",
+    [OWN, WORKERS, BEFORE, TESTED],
+    ids=["own generator", "workers", "drawn once before", "evaluation in full"],
+)
 def test_what_no_sample_seeds_is_converted(tmp_path: Path, script: str) -> None:
     code, said = converted(tmp_path, script)
     assert "DDP(" in code and "AD902" not in said

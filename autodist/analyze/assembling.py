@@ -45,7 +45,7 @@ from autodist.analyze.going_apart import gone_apart
 from autodist.analyze.handmade import draw_sites, drawn_alike, left_seeded, masks_alike, picked_apart
 from autodist.analyze.launched import is_distributed, never_joined, sometimes_joined
 from autodist.analyze.loaders import evaluation_loaders, evaluation_samplers, sampler_concerns, sharded_loaders
-from autodist.analyze.losses import amplified, amplified_in_part, gradients_alone, loss_concerns, sums
+from autodist.analyze.losses import amplified, amplified_in_part, gradients_alone, loss_concerns, normalised_twice, sums
 from autodist.analyze.modules import (
     compiled_statistics,
     derived_norms,
@@ -308,6 +308,7 @@ def assembled(
             *naming.concerns(run),
             *picked_apart(run, apart, varied, common),
             *left_seeded(run),
+            *(normalised_twice(run) if not is_distributed(run) else ()),
             *in_small_batches(run, loaders, squeezed),
             *masks_alike(
                 shared_draws,

@@ -153,7 +153,7 @@ def _is_reckoned_with(use: ast.expr, source: Source) -> bool:
         return False
     outer = [around, *itertools.takewhile(lambda each: isinstance(each, ast.expr), source.ancestors(around))]
     shaping = (isinstance(each, ast.Call) and last_name(each.func) in SHAPES for each in outer)
-    return not any(shaping) and not any(isinstance(each, (ast.Slice, ast.Subscript)) for each in outer)
+    return not any(shaping) and not any(isinstance(each, (ast.Slice, ast.Subscript, ast.Tuple)) for each in outer)
 
 
 def _sizes_of(event: Event, run: Interpreter) -> Iterator[ast.expr]:

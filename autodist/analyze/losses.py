@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
+from typing import TypeGuard
 
 from autodist import escapes
 from autodist.analyze.picked import cut_into_pieces
@@ -285,6 +286,29 @@ def _uneven_losses(run: Interpreter) -> Iterator[Concern]:
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
         return
+
+
+def normalised_twice(run: Interpreter) -> Iterator[Concern]:
+    """Layers that normalise what the samples of a batch have in common, such as their neighbours in a graph: a rank has
+    that once, and so has another one."""
+    joined = {node for node in run.sources if _joins(node) and run.values.get(node, NOTHING).spread.is_local}
+    for event in run.of("normalises_rows") if joined else ():
+        given = event.node.args[0] if isinstance(event.node, ast.Call) else None
+        found = joined & escapes.upstream(given, run) if given is not None else set()
+        for made in sorted(found, key=lambda each: (each.lineno, each.col_offset))[:1]:
+            message = (
+                f"batch statistics are those of what {shortened(ast.unparse(made))} leaves of a rank's samples: what "
+                "samples of several ranks have in common counts once for each of them, and results differ from those "
+                "of one process; normalise each row by itself (nn.LayerNorm)"
+            )
+            yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
+            return
+
+
+def _joins(node: ast.AST) -> TypeGuard[ast.expr]:
+    """Whether an expression leaves out what there is already: a set."""
+    named = last_name(node.func) if isinstance(node, ast.Call) else ""
+    return isinstance(node, ast.SetComp) or named in ("set", "unique", "unique_consecutive", "union")
 
 
 @cache

@@ -118,6 +118,8 @@ class TorchModules(Subscripts, Stores, Losses):
         if "batch_norm" in layer.roles and values and node.args and self._no_grad == 0:
             if self.has_padding(values[0]) and not self._is_pooled(node.args[0]):
                 self.event("normalises_padding", node, scope, values[0])
+            if values[0].spread in (ROWS, LOCAL):
+                self.event("normalises_rows", node, scope, values[0])
 
     def _is_pooled(self, node: ast.expr, depth: int = 4) -> bool:
         """Whether the positions of a sample were made one on the way: `h.max(dim=1)`, `self.pool(h)`."""
