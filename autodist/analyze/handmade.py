@@ -276,8 +276,9 @@ def _entered(call: ast.Call, run: Interpreter) -> list[Function]:
 
 
 def _gives_something(function: ast.AST) -> bool:
-    """Whether a function is not one that others take the place of, `raise NotImplementedError`."""
-    return isinstance(function, ast.Lambda) or any(
+    """Whether a function is not one that others take the place of, `raise NotImplementedError`. What a lambda gives is
+    looked at where outputs are."""
+    return any(
         isinstance(each, (ast.Return, ast.Yield, ast.YieldFrom)) and each.value is not None
         for each in ast.walk(function)
     )
