@@ -174,15 +174,16 @@ def match_synchronised_layers(script: TrainingScript, context: Context) -> Itera
         if "SyncBatchNorm" in site.source.code(site.node):
             continue
         nn, imports = imported(context, site.source, "torch.nn", "nn")
+        layer: ast.expr | None = None
         negated = False
         match site.node:
             case ast.Compare(left=layer, ops=[operator], comparators=[named]):
                 negated = isinstance(operator, (ast.NotEq, ast.IsNot))
                 classes = [named]
             case ast.Tuple(elts=classes) | ast.List(elts=classes) | ast.Set(elts=classes):
-                layer = None
+                pass
             case named:
-                layer, classes = None, [named]
+                classes = [named]
         joined = ", ".join([*map(site.source.code, classes), f"{nn}.SyncBatchNorm"])
         test = f"{site.source.code(layer)} {'not in' if negated else 'in'} " if layer is not None else ""
         fix = Fix((*imports, *planned(site.source, ReplaceExpr(site.node, f"{test}({joined})"))))

@@ -62,6 +62,7 @@ from autodist.analyze.modules import (
     turned_buffers,
     unwrapped_uses,
 )
+from autodist.analyze.picked import cut_into_pieces
 from autodist.analyze.reductions import filled_up, reduction_at
 from autodist.analyze.sets import unordered
 from autodist.analyze.squeezed import columns, in_small_batches
@@ -147,6 +148,7 @@ def assembled(
     concerns += never_joined(run)
     concerns += followed_in_part(run)
     concerns += loss_concerns(run)
+    concerns += cut_into_pieces(run)
     concerns += sampler_concerns(run)
     in_training = previews.passes_in_training(run)
     previewed, missed = previews.previews(in_training, run, models)

@@ -230,7 +230,7 @@ def batch_draws(run: Interpreter) -> list[Draw]:
     if any(_is_gone_over(draw) or _draws_for_each(draw, run) for draw in chosen):
         return []
     noise = [draw for draw in found if draw.noise and draw not in chosen]
-    if any(_counts_what_all_have(draw, run) for draw in chosen):
+    if any(_counts_what_all_have(draw, run) for draw in chosen or noise):
         return []
     sizes = {_size_of(draw, run) for draw in chosen or noise}
     if not chosen and (
@@ -241,7 +241,17 @@ def batch_draws(run: Interpreter) -> list[Draw]:
     ):
         return []
     taken = [*chosen, *(draw for draw in noise if draw.size is not None and _size_of(draw, run) in sizes)]
-    return [] if _are_of_some_alone(taken, run) else taken
+    beside = any(_counts_others(draw, taken, run) for draw in taken)
+    return [] if beside or _are_of_some_alone(taken, run) else taken
+
+
+def _counts_others(draw: Draw, taken: list[Draw], run: Interpreter) -> bool:
+    """Whether as much is drawn as a batch has that is made of other draws: the levels of noise, `torch.rand(len(x))`,
+    of the samples that a generator cuts out of an order."""
+    told = [each for size in _names(draw.size) for each in told_sizes(size, draw.source, run)]
+    values = [run.values.get(each, NOTHING) for each in told]
+    made = [{each for each in value.origins if isinstance(each, Draw)} for value in values if not value.spread.is_local]
+    return any(each and each.isdisjoint(taken) for each in made)
 
 
 def _are_of_some_alone(draws: list[Draw], run: Interpreter) -> bool:
@@ -266,8 +276,9 @@ def _entered(call: ast.Call, run: Interpreter) -> list[Function]:
 
 
 def _gives_something(function: ast.AST) -> bool:
-    """Whether a function is not one that others take the place of, `raise NotImplementedError`."""
-    return isinstance(function, ast.Lambda) or any(
+    """Whether a function is not one that others take the place of, `raise NotImplementedError`. What a lambda gives is
+    looked at where outputs are."""
+    return any(
         isinstance(each, (ast.Return, ast.Yield, ast.YieldFrom)) and each.value is not None
         for each in ast.walk(function)
     )

@@ -9,7 +9,6 @@ from functools import cache
 from typing import TypeGuard
 
 from autodist import escapes
-from autodist.analyze.picked import cut_into_pieces
 from autodist.analyze.reductions import rank_zero_statements
 from autodist.borrowed import departed
 from autodist.interpreter import Event, Interpreter, Plan
@@ -181,7 +180,6 @@ def loss_concerns(run: Interpreter) -> Iterator[Concern]:
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
     yield from _unseen_collations(run)
-    yield from cut_into_pieces(run)
     for event in run.of("mined")[:1]:
         assert isinstance(event.node, ast.expr)
         message = (

@@ -347,8 +347,10 @@ def _is_same(node: ast.expr, target: ast.expr) -> bool:
 def _is_another(node: ast.expr, target: ast.expr, source: Source, run: Interpreter) -> bool:
     """Whether a name is a variable of another function, which no result hands over: `n` that counts the samples, and
     `n` of `b, n, d = x.shape` in a forward pass."""
+    if not isinstance(node, ast.Name) or node not in run.sources:  # in a part that no run has come to
+        return False
     homes = (source.home(target), run.sources[node].home(node))
-    if not isinstance(node, ast.Name) or homes[0] is homes[1]:
+    if homes[0] is homes[1]:
         return False
     names = [[each for each in ast.walk(home) if isinstance(each, ast.Name) and each.id == node.id] for home in homes]
     own = all(any(isinstance(each.ctx, ast.Store) for each in mentions) for mentions in names)

@@ -148,14 +148,14 @@ class Calls(Methods, AutogradFunctions):
         if last_part(node.func) == "mean" and self.plan.wholes is None and (base is not None or args):
             results = [self._mean(union(results), node, callee, base, scope)]
         if last_part(node.func) == "topk" and union(results).spread is ROWS:
-            method = base is not None and not base.things
-            share = argument(node, "k", 0 if method else 1)
+            bound = base is not None and not base.things
+            share = argument(node, "k", 0 if bound else 1)
             if share is not None and self._lately(share).spread is COUNT:  # `scores.topk(len(scores) // 4)`
                 results = [union(results).computed(LOCAL)]
                 if self._forward and not self._no_grad:
                     self.event("mined", node, scope, union(results))
             elif not any(k.arg == "dim" for k in node.keywords):
-                if picking.is_number_each(operands(node)[0 if method else 1], self._lately):
+                if picking.is_number_each(operands(node)[0 if bound else 1], self._lately):
                     results = [union(results).computed(LOCAL)]  # the hardest samples
         self._tally(node, callee, args, scope)
         mixed: frozenset[Mixing | Picked | Portion] = self._named_statistic(node, callee, base, args, scope)
@@ -195,7 +195,9 @@ class Calls(Methods, AutogradFunctions):
         beside = last_part(node.func) in SPLITTING and at is not None and at is not False and at != 0
         number = argument(node, "chunks", 0 if method else 1)
         views = last_part(node.func) == "chunk" and number is not None and self._lately(number).spread is SAME
-        return result.spread is COLUMNS or result.spread is ROWS and (beside and result.axes != 1 or views and not beside)
+        return (
+            result.spread is COLUMNS or result.spread is ROWS and (beside and result.axes != 1 or views and not beside)
+        )
 
     def _applied(
         self, node: ast.Call, name: str, base: Value, args: list[Value], keywords: dict[str, Value], scope: Scope
