@@ -1,9 +1,9 @@
 """Whether ranks stay together when each has its own clock and its own dice.
 
-The probes give all ranks one clock, and let them draw alike what a step draws once, so that the numbers of the two
-programs can be compared. Without the probes a rank that decides by either may decide otherwise than the others, and
-leaves a loop, or a step, in which these wait for it. So a conversion that is equal, and does so, runs once more with
-what each rank has for itself.
+The probes give all ranks one clock, and let them draw alike what a step draws once and what they evaluate all of them,
+so that the numbers of the two programs can be compared. Without the probes a rank that decides by any of it may decide
+otherwise than the others, and leaves a loop, or a step, in which these wait for it. So a conversion that is equal, and
+may do so, runs once more with what each rank has for itself. What ranks average or send is the same on all of them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 
-from autodist.verify.trace import RunTrace
+from autodist.verify.replay import replicated
+from autodist.verify.trace import PassKey, RunTrace
 
 CLOCKS = frozenset({"time", "perf_counter", "monotonic", "process_time", "time_ns", "perf_counter_ns", "monotonic_ns"})
 ROUNDS = 4
@@ -32,6 +33,20 @@ def single_draws(ranks: Sequence[RunTrace]) -> dict[str, tuple[str, str]]:
                 for site, function in sites.items():
                     found.setdefault(f"{function} {site}", (f"{function} ({site})", first.site))
     return found
+
+
+def drawn_in_evaluation(ranks: Sequence[RunTrace]) -> frozenset[PassKey]:
+    """Evaluations of the same samples for which ranks whose generators are apart draw, each for itself: what one of
+    them finds may not be what another one does."""
+    found = set()
+    for key in ranks[0].passes:
+        passes = [rank.passes[key] for rank in ranks if key in rank.passes]
+        if len(passes) < len(ranks) or any(each.trains for each in passes) or not replicated(passes):
+            continue
+        states = [[(each.noise or {}).get(library) for each in passes] for library in passes[0].drawn_from]
+        if any(len(set(of_ranks)) > 1 for of_ranks in states):
+            found.add(key)
+    return frozenset(found)
 
 
 def goes_by_time(texts: Iterable[str]) -> bool:

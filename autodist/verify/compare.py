@@ -110,9 +110,12 @@ def square(value: float) -> float:
 
 
 def distance(first: Digest, second: Digest) -> float:
-    """An estimate of the norm of the difference of two tensors."""
-    squares = [square(a - b) for a, b in zip(first[1:4], second[1:4], strict=True)]
-    return max(math.sqrt(sum(squares) / len(squares)), abs(first[0] - second[0]))
+    """An estimate of the norm of the difference of two tensors; none where both have left what a float holds, as those
+    of a training that diverges."""
+    if not (math.isfinite(first[0]) or math.isfinite(second[0])):
+        return 0.0
+    apart = [a - b for a, b in zip(first[1:4], second[1:4], strict=True)]
+    return max(math.hypot(*apart) / math.sqrt(len(apart)), abs(first[0] - second[0]))
 
 
 def assembled(parts: Sequence[Digest | None]) -> Digest | None:

@@ -32,7 +32,17 @@ FOR_EXPLANATIONS = frozenset({"destroyed", "batchnorm-per-rank", "shared-draw", 
 """Notes of the probes that are no news to a reader."""
 FAULTS = frozenset({"moved-after-wrapping", "gpu-of-others"})
 """Notes of the probes on what a run on the CPU does not show, and which is wrong all the same."""
-ALONE = "once each rank goes by its own clock and its own single draws, as it does without the probes"
+ALONE = "once each rank goes by its own clock and its own draws, as it does without the probes"
+BETWEEN_RANKS = frozenset(
+    {
+        "steps-per-rank",
+        "learning-rate-differs-between-ranks",
+        "settings-differ-between-ranks",
+        "gradients-differ-between-ranks",
+        "parameters-differ-between-ranks",
+    }
+)
+"""Findings that tell ranks from each other."""
 
 
 def conclude(setting: Setting, world: int, conversion: Run, original: Run) -> WorldVerdict:
@@ -269,18 +279,17 @@ def apart_notes(ranks: Sequence[RunTrace]) -> list[Finding]:
     return []
 
 
-def conclude_alone(verdict: WorldVerdict, original: Run, conversion: Run) -> WorldVerdict:
-    """What ranks come to that each have a clock and single numbers of their own, where they are equal otherwise."""
-    findings = run_failures(conversion)
-    counts = [len(rank.steps) for rank in conversion.traces]
-    if not findings and not conversion.result.timed_out and len(set(counts)) > 1:
-        message = f"the ranks take different numbers of optimizer steps: {counts}"
-        findings = [Finding("steps-per-rank", message, None, min(counts))]
+def conclude_alone(setting: Setting, verdict: WorldVerdict, original: Run, conversion: Run) -> WorldVerdict:
+    """What ranks come to that each have a clock and draws of their own, where they are equal otherwise."""
+    findings, ranks = run_failures(conversion), conversion.traces
+    if not findings and not conversion.result.timed_out:
+        steps = compare_steps(ranks[0], ranks, TOLERANCES[setting.dtype])
+        findings = [finding for finding in steps.findings if finding.kind in BETWEEN_RANKS]
     if not findings:
         return verdict
     message = f"{ALONE}: {findings[0].message}"
     findings = [replace(findings[0], message=message), *findings[1:]]
-    evidence = Evidence(findings, original.traces[0], conversion.traces, conversion.scratch.root)
+    evidence = Evidence(findings, original.traces[0], ranks, conversion.scratch.root)
     return replace(
         verdict,
         outcome=Outcome.DIFFERS,

@@ -120,7 +120,8 @@ def free_port() -> int:
     take it.
     """
     first = secrets.randbelow(len(PORTS))
-    for port in (*PORTS[first:], *PORTS[:first]):
+    ports: list[int] = [*PORTS[first:], *PORTS[:first]]
+    for port in ports:
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))

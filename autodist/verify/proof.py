@@ -14,7 +14,7 @@ from pathlib import Path
 
 from autodist.errors import AutodistError
 from autodist.source import Source
-from autodist.verify.alone import goes_by_time, single_draws
+from autodist.verify.alone import drawn_in_evaluation, goes_by_time, single_draws
 from autodist.verify.conclude import conclude, conclude_alone
 from autodist.verify.explain import CAUSES, CONSEQUENCES
 from autodist.verify.launch import Zygote
@@ -218,8 +218,6 @@ def compared(setting: Setting, world: int, folder: Path) -> WorldVerdict:
         place = folder / f"attempt{attempt}"
         (place / "records").mkdir(parents=True, exist_ok=True)
         conversion = run_conversion(setting, world, place, steering)
-        if not peers and not last and steering.parted(conversion.traces):
-            continue
         replay = place / "replay.json"
         build_replay(conversion.traces).write(replay)
         if peers:
@@ -233,11 +231,11 @@ def compared(setting: Setting, world: int, folder: Path) -> WorldVerdict:
         if verdict.equal or peers or last or not steering.unaligned(original.traces[0]):
             break
     if verdict.equal and world > 1 and not peers:
-        steering.alone = tuple(single_draws(conversion.traces))
-        if steering.alone or goes_by_time(sources(setting.after, setting.base)):
+        steering.alone, steering.apart = tuple(single_draws(conversion.traces)), drawn_in_evaluation(conversion.traces)
+        if steering.alone or steering.apart or goes_by_time(sources(setting.after, setting.base)):
             place = folder / "alone"
             (place / "records").mkdir(parents=True)
-            verdict = conclude_alone(verdict, original, run_conversion(setting, world, place, steering))
+            verdict = conclude_alone(setting, verdict, original, run_conversion(setting, world, place, steering))
     seconds = {
         "conversion": conversion.result.seconds,
         "original": original.result.seconds,

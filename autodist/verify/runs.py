@@ -23,7 +23,6 @@ from autodist.verify.outside import Outside
 from autodist.verify.placement import Placement
 from autodist.verify.plan import OUTPUT_MARK, TEMPORARY, Dtype, ProcessPlan
 from autodist.verify.progress import Progress, StepCounter
-from autodist.verify.replay import replicated
 from autodist.verify.scratch import Scratch
 from autodist.verify.stall import Position, position_in
 from autodist.verify.trace import PassKey, RunTrace, read_trace
@@ -163,23 +162,10 @@ class Steering:
     held_in_conversion: dict[str, list[int]] = field(default_factory=dict)
     """Draws that cannot be put together and are held still, with the dimensions along which the programs vary."""
     held_in_original: dict[str, list[int]] = field(default_factory=dict)
-    apart: frozenset[PassKey] = frozenset()
-    """Evaluations for which ranks that are seeded apart draw noise of their own."""
     alone: tuple[str, ...] | None = None
     """Single numbers that each rank draws for itself, in a run in which it goes by its own clock as well."""
-
-    def parted(self, ranks: Sequence[RunTrace]) -> bool:
-        """Whether ranks whose generators are apart have drawn in evaluations of the same samples, each for itself: what
-        one of them finds may not be what another one does."""
-        before = self.apart
-        for key in ranks[0].passes:
-            passes = [rank.passes[key] for rank in ranks if key in rank.passes]
-            if len(passes) < len(ranks) or any(each.trains for each in passes) or not replicated(passes):
-                continue
-            states = [[(each.noise or {}).get(library) for each in passes] for library in passes[0].drawn_from]
-            if any(len(set(of_ranks)) > 1 for of_ranks in states):
-                self.apart |= {key}
-        return self.apart != before
+    apart: frozenset[PassKey] = frozenset()
+    """Evaluations for which it then draws noise of its own."""
 
     def misjudged(self, original: RunTrace) -> bool:
         """Whether a run of the original has shown draws that it shares with all ranks."""

@@ -316,7 +316,7 @@ np.random.seed(0)
 data, target = torch.randn(64, 4), torch.randn(64, 1)
 loader = DataLoader(TensorDataset(data, target), batch_size=8, shuffle=True)
 model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.Linear(8, 1))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
 for epoch in range(2):
     for x, y in loader:
         {drawn}
