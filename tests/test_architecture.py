@@ -98,6 +98,17 @@ MODELS = """
     moves | sparse
     parts
     unused | inplace | scalars | leaves
+    in_lists | outputs
+    flow
+    reading
+"""
+
+RANDOMNESS = """
+    apart
+    own_noise
+    orders
+    dropping
+    drawing
 """
 
 LOSSES = """
@@ -200,6 +211,7 @@ def test_imports_go_down(path: Path) -> None:
         ("interpreter", INTERPRETER),
         ("losses", LOSSES),
         ("models", MODELS),
+        ("randomness", RANDOMNESS),
         ("project", PROJECT),
         ("tensors", TENSORS),
     ],

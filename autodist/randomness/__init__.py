@@ -1,0 +1,51 @@
+"""Random numbers of a script: who draws what, what ranks must have in common, and what should differ between them.
+
+`drawing.py` finds what draws, and from which generator; `dropping.py` the models that drop out, `orders.py` what
+samplers and steps draw for the order of samples, `own_noise.py` what is drawn for a rank's own. `apart.py` says where
+ranks may go apart.
+"""
+
+from autodist.randomness.apart import diverge, draws_data, drops_alike, left_seeded, picked_apart, sees_all
+from autodist.randomness.drawing import (
+    DRAWS,
+    decided_by_noise,
+    drawn,
+    is_noise_of_evaluation,
+    is_of_sampler,
+    is_per_sample,
+    libraries_of,
+    reseeds,
+    seeded,
+    seeds_of,
+)
+from autodist.randomness.orders import ordering, parted_orders, picks_of_all, unseeded_samplers, with_shared_order
+from autodist.randomness.own_noise import augmented_alike, drawn_alike, drawn_for_all, noise, noise_of_own
+
+__all__ = [
+    "DRAWS",
+    "augmented_alike",
+    "decided_by_noise",
+    "diverge",
+    "drawn",
+    "drawn_alike",
+    "drawn_for_all",
+    "draws_data",
+    "drops_alike",
+    "is_noise_of_evaluation",
+    "is_of_sampler",
+    "is_per_sample",
+    "left_seeded",
+    "libraries_of",
+    "noise",
+    "noise_of_own",
+    "ordering",
+    "parted_orders",
+    "picked_apart",
+    "picks_of_all",
+    "reseeds",
+    "seeded",
+    "seeds_of",
+    "sees_all",
+    "unseeded_samplers",
+    "with_shared_order",
+]

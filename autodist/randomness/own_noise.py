@@ -1,0 +1,215 @@
+"""Noise that is drawn for a rank's samples: each for its own, or for those of all ranks."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+
+from autodist import augmentation
+from autodist.escapes.rows import sized_like
+from autodist.interpreter import Event, Interpreter
+from autodist.randomness.drawing import (
+    DRAWS,
+    drawn,
+    is_dropout,
+    is_for_a_parameter,
+    is_for_one_row,
+    is_in,
+    is_noise,
+    is_parted,
+    is_per_sample,
+    libraries_of,
+    names_order,
+    names_order_of,
+    seeded,
+)
+from autodist.script import Loader, Site, WholeNoise
+from autodist.spread import COUNT, ROWS
+from autodist.tensors import operations
+from autodist.values import (
+    NOTHING,
+    Items,
+    Object,
+    Table,
+    drawn_from,
+)
+
+DRAWS_LIKE = frozenset(["rand_like", "randn_like", "randint_like"])
+"""What draws for each number of a tensor that it is given."""
+
+
+def adds_noise(run: Interpreter, for_all: Collection[ast.AST]) -> bool:
+    """Whether steps draw noise for the samples of a rank alone: `x + torch.randn(x.shape)`"""
+    steps = (e for e in run.of("random") if any(loop.node in run.step_loops for loop in e.loops))
+    drawn = {event.node for event in steps if isinstance(event.node, ast.expr) and not is_per_sample(event)}
+    return any(run.values.get(node, NOTHING).spread is ROWS for node in drawn if node not in for_all)
+
+
+def augmenting(loaders: Iterable[Loader], run: Interpreter) -> list[augmentation.Drawn]:
+    """What a rank itself draws for the samples that it reads, from generators that all of them seed alike."""
+    alike = {"torch", *seeded(run), *drawn(run)}
+    found = (each for loader in loaders for each in augmentation.per_sample(loader.object, run))
+    return [each for each in found if each.library in alike]
+
+
+def augmenting_workers(loaders: Iterable[Loader], run: Interpreter) -> list[augmentation.Drawn]:
+    """What workers draw, whom torch seeds from the generator of their rank."""
+    return [each for loader in loaders for each in augmentation.by_workers(loader.object, run)]
+
+
+def augmented_alike(loaders: Iterable[Loader], run: Interpreter, varied: frozenset[str]) -> list[augmentation.Drawn]:
+    """What is drawn for the samples that ranks read, of generators that stay alike on all ranks: those of other
+    libraries than the ``varied`` ones. Workers draw as torch has seeded them."""
+    itself = [each for each in augmenting(loaders, run) if each.library not in varied]
+    return [*itself, *([] if "torch" in varied else augmenting_workers(loaders, run))]
+
+
+def noise(run: Interpreter, shared: frozenset[ast.AST], loaders: Iterable[Loader]) -> Iterator[str]:
+    """Libraries besides torch whose draws in training steps are all arrays of noise, or numbers for one sample after
+    the other, never a decision nor a batch that is ``shared`` out, and which draw no order of the samples. What an
+    evaluation between steps seeds, on all ranks alike, is none of them."""
+    steps = run.step_loops
+    outer = {event.loops[0].node for event in run.of("backward") if event.loops}
+    deciding = {
+        library
+        for event in run.of("random_number")
+        if event.loops and event.loops[0].node in outer and not is_for_one_row(event) and not is_per_sample(event)
+        for library in libraries_of(event, run)
+    }
+    deciding |= _seeded_between(run, {loader.object for loader in loaders}, outer)
+    own = {e.library for e in augmenting(loaders, run)} - {"torch"} - deciding
+    ordering = {library for loader in loaders for library in loader.drawn_apart}
+    drawn: dict[str, bool] = dict.fromkeys(own - ordering, True)
+    for event in (each for kind in DRAWS[:2] for each in run.of(kind)):
+        if not isinstance(event.node, ast.expr) or is_per_sample(event):
+            continue
+        inside = any(loop.node in steps for loop in event.loops)
+        if not inside and not (event.loops and event.loops[0].node in outer and names_order_of(event)):
+            continue
+        sized = event.kind == "random" and (run.values.get(event.node, NOTHING).spread is ROWS or is_noise(event.node))
+        sized = sized or is_for_one_row(event)
+        if event.kind == "random_number" and not (sized and deciding.isdisjoint(libraries_of(event, run))):
+            continue
+        sized = sized and shared.isdisjoint((event.node, *event.source.ancestors(event.node)))
+        sized = sized and not is_for_a_parameter(event, run)
+        for library in libraries_of(event, run) - {"torch", "cuda"}:
+            drawn[library] = drawn.get(library, True) and sized
+    yield from (library for library, sized in drawn.items() if sized)
+
+
+def _seeded_between(run: Interpreter, training: Collection[Object], outer: Collection[ast.AST]) -> set[str]:
+    """The libraries that data sets of other loaders than the ``training`` ones seed for each sample, in the ``outer``
+    loops of the training: `if self.partition != "train": np.random.seed(item)`."""
+    return {
+        library
+        for event in run.of("iterate")
+        if event.loops and event.loops[0].node in outer
+        for loader in drawn_from(event.value)
+        if loader not in training
+        for library in augmentation.seeded_again(loader, run)
+    }
+
+
+def drawn_alike(run: Interpreter, varied: frozenset[str], shared: frozenset[ast.AST]) -> Iterator[Event]:
+    """Where numbers are drawn for a rank's samples, by one call or for one after the other, from generators that are
+    alike on all ranks: those of libraries other than the ``varied`` ones. What is ``shared`` out is drawn for all of
+    them, and beside a loader arrays of torch go with the masks of dropout, see `diverge`, unless each step is seeded.
+    """
+    steps = run.step_loops
+    for event in (each for kind in DRAWS[:2] for each in run.of(kind)):
+        inside = any(loop.node in steps for loop in event.loops) and not event.inside_forward
+        drawn = run.values.get(event.node, NOTHING) if isinstance(event.node, ast.expr) else NOTHING
+        seeded_there = any(is_in(loop, each) for each in run.of("seed") for loop in event.loops[-1:])
+        alone = not run.plan.draws and not seeded_there and not libraries_of(event, run).isdisjoint({"torch", "cuda"})
+        sized = drawn.spread is ROWS and not alone and not is_dropout(event, run) or is_for_one_row(event)
+        dealt = not shared.isdisjoint((event.node, *event.source.ancestors(event.node)))
+        if inside and sized and not dealt and not is_per_sample(event) and not libraries_of(event, run) <= varied:
+            yield event
+
+
+def noise_of_own(run: Interpreter) -> Iterator[Event]:
+    """Where steps draw for a rank's samples from a generator of the script's own, which begins alike on all ranks."""
+    steps = run.step_loops
+    for event in run.of("own_noise"):
+        if any(loop.node in steps for loop in event.loops) and not is_per_sample(event):
+            yield event
+
+
+def drawn_for_all(
+    run: Interpreter, apart: Iterable[Site], shared: frozenset[ast.AST], whole: Collection[ast.AST]
+) -> Iterator[WholeNoise]:
+    """Where noise is drawn for as many samples as a rank has, from a generator that is alike on all ranks, so that it
+    can be drawn for those of all ranks. The ``whole`` sizes are those of batches."""
+    loops = {each.node for each in apart}
+    drawn: dict[ast.AST, list[Event]] = {}
+    for event in run.of("noise_drawn"):
+        drawn.setdefault(event.node, []).append(event)
+    own = {event.node for event in run.of("own_noise")}
+    for node, events in drawn.items():
+        if any(e.value.spread is not ROWS or e.on_one_rank or is_per_sample(e) or is_for_one_row(e) for e in events):
+            continue
+        if not isinstance(node, ast.Call) or not shared.isdisjoint((node, *events[0].source.ancestors(node))):
+            continue
+        alike = all(_is_seeded_alike(e, loops, run) or not loops and "torch" in libraries_of(e, run) for e in events)
+        if (node in own or alike) and not any(is_dropout(e, run) for e in events):
+            drawn_there = _whole_noise(node, events[0], run)
+            if drawn_there is not None:
+                counts = drawn_there.counts
+                yield replace(
+                    drawn_there,
+                    counts=tuple(each for each in counts if each not in whole),
+                    divided=tuple(each for each in counts if each in whole),
+                )
+
+
+def _whole_noise(node: ast.Call, event: Event, run: Interpreter) -> WholeNoise | None:
+    """How a draw is told the number of a rank's samples."""
+    name, source = str(event.detail.const), event.source
+    if name.rpartition(".")[2] in DRAWS_LIKE:
+        like = node.args[0] if node.args else None
+        return WholeNoise(source, node, node, like=like) if like is not None and _has_rows(like, run) else None
+    if names_order(node) and not name.startswith("torch.distributions."):
+        return None  # of a rank's own rows, which those of others are not among
+    size = operations.drawn(name, node)
+    if size is None and node.args and isinstance(node.args[0], ast.Starred):
+        size = node.args[0].value
+    shaped = sized_like(size) if size is not None else None
+    if shaped is not None:
+        return WholeNoise(source, node, node, shape=size) if _has_rows(shaped, run) else None
+    if size is None or run.values.get(size, NOTHING).spread is not COUNT:
+        return None
+    method = source.parents.get(node)  # several for each sample: `multinomial(weights, len(x) * 5).view(len(x), 5)`
+    view = source.parents.get(method) if method is not None else None
+    if isinstance(method, ast.Attribute) and method.attr in ("view", "reshape") and isinstance(view, ast.Call):
+        first = view.args[0] if view.args else None
+        if first is not None and run.values.get(first, NOTHING).spread is COUNT:
+            return WholeNoise(source, node, view, (size, first))
+    return WholeNoise(source, node, node, (size,))
+
+
+def _has_rows(node: ast.expr, run: Interpreter) -> bool:
+    """Whether a tensor has a row for each of a rank's samples: not `x[0]`, which may be one of them."""
+    value = run.values.get(node, NOTHING)
+    return value.spread is ROWS and not any(
+        _may_be_one(each, run) for each in (node, *(made for _, made in value.made))
+    )
+
+
+def _may_be_one(node: ast.expr, run: Interpreter) -> bool:
+    """Whether something is picked by its number, and not out of several tensors that are known as such."""
+    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, (ast.Constant, ast.UnaryOp)):
+        return False
+    return not any(isinstance(thing, (Items, Table)) for thing in run.values.get(node.value, NOTHING).things)
+
+
+def _is_seeded_alike(event: Event, apart: set[ast.AST], run: Interpreter) -> bool:
+    """Whether ranks have just been seeded alike where they draw from torch, between the loops in which they go apart:
+    `torch.manual_seed(0)` ahead of a preview in each epoch."""
+    if "torch" not in libraries_of(event, run) or event.inside_forward or is_parted(event, apart):
+        return False
+    seeds = [e for e in run.of("seed") if e.order < event.order and "torch" in libraries_of(e, run)]
+    around = {loop.node for loop in event.loops}
+    within = [e for e in seeds if around <= {loop.node for loop in e.loops}]
+    parted = [e.order for e in run.events if e.order < event.order and is_parted(e, apart)] if within else []
+    return bool(within) and max(parted, default=-1) < within[-1].order
