@@ -26,6 +26,8 @@ class ProbeContext:
     replay: Replay | None = None
     inside_sample: bool = False
     """A dataset is computing one sample: draws are keyed by that sample and need no further care."""
+    seeded_in_sample: set[str] = field(default_factory=set)
+    """The libraries that a dataset has seeded for the sample at hand."""
     batch_rows: dict[int, int] = field(default_factory=dict)
     """Samples in the last batch of each loader that is in use."""
     pieces: dict[int, list[list[int]]] = field(default_factory=dict)

@@ -534,10 +534,11 @@ class DataProbe:
             for generator in record.generators:
                 generators.reseed(generator, key_seed(*key))
             before = context.streams.positions() if context.distributed and record.taken < LOOKED_AT else None
+        context.seeded_in_sample.clear()
         with self._inside_sample():
             sample = dataset[index]
         if before is not None and (drawn := before.items() ^ context.streams.positions().items()):
-            libraries = sorted({library for library, _ in drawn})
+            libraries = sorted({library for library, _ in drawn} - context.seeded_in_sample)
             context.trace.emit("sample-noise", loader=record.loader, number=record.number, libraries=libraries)
         return sample
 

@@ -77,6 +77,7 @@ class SeedingProbe:
         value = next(iter((*args, *kwargs.values())), None)
         drawn, seed = self._draws.seeding(library, value if isinstance(value, int) else None)
         if self._context.inside_sample:  # a data set that seeds each of its samples
+            self._context.seeded_in_sample.add(library)
             return
         if self._context.distributed and not self._context.steps and seed is not None:
             self._context.trace.emit("seed", library=library, drawn=drawn, seed=seed)
