@@ -172,8 +172,8 @@ def share_whole_data(script: TrainingScript, context: Context) -> Iterator[Findi
                 fix = Fix((*shared.edits, *helper, *checked, *planned(source, *edits)))
                 yield Finding(source, draw.node, "each rank takes its rows of the data", fix)
     for site, alike in _paired(script):
-        shapes = " == ".join(f"{code}.shape" for code in alike)
-        check = f'assert {shapes}, "a row belongs to one row"\n'
+        axes = " == ".join(f"{code}.ndim" for code in alike)
+        check = f'assert {axes}, "a row belongs to one row"\n'
         fix = Fix(planned(site.source, InsertBefore(site.source.statement(site.node), check, order=3)))
         yield Finding(site.source, site.node, "broadcasting would pair every row with all of this rank's", fix)
     for mean in script.row_means:
@@ -186,12 +186,10 @@ def share_whole_data(script: TrainingScript, context: Context) -> Iterator[Findi
 
 
 def _paired(script: TrainingScript) -> Iterator[tuple[Site, tuple[str, ...]]]:
-    """Where tensors of one shape are wanted, with the code of all that go together in that statement."""
-    wholes = {draw.node for draw in script.wholes}
+    """Where tensors with as many axes are wanted, with the code of all that go together in that statement."""
     sites: dict[tuple[Source, ast.stmt], list[tuple[Site, tuple[str, str]]]] = {}
     for site, left, right in script.paired:
-        name = free_name(site.source, "rows", "own_rows", "rank_rows")
-        one, other = (site.source.code(node) + (f"[{name}]" if node in wholes else "") for node in (left, right))
+        one, other = site.source.code(left), site.source.code(right)
         sites.setdefault((site.source, site.source.statement(site.node)), []).append((site, (one, other)))
     for group in sites.values():
         chains: list[list[str]] = []

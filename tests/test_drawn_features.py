@@ -86,4 +86,4 @@ def test_one_check_of_shapes(tmp_path: Path) -> None:
     )
     after, _ = conftest.converted(tmp_path, text)
     assert after.count('"a row belongs to one row"') == 1
-    assert "assert out.shape == scale.shape == wanted.shape" in after
+    assert "assert out.ndim == scale.ndim == wanted.ndim" in after

@@ -51,6 +51,7 @@ for (rows,) in loader:
         ("picked = torch.nonzero(gates.argmax(dim=-1) == i).squeeze(-1)[:capacity]", False),
         ("picked = torch.where(gates.argmax(dim=-1) == i)[0][:capacity]", False),
         ("_, picked = gates[:, i].topk(capacity)", False),
+        ("_, picked = gates.T[i].topk(capacity)", False),
         ("_, picked = gates[:, i].topk(capacity, dim=0)", False),
     ],
 )

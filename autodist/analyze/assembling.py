@@ -317,7 +317,7 @@ def assembled(
                 loaders,
                 not is_distributed(run)
                 and randomness.drops_alike(
-                    run, models, apart, draws, loaders, {each.node for each in for_all}, taken_over
+                    run, models, apart, draws, loaders, dealt | {each.node for each in for_all}, taken_over
                 ),
             ),
             *drawn_alike(

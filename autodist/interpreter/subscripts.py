@@ -320,7 +320,7 @@ class Subscripts(Places):
                     origins |= {Mixing(node, scope.source, mixing.PARTNERS)}
             if (
                 base.spread is Spread.COLUMNS
-                and literal_int(first) is not None
+                and (literal_int(first) is not None or any(isinstance(thing, Index) for thing in key.things))
                 and not isinstance(node.slice, ast.Tuple)
             ):
                 spread = ROWS
