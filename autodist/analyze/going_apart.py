@@ -40,8 +40,8 @@ def gone_apart(
         asked = drawn_by_evaluation(event.value for event in randomness.decided_by_noise(run))
         taken_over |= {draw.node for draw in asked}  # what is decided by them rank 0 decides
         return apart, frozenset(), (*common, *(site for site in decided if site.node not in taken_over))
-    for_all = {each.node for each in randomness.drawn_for_all(run, (), frozenset(each.node for each in shared), sizes)}
-    for_all |= {each.node for each in shared}
+    dealt = frozenset[ast.AST](each.node for each in shared)
+    for_all = dealt | {each.node for each in randomness.drawn_for_all(run, (), dealt, sizes)}
     if not randomness.drops_alike(run, models, (), draws, loaders, for_all, taken_over):
         return (), frozenset(), common
     # ranks that restore one state of a generator are alike again: they would draw the same samples
