@@ -25,6 +25,7 @@ FILLING = frozenset("uniform_ normal_ random_ bernoulli_ exponential_ log_normal
 EMPTY = frozenset("empty zeros ones tensor Tensor FloatTensor LongTensor".split())
 """What makes a tensor to be filled."""
 NUMBERS = frozenset(["int", "float", "bool"])
+EXHAUSTING = frozenset("sum list tuple set dict sorted max min".split())
 
 
 def common_draws(
@@ -236,7 +237,9 @@ def _goes_by_rank(
                 if around not in training and _goes_by_length(_counts(through), source, run):
                     return True
                 asked = [through] if inner is not through and _counts_rows(through, run) else []
-            case ast.ListComp(generators=generators) if calls:
+            case ast.ListComp(generators=generators) | ast.GeneratorExp(generators=generators) if calls and (
+                isinstance(around, ast.ListComp) or _is_exhausted(around, source)
+            ):
                 asked = [each.iter for each in generators if each.iter is not inner and _counts_rows(each.iter, run)]
                 asked += [test for each in generators for test in each.ifs]
             case ast.ListComp() | ast.GeneratorExp():
@@ -245,6 +248,12 @@ def _goes_by_rank(
             return True
         inner = around
     return False
+
+
+def _is_exhausted(generator: ast.GeneratorExp, source: Source) -> bool:
+    """`sum(loss_of(x) for x in loader)`, which asks for all of it."""
+    call = source.parents.get(generator)
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in EXHAUSTING
 
 
 def _counts_rows(through: ast.expr, run: Interpreter) -> bool:

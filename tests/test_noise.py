@@ -632,20 +632,21 @@ for round in range(2):
 
 
 @pytest.mark.parametrize(
-    ("dropped", "apart"),
+    ("dropped", "noisy"),
     [
-        ("nn.functional.dropout(x, 0.1, self.training)", True),
-        ("nn.functional.dropout(x, 0.1)", False),  # evaluations drop out as well, and say when to stop
-        ("nn.functional.dropout(x, 0.1, self.training) * torch.rand(1)", False),
-        ("x * torch.rand(x.shape)", False),
+        ("nn.functional.dropout(x, 0.1, self.training)", False),
+        ("nn.functional.dropout(x, 0.1)", True),  # evaluations drop out as well, and say when to stop
+        ("nn.functional.dropout(x, 0.1, self.training) * torch.rand(1)", True),
+        ("x * torch.rand(x.shape)", True),
     ],
 )
-def test_a_new_model_for_each_round(tmp_path: Path, dropped: str, apart: bool) -> None:
-    """What is drawn while a model is made that is trained comes from rank 0. Ranks that decide by what evaluations draw
-    go on drawing alike, which is said."""
+def test_a_new_model_for_each_round(tmp_path: Path, dropped: str, noisy: bool) -> None:
+    """What is drawn while a model is made that is trained comes from rank 0, and so does what is decided by that which
+    evaluations draw, and one number for a whole batch."""
     code, said = converted(tmp_path, ROUNDS.format(dropped=dropped))
-    assert ("torch.initial_seed() + 1 + dist.get_rank()" in code) is apart
-    assert ("masks of dropout and noise are the same" not in said) is apart
+    assert "torch.initial_seed() + 1 + dist.get_rank()" in code and "the same on all ranks" not in said
+    assert ("if as_on_rank_zero(sum(" in code) is noisy
+    assert ("* drawn_by_rank_zero(torch.rand(1))" in code) is ("torch.rand(1)" in dropped)
 
 
 def of_batch(step: str, dropout: bool = True) -> str:
