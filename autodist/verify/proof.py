@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import math
 import shutil
 import sys
 import tempfile
@@ -181,8 +182,16 @@ def orders_by_hash(text: str) -> bool:
 
 
 def in_training(verdict: WorldVerdict) -> bool:
-    """Whether all that differs are numbers of optimizer steps, and what follows from them."""
-    return all(finding.kind in CONSEQUENCES or finding.kind in OF_STEPS for finding in verdict.findings)
+    """Whether all that differs are numbers of optimizer steps, and what follows from them, as where another optimizer
+    begins later with parameters that have come apart."""
+    first = verdict.step if verdict.step is not None else math.inf
+    return all(
+        finding.kind in CONSEQUENCES
+        or finding.kind in OF_STEPS
+        or finding.kind == "initial-parameters"
+        and (finding.step or 0) > first
+        for finding in verdict.findings
+    )
 
 
 def within_rounding(verdict: WorldVerdict, exact: WorldVerdict) -> WorldVerdict:

@@ -196,6 +196,9 @@ def test_batches_become_float64() -> None:
     assert batch["z"][0].dtype == torch.float64
 
 
+SYNCHRONISE = "def synchronise(m):\n    return nn.SyncBatchNorm.convert_sync_batchnorm(m)\n"
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
@@ -204,6 +207,9 @@ def test_batches_become_float64() -> None:
         ("if torch.cuda.is_available():\n    m = convert_sync_batchnorm(m)\n    m.cuda()\n", False),
         ("m = convert_sync_batchnorm(m) if torch.cuda.is_available() else m\n", True),
         ("d = 'cuda' if torch.cuda.is_available() else 'cpu'\n", False),
+        ("if torch.cuda.is_available():\n    m = synchronise(m)\n" + SYNCHRONISE, True),
+        ("if torch.cuda.is_available():\n    synchronise(m)\n" + SYNCHRONISE, False),
+        ("if torch.cuda.is_available():\n    m = other(m)\n" + SYNCHRONISE, False),
     ],
 )
 def test_only_the_question_before_a_conversion_is_answered(source: str, expected: bool) -> None:

@@ -10,6 +10,7 @@ import ast
 import functools
 import linecache
 import sys
+from collections.abc import Collection
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from autodist.verify.probes import ProbeContext
 
 
+CONVERTING = "convert_sync_batchnorm"
 _all_reduce = dist.all_reduce
 """Torch's own, before the script's collectives are watched."""
 
@@ -159,14 +161,26 @@ class BatchNormProbe:
 
 
 def guards_conversion(source: str, line: int) -> bool:
-    """The ``if`` at ``line`` does nothing but convert BatchNorm layers."""
+    """The ``if`` at ``line`` does nothing but convert BatchNorm layers, also by a function that does."""
     try:
         tree = ast.parse(source)
     except SyntaxError:
         return False
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    converting = {each.name for each in functions if CONVERTING in ast.unparse(each)}
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and node.test.lineno <= line <= (node.test.end_lineno or node.test.lineno):
-            return all("convert_sync_batchnorm" in ast.unparse(statement) for statement in node.body)
+            return all(converts(statement, converting) for statement in node.body)
         if isinstance(node, ast.IfExp) and node.lineno <= line <= (node.end_lineno or node.lineno):
-            return "convert_sync_batchnorm" in ast.unparse(node.body)
+            return CONVERTING in ast.unparse(node.body)
     return False
+
+
+def converts(statement: ast.stmt, functions: Collection[str]) -> bool:
+    """Whether it converts the layers of a model, `model = synchronise_norms(model)` by one of these ``functions``."""
+    if CONVERTING in ast.unparse(statement):
+        return True
+    if not isinstance(statement, ast.Assign) or not isinstance(call := statement.value, ast.Call):
+        return False
+    named = isinstance(call.func, ast.Name) and call.func.id in functions
+    return named and [ast.unparse(each) for each in call.args] == [ast.unparse(each) for each in statement.targets]
