@@ -202,7 +202,8 @@ def assembled(
         else gone_apart(run, loaders, draws, shared_draws, models, varied, common, alone_or_apart, shares)
     )
     decisions = parting.decisions(run, frozenset(guarded), outside, met) if not is_distributed(run) else ()
-    decisions += tuple(each for each in noisy or () if apart and each not in decisions)
+    decided = {decision.node for decision in decisions}
+    decisions += tuple(each for each in noisy or () if apart and each.node not in decided)
     taken_over = {site.node for site in common}
     own_generators = list(worker_seeds.by_generator(loaders, run))
     for_all = () if is_distributed(run) else tuple(randomness.drawn_for_all(run, apart, dealt, shares))

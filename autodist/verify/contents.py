@@ -19,9 +19,11 @@ DRAWN_SUFFIXES = frozenset({".svg", ".ps", ".eps", ".pdf", ".xml", ".xmp"})
 
 
 CLOCKED = re.compile(
-    r"(?i)(?:_per_|/)s(?:ec(?:ond)?s?)?(?![a-z])|(?<![a-z])(?:time|duration|elapsed|speed|throughput|fps)\b"
+    r"(?i)^(?!.*(?:loss|acc|err|score))"
+    r".*(?:_per_s(?:ec(?:ond)?s?)?(?![a-z])|(?<![a-z])(?:samples|images|steps|tokens|batches|its?)/s(?:ec)?(?![a-z])|"
+    r"(?<![a-z])(?:time|duration|elapsed|throughput|fps)\b)"
 )
-"""In the tag of a scalar that the clock says: `steps_per_sec/train`."""
+"""In the tag of a scalar that the clock says: `steps_per_sec/train`, and not `loss/time`."""
 SINGLE = 3e-7
 """Scalars are kept in single precision."""
 LOOKED_AT = 4096
