@@ -14,7 +14,9 @@ from collections.abc import Iterable, Sequence
 from autodist.verify.replay import replicated
 from autodist.verify.trace import PassKey, RunTrace
 
-CLOCKS = frozenset({"time", "perf_counter", "monotonic", "process_time", "time_ns", "perf_counter_ns", "monotonic_ns"})
+CLOCKS = frozenset(
+    {"time", "perf_counter", "monotonic", "process_time", "time_ns", "perf_counter_ns", "monotonic_ns", "now", "utcnow"}
+)
 ROUNDS = 4
 """How often names are looked for that stand for what other names have told."""
 

@@ -70,6 +70,9 @@ class StepComparison:
     """By how much steps that were equal have amplified the gaps before them."""
     diverged: bool = False
     """Rounding has grown so far that later values cannot be compared."""
+    not_finite: list[int] = field(default_factory=list)
+    """Steps in which the original has neither a loss nor a gradient that is a finite number: whatever the ranks have
+    there, nothing was compared."""
 
     def exceeds(self, step: int, quantity: str, deviation: float, allowed: float, tolerance: Tolerance) -> bool:
         """More than the tolerance, and not the slow growth of rounding in a training that amplifies it."""
@@ -111,11 +114,17 @@ def square(value: float) -> float:
 
 def distance(first: Digest, second: Digest) -> float:
     """An estimate of the norm of the difference of two tensors; none where both have left what a float holds, as those
-    of a training that diverges."""
-    if not (math.isfinite(first[0]) or math.isfinite(second[0])):
-        return 0.0
+    of a training that diverges; infinite where one of them has."""
+    if not (math.isfinite(first[0]) and math.isfinite(second[0])):
+        return math.inf if math.isfinite(first[0]) or math.isfinite(second[0]) else 0.0
     apart = [a - b for a, b in zip(first[1:4], second[1:4], strict=True)]
     return max(math.hypot(*apart) / math.sqrt(len(apart)), abs(first[0] - second[0]))
+
+
+def relative(first: Digest, second: Digest, scale: float) -> float:
+    """Their distance in units of ``scale``, which may itself be infinite."""
+    apart = distance(first, second)
+    return apart / scale if math.isfinite(apart) else apart
 
 
 def assembled(parts: Sequence[Digest | None]) -> Digest | None:
@@ -126,7 +135,7 @@ def assembled(parts: Sequence[Digest | None]) -> Digest | None:
     if len(present[0]) <= SHARD:
         return present[0]
     columns = list(zip(*{part[SHARD]: part for part in present}.values(), strict=True))
-    return [math.sqrt(sum(norm**2 for norm in columns[0])), *(sum(column) for column in columns[1:4])]
+    return [math.sqrt(sum(map(square, columns[0]))), *(sum(column) for column in columns[1:4])]
 
 
 def spread(parts: Sequence[Digest | None], floor: float) -> float:
@@ -136,9 +145,9 @@ def spread(parts: Sequence[Digest | None], floor: float) -> float:
         return 0.0
     if len(present[0]) > SHARD:
         copies = [[part for part in present if part[SHARD] == mark] for mark in {part[SHARD] for part in present}]
-        return max(distance(each[0], other) / max(each[0][0], floor, 1e-300) for each in copies for other in each)
-    scale = max(max(part[0] for part in present), floor, 1e-300)
-    apart = max(distance(present[0], part) for part in present) / scale
+        return max(relative(each[0], other, max(floor, 1e-300, each[0][0])) for each in copies for other in each)
+    scale = max(floor, 1e-300, *(part[0] for part in present))
+    apart = max(relative(present[0], part, scale) for part in present)
     return apart if len(present) == len(parts) else max(apart, 1.0 if max(part[0] for part in present) > floor else 0.0)
 
 
@@ -185,6 +194,12 @@ def compare_steps(original: RunTrace, ranks: Sequence[RunTrace], tolerance: Tole
     return result
 
 
+def has_finite(step: Step) -> bool:
+    """Whether some loss or gradient of a step is a number that another can be held against."""
+    gradients = [each[0] for group in step.groups for each in group.gradients if each is not None]
+    return not (step.losses or gradients) or any(map(math.isfinite, [*step.losses, *gradients]))
+
+
 def shape_of(step: Step) -> list[int]:
     """How many parameters each group has."""
     return [len(group.parameters) for group in step.groups]
@@ -212,7 +227,7 @@ def compare_initial(
                 apart = max(apart, spread(parts, 0.0))
                 whole = assembled(parts)
                 if expected is not None and whole is not None:
-                    away = max(away, distance(whole, expected) / max(expected[0], 1e-12))
+                    away = max(away, relative(whole, expected, max(1e-12, expected[0])))
         if apart > tolerance.loss:
             message = f"the ranks begin training with different parameters (relative {apart:.1e})"
             result.add(number, "initial-parameters-differ-between-ranks", message, steps[0].site)
@@ -226,6 +241,8 @@ def compare_step(
 ) -> None:
     """One step: what led to it, what it did."""
     first = converted[0]
+    if not has_finite(step):
+        result.not_finite.append(number)
     result.rows = divided_rows(step, converted) or result.rows
     compare_calls(number, step, converted, result)
     original_loss, converted_loss, loss = compare_loss(number, step, converted, tolerance, scale, result)
@@ -248,14 +265,14 @@ def compare_step(
                 if present is not None and present[0] > floor * 1e-6:
                     lost.append(name)
             if whole is not None and expected is not None:
-                away = distance(whole, expected) / max(expected[0], floor, 1e-30)
+                away = relative(whole, expected, max(floor, 1e-30, expected[0]))
                 if away > gradient:
                     gradient, worst = away, name
             copies = [each.parameters[position] for each in groups]
             apart_parameters = max(apart_parameters, spread(copies, 0.0))
             after, goal = assembled(copies), group.parameters[position]
             if after is not None and goal is not None:
-                parameters = max(parameters, distance(after, goal) / max(goal[0], share, 1e-8))
+                parameters = max(parameters, relative(after, goal, max(share, 1e-8, goal[0])))
     result.deviations.append(
         Deviation(number, loss, gradient, parameters, original_loss, converted_loss, step.optimizer)
     )

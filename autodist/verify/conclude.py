@@ -22,6 +22,7 @@ MISMATCH = re.compile(r"collective mismatch|mismatch between collectives|Receive
 DENIED = re.compile(r"Permission denied|Errno 13|EACCES|unable to open database file")
 ANYTHING = 1e30
 """Relative tolerance once values have diverged; NumPy takes no infinite one."""
+NOT_FINITE = "the original has neither a loss nor a gradient that is a finite number"
 SHOWN_PASSES, SHOWN_BATCHES = 4, 60
 """What reports draw of the samples that were read."""
 IN_THE_WAKE = frozenset(
@@ -97,9 +98,11 @@ def conclude(setting: Setting, world: int, conversion: Run, original: Run) -> Wo
             base, reason=f"{reason}; {base.steps} optimizer steps agree so far, --steps limits the comparison"
         )
     if not findings:
-        notes = [note for note in notes if note.kind != "draw"]
-        base = replace(base, notes=tuple(notes))
-        return replace(base, outcome=Outcome.EQUAL, reason=agreement(len(steps.deviations), original))
+        base = replace(base, notes=tuple(note for note in notes if note.kind != "draw"))
+        known = len(steps.deviations) - len(steps.not_finite)
+        if steps.not_finite and not known:
+            return replace(base, reason=f"{NOT_FINITE} in any of {len(steps.not_finite)} steps: nothing was compared")
+        return replace(base, outcome=Outcome.EQUAL, reason=agreement(known, original))
     causes = [finding for finding in findings if finding.kind not in CONSEQUENCES]
     if steps.first and not failures and causes and all(finding.step is not None for finding in causes):
         first = min(causes, key=lambda finding: finding.step or 0)
@@ -243,6 +246,11 @@ def extent_notes(source: RunTrace, steps: StepComparison) -> list[Finding]:
     if steps.grown and not steps.diverged:
         message = f"rounding grew from step to step, up to {steps.grown:.0e}: the training amplifies it"
         notes.append(Finding("rounding", message))
+    if steps.not_finite:
+        first, count = steps.not_finite[0], len(steps.not_finite)
+        which = f"{count} of {len(steps.deviations)} steps, first in step {first}"
+        message = f"{NOT_FINITE} in {which}: nothing is known of these"
+        notes.append(Finding("not-finite", message))
     if source.end is not None and source.end.stopped:
         message = f"compared up to step {len(source.steps)}; what the scripts do after it was not run"
         notes.append(Finding("stopped", message))

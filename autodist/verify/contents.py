@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
 
-from autodist.verify.compare import distance
+from autodist.verify.compare import relative
 from autodist.verify.event_files import is_event_file, scalars
 from autodist.verify.text import Shares, as_whole, first_difference, lines_agree
 from autodist.verify.verdict import Tolerance
@@ -149,12 +150,13 @@ def value_difference(found: Any, expected: Any, tolerance: Tolerance, scale: flo
         left, right = found.get("digest"), expected.get("digest")
         if left is None or right is None:
             return None
-        away = distance(left, right) / max(right[0], scale)
+        away = relative(left, right, max(scale, right[0]))
         allowed = max(tolerance.parameters, tolerance.printed)
         return f"deviates (relative {away:.1e})" if not away <= allowed and left != right else None
     if isinstance(expected, float) and isinstance(found, (int, float)):
         scale = max(abs(expected), abs(found), 1e-12)
         agree = abs(found - expected) <= tolerance.printed * scale or found == expected
+        agree = agree or math.isnan(found) and math.isnan(expected)
         return None if agree else f"is {found}, not {expected}"
     if isinstance(expected, str) and isinstance(found, str):
         agree = lines_agree(expected, found, tolerance.printed)

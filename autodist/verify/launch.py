@@ -29,6 +29,7 @@ from autodist.verify.stall import StallWatch
 
 ADDED_PATH = "AUTODIST_ADDED_PATH"
 """As in ``bootstrap.py``, which may not be imported here: it loads torch."""
+HASH_SEED = "PYTHONHASHSEED"
 PORTS = range(20000, 29000)
 POLL_SECONDS = 0.03
 START_SECONDS = 120.0
@@ -69,7 +70,7 @@ def environment(env: dict[str, str], python: str = sys.executable) -> dict[str, 
         "PYTHONPATH": os.pathsep.join(paths),
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONHASHSEED": "0",
+        HASH_SEED: "0",
         "TORCH_COMPILE_DISABLE": "1",
         "MPLBACKEND": "Agg",
         "WANDB_MODE": "disabled",
@@ -153,6 +154,8 @@ class Zygote:
         self._waiting = b""
         self._log = log
         self._python = python
+        self._preload, self._env = preload, env
+        self._hashing: dict[str, Zygote] = {}
         with open(log, "wb") as errors:
             self._process = subprocess.Popen(
                 [python, "-m", "autodist.verify.zygote", *preload],
@@ -171,6 +174,8 @@ class Zygote:
 
     def close(self) -> None:
         """End the zygote and whatever it still has running."""
+        for other in self._hashing.values():
+            other.close()
         if self._process.stdin is not None and not self._process.stdin.closed:
             self._process.stdin.close()
         try:
@@ -181,8 +186,17 @@ class Zygote:
         if self._process.stdout is not None:
             self._process.stdout.close()
 
+    def hashing(self, seed: str) -> Zygote:
+        """Another one, whose processes hash strings by ``seed``: that is settled as Python starts."""
+        if seed not in self._hashing:
+            log = self._log.with_name(f"{self._log.stem}-hashing-{seed}{self._log.suffix}")
+            self._hashing[seed] = Zygote(self._preload, {**self._env, HASH_SEED: seed}, log, self._python)
+        return self._hashing[seed]
+
     def start(self, plan: ProcessPlan, env: dict[str, str]) -> ForkedProcess:
         """Fork one process of a run."""
+        if HASH_SEED in plan.env and self._env.get(HASH_SEED) != plan.env[HASH_SEED]:
+            return self.hashing(plan.env[HASH_SEED]).start(plan, env)
         self._until(lambda: self._ready)
         request = {
             "plan": plan.to_json(),

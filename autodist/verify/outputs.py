@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autodist.verify.contents import content_difference, shortened, understood, value_difference
+from autodist.verify.plan import TEMPORARY
 from autodist.verify.text import (
     COMPACT,
     Shares,
@@ -33,6 +34,9 @@ VARYING = re.compile(
     r"|[0-2]\d[-_:][0-5]\d[-_:][0-5]\d|\d{9,}|events\.out\.tfevents\.[^/]*|[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d_[^/]*"
 )
 """Parts of paths that differ from run to run: dates, times, process numbers, host names, random and temporary names."""
+
+PASSING = re.compile(rf"_ad\d{{5}}|^{TEMPORARY}/")
+"""Temporary folders, of which each rank may have its own."""
 
 BATCH_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 OPTIMIZER_STATE = re.compile(r"/state/[^/]+/\w+$")
@@ -266,7 +270,22 @@ def compare_folders(original: RunTrace, ranks: Sequence[RunTrace]) -> list[Findi
     findings = [
         Finding("folder-missing", f"{path} is not created", sites.get(path)) for path in sorted(expected - made)
     ]
-    return findings + [
+    findings += [
         Finding("folder-extra", f"{path} is not created by the original", sites.get(path))
         for path in sorted(made - expected)
     ]
+    theirs, ours = named_anew([original]), named_anew(ranks)
+    for path in sorted(ours.keys() & expected):
+        if len(ours[path]) > len(theirs.get(path, ())):
+            message = f"the ranks create {len(ours[path])} folders, first {min(ours[path])}: each has a name of its own"
+            findings.append(Finding("folder-extra", message, sites.get(path)))
+    return findings
+
+
+def named_anew(runs: Sequence[RunTrace]) -> dict[str, set[str]]:
+    """Folders in whose names there is a moment, or what else is another in each process, but for temporary ones."""
+    found: dict[str, set[str]] = {}
+    for write in (write for run in runs for write in run.writes if _makes_folder(write)):
+        if stable(write.path) != write.path and not PASSING.search(write.path):
+            found.setdefault(stable(write.path), set()).add(write.path)
+    return found

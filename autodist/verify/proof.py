@@ -24,7 +24,7 @@ from autodist.verify.placement import Wanted, gpu_count, placed, sharing_refusal
 from autodist.verify.plan import Dtype
 from autodist.verify.progress import NoProgress, Progress
 from autodist.verify.replay import build_replay
-from autodist.verify.runs import Setting, Steering, run_conversion, run_original, sources
+from autodist.verify.runs import OTHER_HASHES, Setting, Steering, run_conversion, run_original, sources
 from autodist.verify.verdict import Cause, Finding, Outcome, Verdict, WorldVerdict
 
 FLOAT32_STEPS = 20
@@ -109,6 +109,8 @@ def verify(
             return Verdict(str(before), str(after), tuple(verify_world(setting, count) for count in nproc))
         with Zygote(imported_packages((before, after)), setting.env, records / "zygote.log", python) as zygote:
             setting.zygote = zygote
+            if setting.hashes_apart:
+                zygote.hashing(OTHER_HASHES)  # they import torch side by side
             return Verdict(str(before), str(after), tuple(verify_world(setting, count) for count in nproc))
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from autodist.errors import AutodistError
 from autodist.verify.launch import (
+    HASH_SEED,
     Process,
     RunResult,
     Zygote,
@@ -29,6 +30,8 @@ from autodist.verify.trace import PassKey, RunTrace, read_trace
 
 LEVELS_ABOVE = 2
 """Folders above the working folder that a script may reach for by ``..``."""
+OTHER_HASHES = "1"
+"""By what the rank hashes strings that does so in another way than the others."""
 MOST_READ = 500
 """Modules of a folder that are read to see what a conversion does."""
 
@@ -203,8 +206,7 @@ def run_processes(setting: Setting, plans: Sequence[ProcessPlan], scratch: Scrat
 
     try:
         for plan in plans:
-            forks = plan.device == "cpu" and "PYTHONHASHSEED" not in plan.env
-            if setting.zygote is not None and forks:
+            if setting.zygote is not None and plan.device == "cpu":
                 processes.append(setting.zygote.start(plan, {**setting.env, **plan.env}))
             else:
                 processes.append(start_process(plan, {**setting.env, **plan.env}, setting.python))
@@ -257,7 +259,7 @@ def run_conversion(setting: Setting, world: int, folder: Path, steering: Steerin
             alone=steering.alone,
             global_batchnorm=synchronised,
             env=setting.environment(rank, world, port)
-            | ({"PYTHONHASHSEED": "1"} if setting.hashes_apart and rank == 1 else {}),
+            | ({HASH_SEED: OTHER_HASHES} if setting.hashes_apart and rank == 1 else {}),
             **elsewhere(scratch),
         )
         for rank in range(world)

@@ -13,6 +13,7 @@ from autodist.verify.launch import Zygote
 BEFORE = """\
 import random
 import time
+from datetime import datetime
 
 import numpy as np
 import torch
@@ -44,6 +45,7 @@ loader = DataLoader(train, batch_size=8, shuffle=True, {workers})
 model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 start = time.time()
+begun = datetime.now()
 for epoch in range(3):
     for x, y in loader:
         {step}
@@ -68,6 +70,7 @@ LIMIT = "if time.time() - start > 3600:\n        break"
 AGREED = (
     "late = torch.tensor(float(time.time() - start > 3600))\n    dist.broadcast(late, 0)\n    if late:\n        break"
 )
+DATED = LIMIT.replace("time.time() - start", "(datetime.now() - begun).total_seconds()")
 DICE = "if torch.rand(1).item() < 0.1:\n            break"
 SENT = "dice = torch.rand(1)\n        dist.broadcast(dice, 0)\n        if dice.item() < 0.1:\n            break"
 
@@ -89,6 +92,8 @@ def scripts(folder: Path, before: dict[str, str], after: dict[str, str]) -> tupl
     [
         ("epoch", LIMIT, LIMIT, "decide-together"),
         ("epoch", LIMIT, AGREED, None),
+        ("epoch", DATED, DATED, "decide-together"),
+        ("epoch", DATED, AGREED.replace("time.time() - start", "(datetime.now() - begun).total_seconds()"), None),
         ("step", DICE, DICE, "decide-together"),
         ("step", DICE, SENT, None),
         ("step", "if random.random() < 0.1:\n            continue", None, "decide-together"),
@@ -133,6 +138,7 @@ def test_workers_that_a_script_seeds(tmp_path: Path, zygote: Zygote | None, seed
     [
         ("import time\nprint(time.time())", False),
         ("start = time.time()\nprint(time.time() - start)", False),
+        ("begun = datetime.now()\nif datetime.now() - begun > timedelta(hours=1):\n    pass", True),
         ("start = time.time()\nwhile time.time() - start < 60:\n    pass", True),
         ("end = perf_counter() + 60\nif step and perf_counter() > end:\n    pass", True),
         (

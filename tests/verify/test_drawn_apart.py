@@ -443,3 +443,19 @@ def test_an_evaluation_with_gradients_on(tmp_path: Path, zygote: Zygote) -> None
     )
     verdict = verify(tmp_path / "before.py", tmp_path / "after.py", [2], device="cpu", workdir=tmp_path, zygote=zygote)
     assert verdict.worlds[0].equal, (verdict.worlds[0].reason, verdict.worlds[0].findings)
+
+
+@pytest.mark.parametrize("workers", ["", ", num_workers=2"])
+def test_samples_that_are_seeded_part_the_ranks(tmp_path: Path, zygote: Zygote, workers: str) -> None:
+    """What is drawn after a sample that was seeded, and not by a worker, follows from it: no rank has another's."""
+    head, _, body = SEEDED.partition("for x, y in loader:")
+    before = f"{head}for epoch in range(2):\n    for x, y in loader:{body.replace(chr(10) + '    ', chr(10) + ' ' * 8)}"
+    before = before.replace("shuffle=True", f"shuffle=True{workers}")
+    code, _ = conftest.converted(tmp_path, before)
+    apart = next(line for line in code.splitlines() if "+ dist.get_rank())" in line)
+    (tmp_path / "before.py").write_text(before)
+    for name, after in (("after.py", code), ("alike.py", code.replace(apart, ""))):
+        (tmp_path / name).write_text(after)
+        verdict = verify(tmp_path / "before.py", tmp_path / name, [2], device="cpu", workdir=tmp_path, zygote=zygote)
+        (world,) = verdict.worlds
+        assert [each.kind for each in world.findings] == ([] if name == "after.py" else ["noise-alike"]), world.reason

@@ -26,8 +26,12 @@ class ProbeContext:
     replay: Replay | None = None
     inside_sample: bool = False
     """A dataset is computing one sample: draws are keyed by that sample and need no further care."""
+    inside_worker: bool = False
+    """It does so as a worker of a loader would: what it seeds is not the script's."""
     seeded_in_sample: set[str] = field(default_factory=set)
     """The libraries that a dataset has seeded for the sample at hand."""
+    seeded_by_samples: set[str] = field(default_factory=set)
+    """Those whose streams go on from the last sample of the rank, which is no other rank's: no worker seeded them."""
     batch_rows: dict[int, int] = field(default_factory=dict)
     """Samples in the last batch of each loader that is in use."""
     pieces: dict[int, list[list[int]]] = field(default_factory=dict)

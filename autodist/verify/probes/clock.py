@@ -6,6 +6,7 @@ pass gets real time again after a while.
 
 from __future__ import annotations
 
+import datetime
 import functools
 import sys
 import time
@@ -21,6 +22,8 @@ STEP_SECONDS = 0.25
 FASTER = 10_000.0
 """So many times as fast do the clocks of other ranks than the first go where each has its own: a limit of hours is
 reached within a few steps."""
+APART_SECONDS = 0.001234
+"""No two ranks ask for the moment at the same one: a name with its microseconds is another on each."""
 PATIENCE = 2_000
 """Calls without a step in between after which the clock follows real time."""
 
@@ -54,16 +57,18 @@ class ClockProbe:
             return plain_format(format, *moment)
 
         time.strftime = strftime
+        apart = APART_SECONDS * self._context.plan.rank
+        datetime.__dict__["datetime"] = dated(self._clock(lambda: time.time() + apart, BASE["time"] + apart, depth=3))
 
-    def _from_script(self) -> bool:
-        return sys._getframe(2).f_code.co_filename.startswith(self._context.plan.root)
+    def _from_script(self, depth: int = 2) -> bool:
+        return sys._getframe(depth).f_code.co_filename.startswith(self._context.plan.root)
 
-    def _clock(self, plain: Callable[[], float], base: float) -> Callable[[], float]:
+    def _clock(self, plain: Callable[[], float], base: float, depth: int = 2) -> Callable[[], float]:
         start = plain()
 
         @functools.wraps(plain)
         def clock() -> float:
-            if not self._from_script():
+            if not self._from_script(depth):
                 return plain()
             steps = self._context.steps
             self._calls = self._calls + 1 if steps == self._at_step else 0
@@ -81,3 +86,32 @@ class ClockProbe:
             return plain(seconds)
 
         return moment
+
+
+class OfAnyDate(type):
+    """Takes for its instances those of the plain class, which libraries make that were imported before."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        plain = cls.__module__ == datetime.__name__ and isinstance(instance, cls.__bases__)
+        return plain or super().__instancecheck__(instance)
+
+
+def dated(clock: Callable[[], float]) -> type[datetime.datetime]:
+    """The class of moments, whose present one is what the clock tells; it is pickled by the name that it takes."""
+
+    class Moment(datetime.datetime, metaclass=OfAnyDate):
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> Moment:
+            return cls.fromtimestamp(clock(), tz)
+
+        @classmethod
+        def today(cls) -> Moment:
+            return cls.fromtimestamp(clock())
+
+        @classmethod
+        def utcnow(cls) -> Moment:
+            return cls.fromtimestamp(clock(), datetime.timezone.utc).replace(tzinfo=None)
+
+    Moment.__name__ = Moment.__qualname__ = "datetime"
+    Moment.__module__ = "datetime"
+    return Moment

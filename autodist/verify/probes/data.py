@@ -359,15 +359,21 @@ class DataProbe:
         by that of the loader."""
         context = self._context
         context.probing = True
-        found = context.streams.fingerprints()
+        found = self._known(context.streams.fingerprints())
         own = getattr(loader, "generator", None)
-        workers = found["torch"] if own is None else content_key(own.get_state())
+        workers = found.get("torch") if own is None else content_key(own.get_state())
         init = getattr(loader, "worker_init_fn", None)
-        in_samples = self._in_first_worker(init, key_seed(workers)) if record.in_workers and init else found
+        in_samples = found
+        if record.in_workers:
+            in_samples = {}
+            if workers is not None:
+                in_samples = self._in_first_worker(init, key_seed(workers)) if init else dict.fromkeys(found, workers)
         context.probing = False
-        if record.in_workers and init is None:
-            in_samples = dict.fromkeys(found, workers)
         return {**found, **{f"samples by {library}": state for library, state in in_samples.items()}}
+
+    def _known(self, states: dict[str, str]) -> dict[str, str]:
+        """Those that no sample has set."""
+        return {library: state for library, state in states.items() if library not in self._context.seeded_by_samples}
 
     def _in_first_worker(self, init: Callable[[int], Any], seed: int) -> dict[str, str]:
         """The states from which a worker draws that is seeded with ``seed``, and then by what the script has for it;
@@ -389,7 +395,7 @@ class DataProbe:
     def _noise_since(self, record: OpenPass) -> None:
         """Where ranks are seeded apart between `iter(loader)` and the first batch, their noise is what it is then."""
         self._context.probing = True
-        found = self._context.streams.of_script()
+        found = self._known(self._context.streams.of_script())
         self._context.probing = False
         changed = {library: state for library, state in found.items() if state != record.noise.get(library)}
         if changed and not record.in_workers:
@@ -522,7 +528,7 @@ class DataProbe:
     def _samples(self, dataset: Any, record: OpenPass, indices: list[Any]) -> list[Any]:
         if record.draws:
             return [self._sample(dataset, record, index) for index in indices]
-        with self._inside_sample():
+        with self._inside_sample(record):
             return [dataset[index] for index in indices]
 
     def _sample(self, dataset: Any, record: OpenPass, index: Any) -> Any:
@@ -535,7 +541,7 @@ class DataProbe:
                 generators.reseed(generator, key_seed(*key))
             before = context.streams.positions() if context.distributed and record.taken < LOOKED_AT else None
         context.seeded_in_sample.clear()
-        with self._inside_sample():
+        with self._inside_sample(record):
             sample = dataset[index]
         if before is not None and (drawn := before.items() ^ context.streams.positions().items()):
             libraries = sorted({library for library, _ in drawn} - context.seeded_in_sample)
@@ -543,15 +549,15 @@ class DataProbe:
         return sample
 
     @contextmanager
-    def _inside_sample(self) -> Iterator[None]:
+    def _inside_sample(self, record: OpenPass) -> Iterator[None]:
         """While a data set makes a sample. What it prints is left out: each rank would print that of its own samples,
         and workers do so in any order."""
-        self._context.inside_sample = True
+        self._context.inside_sample, self._context.inside_worker = True, record.in_workers
         try:
             with redirect_stdout(self._unheard):
                 yield
         finally:
-            self._context.inside_sample = False
+            self._context.inside_sample = self._context.inside_worker = False
 
     def _emit_batch(self, record: OpenPass, indices: list[Any], natural: list[Any], steered: bool) -> None:
         context = self._context
@@ -617,7 +623,7 @@ class DataProbe:
 
     def _pull(self, fetcher: Any, record: OpenPass, pulled: list[str]) -> None:
         try:
-            with self._inside_sample():
+            with self._inside_sample(record):
                 item = next(fetcher.dataset_iter)
         except StopIteration:
             record.ended = True

@@ -36,7 +36,8 @@ class SeedingProbe:
             def seeded(*args: Any, _plain: Any = plain, _library: str = library, **kwargs: Any) -> Any:
                 if not self._context.probing:
                     self._report_seed(_library, args, kwargs)
-                    streams.forget(_library)
+                    if not self._context.inside_worker:
+                        streams.forget(_library)
                 return _plain(*args, **kwargs)
 
             setattr(owner, name, functools.wraps(plain)(seeded))
@@ -78,6 +79,9 @@ class SeedingProbe:
         drawn, seed = self._draws.seeding(library, value if isinstance(value, int) else None)
         if self._context.inside_sample:  # a data set that seeds each of its samples
             self._context.seeded_in_sample.add(library)
+            if not self._context.inside_worker:
+                self._context.seeded_by_samples.add(library)
             return
+        self._context.seeded_by_samples.discard(library)
         if self._context.distributed and not self._context.steps and seed is not None:
             self._context.trace.emit("seed", library=library, drawn=drawn, seed=seed)
