@@ -65,6 +65,8 @@ def decisions(
 def by_noise(run: Interpreter, alone: frozenset[ast.AST], apart: frozenset[ast.AST]) -> tuple[Decision, ...] | None:
     """What is decided by the noise of an evaluation that each rank makes of its own, `if validation_loss < best` of a
     VAE, for rank 0 to decide; None where ranks do not come there alike. The losses of shares are those of all ranks."""
+    if _trains_by_noise(run, alone):
+        return None
     found: dict[ast.expr, Decision] = {}
     for event in randomness.decided_by_noise(run):
         if event.on_one_rank or regions.within(event, alone) or event.value.spread.is_local:
@@ -81,9 +83,31 @@ def by_noise(run: Interpreter, alone: frozenset[ast.AST], apart: frozenset[ast.A
     return tuple(found.values())
 
 
+def _trains_by_noise(run: Interpreter, alone: frozenset[ast.AST]) -> bool:
+    """Whether such noise goes into what ranks train with, past all that they decide: it weighs a loss, `beta * kl`
+    after `beta = validation_loss`, or picks a model, `models[losses.index(min(losses))]`."""
+
+    def is_noise(node: ast.expr) -> bool:
+        value = run.values.get(node, NOTHING)
+        return value.spread is SAME and randomness.is_noise_of_evaluation(value)
+
+    for source in run.project.sources:
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.BinOp) and run.values.get(node, NOTHING).spread.is_local:
+                if is_noise(node.left) or is_noise(node.right):
+                    return True
+            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and is_noise(node.slice):
+                if run.values.get(node, NOTHING).things and alone.isdisjoint(source.ancestors(node)):
+                    return True
+    return False
+
+
 def _given(event: Event) -> list[ast.expr]:
-    """What a schedule goes by: `scheduler.step(validation_loss)`."""
+    """What a schedule goes by, `scheduler.step(validation_loss)`, or a setting is: `group["lr"] = validation_loss`."""
     call = event.node
+    if isinstance(call, ast.Subscript):
+        statement = event.source.statement(call)
+        return [statement.value] if isinstance(statement, (ast.Assign, ast.AugAssign)) else []
     assert isinstance(call, ast.Call)
     return [*call.args[:1], *(each.value for each in call.keywords if each.arg == "metrics")]
 

@@ -75,6 +75,14 @@ BETTER = "as_on_rank_zero(val_loss < best)"
     [
         ("    scheduler.step(val_loss)", "scheduler.step(as_on_rank_zero(val_loss))"),
         ("    scheduler.step(metrics=val_loss)", "scheduler.step(metrics=as_on_rank_zero(val_loss))"),
+        (
+            "    optimizer.param_groups[0]['lr'] = 0.1 * val_loss",
+            "optimizer.param_groups[0]['lr'] = as_on_rank_zero(0.1 * val_loss)",
+        ),
+        (
+            "    lr = min(lr, val_loss)\n    for group in optimizer.param_groups:\n        group['lr'] = lr",
+            "group['lr'] = as_on_rank_zero(lr)",
+        ),
         ("    if val_loss < best:\n        best, best_state = val_loss, copy.deepcopy(model.state_dict())", BETTER),
         ("    if val_loss < best:\n        lr /= 4\n        optimizer.param_groups[0]['lr'] = lr", BETTER),
         (
@@ -124,3 +132,23 @@ def test_an_evaluation_without_noise(tmp_path: Path) -> None:
     text = SCRIPT.format(noise="F.dropout(mean, 0.3, self.training)", loop=EPOCHS, decision=decision)
     code, _ = conftest.converted(tmp_path, text)
     assert "as_on_rank_zero" not in code and "torch.initial_seed() + 1 + dist.get_rank()" in code
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        "    lr = 0.5 * val_loss",
+        "    losses.append((val_loss, copy.deepcopy(model.state_dict())))\n    best = [each for each, _ in losses]\n"
+        "    model.load_state_dict([state for _, state in losses][best.index(min(best))])",
+        "    losses.append(val_loss)\n    best_state = best_state or []\n    best_state.append(model.state_dict())\n"
+        "    model.load_state_dict(best_state[losses.index(min(losses))])",
+    ],
+)
+def test_noise_that_comes_to_train_is_alike(tmp_path: Path, decision: str) -> None:
+    """A weight of the loss, or a state that is picked: ranks that drew each their own would go apart in silence."""
+    text = SCRIPT.format(noise=DRAWN, loop=EPOCHS, decision=EVALUATED + decision)
+    text = text.replace(
+        "loss = F.mse_loss(model(x), x)\n", "loss = F.mse_loss(model(x), x) + lr * model(x).square().mean()\n"
+    )
+    code, said = conftest.converted(tmp_path, text)
+    assert "torch.initial_seed() + 1" not in code and "the same on all ranks" in said

@@ -46,6 +46,9 @@ ADDED = "optimizer = torch.optim.SGD(a.parameters(), lr=0.1)\n{}\noptimizers = [
         ADDED.format(
             "for net in (b, c):\n    for p in net.parameters():\n        optimizer.param_groups[0]['params'].append(p)"
         ),
+        ADDED.format(
+            "params = optimizer.param_groups[0]['params']\nfor net in (b, c):\n    params.extend(net.parameters())"
+        ),
         ADDED.format("more = [*b.parameters(), *c.parameters()]\noptimizer.param_groups[0]['params'] += more"),
         ADDED.format(
             "group = optimizer.param_groups[0]\nfor net in (b, c):\n    group['params'] += [*net.parameters()]"

@@ -6,13 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from autodist import carried
-from autodist.interpreter import Event, Interpreter
+from autodist.interpreter import Event, Interpreter, is_setting
 from autodist.source import Source
 from autodist.spread import SAME
 from autodist.values import NOTHING, External, Index, Items, Object, Table, Value
-
-SETTINGS = frozenset("lr learning_rate momentum weight_decay betas".split())
-"""What groups of parameters of an optimizer have."""
 
 
 def exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
@@ -38,7 +35,7 @@ def exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
             yield statement.value
     elif event.kind == "set_item":
         statement = event.source.statement(node)
-        if isinstance(statement, ast.Assign) and _is_setting(node):
+        if isinstance(statement, ast.Assign) and is_setting(node):
             yield statement.value
         elif isinstance(statement, ast.Assign) and not _is_counted_up(event):
             yield from _numbers(statement.value, event.source, run)
@@ -53,12 +50,6 @@ def exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
             return
         yield from node.args
         yield from (keyword.value for keyword in node.keywords)
-
-
-def _is_setting(target: ast.AST) -> bool:
-    """`group["lr"]`, which is to be the same on all ranks, however it is computed."""
-    key = target.slice if isinstance(target, ast.Subscript) else None
-    return isinstance(key, ast.Constant) and key.value in SETTINGS
 
 
 def _is_counted_up(event: Event) -> bool:

@@ -23,7 +23,7 @@ from __future__ import annotations
 from autodist.interpreter.events import Call_, Event, Loop
 from autodist.interpreter.methods import TESTING_FILES
 from autodist.interpreter.plan import Plan
-from autodist.interpreter.questions import children_of, leaves_ties, returned
+from autodist.interpreter.questions import children_of, is_setting, leaves_ties, returned
 from autodist.interpreter.roles import LBFGS
 from autodist.interpreter.run import Interpreter, Runs, Unfinished
 from autodist.interpreter.torch_modules import SAFE_ON_WRAPPER
@@ -47,6 +47,7 @@ __all__ = [
     "Runs",
     "Unfinished",
     "children_of",
+    "is_setting",
     "leaves_ties",
     "returned",
 ]

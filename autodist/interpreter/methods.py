@@ -512,6 +512,8 @@ class Methods(Libraries, TorchModules):
                 return self._combined(node, [of(container), *args])
             if name == "count" and held.spread is ROWS and not held.things:
                 return held.but(spread=SUM, models=frozenset()).without(Turn)
+            if name == "index" and (noise := drawn_by_evaluation([held, first])):
+                return Value(origins=noise)  # `losses.index(min(losses))`
             return held if name == "pop" else NOTHING
         if name == "items":
             pairs_ = [Items(node, [constant(k), v], NOTHING) for k, v in container.entries.items()]

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from autodist.interpreter.words import SETTINGS
 from autodist.source import own_nodes, told_once
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, ROWS, SUM
 from autodist.tensors import mixing, picking
@@ -322,3 +323,9 @@ def pieces_of(node: ast.expr) -> list[str]:
 
 def _followed(first: list[str], second: list[str]) -> list[str]:
     return [*first[:-1], first[-1] + second[0], *second[1:]]
+
+
+def is_setting(target: ast.AST) -> bool:
+    """`group["lr"]`, which is to be the same on all ranks, however it is computed."""
+    key = target.slice if isinstance(target, ast.Subscript) else None
+    return isinstance(key, ast.Constant) and key.value in SETTINGS

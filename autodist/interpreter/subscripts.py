@@ -224,6 +224,8 @@ class Subscripts(Places):
             optimizer.args.append(joined)
 
     def _optimizers_behind(self, groups: ast.expr, held: Value) -> list[Object]:
+        if len(bound := self._bound_to(groups)) == 1:
+            groups = bound[0]  # `params = optimizer.param_groups[0]["params"]`
         inner = groups
         while isinstance(inner, ast.Subscript):
             inner = inner.value

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist import seeding
-from autodist.interpreter import Event, Interpreter, Loop
+from autodist.interpreter import Event, Interpreter, Loop, is_setting
 from autodist.models import is_main_guard
 from autodist.script import Site
 from autodist.source import Source, argument, last_name
@@ -128,8 +128,10 @@ def names_order(call: ast.Call) -> bool:
 
 
 def decided_by_noise(run: Interpreter) -> list[Event]:
-    """Where an evaluation's noise decides, as in `if validation_loss < best` of a VAE: ranks must agree on it."""
+    """Where an evaluation's noise decides, as in `if validation_loss < best` of a VAE, or what the learning rate is:
+    ranks must agree on it."""
     asked = [event for kind in ("test", "schedule") for event in run.of(kind) if not event.inside_forward]
+    asked += [event for event in run.of("set_item") if is_setting(event.node)]
     return [event for event in asked if is_noise_of_evaluation(event.value)]
 
 
