@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
+from autodist import collation
 from autodist.interpreter import Interpreter
 from autodist.source import Source
-from autodist.tensors import collation
 from autodist.values import NOTHING, Class, External, Function, Items, LocalModule, Object, Table, Thing, Value
 
 OWN = frozenset(

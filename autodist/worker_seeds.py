@@ -10,11 +10,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from autodist import augmentation
+from autodist import augmentation, collation
 from autodist.interpreter import Interpreter
 from autodist.script import Loader, Site
 from autodist.source import last_name
-from autodist.tensors import collation
 from autodist.values import Function
 
 APART = frozenset(

@@ -39,7 +39,7 @@ LAYERS = """
     imports
     edits & lossless
     tensors
-    alternatives | carried
+    collation | alternatives | carried
     values
     spread
     catalog | project
@@ -82,10 +82,20 @@ ESCAPES = """
     origins
 """
 
+COLLATION = """
+    batches
+    reading
+    expressions
+    keyed
+    frame
+    functions | syntax
+    kinds
+"""
+
 TENSORS = """
     rowwise | laid_out | episodes
     shapes | torch_layers
-    mixing | collation | picking | axes | named_axes | crossing
+    mixing | picking | axes | named_axes | crossing
     calls
     operations | facts
     patterns
@@ -206,6 +216,7 @@ def test_imports_go_down(path: Path) -> None:
     ("package", "layers"),
     [
         ("analyze", ANALYZE),
+        ("collation", COLLATION),
         ("escapes", ESCAPES),
         ("fsdp", FSDP),
         ("interpreter", INTERPRETER),

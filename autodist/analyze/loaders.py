@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from autodist import randomness, regions, resizing, searching
+from autodist import collation, randomness, regions, resizing, searching
 from autodist.analyze.batch_sizes import training_switch
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.rule import Severity
 from autodist.script import Concern, Epoch, Loader, Site
 from autodist.source import Source, argument, last_name, shortened
-from autodist.tensors import collation, episodes
+from autodist.tensors import episodes
 from autodist.values import NOTHING, Draw, Index, Object, Path_, Scope, Value, drawn_from
 
 

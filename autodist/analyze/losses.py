@@ -8,9 +8,10 @@ from dataclasses import replace
 from functools import cache
 from typing import TypeGuard
 
-from autodist import escapes
+from autodist import collation, escapes
 from autodist.analyze.reductions import rank_zero_statements
 from autodist.borrowed import departed
+from autodist.collation import Rows
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.losses import batchwise, pairing, scaling, weighing
 from autodist.losses.own_gradients import OwnGradient, is_of, own_gradients
@@ -18,8 +19,7 @@ from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site, TrainingScript, Weighed
 from autodist.source import Source, argument, last_name, shortened
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread
-from autodist.tensors import collation, mixing
-from autodist.tensors.collation import Rows
+from autodist.tensors import mixing
 from autodist.tensors.picking import picks, takes_first
 from autodist.values import NOTHING, Amplified, External, Object
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from autodist.collation import Rows
 from autodist.escapes.exposure import is_unseen
 from autodist.escapes.origins import (
     fed_to_losses,
@@ -28,7 +29,6 @@ from autodist.source import Source, last_name
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import mixing, operations
 from autodist.tensors.calls import number_of
-from autodist.tensors.collation import Rows
 from autodist.tensors.picking import picks, takes_first
 from autodist.values import NOTHING, UNKNOWN, Function, Items, Object, Stream, Table, Value, is_chosen, is_scope
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence
 
 from autodist import carried
+from autodist.collation import Rows
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.questions import (
     OF_SETS,
@@ -35,7 +36,6 @@ from autodist.spread import (
     multiply,
 )
 from autodist.tensors import crossing, mixing, operations
-from autodist.tensors.collation import Rows
 from autodist.tensors.named_axes import is_unread
 from autodist.values import (
     NOTHING,

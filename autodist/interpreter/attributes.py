@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 from functools import cached_property
 
+from autodist import collation
 from autodist.catalog import public
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.names import Names
@@ -13,7 +14,7 @@ from autodist.interpreter.questions import MODULE_METHODS, given_to, is_hidden, 
 from autodist.interpreter.words import KEPT, SIZES
 from autodist.source import Source
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, Spread
-from autodist.tensors import collation, operations
+from autodist.tensors import operations
 from autodist.values import (
     NOTHING,
     UNKNOWN,

@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from functools import partial
 
+from autodist import collation
 from autodist.interpreter.arithmetic import Arithmetic
 from autodist.interpreter.attributes import Attributes, class_of
 from autodist.interpreter.contents import UNROLLED
@@ -26,7 +27,7 @@ from autodist.interpreter.roles import Roles
 from autodist.interpreter.words import KEPT
 from autodist.project.chosen import among, is_any_name, matching, pattern_of, template
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
-from autodist.tensors import collation, facts, mixing, operations, picking
+from autodist.tensors import facts, mixing, operations, picking
 from autodist.values import (
     NOTHING,
     PACKED,

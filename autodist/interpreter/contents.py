@@ -6,12 +6,13 @@ import ast
 from collections.abc import Sequence
 from dataclasses import replace
 
+from autodist import collation
 from autodist.interpreter.by_turn import ByTurn
 from autodist.interpreter.loaders import Loaders
 from autodist.interpreter.questions import last_part, one_of, under_samples
 from autodist.interpreter.words import SPLITTING
 from autodist.spread import COUNT, LOCAL, ROWS, SAME, Spread, combine
-from autodist.tensors import axes, collation, mixing, operations
+from autodist.tensors import axes, mixing, operations
 from autodist.values import (
     NOTHING,
     UNKNOWN,

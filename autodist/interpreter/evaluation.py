@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
-from autodist import alternatives
+from autodist import alternatives, collation
+from autodist.collation import Rows
 from autodist.interpreter.events import Call_
 from autodist.interpreter.overloads import Overloads
 from autodist.interpreter.questions import children_of, is_known, last_part, literal_int, objects_called, relates
@@ -15,8 +16,7 @@ from autodist.interpreter.single import Single
 from autodist.interpreter.words import COUNTING, CUTTING, REST, SIZES
 from autodist.source import counted_of, filled_in, last_name, operands
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
-from autodist.tensors import axes, calls, collation, crossing, operations, picking, shapes
-from autodist.tensors.collation import Rows
+from autodist.tensors import axes, calls, crossing, operations, picking, shapes
 from autodist.tensors.named_axes import from_front
 from autodist.tensors.picking import FORMS
 from autodist.values import (

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 
+from autodist import collation
+from autodist.collation import Fields, Rows
 from autodist.interpreter.machine import Machine
 from autodist.spread import COLUMNS, RANK, ROWS, SAME
-from autodist.tensors import collation, laid_out, picking
-from autodist.tensors.collation import Fields, Rows
+from autodist.tensors import laid_out, picking
 from autodist.values import SETTLED, Evened, Object, Value, of
 
 

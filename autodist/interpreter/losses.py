@@ -6,10 +6,11 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from autodist import collation
 from autodist.interpreter.contents import Contents
 from autodist.interpreter.questions import last_part
 from autodist.spread import LOCAL, MEAN, ROWS, SAME, SUM, Spread
-from autodist.tensors import collation, picking
+from autodist.tensors import picking
 from autodist.values import NOTHING, SETTLED, External, Object, Scope, Trimmed, Value, constant, union
 
 CONNECTIONIST = frozenset(["CTCLoss", "ctc_loss"])

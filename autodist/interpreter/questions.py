@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from autodist.interpreter.words import SETTINGS
 from autodist.source import own_nodes, told_once
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, ROWS, SUM
 from autodist.tensors import mixing, picking
@@ -19,6 +18,8 @@ MODULE_METHODS = frozenset(
 )
 
 
+SETTINGS = frozenset("lr learning_rate momentum weight_decay betas".split())
+"""What groups of parameters of an optimizer have."""
 OF_SETS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
 JOINS_SETS = frozenset(["union", "intersection", "difference", "symmetric_difference"])
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
+from autodist.collation import declared
 from autodist.interpreter.functions import Functions
 from autodist.interpreter.questions import stable_order
 from autodist.interpreter.words import REST
 from autodist.source import last_name
-from autodist.tensors.collation import declared
 from autodist.values import NOTHING, Class, Items, Object, Scope, Value, union
 
 ATTRS = frozenset("attrib ib field".split())

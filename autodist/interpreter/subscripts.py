@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 from functools import lru_cache
 
-from autodist import carried
+from autodist import carried, collation
 from autodist.interpreter.places import Places
 from autodist.interpreter.questions import (
     any_entry,
@@ -23,7 +23,7 @@ from autodist.interpreter.questions import (
 )
 from autodist.source import is_generator, last_name
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
-from autodist.tensors import collation, mixing, picking
+from autodist.tensors import mixing, picking
 from autodist.values import (
     NOTHING,
     UNKNOWN,

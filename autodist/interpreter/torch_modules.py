@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ast
 
+from autodist import collation
+from autodist.collation import Rows
 from autodist.interpreter.losses import Losses
 from autodist.interpreter.questions import last_part, pass_of, stable_order
 from autodist.interpreter.stores import Stores
 from autodist.interpreter.subscripts import Subscripts
 from autodist.interpreter.words import DRAWING, KEPT, MOVES, REMAKES, RETURNS_SELF, SIZES
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SUM, Spread
-from autodist.tensors import axes, collation, facts, mixing, operations, torch_layers
-from autodist.tensors.collation import Rows
+from autodist.tensors import axes, facts, mixing, operations, torch_layers
 from autodist.tensors.named_axes import as_written, from_front, is_unread
 from autodist.values import (
     NOTHING,

@@ -28,5 +28,3 @@ LATER = frozenset(
     "torch.multiprocessing.Process".split()
 )
 """What calls a function in a thread or process of its own, once it is started."""
-SETTINGS = frozenset("lr learning_rate momentum weight_decay betas".split())
-"""What groups of parameters of an optimizer have."""

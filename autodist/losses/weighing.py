@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
+from autodist.collation import Rows
 from autodist.escapes import learnt_from
 from autodist.interpreter import MOVES, Event, Interpreter
 from autodist.regions import stands_in
@@ -19,7 +20,6 @@ from autodist.script import Site, Weighed
 from autodist.source import Source, last_name
 from autodist.spread import COUNT, MEAN, SAME, SUM
 from autodist.tensors import operations
-from autodist.tensors.collation import Rows
 from autodist.tensors.picking import takes_first
 from autodist.values import NOTHING, Evened, External, Object, Preset, Table, Thing
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ast
 
+from autodist.collation import Kind, Reading, Rows, sole
 from autodist.source import Source, last_name
-from autodist.tensors.collation import Kind, Reading, Rows, sole
 from autodist.values import Function, Value
 
 RESHAPING = frozenset(["reshape", "view"])

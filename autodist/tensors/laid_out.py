@@ -10,10 +10,10 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from autodist.collation import ANY_OTHER, BEGINNING, Fields, Key, Kind, Reading, Rows, sole
 from autodist.source import counted_of, last_name
 from autodist.spread import COLUMNS, COUNT, LOCAL, ROWS, SUM, Spread
 from autodist.tensors import operations
-from autodist.tensors.collation import ANY_OTHER, BEGINNING, Fields, Key, Kind, Reading, Rows, sole
 from autodist.values import UNKNOWN, Function, Value
 
 ALL = None

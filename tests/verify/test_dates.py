@@ -12,7 +12,7 @@ import pytest
 from autodist.verify import verify
 from autodist.verify.launch import Zygote
 from autodist.verify.probes.clock import dated
-from tests.verify.conftest import edit
+from verify.conftest import edit
 
 PLAIN = datetime.datetime
 STEPS = 'print("took", time.time() - start, "s")'

@@ -11,7 +11,7 @@ from autodist.verify import Outcome, WorldVerdict, verify
 from autodist.verify.compare import TOLERANCES, distance, relative, spread
 from autodist.verify.contents import tree_difference
 from autodist.verify.launch import Zygote
-from tests.verify.conftest import edit
+from verify.conftest import edit
 
 LOSS = "loss.backward()"
 LOST = "(loss * float('nan')).backward()"

@@ -1,0 +1,50 @@
+"""What a `collate_fn` makes of a list of samples: tensors with one row for each of them, or not.
+
+A rank collates its own samples. Where it joins what is in them (`torch.cat` of sentences), pads it to the longest
+(`pad_sequence`) or leaves some out, the number of rows or of positions is the rank's own, and means over them weigh
+the ranks unevenly. Read from the source: such functions are short, and say plainly what they do.
+"""
+
+from __future__ import annotations
+
+from autodist.collation.batches import (
+    OF_NODES,
+    collate_fn,
+    fields,
+    has_padding,
+    is_packed,
+    marked,
+    named,
+    names,
+    of_graphs,
+    picked,
+    uneven,
+)
+from autodist.collation.functions import BEGINNING, called, declared, sole
+from autodist.collation.kinds import ANY_OTHER, Fields, Key, Kind, Rows
+from autodist.collation.reading import Reading, collated
+
+__all__ = [
+    "ANY_OTHER",
+    "BEGINNING",
+    "OF_NODES",
+    "Fields",
+    "Key",
+    "Kind",
+    "Reading",
+    "Rows",
+    "called",
+    "collate_fn",
+    "collated",
+    "declared",
+    "fields",
+    "has_padding",
+    "is_packed",
+    "marked",
+    "named",
+    "names",
+    "of_graphs",
+    "picked",
+    "sole",
+    "uneven",
+]
