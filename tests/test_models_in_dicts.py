@@ -66,7 +66,51 @@ def test_a_list_that_is_made_anew_is_wrapped_after_that(tmp_path: Path) -> None:
     assert made + "nets = [DDP(model) for model in nets]\n" in after and "AD9" not in said
 
 
-def test_a_dict_that_holds_one_that_does_not_train_is_refused(tmp_path: Path) -> None:
+def test_in_a_dict_that_holds_one_that_does_not_train_the_others_are_wrapped(tmp_path: Path) -> None:
     steps = STEPS.replace("{k: torch.optim.Adam(m.parameters()) for k, m in models.items()}", OF_TWO)
-    _, said = converted(tmp_path, HEAD + MADE.replace("}", ', "C": nn.Linear(4, 4)}') + steps)
-    assert "AD401 cannot see where this model is ready to be wrapped" in said
+    after, said = converted(tmp_path, HEAD + MADE.replace("}", ', "C": nn.Linear(4, 4)}') + steps)
+    assert 'models["A"] = DDP(models["A"])\n' in after and 'models["B"] = DDP(models["B"])\n' in after
+    assert 'models["C"] =' not in after and "AD9" not in said
+
+
+HELD = """\
+{made}
+state.optimizer = torch.optim.SGD(state.net.parameters(), lr=0.1)
+for x, y in loader:
+    state.optimizer.zero_grad()
+    nn.functional.mse_loss(state.net(x), y).backward()
+    state.optimizer.step()
+torch.save(state.net.state_dict(), "net.pt")
+"""
+STATE = (
+    "from dataclasses import dataclass\n\n\n"
+    "@dataclass{told}\nclass State:\n    net: nn.Module\n    optimizer: object = None\n\n\n"
+)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "from types import SimpleNamespace\nstate = SimpleNamespace(net=nn.Linear(4, 4).to(device), step=0)",
+        STATE.format(told="") + "state = State(nn.Linear(4, 4))",
+        "state = dict(net=nn.Linear(4, 4), step=0)",
+        'state = {"net": nn.Linear(4, 4), "step": 0}',
+        'state = {"net": nn.Linear(4, 4), "teacher": nn.Linear(4, 4).requires_grad_(False)}',
+    ],
+)
+def test_what_holds_a_model_beside_other_things(tmp_path: Path, made: str) -> None:
+    text = HEAD + HELD.format(made=made)
+    keyed = "dict" in made.splitlines()[-1] or "{" in made
+    if keyed:
+        text = text.replace("state.net", 'state["net"]').replace("state.optimizer", 'state["optimizer"]')
+    after, said = converted(tmp_path, text)
+    net = 'state["net"]' if keyed else "state.net"
+    assert f"\n{net} = DDP({net})\n" in after and f"torch.save({net}.module.state_dict()" in after
+    assert "AD9" not in said and "cannot see" not in said
+
+
+def test_what_holds_a_model_for_good_is_refused(tmp_path: Path) -> None:
+    """A frozen object takes no other model in its place."""
+    made = STATE.format(told="(frozen=True)") + "state = State(nn.Linear(4, 4))"
+    text = HEAD + HELD.format(made=made).replace("state.optimizer", "optimizer")
+    assert "AD401 cannot see where this model is ready to be wrapped" in converted(tmp_path, text)[1]

@@ -14,7 +14,7 @@ from autodist.models.history import History, grows, history_of, learning, place_
 from autodist.models.moves import TO_DEVICE, TO_TYPE, moved_before_use
 from autodist.models.parts import normalises, optimized_modules, parts, parts_of, unwrapped
 from autodist.models.passes import changes, learns_by_gradients_alone, leaves_outputs, parts_by_turns, pattern_of
-from autodist.models.wrapping import after_conditions, is_forgotten, is_main_guard, wrapping_of
+from autodist.models.wrapping import after_conditions, in_holder, is_forgotten, is_main_guard, wrapping_of
 from autodist.script import Model, Site, Wrapping
 from autodist.source import Source, last_name, shortened
 from autodist.values import (
@@ -66,11 +66,11 @@ def trained_models(run: Interpreter) -> list[Model]:
             roots.pop(module)
             if module in used:
                 passed_by.setdefault(owner, "a part of it is called on its own, so that gradients flow past forward()")
-    return _complete(_merged([_model(module, run, history, passed_by.get(module)) for module in roots]), run)
+    return _complete(_merged([_model(module, run, history, passed_by.get(module)) for module in roots]), run, history)
 
 
-def _complete(models: list[Model], run: Interpreter) -> list[Model]:
-    """Lists of models are wrapped as a whole, where all in them train alike."""
+def _complete(models: list[Model], run: Interpreter, history: History) -> list[Model]:
+    """Lists of models are wrapped as a whole, where all in them train alike; else those that do, each by its key."""
     lists = {event.node: unwrapped(event.value) for event in run.of("bind_each")}
     result = []
     for model in models:
@@ -80,6 +80,12 @@ def _complete(models: list[Model], run: Interpreter) -> list[Model]:
             ours = {each.key for each in (model.object, *model.alternatives)}
             known = all(isinstance(thing, Object) and thing.key in ours for thing in held)
             if not held or not known:
+                modules = [model.object, *model.alternatives]
+                places = [in_holder(module, run, history) for module in modules]
+                if None not in places:
+                    single = zip(modules, places, strict=True)
+                    result += [replace(model, object=own, wrapping=at, alternatives=()) for own, at in single]
+                    continue
                 model = replace(model, wrapping=None)
         result.append(model)
     return result

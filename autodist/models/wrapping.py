@@ -16,6 +16,7 @@ from autodist.source import Source, last_name
 from autodist.values import (
     Function,
     Object,
+    Table,
     Value,
 )
 
@@ -69,7 +70,7 @@ def wrapping_of(module: Object, run: Interpreter, history: History) -> Wrapping 
         found = _by_its_name(placed, at(placed, use), places, learning(module, history))
         found = _after_initialisation(found, use, run)
     else:
-        return _in_list(module, history, use, first)
+        return _in_list(module, run, history, use, first) or in_holder(module, run, history, use)
     begun = placed.order if placed is not None and called is None else places[0].order
     grown_later = [event for event in grows(module, history) if begun < event.order < first]
     settling = (*freezes(module, history), *grown_later, *tried, *_moves_of_parts(module, run))
@@ -228,7 +229,7 @@ def _initialises(function: Function) -> bool:
     return any("init." in ast.unparse(each.func) for each in calls)
 
 
-def _in_list(module: Object, history: History, use: Event | None, first: int) -> Wrapping | None:
+def _in_list(module: Object, run: Interpreter, history: History, use: Event | None, first: int) -> Wrapping | None:
     """After `nets = [Net(), Net()]` or `nets = {"G": Net(), "D": Net()}`, or the loop over them that moves them, for a
     model that has no name of its own."""
     if freezes(module, history):
@@ -240,6 +241,8 @@ def _in_list(module: Object, history: History, use: Event | None, first: int) ->
     event = bound[-1] if bound else grown[-1]  # `nets = [net.to(device) for net in nets]`
     if bound:
         assert isinstance(event.node, (ast.Assign, ast.AnnAssign))
+        if not all(unwrapped(run.values.get(each, Value())) for each in _elements(event.node.value)):
+            return None  # `{"net": Net(), "step": 0}`
         kind = "dict" if isinstance(event.node.value, (ast.Dict, ast.DictComp)) else "list"
         found = replace(at(event, use), inside=None, each=kind)
     else:
@@ -261,6 +264,60 @@ def _in_list(module: Object, history: History, use: Event | None, first: int) ->
             return None
         found = replace(found, statement=after_conditions(found.source, loop, use))
     return found
+
+
+def in_holder(module: Object, run: Interpreter, history: History, use: Event | None = None) -> Wrapping | None:
+    """After `state = SimpleNamespace(net=Net(), step=0)`, by what the code below calls it there: `state.net`."""
+    source = module.source
+    statement = source.statement(module.node)
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], (ast.Name, ast.Attribute)):
+        return None
+    value, holder = statement.value, ast.unparse(statement.targets[0])
+    repeated = (ast.For, ast.While, ast.Lambda, ast.ListComp, ast.DictComp, ast.GeneratorExp, ast.SetComp)
+    if freezes(module, history) or any(isinstance(each, repeated) for each in source.ancestors(module.node)):
+        return None
+    holds = next((each for each in _parts_of_holder(value) if module in unwrapped(run.values.get(each, Value()))), None)
+    things = run.values.get(value, Value()).things
+    if holds is None or not things or not all(map(_can_be_changed, things)):
+        return None
+    for node in ast.walk(source.home(statement)):
+        if not isinstance(node, (ast.Attribute, ast.Subscript)) or ast.unparse(node.value) != holder:
+            continue
+        if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant):
+            continue
+        below = node.lineno > (statement.end_lineno or statement.lineno)
+        if below and isinstance(node.ctx, ast.Load) and unwrapped(run.values.get(node, Value())) == {module}:
+            return Wrapping(source, after_conditions(source, statement, use, node), node, None)
+    return None
+
+
+def _elements(value: ast.expr | None) -> list[ast.expr]:
+    """What is written out in a list, tuple or dict."""
+    if isinstance(value, (ast.List, ast.Tuple)):
+        return [each for each in value.elts if not isinstance(each, ast.Starred)]
+    pairs = zip(value.keys, value.values, strict=True) if isinstance(value, ast.Dict) else ()
+    return [part for key, part in pairs if key is not None]
+
+
+def _parts_of_holder(value: ast.expr) -> list[ast.expr]:
+    """What is held by `dict(net=Net())`, `State(Net(), 0)` or `{"net": Net(), "step": 0}`."""
+    if isinstance(value, ast.Dict):
+        return value.values
+    given = [*value.args, *(keyword.value for keyword in value.keywords)] if isinstance(value, ast.Call) else []
+    return [*given, *(inner for each in given if isinstance(each, ast.Dict) for inner in each.values)]
+
+
+def _can_be_changed(holder: object) -> bool:
+    """Whether what it holds can be given another value: in a dict, a namespace, an object of a class that is neither
+    frozen nor a tuple."""
+    if isinstance(holder, Table):
+        return True
+    if not isinstance(holder, Object) or "module" in holder.roles:
+        return False
+    if holder.cls is None:
+        return holder.name.endswith(("Namespace", "EasyDict", "Munch", "AttrDict"))
+    told = [*holder.cls.node.bases, *holder.cls.node.decorator_list]
+    return not any("NamedTuple" in ast.unparse(each) or "frozen" in ast.unparse(each) for each in told)
 
 
 def _last_growth(added: Event, history: History, first: int) -> Event:
