@@ -127,7 +127,7 @@ LOSSES = """
     batchwise | pairing
     folding
     wholes
-    one_by_one
+    one_by_one | row_numbers
     rounds | weighing | scaling | joining | refilled | unbatched | own_gradients
 """
 

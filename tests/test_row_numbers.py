@@ -79,3 +79,69 @@ def test_numbers_of_all_samples(tmp_path: Path, batches: str, zygote: Zygote | N
 def test_lists_without_their_numbers_stay(tmp_path: Path, weights: str) -> None:
     after, said = conftest.converted(tmp_path, SCRIPT.format(batches=LOADED, weights=weights))
     assert "RowsOfAllRanks" not in after and "AD602" not in said
+
+
+ONE_BY_ONE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+loader = DataLoader(TensorDataset(torch.randn(64, 8), torch.randn(64, 4)), batch_size=8, shuffle=True)
+model, criterion, weights = nn.Linear(8, 4), nn.MSELoss(), torch.linspace(0, 1, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        out, loss = model(x), 0
+        {loss}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(epoch, loss.item())
+"""
+EACH = "for i in range(len(y)):\n            "
+NUMBERED = "for i, t in enumerate(y):\n            "
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        EACH + "loss += 0.9**i * criterion(out[i], y[i])",
+        EACH + "factor = 0.9**i\n            loss += factor * criterion(out[i], y[i])",
+        EACH + "loss += weights[i] * criterion(out[i], y[i])",
+        EACH + "loss += criterion(out[i], y[i - 1])",
+        EACH + "j = (i + 1) % len(y)\n            loss += criterion(out[i], y[j])",
+        EACH + "if i > 0:\n                loss += criterion(out[i], y[i])",
+        EACH + "if i % 2:\n                continue\n            loss += criterion(out[i], y[i])",
+        EACH + "loss += criterion(out[i], y[i]) if i < 4 else 0",
+        NUMBERED + "loss += (i + 1) * criterion(out[i], t)",
+        "loss = sum(criterion(out[i], t) / (i + 1) for i, t in enumerate(y))",
+        "for i, (o, t) in enumerate(zip(out, y)):\n            if i < 4:\n                loss += criterion(o, t)",
+    ],
+)
+def test_losses_of_rows_that_go_by_their_numbers(tmp_path: Path, loss: str) -> None:
+    """They were converted without a word."""
+    _, said = conftest.converted(tmp_path, ONE_BY_ONE.format(loss=loss))
+    assert said.count("is the number of a sample in its batch") == 1
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        EACH + "loss += criterion(out[i : i + 1], y[i : i + 1])\n        loss = loss / len(y)",
+        EACH
+        + "print(end=f'{i}' if i < 0 else '')\n            loss += criterion(out[i], y[i])\n        loss /= len(y)",
+        NUMBERED + "loss += criterion(out[i], t)\n        loss = loss / len(y)",
+        "loss = sum(criterion(out[i], t) for i, t in enumerate(y)) / len(y)",
+        "loss = torch.zeros(len(y))\n        " + EACH + "loss[i] = criterion(out[i], y[i])\n        loss = loss.mean()",
+    ],
+)
+def test_losses_of_rows_that_their_numbers_only_find(tmp_path: Path, zygote: Zygote, loss: str) -> None:
+    """Numbers by `enumerate` were taken for places of a batch."""
+    before = ONE_BY_ONE.format(loss=loss)
+    code, said = conftest.converted(tmp_path, before)
+    assert "number of a sample" not in said and "AD602" not in said
+    (tmp_path / "before.py").write_text(before)
+    (tmp_path / "after.py").write_text(code)
+    verdict = verify(tmp_path / "before.py", tmp_path / "after.py", [2], device="cpu", workdir=tmp_path, zygote=zygote)
+    assert verdict.worlds[0].equal, (verdict.worlds[0].reason, verdict.worlds[0].findings)

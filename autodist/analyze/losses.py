@@ -13,7 +13,7 @@ from autodist.analyze.reductions import rank_zero_statements
 from autodist.borrowed import departed
 from autodist.collation import Rows
 from autodist.interpreter import Event, Interpreter, Plan
-from autodist.losses import batchwise, pairing, scaling, weighing
+from autodist.losses import batchwise, pairing, row_numbers, scaling, weighing
 from autodist.losses.own_gradients import OwnGradient, is_of, own_gradients
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, Site, TrainingScript, Weighed
@@ -139,12 +139,21 @@ def loss_concerns(run: Interpreter) -> Iterator[Concern]:
             "and its noise is larger than that of one process; give it a size of its own, by normal_ or uniform_"
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
-    for source, node in _pairings(run)[:1]:
+    numbered = [*row_numbers.used(run)]
+    known = {site.node for site in numbered}
+    for source, node in [pair for pair in _pairings(run) if known.isdisjoint(ast.walk(pair[1]))][:1]:
         message = (
             f"{shortened(source.code(node))} pairs each sample of a batch with another: a rank finds it in "
             "its own share, so that results differ from those of one process"
         )
         yield Concern("AD602", source, node, message, Severity.WARNING)
+    for site in numbered[:1]:
+        assert isinstance(site.node, ast.Name)
+        message = (
+            f"{site.node.id} is the number of a sample in its batch, and says more here than which sample it is: a "
+            "rank counts its own, so that results differ from those of one process"
+        )
+        yield Concern("AD602", site.source, site.node, message, Severity.WARNING)
     for event in [*scaling.left(run)][:1]:
         assert isinstance(event.node, ast.expr)
         message = (

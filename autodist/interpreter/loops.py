@@ -56,6 +56,7 @@ class Loops(Stores):
         function = self._calls[-1].function if self._calls else None
         taken = node.iter in self.plan.turns
         by_row, certain = taken or self._goes_row_by_row(node.iter), taken or self._goes_along_tensors(node.iter)
+        certain = certain or by_row and self._numbers_rows(node.iter, node.target, node.body, scope)
         if not by_row and (shared := self._goes_through_batches(node, scope)):
             by_row = certain = all(shared)
             (self.batch_loops if by_row else self.whole_loops).add(node.iter)
@@ -160,6 +161,22 @@ class Loops(Stores):
         value = self._lately(over)
         one = value.spread is ROWS and not value.things and self.gives_tensor(over, value)
         return one or self.splits_by_number(over) or _has_one_each(value)
+
+    def _numbers_rows(self, over: ast.expr, target: ast.expr, body: Iterable[ast.AST], scope: Scope) -> bool:
+        """Whether the numbers that a loop gives what it goes over are those of rows of a tensor, so that it goes over
+        samples: `for i, label in enumerate(labels): loss += criterion(out[i], label)`."""
+        numbered = isinstance(over, ast.Call) and last_part(over.func) == "enumerate" and len(over.args) == 1
+        if not numbered or not isinstance(target, ast.Tuple) or not isinstance(target.elts[0], ast.Name):
+            return False
+        for each in (n for inner in body for n in ast.walk(inner) if isinstance(n, ast.Subscript)):
+            first = each.slice.elts[0] if isinstance(each.slice, ast.Tuple) and each.slice.elts else each.slice
+            if not isinstance(first, ast.Name) or first.id != target.elts[0].id or not isinstance(each.value, ast.Name):
+                continue
+            home = scope.find(each.value.id)
+            held = home.names[each.value.id] if home is not None else NOTHING
+            if held.spread is ROWS and not held.things and held.models and self.gives_tensor(each.value, held):
+                return True
+        return False
 
     def _taken(self, element: Value, loop: ast.For | ast.AsyncFor | ast.comprehension, scope: Scope) -> Value:
         """One of the samples that a rank takes of those that all ranks could go over."""
@@ -328,6 +345,8 @@ class Loops(Stores):
             function = self._calls[-1].function if self._calls else None
             taken = first.iter in self.plan.turns
             by_row, certain = taken or self._goes_row_by_row(first.iter), self._goes_along_tensors(first.iter)
+            made = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+            certain = certain or by_row and self._numbers_rows(first.iter, first.target, made, inner)
             self._loops.append(Loop(first, scope.source, scope, function, by_row, certain))
             told = self._unrolled(iterable) or [*self._fields(iterable).values()] or self._data_sets(iterable)
             parts = None if taken else told or self._numbered_phases(first.iter)

@@ -79,13 +79,7 @@ def _by_turn(node: ast.expr, run: Interpreter) -> bool:
 
 def _used_elsewhere(loop: rounds.Loop, source: Source, run: Interpreter) -> Iterator[ast.Name]:
     """Where a round uses the number of its row for anything else than to take that row."""
-    name = last_name(loop.iter.func) if isinstance(loop.iter, ast.Call) else ""
-    target: ast.expr | None = loop.target if name == "range" else None
-    if name == "enumerate":
-        target = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) else loop.target
-    if target is None:
-        return
-    names = {each.id for each in ast.walk(target) if isinstance(each, ast.Name)}
+    names = rounds.numbers(loop)
     for part in rounds.body_of(loop, source):
         for each in ast.walk(part):
             if isinstance(each, ast.Name) and each.id in names and not _takes_row(each, source, run):

@@ -90,6 +90,15 @@ def body_of(loop: Loop, source: Source) -> list[ast.AST]:
     return list(loop.body)
 
 
+def numbers(loop: Loop) -> frozenset[str]:
+    """What a loop calls the number of its round: `i` of `for i in range(n)`, `for i, row in enumerate(rows)`."""
+    name = last_name(loop.iter.func) if isinstance(loop.iter, ast.Call) else ""
+    target: ast.expr | None = loop.target if name == "range" else None
+    if name == "enumerate":
+        target = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) else loop.target
+    return frozenset(each.id for each in ast.walk(target) if isinstance(each, ast.Name)) if target else frozenset()
+
+
 def _ends(body: Iterable[ast.AST], inner: bool = False) -> Iterator[Tie]:
     """What may end a loop before its last round."""
     for node in body:
