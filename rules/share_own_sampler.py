@@ -9,6 +9,7 @@ from autodist.edits import Edit, InsertBefore, RemoveArgument, ReplaceExpr, SetA
 from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import Loader, TrainingScript
 from autodist.source import Source
+from autodist.values import NOTHING, Object
 
 from ._passes import counting
 from ._preamble import (
@@ -309,7 +310,7 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
     shared = _made_by_one_call(script)
     for loader in script.loaders:
         call, source = loader.node, loader.source
-        sampler, batches = given_sampler(script, call), argument(call, "batch_sampler")
+        sampler, batches = given_sampler(script, call), _batches(script, call)
         given = batches or sampler
         if loader.sharded or loader.iterable or given is None or isinstance(given, ast.Constant):
             continue
@@ -317,13 +318,13 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
         size = argument(call, "batch_size", 1)
         unpacked = next((keyword for keyword in call.keywords if keyword.arg is None), None)
         divides = not batches and context.config.batch_size is BatchSize.GLOBAL and not script.distributed
-        if divides and size is None and unpacked is None:
+        if divides and (size is None and unpacked is None or _is_none(size)):
             message = "batches of one sample cannot be shared out: give a batch size, or use --batch-size per-rank"
             yield Finding(source, call, message, severity=Severity.REFUSAL)
             continue
         d, imports = dist(context, source)
         torch, torch_import = imported(context, source, "torch")
-        name, code = _shares(loader, script)
+        name, code = _shares(loader, script, batches is not None)
         more: Planned = (*imports, *torch_import)
         if _is_asked(script):
             code = code.rstrip("\n") + HAND_ON
@@ -377,9 +378,24 @@ def _made_by_one_call(script: TrainingScript) -> set[ast.AST]:
     return {node for node in beside if asked[node] > 1}
 
 
-def _shares(loader: Loader, script: TrainingScript) -> tuple[str, str]:
+def _batches(script: TrainingScript, call: ast.Call) -> ast.expr | None:
+    """What draws whole batches: `batch_sampler=batches`, or `batch_size=None, sampler=batches`."""
+    told, sampler = argument(call, "batch_sampler"), given_sampler(script, call)
+    if told is not None or sampler is None or not _is_none(argument(call, "batch_size", 1)):
+        return told
+    things = [thing for thing in script.values.get(sampler, NOTHING).things if isinstance(thing, Object)]
+    known = all("batch_sampler" in each.roles or each.name.endswith("BatchSampler") for each in things)
+    return sampler if things and known else None
+
+
+def _is_none(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _shares(loader: Loader, script: TrainingScript, batches: bool) -> tuple[str, str]:
     """The class that takes a rank's share of what a loader's sampler draws, by a name of its own in its file."""
-    name, code = _class(loader), CLASSES[_class(loader)]
+    name = "RankBatches" if batches else _class(loader)
+    code = CLASSES[name]
     if not loader.drawn_apart or loader.endless:
         return name, code
     plain = {

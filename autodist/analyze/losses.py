@@ -21,7 +21,7 @@ from autodist.source import Source, argument, last_name, shortened
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread
 from autodist.tensors import mixing
 from autodist.tensors.picking import picks, takes_first
-from autodist.values import NOTHING, Amplified, External, Object
+from autodist.values import NOTHING, Amplified, Draw, External, Object
 
 UNEVEN = {
     Rows.JOINED: "the loss is a mean over what {} joins, of which ranks have different numbers",
@@ -154,6 +154,7 @@ def loss_concerns(run: Interpreter) -> Iterator[Concern]:
             "rank counts its own, so that results differ from those of one process"
         )
         yield Concern("AD602", site.source, site.node, message, Severity.WARNING)
+    yield from [*_picked_by_chance(run)][:1]
     for event in [*scaling.left(run)][:1]:
         assert isinstance(event.node, ast.expr)
         message = (
@@ -203,6 +204,22 @@ def loss_concerns(run: Interpreter) -> Iterator[Concern]:
         yield _weighted(source, node, option)
     if not weighted:
         yield from _uneven_losses(run)
+
+
+def _picked_by_chance(run: Interpreter) -> Iterator[Concern]:
+    """Where steps train on a number of a rank's own samples that is the same on any number of ranks: of a batch, or of
+    what a rank remembers of earlier ones."""
+    trained = {each for event in run.of("backward") for each in event.value.origins}
+    for event in run.of("picks_some"):
+        draw = next(each for each in event.value.origins | event.value.things if isinstance(each, Draw))
+        remembered = event.detail.const is True
+        if draw in trained or remembered and event.grad and any(loop.node in run.step_loops for loop in event.loops):
+            message = (
+                f"{shortened(draw.source.code(draw.node))} draws so many of a rank's own samples: together the ranks "
+                "train on more of them than one process; draw a share of what a rank has, len(x) // k, or of what all "
+                "ranks have"
+            )
+            yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
 
 
 OWN_LOSSES = {

@@ -284,7 +284,10 @@ class Subscripts(Places):
                 self.event("picks", node, scope, of(drawn), constant(by_row or not others))
             elif not by_row:
                 continue  # the order of something else, as in `images[:, :, order]`
-            elif base.spread is ROWS and not base.things and not key.spread.is_local and drawn.permutes:
+            elif base.spread is ROWS and not base.things and not key.spread.is_local and not drawn.permutes:
+                if drawn.size is not None and self._lately(drawn.size).spread is SAME:
+                    self.event("picks_some", node, scope, of(drawn))
+            elif base.spread is ROWS and not base.things and not key.spread.is_local:
                 if drawn.size is not None and self.values.get(drawn.size, NOTHING).spread is not COUNT:
                     self.event("beyond", node, scope, of(drawn))
         shared = [at for at, axis in enumerate(axes) if axis.spread is ROWS]

@@ -89,6 +89,7 @@ def noise(run: Interpreter, shared: frozenset[ast.AST], loaders: Iterable[Loader
             continue
         sized = event.kind == "random" and (run.values.get(event.node, NOTHING).spread is ROWS or is_noise(event.node))
         sized = sized or is_for_one_row(event)
+        sized = sized and (inside or not names_order_of(event))  # of batches that are kept: `random.shuffle(batches)`
         if event.kind == "random_number" and not (sized and deciding.isdisjoint(libraries_of(event, run))):
             continue
         sized = sized and shared.isdisjoint((event.node, *event.source.ancestors(event.node)))
