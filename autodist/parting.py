@@ -18,7 +18,7 @@ from autodist.rule import Severity
 from autodist.script import Concern, Decision
 from autodist.source import Source, last_name, shortened
 from autodist.spread import SAME
-from autodist.values import NOTHING, Function, Value, is_clock
+from autodist.values import NOTHING, Function, Value, drawn_by_evaluation, is_clock
 
 MEETING = ("forward", "backward", "step", "collective")
 """Kinds of events for which a rank needs the others."""
@@ -86,15 +86,19 @@ def by_noise(run: Interpreter, alone: frozenset[ast.AST], apart: frozenset[ast.A
 def _trains_by_noise(run: Interpreter, alone: frozenset[ast.AST]) -> bool:
     """Whether such noise goes into what ranks train with, past all that they decide: it weighs a loss, `beta * kl`
     after `beta = validation_loss`, or picks a model, `models[losses.index(min(losses))]`."""
+    trained = drawn_by_evaluation(event.value for event in run.of("backward"))
 
     def is_noise(node: ast.expr) -> bool:
         value = run.values.get(node, NOTHING)
         return value.spread is SAME and randomness.is_noise_of_evaluation(value)
 
+    def weighs(node: ast.expr) -> bool:
+        return is_noise(node) and not trained.isdisjoint(run.values.get(node, NOTHING).origins)
+
     for source in run.project.sources:
         for node in ast.walk(source.tree):
             if isinstance(node, ast.BinOp) and run.values.get(node, NOTHING).spread.is_local:
-                if is_noise(node.left) or is_noise(node.right):
+                if weighs(node.left) or weighs(node.right):
                     return True
             elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and is_noise(node.slice):
                 if run.values.get(node, NOTHING).things and alone.isdisjoint(source.ancestors(node)):

@@ -259,3 +259,42 @@ def test_steps_that_map_takes(tmp_path: Path) -> None:
         tmp_path, steps + "    losses = list(map(step, loader))\n    print(sum(losses) / len(losses))\n"
     )
     assert "    loader.sampler.set_epoch(epoch)\n    losses = list(map(step, loader))" in after, after
+
+
+BESIDE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(32, 4), torch.randn(32, 1))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+importance = torch.zeros(1, 4)
+for epoch in range(2):
+    {first}for x, y in loader:
+        {first}optimizer.zero_grad()
+        {first}nn.functional.mse_loss(model(x), y).backward()
+        {first}optimizer.step()
+    {second}for x, y in loader:
+        {second}model.zero_grad()
+        {second}nn.functional.mse_loss(model(x), y).backward()
+        {second}importance += model.weight.grad**2
+        {second}optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "number"),
+    [
+        ("", "", "loader.sampler.epoch + 1"),
+        ("", "if epoch > 0:\n        ", "loader.sampler.epoch + 1"),
+        ("if epoch % 2:\n        ", "else:\n        ", "epoch"),
+    ],
+)
+def test_two_passes_in_an_epoch(tmp_path: Path, first: str, second: str, number: str) -> None:
+    """Both had the order of their epoch, in silence; of two branches only one passes."""
+    text = BESIDE.replace("{first}for", first + "for").replace("{second}for", second + "for")
+    text = text.format(first="    " * bool(first), second="    " * bool(second))
+    code, _ = converted(tmp_path, text)
+    assert code.count(f"loader.sampler.set_epoch({number})\n") == 2

@@ -226,7 +226,7 @@ def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: In
         kept = [loop for loop in outer if not all(loop.node in made[each] for each in loaders)]
         number, counted = _number(outer, event)
         anew = number is not None and any(loop.node in made[loader] for loader in loaders for loop in outer)
-        again = restarts or number is not None and _passes_again(statement, events.values(), loaders)
+        again = restarts or number is not None and _passes_again(event, events.values(), loaders)
         goes_on = False
         if len(phases) > 1 or _is_repeated(kept) or any(call.function.node in run.closures for call in event.calls):
             number = None
@@ -251,16 +251,40 @@ def _makes_model(loop: Loop, run: Interpreter) -> bool:
     return not made.isdisjoint(calls)
 
 
-def _passes_again(statement: ast.stmt, events: Iterable[Event], loaders: list[Object]) -> bool:
-    """Whether a round of the loops around calls a function twice that passes over a loader it is given: once for each
-    of two models that train."""
-    ways: dict[tuple[Object, tuple[ast.AST, ...]], set[tuple[int, ...]]] = {}
-    for event in events:
-        if event.grad and event.node is statement:
-            loops = tuple(loop.node for loop in event.loops)
-            for loader in set(drawn_from(event.value)) & set(loaders):
-                ways.setdefault((loader, loops), set()).add(tuple(id(call.node) for call in event.calls))
-    return any(len(each) > 1 for each in ways.values())
+def _passes_again(event: Event, events: Iterable[Event], loaders: list[Object]) -> bool:
+    """Whether a round of the loops around passes over a loader twice: a function that is called once for each of two
+    models that train, or another loop below, which does not stand in another branch instead."""
+    ours = set(drawn_from(event.value)) & set(loaders)
+    around = [loop.node for loop in event.loops]
+    for other in events if event.grad else ():
+        if not other.grad or [loop.node for loop in other.loops] != around or ours.isdisjoint(drawn_from(other.value)):
+            continue
+        if _way(other) != _way(event) and not _excludes(_way(event), _way(other)):
+            return True
+    return False
+
+
+def _way(event: Event) -> list[tuple[Source, ast.AST]]:
+    """The calls that lead to what happens, and where it does."""
+    calls = [(call.source, call.node) for call in event.calls if call.node is not None]
+    return [*calls, (event.source, event.node)]
+
+
+def _excludes(one: list[tuple[Source, ast.AST]], other: list[tuple[Source, ast.AST]]) -> bool:
+    """Whether two ways part in the branches of a condition."""
+    pairs = (
+        (source, a, b) for (source, a), (where, b) in zip(one, other, strict=False) if a is not b and source is where
+    )
+    source, first, second = next(pairs, (None, None, None))
+    if source is None or first is None or second is None:
+        return False
+    ways = [{each, *source.ancestors(each)} for each in (first, second)]
+    branches = [each for each in ways[0] & ways[1] if isinstance(each, ast.If)]
+    return any(
+        not way.isdisjoint(each.body) and not rest.isdisjoint(each.orelse)
+        for each in branches
+        for way, rest in (ways, ways[::-1])
+    )
 
 
 def _is_repeated(loops: list[Loop]) -> bool:

@@ -74,10 +74,12 @@ def _takes_sample(name: ast.Name, source: Source, run: Interpreter) -> bool:
     """`i` of `out[i]`, `out[i, :n]`, `out[i : i + 1]`, and of what is written to its place"""
     index: ast.AST = name
     above = source.parents.get(index)
-    if isinstance(above, ast.BinOp):
+    while isinstance(above, ast.BinOp):
         index, above = above, source.parents.get(above)
     if isinstance(above, ast.Slice):
-        if not isinstance(above.lower, ast.Name) or above.lower.id != name.id:
+        lower = above.lower
+        times = isinstance(lower, ast.BinOp) and isinstance(lower.op, ast.Mult)  # `out[2 * i : 2 * i + 2]`
+        if not times and not (isinstance(lower, ast.Name) and lower.id == name.id):
             return False
         index, above = above, source.parents.get(above)
     elif index is not name:
