@@ -90,6 +90,7 @@ torch.manual_seed(0)
 loader = DataLoader(TensorDataset(torch.randn(64, 8), torch.randn(64, 4)), batch_size=8, shuffle=True)
 model, criterion, weights = nn.Linear(8, 4), nn.MSELoss(), torch.linspace(0, 1, 8)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+log = lambda *given: None
 for epoch in range(2):
     for x, y in loader:
         out, loss = model(x), 0
@@ -131,6 +132,7 @@ def test_losses_of_rows_that_go_by_their_numbers(tmp_path: Path, loss: str) -> N
         EACH + "loss += criterion(out[i : i + 1], y[i : i + 1])\n        loss = loss / len(y)",
         EACH
         + "print(end=f'{i}' if i < 0 else '')\n            loss += criterion(out[i], y[i])\n        loss /= len(y)",
+        EACH + "term = criterion(out[i], y[i])\n            log(term, epoch + i)\n            loss += term / len(y)",
         NUMBERED + "loss += criterion(out[i], t)\n        loss = loss / len(y)",
         "loss = sum(criterion(out[i], t) for i, t in enumerate(y)) / len(y)",
         "loss = torch.zeros(len(y))\n        " + EACH + "loss[i] = criterion(out[i], y[i])\n        loss = loss.mean()",

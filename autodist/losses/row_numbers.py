@@ -41,10 +41,11 @@ def _loops(run: Interpreter) -> list[Loop]:
         if not event.grad or event.on_one_rank:
             continue
         for at, loop in enumerate(event.loops):
+            if loop.node in found or not (loop.by_row and loop.certain) or loop.through is None:
+                continue
             within = any(each.node in run.step_loops for each in event.loops[:at])
-            if within and loop.by_row and loop.certain and loop.through is not None:
-                if loop.through.iter not in run.plan.turns:
-                    found.setdefault(loop.node, loop)
+            if within and loop.through.iter not in run.plan.turns:
+                found[loop.node] = loop
     return list(found.values())
 
 
@@ -122,8 +123,10 @@ def _trains(name: ast.Name, body: list[ast.AST], source: Source, run: Interprete
             return _learns(above.body, run) != _learns(above.orelse, run)
         if isinstance(above, (ast.If, ast.While)) and name in ast.walk(above.test):
             return _decides(above, body, run)
+        if isinstance(above, ast.Expr):  # `writer.add_scalar("loss", term, step + i)` is only shown
+            return _grows(above.value, run)
         if isinstance(above, ast.stmt):
-            value = above.value if isinstance(above, (*BINDING, ast.Expr, ast.Return)) else None
+            value = above.value if isinstance(above, (*BINDING, ast.Return)) else None
             return value is not None and any(_learns(each, run) for each in ast.walk(value))
     return False
 
