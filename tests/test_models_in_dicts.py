@@ -73,6 +73,14 @@ def test_in_a_dict_that_holds_one_that_does_not_train_the_others_are_wrapped(tmp
     assert 'models["C"] =' not in after and "AD9" not in said
 
 
+def test_they_are_wrapped_below_the_loop_that_moves_them(tmp_path: Path) -> None:
+    """On a GPU, gradients of a model that is moved once it is wrapped are not averaged."""
+    steps = STEPS.replace("{k: torch.optim.Adam(m.parameters()) for k, m in models.items()}", OF_TWO)
+    moved = "for m in models.values():\n    m.to(device)\n"
+    after, _ = converted(tmp_path, HEAD + MADE.replace("}", ', "C": nn.Linear(4, 4)}') + moved + steps)
+    assert moved + 'models["A"] = DDP(models["A"])\n' in after
+
+
 HELD = """\
 {made}
 state.optimizer = torch.optim.SGD(state.net.parameters(), lr=0.1)

@@ -9,7 +9,7 @@ from autodist.interpreter.contents import Contents
 from autodist.interpreter.questions import has_state
 from autodist.spread import COUNT, LOCAL, ROWS, SAME, SUM
 from autodist.tensors import operations
-from autodist.values import NOTHING, Draw, Items, Object, Scope, Stream, Value, constant, is_clock, of, union
+from autodist.values import NOTHING, Draw, Items, Object, Scope, Value, constant, is_clock, of, union
 
 COUNTING = ("randint", "multinomial", "choice")
 """What draws as many numbers as it is told."""
@@ -18,12 +18,6 @@ COUNTING = ("randint", "multinomial", "choice")
 def _has_generator(keywords: dict[str, Value]) -> bool:
     """Whether a call is told to draw from a generator of the script's own, and not from `generator=None`."""
     return "generator" in keywords and keywords["generator"].const is not None
-
-
-def _holds_samples(value: Value, depth: int = 3) -> bool:
-    """Whether a list holds some of a rank's samples, or tuples of their parts."""
-    parts = (p for t in value.things if isinstance(t, (Items, Stream)) for p in (*getattr(t, "parts", ()), t.element))
-    return any(part.spread is ROWS or depth > 0 and _holds_samples(part, depth - 1) for part in parts)
 
 
 class Draws(Contents):
@@ -90,9 +84,14 @@ class Draws(Contents):
         permutes = name.rpartition(".")[2] in ("randperm", "permutation")
         once = not self._loops
         drawn = self._draw(Draw(node, scope.source, self._path, size, permutes=permutes, once=once), scope)
-        if not permutes and args and _holds_samples(args[0]):  # `random.sample(memory, 8)`
+        if not permutes and args and self._remembers(args[0]):  # `random.sample(memory, 8)`
             self.event("picks_some", node, scope, drawn, constant(True))
         return drawn.but(origins=drawn.origins | noise)
+
+    def _remembers(self, value: Value, depth: int = 3) -> bool:
+        """Whether a list holds some of a rank's samples, or tuples of their parts."""
+        parts = self._contents(value)
+        return any(part.spread is ROWS or depth > 0 and self._remembers(part, depth - 1) for part in parts)
 
     def _draw(self, draw: Draw, scope: Scope) -> Value:
         self.event("draw", draw.node, scope, of(draw))

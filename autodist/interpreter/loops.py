@@ -124,11 +124,7 @@ class Loops(Stores):
         if not ranges or not isinstance(over, ast.Call) or not isinstance(loop.target, ast.Name):
             return []
         told = last_part(over.args[0]) if isinstance(over.args[0], (ast.Name, ast.Attribute)) else ""
-        for each in _indexed_in(loop):
-            first = each.slice.elts[0] if isinstance(each.slice, ast.Tuple) and each.slice.elts else each.slice
-            counted = isinstance(first, ast.Name) and first.id == loop.target.id
-            home = scope.find(each.value.id) if counted and isinstance(each.value, ast.Name) else None
-            held = home.names[each.value.id] if home is not None and isinstance(each.value, ast.Name) else NOTHING
+        for _, held in _indexed_by(loop.target, loop.body, scope):
             loaders = [t for t in held.origins if isinstance(t, Object) and "loader" in t.roles]
             sizes = [argument(t.node, "batch_size", 1) for t in loaders if isinstance(t.node, ast.Call)]
             sizes += [t.size for t in held.origins if isinstance(t, Draw) and self.plan.shares(t.node)]
@@ -168,15 +164,10 @@ class Loops(Stores):
         numbered = isinstance(over, ast.Call) and last_part(over.func) == "enumerate" and len(over.args) == 1
         if not numbered or not isinstance(target, ast.Tuple) or not isinstance(target.elts[0], ast.Name):
             return False
-        for each in (n for inner in body for n in ast.walk(inner) if isinstance(n, ast.Subscript)):
-            first = each.slice.elts[0] if isinstance(each.slice, ast.Tuple) and each.slice.elts else each.slice
-            if not isinstance(first, ast.Name) or first.id != target.elts[0].id or not isinstance(each.value, ast.Name):
-                continue
-            home = scope.find(each.value.id)
-            held = home.names[each.value.id] if home is not None else NOTHING
-            if held.spread is ROWS and not held.things and held.models and self.gives_tensor(each.value, held):
-                return True
-        return False
+        return any(
+            held.spread is ROWS and not held.things and held.models and self.gives_tensor(name, held)
+            for name, held in _indexed_by(target.elts[0], body, scope)
+        )
 
     def _taken(self, element: Value, loop: ast.For | ast.AsyncFor | ast.comprehension, scope: Scope) -> Value:
         """One of the samples that a rank takes of those that all ranks could go over."""
@@ -456,9 +447,18 @@ class Loops(Stores):
 
 
 @told_once
-def _indexed_in(loop: ast.For | ast.AsyncFor) -> list[ast.Subscript]:
-    """What the body of a loop reads or writes by an index."""
-    return [n for statement in loop.body for n in ast.walk(statement) if isinstance(n, ast.Subscript)]
+def _indexed_in(part: ast.AST) -> list[ast.Subscript]:
+    """What code reads or writes by an index."""
+    return [node for node in ast.walk(part) if isinstance(node, ast.Subscript)]
+
+
+def _indexed_by(number: ast.Name, body: Iterable[ast.AST], scope: Scope) -> Iterator[tuple[ast.Name, Value]]:
+    """What the body of a loop takes by the ``number`` of its round, on the first axis, and what that holds."""
+    for each in (inner for part in body for inner in _indexed_in(part)):
+        first = each.slice.elts[0] if isinstance(each.slice, ast.Tuple) and each.slice.elts else each.slice
+        if isinstance(first, ast.Name) and first.id == number.id and isinstance(each.value, ast.Name):
+            home = scope.find(each.value.id)
+            yield each.value, home.names[each.value.id] if home is not None else NOTHING
 
 
 @told_once

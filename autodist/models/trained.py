@@ -72,7 +72,7 @@ def trained_models(run: Interpreter) -> list[Model]:
 def _complete(models: list[Model], run: Interpreter, history: History) -> list[Model]:
     """Lists of models are wrapped as a whole, where all in them train alike; else those that do, each by its key."""
     lists = {event.node: unwrapped(event.value) for event in run.of("bind_each")}
-    result = []
+    result: list[Model] = []
     for model in models:
         if model.wrapping is not None and model.wrapping.each:
             held = next((held for node, held in lists.items() if _binds(node, model.wrapping)), set())
@@ -83,12 +83,18 @@ def _complete(models: list[Model], run: Interpreter, history: History) -> list[M
                 modules = [model.object, *model.alternatives]
                 places = [in_holder(module, run, history) for module in modules]
                 if None not in places:
-                    single = zip(modules, places, strict=True)
-                    result += [replace(model, object=own, wrapping=at, alternatives=()) for own, at in single]
+                    result += _each_by_its_name(model, modules, [place.target for place in places if place is not None])
                     continue
                 model = replace(model, wrapping=None)
         result.append(model)
     return result
+
+
+def _each_by_its_name(model: Model, modules: list[Object], names: list[ast.expr]) -> Iterator[Model]:
+    """Where the list as a whole would be wrapped, below the loop that moves what is in it."""
+    assert model.wrapping is not None
+    for module, name in zip(modules, names, strict=True):
+        yield replace(model, object=module, wrapping=replace(model.wrapping, target=name, each=""), alternatives=())
 
 
 def _grown_with(wrapping: Wrapping, run: Interpreter) -> set[Thing]:
