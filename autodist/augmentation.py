@@ -212,7 +212,7 @@ def _above(name: str, function: Function) -> Iterator[Thing]:
     cls = owner.cls if isinstance(owner, Object) else owner if isinstance(owner, Class) else None
     found = cls.find(name, skip=inside) if cls is not None and inside is not None else None
     if found is not None and owner is not None:
-        yield from (_bound(each, owner) for each in found[1].things if isinstance(each, Function))
+        yield from (_bound(each, owner) for each in found[1].functions)
 
 
 def mentioned(function: Function, run: Interpreter) -> Iterator[Drawn]:

@@ -129,13 +129,9 @@ def _runs_backward(node: ast.AST, cls: Class) -> bool:
     return any("backward" in name for name in around)
 
 
-def _functions(event: Event) -> list[Function]:
-    return [thing for thing in event.detail.things if isinstance(thing, Function)]
-
-
 def _only_reads(event: Event) -> bool:
     """Whether a hook keeps or prints gradients of samples, and gives nothing back."""
-    functions = _functions(event)
+    functions = event.detail.functions
     return bool(functions) and all(not isinstance(f.node, ast.Lambda) and not _returned(f) for f in functions)
 
 
@@ -148,7 +144,7 @@ def _returned(function: Function) -> list[ast.expr]:
 
 def _is_proportional(event: Event, run: Interpreter) -> bool:
     """Whether a hook gives back the gradient times something that is alike on all ranks: so is the mean of such."""
-    functions = _functions(event)
+    functions = event.detail.functions
     if not functions or len(functions) < len(event.detail.things):
         return False
     for function in functions:

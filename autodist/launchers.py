@@ -53,8 +53,7 @@ def _sites(events: Iterator[Event] | list[Event]) -> tuple[Site, ...]:
 def _workers(event: Event, run: Interpreter) -> list[Function]:
     assert isinstance(event.node, ast.Call)
     first = next((k.value for k in event.node.keywords if k.arg == "fn"), None)
-    value = run.values.get(first or event.node.args[0], NOTHING)
-    return [thing for thing in value.things if isinstance(thing, Function)]
+    return run.values.get(first or event.node.args[0], NOTHING).functions
 
 
 def _composed(project: Project, workers: list[Function]) -> Iterator[Site]:

@@ -18,7 +18,7 @@ from autodist.rule import Severity
 from autodist.script import Concern, Decision
 from autodist.source import Source, last_name, shortened
 from autodist.spread import SAME
-from autodist.values import NOTHING, Function, Value, drawn_by_evaluation, is_clock
+from autodist.values import NOTHING, Value, drawn_by_evaluation, is_clock
 
 MEETING = ("forward", "backward", "step", "collective")
 """Kinds of events for which a rank needs the others."""
@@ -268,7 +268,7 @@ def concerns(run: Interpreter, reduced: Iterable[ast.AST]) -> Iterator[Concern]:
 
 def _meeting_in_handlers(run: Interpreter, met: frozenset[ast.AST]) -> Iterator[Concern]:
     """What needs all ranks where a signal interrupts each of them: `signal.signal(SIGTERM, save_checkpoint)`."""
-    handlers = {t.node for event in run.of("signal") for t in event.value.things if isinstance(t, Function)}
+    handlers = {each.node for event in run.of("signal") for each in event.value.functions}
     reached = (
         event
         for event in (run.events if handlers else ())

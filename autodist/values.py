@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from autodist.source import Source
+from autodist.source import Source, argument
 from autodist.spread import SAME, Spread, join
 
 Path_ = tuple[int, ...]
@@ -102,6 +102,19 @@ class Function:
         named = zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
         return found | {keyword.arg: default for keyword, default in named if default is not None}
 
+    @property
+    def parameters(self) -> list[str]:
+        """What a call may give it, those by their place first. The object that a method is bound to is none of them."""
+        spec = self.node.args
+        placed = [each.arg for each in (*spec.posonlyargs, *spec.args)]
+        known = (self.owner is not None) + len(self.args)
+        return [*placed[known:], *(each.arg for each in spec.kwonlyargs)]
+
+    def given(self, call: ast.Call, name: str) -> ast.expr | None:
+        """What a call gives a parameter, if it spells it out."""
+        named = name in {each.arg for each in self.node.args.kwonlyargs}
+        return argument(call, name, None if named or name not in self.parameters else self.parameters.index(name))
+
 
 @dataclass(eq=False)
 class Class:
@@ -132,7 +145,7 @@ class Class:
     def functions(self, name: str) -> list[Function]:
         """The functions that ``name`` stands for in it, as a rule its method of that name."""
         found = self.find(name)
-        return [t for t in found[1].things if isinstance(t, Function)] if found is not None else []
+        return found[1].functions if found is not None else []
 
     def line(self) -> Iterator[Class]:
         """The class and those of the project that it derives from."""
@@ -530,6 +543,11 @@ class Value:
     def objects(self, role: str) -> Iterator[Object]:
         """The objects among its things that play ``role``."""
         return (each for each in self.things if isinstance(each, Object) and role in each.roles)
+
+    @property
+    def functions(self) -> list[Function]:
+        """The functions of the project that it may be."""
+        return [each for each in self.things if isinstance(each, Function)]
 
 
 NOTHING = Value()

@@ -126,6 +126,96 @@ def test_losses_of_rows_that_go_by_their_numbers(tmp_path: Path, loss: str) -> N
     assert said.count("is the number of a sample in its batch") == 1
 
 
+TERMS = """\
+def weight(i):
+    return 0.9**i
+
+
+def target(i, y):
+    return y[i]
+
+
+def pair(out, y, i):
+    return criterion(out[i], target(y=y, i=i))
+
+
+def faded(out, y, i):
+    w = weight(i)
+    return w * pair(out, y, i)
+
+
+def told(out, y, i):
+    print(end="" if i < 0 else "")
+    return pair(out, y, i)
+
+
+def late(out, y, *, i):
+    if i < 4:
+        return 0
+    return pair(out, y, i)
+
+
+def later(out, y, i):
+    return faded(out, y, i)
+
+
+def add(terms, out, y, i):
+    terms.append(i * pair(out, y, i))
+
+
+class Weighing:
+    def __call__(self, i):
+        return 0.9**i
+
+    def term(self, out, y, i):
+        return weight(i) * pair(out, y, i)
+
+
+weighing = Weighing()
+
+
+"""
+"""Functions of the project that are given the number of a row, and are also at the top of the script."""
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "loss += faded(out, y, i)",
+        "loss += weight(i) * pair(out, y, i)",
+        "w = weight(i)\n            loss += w * pair(out, y, i)",
+        "loss += late(out, y, i=i)",
+        "loss += later(i=i, y=y, out=out)",
+        "loss += weighing.term(out, y, i)",
+        "loss += (lambda out, y, n: n * pair(out, y, n))(out, y, i)",
+        "terms = []\n            add(terms, out, y, i)\n            loss += terms[0]",
+        "loss += criterion(out[i], target(i - 1, y))",
+        "loss += weighing(i) * pair(out, y, i)",
+    ],
+)
+def test_functions_that_go_by_the_number_of_a_row(tmp_path: Path, loss: str) -> None:
+    """They were converted without a word."""
+    script = ONE_BY_ONE.format(loss=EACH + loss).replace("for epoch", TERMS + "for epoch", 1)
+    _, said = conftest.converted(tmp_path, script)
+    assert said.count("is the number of a sample in its batch") == 1
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "loss += pair(out, y, i) / len(y)",
+        "loss += criterion(out[i], target(i, y)) / len(y)",
+        "t = target(i, y)\n            loss += criterion(out[i], t) / len(y)",
+        "loss += told(out, y, i) / len(y)",
+        "w = weight(i)\n            log(w)\n            loss += pair(out, y, i) / len(y)",
+    ],
+)
+def test_functions_that_a_number_only_finds_a_row_for(tmp_path: Path, loss: str) -> None:
+    script = ONE_BY_ONE.format(loss=EACH + loss).replace("for epoch", TERMS + "for epoch", 1)
+    _, said = conftest.converted(tmp_path, script)
+    assert "number of a sample" not in said and "AD602" not in said
+
+
 @pytest.mark.parametrize(
     "loss",
     [

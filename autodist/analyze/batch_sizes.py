@@ -14,7 +14,7 @@ from autodist.source import Source, argument, last_name
 from autodist.spread import COUNT, ROWS, Spread
 from autodist.tensors.calls import called_name
 from autodist.tensors.shapes import counted_off
-from autodist.values import NOTHING, Draw, Function, Object, Path_, Table, Value
+from autodist.values import NOTHING, Draw, Object, Path_, Table, Value
 
 KEYS = frozenset(["init_hidden", "initHidden", "init_state", "size", "Size"])
 SAMPLING = frozenset(["sample", "rsample"])
@@ -165,7 +165,7 @@ def _sizes_of(event: Event, run: Interpreter) -> Iterator[ast.expr]:
         if node is None:
             return
         yield node
-        told = _given(call.node, call.function, node.id) if isinstance(node, ast.Name) and call.node else None
+        told = call.function.given(call.node, node.id) if isinstance(node, ast.Name) and call.node else None
         node = told if _setting(told) is not None else None
     if node is not None:
         yield node
@@ -209,8 +209,10 @@ def _told(use: ast.expr, source: Source, run: Interpreter, left_out: bool = Fals
     if not isinstance(home, ast.FunctionDef) or not isinstance(use, ast.Name):
         return []
     calls = (each for each in run.sources if isinstance(each, ast.Call))
-    called = [(call, each) for call in calls for each in _functions(call, run) if each.node is home]
-    given = [_given(call, each, use.id) for call, each in called]
+    called = [
+        (call, each) for call in calls for each in run.values.get(call.func, NOTHING).functions if each.node is home
+    ]
+    given = [each.given(call, use.id) for call, each in called]
     default = _default(home, use.id) if left_out else None
     return [node for node in (each or default for each in given) if node is not None]
 
@@ -258,23 +260,6 @@ def _reads_size(node: ast.expr) -> bool:
     return isinstance(inner, ast.Attribute) and inner.attr in ("size", "shape")
 
 
-def _functions(call: ast.Call, run: Interpreter) -> list[Function]:
-    """The functions of the project that a call may enter."""
-    return [each for each in run.values.get(call.func, NOTHING).things if isinstance(each, Function)]
-
-
-def _given(call: ast.Call, function: Function, name: str) -> ast.expr | None:
-    """What a call gives a parameter."""
-    parameters = _parameters(function)
-    return argument(call, name, parameters.index(name) if name in parameters else None)
-
-
-def _parameters(function: Function) -> list[str]:
-    """What a call may give a function by its place: a method is bound already."""
-    parameters = [each.arg for each in function.node.args.args]
-    return parameters[1:] if function.owner is not None else parameters
-
-
 def _is_read_off(use: ast.expr, source: Source) -> bool:
     """Whether a variable is bound to the size of a tensor: `batch_size, channels = x.shape`."""
     sizes = (n for value in _bound_to(use, source) for n in ast.walk(value) if isinstance(n, ast.Attribute))
@@ -307,10 +292,9 @@ def _is_given_to_shape(
     call = source.parents[call] if isinstance(call, ast.keyword) else call
     if not isinstance(call, ast.Call) or use is call.func:
         return False
-    for thing in _functions(call, run):
+    for thing in run.values.get(call.func, NOTHING).functions:
         if isinstance(thing.node, ast.FunctionDef):
-            parameters = [*_parameters(thing), *(each.arg for each in thing.node.args.kwonlyargs)]
-            given = [name for name in parameters if _given(call, thing, name) is use]
+            given = [name for name in thing.parameters if thing.given(call, name) is use]
             given = [name for name in given if (thing.node, name) not in whole]
             uses = (n for n in ast.walk(thing.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
             named = [n for n in uses if n.id in given]
@@ -495,7 +479,7 @@ def _is_given_for_losses(use: ast.expr, source: Source, run: Interpreter) -> boo
     """Whether a function is told a batch size that makes what losses are computed from."""
     call = source.parents[use]
     call = source.parents[call] if isinstance(call, ast.keyword) else call
-    if not isinstance(call, ast.Call) or use is call.func or not _functions(call, run):
+    if not isinstance(call, ast.Call) or use is call.func or not run.values.get(call.func, NOTHING).functions:
         return False
     return _reaches_losses(call, source, run)
 

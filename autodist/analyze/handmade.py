@@ -272,7 +272,7 @@ def _are_of_some_alone(draws: list[Draw], run: Interpreter) -> bool:
 
 def _entered(call: ast.Call, run: Interpreter) -> list[Function]:
     """The functions of the project that a call may enter."""
-    return [each for each in run.values.get(call.func, NOTHING).things if isinstance(each, Function)]
+    return run.values.get(call.func, NOTHING).functions
 
 
 def _gives_something(function: ast.AST) -> bool:

@@ -25,7 +25,7 @@ from autodist.script import Concern, Model, Site
 from autodist.source import Source, argument, last_name, shortened
 from autodist.spread import COLUMNS, COUNT
 from autodist.tensors import torch_layers
-from autodist.values import NOTHING, Class, External, Function, Items, Object, Thing, Wrapped, of
+from autodist.values import NOTHING, Class, External, Items, Object, Thing, Wrapped, of
 
 RECORDS = ("torch.cuda.graph", "torch.cuda.make_graphed_callables")
 
@@ -125,8 +125,8 @@ def _later_methods(model: Model, run: Interpreter) -> Iterator[ast.AST]:
         call = event.node
         if event.order <= made or module is None or module.cls is None or not isinstance(call, ast.Call):
             continue
-        found = module.cls.find(call.func.attr) if isinstance(call.func, ast.Attribute) else None
-        yield from (t.node for t in found[1].things if isinstance(t, Function)) if found is not None else ()
+        if isinstance(call.func, ast.Attribute):
+            yield from (each.node for each in module.cls.functions(call.func.attr))
 
 
 def unwrapped_uses(run: Interpreter, models: list[Model]) -> Iterator[Concern]:

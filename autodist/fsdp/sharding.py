@@ -783,8 +783,7 @@ def _only_reads(module: Object, name: str) -> bool:
 
 def _makes_alike(module: Object, name: str) -> bool:
     """Whether a method makes tensors after the type of a parameter: `next(self.parameters()).new_zeros(n, 4)`."""
-    found = module.cls.find(name) if module.cls is not None else None
-    nodes = [thing.node for thing in found[1].things if isinstance(thing, Function)] if found is not None else []
+    nodes = [each.node for each in module.cls.functions(name)] if module.cls is not None else []
     names = {n.attr for node in nodes for n in ast.walk(node) if isinstance(n, ast.Attribute)}
     return any(each.startswith("new_") for each in names) and bool(names & {"parameters", "weight"})
 
@@ -798,8 +797,7 @@ def _method(event: Event) -> str:
 
 def _only_lists(module: Object, name: str, run: Interpreter) -> bool:
     """Whether a method enumerates parameters, as an optimizer asks for, and runs no layer: `yield p`"""
-    found = module.cls.find(name) if module.cls is not None else None
-    nodes = {t.node for t in found[1].things if isinstance(t, Function)} if found is not None else set()
+    nodes = {each.node for each in module.cls.functions(name)} if module.cls is not None else set()
     reads = (n for node in nodes for n in ast.walk(node) if isinstance(n, ast.Attribute))
     if not any(n.attr in ("parameters", "named_parameters") for n in reads):
         return False

@@ -18,7 +18,7 @@ from autodist.models import Key, Keys, keys, members, optimized_by, parts, unwra
 from autodist.rule import Severity
 from autodist.script import Concern, Model, Shards, Site
 from autodist.source import last_name
-from autodist.values import NOTHING, Class, External, Function, Inside, Object, Parameters, Wrapped
+from autodist.values import NOTHING, Class, External, Inside, Object, Parameters, Wrapped
 
 KEEPING = frozenset("detach cpu clone float double abs".split())
 STATES = ("model_state_dict", "optimizer_state_dict")
@@ -305,7 +305,7 @@ def _pauses(run: Interpreter, ours: Keys) -> Iterator[Site]:
 def _asked(run: Interpreter, models: list[Model], begun: Mapping[Key, int]) -> Iterator[tuple[Event, bool]]:
     """`type(model)` and `model.__class__` after sharding; with whether that is known to be a model or part of one."""
     roots = {key: root.key for key, root in members(model for model in models if not model.wrapped).items()}
-    hooks = {t.node for event in run.of("forward_hook") for t in event.detail.things if isinstance(t, Function)}
+    hooks = {each.node for event in run.of("forward_hook") for each in event.detail.functions}
     for event in run.of("asked_class"):
         things = [*unwrapped(event.value), *(t.module for t in event.value.things if isinstance(t, Inside))]
         held = [roots[key] for key in keys(things) if key in roots]

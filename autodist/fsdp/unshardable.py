@@ -30,7 +30,7 @@ from autodist.rule import Severity
 from autodist.script import Concern, Model
 from autodist.source import Source
 from autodist.spread import RANK
-from autodist.values import NOTHING, Class, Function, Items, Object, Parameters, Table, Thing, Value, of
+from autodist.values import NOTHING, Class, Items, Object, Parameters, Table, Thing, Value, of
 
 SCALAR = (
     "is a scalar, of which there is no share: make it a vector of one number, as torch.tensor([1.0]) is, or use "
@@ -381,7 +381,7 @@ def _applied(event: Event, sharded: Sharded) -> str | None:
     call = event.node
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "apply":
         return None
-    functions = [t for a in call.args for t in sharded.run.values.get(a, NOTHING).things if isinstance(t, Function)]
+    functions = [each for arg in call.args for each in sharded.run.values.get(arg, NOTHING).functions]
     names = {n.attr for f in functions for n in ast.walk(f.node) if isinstance(n, ast.Attribute)}
     names |= {n.id for f in functions for n in ast.walk(f.node) if isinstance(n, ast.Name)}
     draws = any(name in DRAWING or name.startswith(("xavier_", "kaiming_", "orthogonal")) for name in names)

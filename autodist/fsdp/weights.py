@@ -406,7 +406,7 @@ def _copied(run: Interpreter, models: list[Model], ours: Keys) -> Iterator[Conce
 
 def _in_hooks(run: Interpreter, found: list[Use]) -> Iterator[Concern]:
     """Hooks of layers run while a parameter is whole, or after it is sharded again."""
-    hooks = {t.node for event in run.of("forward_hook") for t in event.detail.things if isinstance(t, Function)}
+    hooks = {each.node for event in run.of("forward_hook") for each in event.detail.functions}
     for use in found:
         if not hooks.isdisjoint(use.site.source.ancestors(use.site.node)):
             message = "reads a parameter in a hook of a layer, where it is whole or not: read it in the training loop"

@@ -6,7 +6,7 @@ import ast
 
 from autodist.interpreter.classes import Classes
 from autodist.tensors import mixing
-from autodist.values import NOTHING, Class, External, Function, Items, Object, Scope, Value, of
+from autodist.values import NOTHING, Class, External, Items, Object, Scope, Value, of
 
 FUNCTIONS = ("torch.autograd.Function", "torch.autograd.function.Function")
 CONTEXT = "autograd_context"
@@ -50,7 +50,7 @@ class AutogradFunctions(Classes):
         return result if followed else given
 
     def _pass(self, value: Value, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope) -> Value:
-        found = [thing for thing in value.things if isinstance(thing, Function)]
+        found = value.functions
         return self.call_function(found[0], node, args, keywords, scope) if len(found) == 1 else self._mixed(args)
 
     def _keep_for_backward(self, context: Object, node: ast.Call, args: list[Value]) -> Value:

@@ -685,7 +685,7 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         says yes to; anything else is filtered as a list is."""
         decides, over = (args[0], args[1]) if len(args) > 1 else (NOTHING, union(args))
         rows = len(node.args) > 1 and self._goes_row_by_row(node.args[1]) and self.plan.wholes is None
-        functions = [each for each in decides.things if isinstance(each, Function)] if rows else []
+        functions = decides.functions if rows else []
         if (
             not rows
             or decides.const is not None

@@ -150,9 +150,7 @@ class Classes(Records):
                 return union(self._closures(owner, node, args, keywords, scope))
             return NOTHING
         bound = self._noted(node.func, self._bound(found[1], owner, node, scope), scope)
-        return union(
-            self.call_function(t, node, args, keywords, scope) for t in bound.things if isinstance(t, Function)
-        )
+        return union(self.call_function(each, node, args, keywords, scope) for each in bound.functions)
 
     def _inherited_pass(
         self,

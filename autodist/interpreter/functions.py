@@ -242,7 +242,7 @@ class Functions(Attributes):
 
 def _goes_through(given: Value, made: Value) -> bool:
     """Whether a decorator gives functions that have a loop around what they call."""
-    functions = [t for t in given.things if isinstance(t, Function) and t not in made.things]
+    functions = [each for each in given.functions if each not in made.things]
     loops = (ast.For, ast.AsyncFor, ast.While, ast.comprehension)
     return len(functions) == len(given.things) == 1 and any(isinstance(n, loops) for n in ast.walk(functions[0].node))
 

@@ -224,7 +224,7 @@ class Machine(ABC):
     def register_at_exit(self, node: ast.expr, args: list[Value], keywords: dict[str, Value], scope: Scope) -> None:
         """Run a function once the script is over: before what was registered ahead of it."""
         call = node if isinstance(node, ast.Call) else None
-        given = [thing for thing in args[0].things if isinstance(thing, Function)] if args else []
+        given = args[0].functions if args else []
         for function in sorted(given, key=lambda each: each.node.lineno):
             self.event("at_exit", node, scope, args[0])
             self._at_end.append(partial(self.call_function, function, call, args[1:], keywords, scope))

@@ -111,8 +111,7 @@ class TorchModules(Subscripts, Stores, Losses):
         return result
 
     def _hooked(self, hook: Value, given: list[Value], scope: Scope) -> Value:
-        functions = (thing for thing in hook.things if isinstance(thing, Function))
-        return union(self.call_function(each, None, given, {}, scope) for each in functions)
+        return union(self.call_function(each, None, given, {}, scope) for each in hook.functions)
 
     def _normalises(self, layer: Object, node: ast.Call, values: list[Value], scope: Scope) -> None:
         """Note that a layer takes statistics over what fills up the samples, too; not so where that was pooled."""

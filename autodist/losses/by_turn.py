@@ -112,7 +112,7 @@ def _runs_apart(model: Object, run: Interpreter) -> bool:
 def _methods(part: Object) -> Iterator[Function]:
     for cls in part.cls.line() if part.cls is not None else ():
         for value in cls.scope.names.values():
-            yield from (thing for thing in value.things if isinstance(thing, Function))
+            yield from value.functions
 
 
 def _settled(run: Callable[[Plan], Interpreter], plan: Plan) -> Interpreter:

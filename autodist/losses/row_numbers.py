@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from autodist.interpreter import Interpreter, Loop
 from autodist.losses import rounds
@@ -20,18 +21,9 @@ def used(run: Interpreter) -> Iterator[Site]:
     if run.plan.wholes is not None:
         return
     for loop in _loops(run):
-        through, source = loop.through, loop.source
-        assert through is not None
-        names = rounds.numbers(through)
-        body = rounds.body_of(through, source)
-        for _ in body if names else ():  # what is computed from numbers is known after as many rounds at most
-            names, before = names | _derived(body, names, source, run), names
-            if names == before:
-                break
-        for node in _others(body, names, source, run):
-            if _trains(node, body, source, run):
-                yield Site(source, node)
-                break
+        assert loop.through is not None
+        rows = _Rows(rounds.body_of(loop.through, loop.source), loop.source, run)
+        yield from rows.used(rounds.numbers(loop.through))
 
 
 def _loops(run: Interpreter) -> list[Loop]:
@@ -49,13 +41,121 @@ def _loops(run: Interpreter) -> list[Loop]:
     return list(found.values())
 
 
-def _others(body: list[ast.AST], names: frozenset[str], source: Source, run: Interpreter) -> Iterator[ast.Name]:
-    """Where the numbers are read, and not to take a sample."""
-    for node in (each for part in body for each in ast.walk(part)):
-        if isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load):
-            takes = _takes_sample(node, source, run) and not _is_moved(node, body)
-            if not takes and not _is_handed_on(node, source, run):
+@dataclass(frozen=True)
+class _Rows:
+    """What computes with one row: the body of a loop, or that of a function which it hands the number to."""
+
+    body: list[ast.AST]
+    source: Source
+    run: Interpreter
+    known: frozenset[tuple[ast.AST, str]] = frozenset()
+    """The functions that have led here, and what they call the number."""
+
+    def used(self, names: frozenset[str]) -> Iterator[Site]:
+        """The first such use."""
+        for _ in self.body if names else ():  # what is computed from numbers is known after as many rounds at most
+            names, before = names | self._derived(names), names
+            if names == before:
+                break
+        for node in self._others(names):
+            if self._bears(node):
+                yield Site(self.source, node)
+                return
+        for function, name in self._handed_on(names):
+            if (function.node, name) not in self.known:
+                body = function.node.body
+                inner: list[ast.AST] = [*body] if isinstance(body, list) else [body]
+                known = self.known | {(function.node, name)}
+                for found in _Rows(inner, function.source, self.run, known).used(frozenset({name})):
+                    yield found
+                    return
+
+    def _reads(self, names: frozenset[str]) -> Iterator[ast.Name]:
+        for node in (each for part in self.body for each in ast.walk(part)):
+            if isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load):
                 yield node
+
+    def _others(self, names: frozenset[str]) -> Iterator[ast.Name]:
+        """Where the numbers are read, and not to take a sample."""
+        for node in self._reads(names):
+            takes = _takes_sample(node, self.source, self.run) and not _is_moved(node, self.body)
+            if not takes and not _is_shown(node, self.source) and self._call(node) is None:
+                yield node
+
+    def _handed_on(self, names: frozenset[str]) -> Iterator[tuple[Function, str]]:
+        """The functions that are given a number, and what they call it."""
+        for node in self._reads(names):
+            if (call := self._call(node)) is not None:
+                for function in self._functions(call):
+                    yield from ((function, each) for each in function.parameters if function.given(call, each) is node)
+
+    def _call(self, name: ast.Name) -> ast.Call | None:
+        """That which gives a number to functions of the project, unless they make another number of it."""
+        above = self.source.parents.get(name)
+        above = self.source.parents.get(above) if isinstance(above, ast.keyword) else above
+        if not isinstance(above, ast.Call) or name is above.func:
+            return None
+        functions = self._functions(above)
+        takes = [any(each.given(above, name_) is name for name_ in each.parameters) for each in functions]
+        made = self.run.values.get(above, NOTHING)
+        counts = any(map(_gives, functions)) and not (made.spread.is_local or made.origins)
+        return above if takes and all(takes) and not counts else None
+
+    def _functions(self, call: ast.Call) -> list[Function]:
+        return self.run.values.get(call.func, NOTHING).functions
+
+    def _derived(self, names: frozenset[str]) -> frozenset[str]:
+        """Names of what is computed from numbers alone: `factor = 0.9**i`."""
+        read = {self.source.statement(each) for each in self._others(names)}
+        bound = [each for each in read if isinstance(each, ast.Assign) and not self._is_of_sample(each.value)]
+        return frozenset(t.id for each in bound for t in each.targets if isinstance(t, ast.Name))
+
+    def _bears(self, name: ast.Name) -> bool:
+        """Whether losses go by it: it is part of a term, or decides about one."""
+        for above in self.source.ancestors(name):
+            if above in self.body and isinstance(above, ast.expr):
+                return self._is_of_sample(above)  # of a comprehension
+            if isinstance(above, ast.IfExp) and name in ast.walk(above.test):
+                return self._is_of_sample(above.body) != self._is_of_sample(above.orelse)
+            if isinstance(above, (ast.If, ast.While)) and name in ast.walk(above.test):
+                return self._decides(above)
+            if isinstance(above, ast.Expr):  # `writer.add_scalar("loss", term, step + i)` is only shown
+                return self._grows(above.value)
+            if isinstance(above, ast.stmt):
+                value = above.value if isinstance(above, (*BINDING, ast.Return)) else None
+                return value is not None and any(self._is_of_sample(each) for each in ast.walk(value))
+        return False
+
+    def _decides(self, branch: ast.If | ast.While) -> bool:
+        """Whether a condition leaves terms out, rather than say how the first is begun: `if i == 0: loss = term`."""
+        learns = [
+            any(self._grows(each) for part in block for each in ast.walk(part))
+            for block in (branch.body, branch.orelse)
+        ]
+        if any(
+            isinstance(each, (ast.Continue, ast.Break, ast.Return)) for part in branch.body for each in ast.walk(part)
+        ):
+            return any(self._grows(each) for part in self.body for each in ast.walk(part))
+        return learns[0] != learns[1]
+
+    def _grows(self, node: ast.AST) -> bool:
+        """Whether it keeps or adds up what is computed from samples."""
+        if isinstance(node, (*BINDING, ast.Return)):
+            return node.value is not None and self._is_of_sample(node.value)
+        added = isinstance(node, ast.Call) and last_name(node.func) in rounds.GROWING
+        return added and isinstance(node, ast.Call) and any(map(self._is_of_sample, node.args))
+
+    def _is_of_sample(self, node: ast.AST) -> bool:
+        """Whether gradients flow from it; in a function, whether it is computed from samples: its result may be what
+        they flow through."""
+        value = self.run.values.get(node, NOTHING) if isinstance(node, ast.expr) else NOTHING
+        return value.spread.is_local and (bool(value.models) or bool(self.known))
+
+
+def _gives(function: Function) -> bool:
+    if isinstance(function.node, ast.Lambda):
+        return True
+    return any(isinstance(each, ast.Return) and each.value is not None for each in ast.walk(function.node))
 
 
 def _is_moved(name: ast.Name, body: list[ast.AST]) -> bool:
@@ -95,60 +195,10 @@ def _takes_sample(name: ast.Name, source: Source, run: Interpreter) -> bool:
     return not isinstance(above.ctx, ast.Load) or held.spread.is_local or listed or bool(held.origins)
 
 
-def _is_handed_on(name: ast.Name, source: Source, run: Interpreter) -> bool:
-    """Whether a function of the project is given it, or it is shown."""
+def _is_shown(name: ast.Name, source: Source) -> bool:
     for above in source.ancestors(name):
         if isinstance(above, (ast.stmt, ast.comprehension)):
             break
         if isinstance(above, ast.JoinedStr) or isinstance(above, ast.Call) and last_name(above.func) in rounds.SHOWING:
             return True
-        if isinstance(above, ast.Call) and name in (*above.args, *(each.value for each in above.keywords)):
-            return any(isinstance(t, Function) for t in run.values.get(above.func, NOTHING).things)
     return False
-
-
-def _derived(body: list[ast.AST], names: frozenset[str], source: Source, run: Interpreter) -> frozenset[str]:
-    """Names of what is computed from numbers alone: `factor = 0.9**i`."""
-    read = {source.statement(each) for each in _others(body, names, source, run)}
-    bound = [each for each in read if isinstance(each, ast.Assign) and not _learns(each.value, run)]
-    return frozenset(t.id for each in bound for t in each.targets if isinstance(t, ast.Name))
-
-
-def _trains(name: ast.Name, body: list[ast.AST], source: Source, run: Interpreter) -> bool:
-    """Whether gradients flow by way of it: into a term that it is a part of, or that it decides about."""
-    for above in source.ancestors(name):
-        if above in body and isinstance(above, ast.expr):
-            return _learns(above, run)  # of a comprehension
-        if isinstance(above, ast.IfExp) and name in ast.walk(above.test):
-            return _learns(above.body, run) != _learns(above.orelse, run)
-        if isinstance(above, (ast.If, ast.While)) and name in ast.walk(above.test):
-            return _decides(above, body, run)
-        if isinstance(above, ast.Expr):  # `writer.add_scalar("loss", term, step + i)` is only shown
-            return _grows(above.value, run)
-        if isinstance(above, ast.stmt):
-            value = above.value if isinstance(above, (*BINDING, ast.Return)) else None
-            return value is not None and any(_learns(each, run) for each in ast.walk(value))
-    return False
-
-
-def _decides(branch: ast.If | ast.While, body: list[ast.AST], run: Interpreter) -> bool:
-    """Whether a condition leaves terms out, rather than say how the first one is begun: `if i == 0: loss = term`."""
-    learns = [
-        any(_grows(each, run) for part in block for each in ast.walk(part)) for block in (branch.body, branch.orelse)
-    ]
-    if any(isinstance(each, (ast.Continue, ast.Break)) for part in branch.body for each in ast.walk(part)):
-        return any(_grows(each, run) for part in body for each in ast.walk(part))
-    return learns[0] != learns[1]
-
-
-def _grows(node: ast.AST, run: Interpreter) -> bool:
-    """Whether it keeps or adds up what gradients flow from."""
-    if isinstance(node, BINDING):
-        return node.value is not None and _learns(node.value, run)
-    added = isinstance(node, ast.Call) and last_name(node.func) in rounds.GROWING
-    return added and isinstance(node, ast.Call) and any(_learns(each, run) for each in node.args)
-
-
-def _learns(node: ast.AST, run: Interpreter) -> bool:
-    value = run.values.get(node, NOTHING) if isinstance(node, ast.expr) else NOTHING
-    return bool(value.models) and value.spread.is_local
