@@ -273,6 +273,16 @@ def shortened(code: str) -> str:
     return line if len(line) <= 60 else line[:57] + "..."
 
 
+def indices(node: ast.Subscript) -> list[ast.expr]:
+    """What a tensor is indexed by, an index for each axis from the first: `i` and `:` of `x[i, :]`."""
+    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
+def first_index(node: ast.Subscript) -> ast.expr:
+    """What indexes the first axis; the empty tuple of `x[()]` is itself."""
+    return next(iter(indices(node)), node.slice)
+
+
 @told_once
 def operands(node: ast.expr) -> list[ast.expr]:
     """What an operation is applied to, the receiver of a method among it."""
@@ -281,7 +291,7 @@ def operands(node: ast.expr) -> list[ast.expr]:
     if isinstance(node, ast.Compare):
         return [node.left, *node.comparators]
     if isinstance(node, ast.Subscript):
-        return [node.value, *(node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice])]
+        return [node.value, *indices(node)]
     if isinstance(node, ast.Call):
         receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
         given = [*node.args, *(keyword.value for keyword in node.keywords)]

@@ -10,7 +10,7 @@ from autodist import escapes
 from autodist.interpreter import Event, Interpreter, Plan
 from autodist.rule import Severity
 from autodist.script import Concern, Site
-from autodist.source import Source, argument, last_name
+from autodist.source import Source, argument, first_index, last_name
 from autodist.spread import COUNT, ROWS, Spread
 from autodist.tensors.calls import called_name
 from autodist.tensors.shapes import counted_off
@@ -458,7 +458,7 @@ def _is_cut(node: ast.expr, source: Source) -> bool:
     taken = source.parents.get(node)
     if not isinstance(taken, ast.Subscript) or taken.value is not node:
         return False
-    first = taken.slice.elts[0] if isinstance(taken.slice, ast.Tuple) and taken.slice.elts else taken.slice
+    first = first_index(taken)
     return isinstance(first, ast.Slice) and first.upper is not None
 
 

@@ -12,7 +12,7 @@ from autodist.imports import below_imports, is_preface
 from autodist.interpreter import Event, Interpreter
 from autodist.rule import Severity
 from autodist.script import Concern, Loader, Model, Reduction, Setup, Shards, Site, TrainingScript
-from autodist.source import Source
+from autodist.source import Source, first_index
 from autodist.spread import ROWS
 from autodist.values import Object
 
@@ -50,7 +50,7 @@ def _shown_in(place: escapes.Placed) -> ast.For | None:
         return None
     if not isinstance(name, ast.Name) or not isinstance(above, ast.Subscript) or above.value is not name:
         return None
-    number = above.slice.elts[0] if isinstance(above.slice, ast.Tuple) and above.slice.elts else above.slice
+    number = first_index(above)
     if not isinstance(number, ast.Name):
         return None
     found = None

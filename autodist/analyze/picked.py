@@ -10,7 +10,7 @@ from autodist.interpreter import Event, Interpreter
 from autodist.interpreter.events import Loop
 from autodist.rule import Severity
 from autodist.script import Concern
-from autodist.source import last_name, shortened
+from autodist.source import first_index, last_name, shortened
 from autodist.spread import ROWS, SAME
 from autodist.values import NOTHING, Draw, Object, Path_, Value, drawn_from
 
@@ -129,7 +129,7 @@ def _is_part(node: ast.expr, loaders: set[tuple[int, Path_]], run: Interpreter) 
         return _is_of(held, loaders)
     if not isinstance(node, ast.Subscript) or not _is_of(run.values.get(node.value, NOTHING), loaders):
         return False
-    key = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+    key = first_index(node)
     if isinstance(key, ast.Slice):
         return key.lower is not None or key.upper is not None
     value = run.values.get(key, NOTHING)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TypeGuard, TypeVar
 
 from autodist.collation.kinds import Key
-from autodist.source import last_name
+from autodist.source import first_index, last_name
 
 SORTING = frozenset("sort sorted argsort".split())
 ADDING_AN_AXIS = frozenset("unsqueeze expand_dims view reshape".split())
@@ -110,7 +110,7 @@ def first_name(target: ast.expr) -> str | None:
 def adds_axis(node: ast.expr) -> bool:
     """`x.unsqueeze(0)`, `x[None]`, `x.view(1, -1)`."""
     if isinstance(node, ast.Subscript):
-        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        first = first_index(node)
         return isinstance(first, ast.Constant) and first.value is None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         return node.func.attr in ADDING_AN_AXIS or adds_axis(node.func.value)

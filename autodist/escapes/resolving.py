@@ -25,7 +25,7 @@ from autodist.escapes.origins import (
 )
 from autodist.escapes.rows import holds_rows, laid_in_line, rows_beside, sized_like
 from autodist.interpreter import Event, Interpreter
-from autodist.source import Source, last_name
+from autodist.source import Source, first_index, last_name
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import mixing, operations
 from autodist.tensors.calls import number_of
@@ -201,7 +201,7 @@ def _is_of_first_sample(node: ast.expr, source: Source, run: Interpreter, depth:
     if not value.spread.is_local or value.things or depth == 0:
         return False
     if isinstance(node, ast.Subscript) and (base := run.values.get(node.value, NOTHING)).spread is ROWS:
-        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        first = first_index(node)
         plain = not base.things and picks(base) is None and run.uneven(base) is None and not _is_several(base)
         rows = holds_rows(node.value, run, set()) or _is_dealt_out(node.value, run, depth)
         return number_of(first) == 0 and plain and rows

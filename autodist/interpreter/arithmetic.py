@@ -18,7 +18,7 @@ from autodist.interpreter.questions import (
     sums_products,
     truth,
 )
-from autodist.source import Source, argument, last_name
+from autodist.source import Source, argument, first_index, indices, last_name
 from autodist.spread import (
     COUNT,
     CROSS,
@@ -378,7 +378,7 @@ class Arithmetic(Evaluation):
             loaded = self._is_loaded(node.id)
             return loaded is not False and (bool(value.made) or loaded is True) and self._all_of_all(value.made, seen)
         if isinstance(node, ast.Subscript):
-            first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+            first = first_index(node)
             kept = isinstance(first, ast.Slice) and (first.lower, first.upper, first.step) == (None, None, None)
             named = isinstance(first, ast.Constant) and isinstance(first.value, str)
             return (kept or named) and self._is_of_all(node.value, seen)
@@ -681,7 +681,7 @@ def _is_picked(node: ast.expr) -> bool:
     """`out[0]`, `out[0, 0]`"""
     if not isinstance(node, ast.Subscript):
         return False
-    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    parts = indices(node)
     return all(literal_int(each) is not None for each in parts)
 
 

@@ -14,7 +14,7 @@ from autodist.interpreter.overloads import Overloads
 from autodist.interpreter.questions import children_of, is_known, last_part, literal_int, objects_called, relates
 from autodist.interpreter.single import Single
 from autodist.interpreter.words import COUNTING, CUTTING, REST, SIZES
-from autodist.source import counted_of, filled_in, last_name, operands
+from autodist.source import counted_of, filled_in, first_index, last_name, operands
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import axes, calls, crossing, operations, picking, shapes
 from autodist.tensors.named_axes import from_front
@@ -300,7 +300,7 @@ class Evaluation(Single, Overloads):
 
     def _takes_one(self, node: ast.Subscript) -> bool:
         """Whether an index takes one of the samples, `out[0]`, whose axes are laid beside those of each other one."""
-        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        first = first_index(node)
         return self._lately(node.value).spread is ROWS and self._axes_of(first) == 0
 
     def _note_squeezed(self, node: ast.expr, value: Value, scope: Scope) -> None:

@@ -19,7 +19,7 @@ from autodist.interpreter.questions import (
 )
 from autodist.interpreter.stores import Stores
 from autodist.interpreter.words import SPLITTING
-from autodist.source import argument, counted_of, told_once
+from autodist.source import argument, counted_of, first_index, told_once
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, Spread
 from autodist.tensors import mixing
 from autodist.values import (
@@ -455,7 +455,7 @@ def _indexed_in(part: ast.AST) -> list[ast.Subscript]:
 def _indexed_by(number: ast.Name, body: Iterable[ast.AST], scope: Scope) -> Iterator[tuple[ast.Name, Value]]:
     """What the body of a loop takes by the ``number`` of its round, on the first axis, and what that holds."""
     for each in (inner for part in body for inner in _indexed_in(part)):
-        first = each.slice.elts[0] if isinstance(each.slice, ast.Tuple) and each.slice.elts else each.slice
+        first = first_index(each)
         if isinstance(first, ast.Name) and first.id == number.id and isinstance(each.value, ast.Name):
             home = scope.find(each.value.id)
             yield each.value, home.names[each.value.id] if home is not None else NOTHING

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from autodist.source import own_nodes, told_once
+from autodist.source import first_index, own_nodes, told_once
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, ROWS, SUM
 from autodist.tensors import mixing, picking
 from autodist.values import NOTHING, UNKNOWN, Items, Object, Scope, Table, Thing, Value, Wrapped, constant, union
@@ -240,7 +240,7 @@ def is_of_one(node: ast.expr) -> bool:
     """Whether something is computed from a batch of one sample: `x[None]`, `x[i : i + 1]`, `x.unsqueeze(0)`."""
     for each in ast.walk(node):
         if isinstance(each, ast.Subscript):
-            first = each.slice.elts[0] if isinstance(each.slice, ast.Tuple) and each.slice.elts else each.slice
+            first = first_index(each)
             if is_new_axis(first):
                 return True
             upper = first.upper if isinstance(first, ast.Slice) else None

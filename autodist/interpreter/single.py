@@ -7,7 +7,7 @@ import ast
 from autodist.interpreter.questions import last_part, literal_int, objects_called
 from autodist.interpreter.whole_data import WholeData
 from autodist.interpreter.words import MOVES
-from autodist.source import Source, argument, last_name, operands
+from autodist.source import Source, argument, first_index, last_name, operands
 from autodist.spread import LOCAL, ROWS, SAME
 from autodist.tensors import facts, picking
 from autodist.tensors.calls import number_of
@@ -117,7 +117,7 @@ class Single(WholeData):
         """Whether a sample is taken by its place, `images[0]`, which is as large as any other."""
         if not isinstance(node, ast.Subscript) or self._lately(node).spread is not LOCAL:
             return False
-        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        first = first_index(node)
         held, number = self._lately(node.value), self._lately(first)
         counted = bool(number.things) and all(isinstance(each, Index) for each in number.things)
         return held.spread is ROWS and not held.things and (number_of(first) is not None or counted)

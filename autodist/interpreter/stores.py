@@ -9,7 +9,7 @@ from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.machine import Entered, Stored
 from autodist.interpreter.questions import has_keys, is_hashable, is_of_one
 from autodist.interpreter.words import KEPT
-from autodist.source import Source, last_name
+from autodist.source import Source, first_index, indices, last_name
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM
 from autodist.tensors import mixing, picking, shapes
 from autodist.values import (
@@ -294,7 +294,7 @@ class Stores(Evaluation):
         here = self.plan.wholes is None and not self._no_grad and bool(self._loops)
         if not here or base.spread is not ROWS or base.things or not self._is_tensor(target.value, base):
             return False
-        first = target.slice.elts[0] if isinstance(target.slice, ast.Tuple) and target.slice.elts else target.slice
+        first = first_index(target)
         return picking.tells_places(target.slice) or self._is_at_place(first, target.value, base)
 
     def _is_counted_place(self, key: Value) -> bool:
@@ -353,7 +353,7 @@ class Stores(Evaluation):
             or not isinstance(target.value, (ast.Name, ast.Attribute))
         ):
             return
-        first = target.slice.elts[0] if isinstance(target.slice, ast.Tuple) and target.slice.elts else target.slice
+        first = first_index(target)
         all_rows = isinstance(first, ast.Slice) and first.lower is first.upper is first.step is None
         origins = base.origins | value.origins
         turns = self._turns(first) if base.spread is ROWS and not self.is_by_turn(base) else frozenset[Turn]()
@@ -373,7 +373,7 @@ class Stores(Evaluation):
         ahead of the samples, `outputs[:, t, :] = state`, of the state of one layer."""
         if base.spread is ROWS and (value.spread is ROWS or not value.array):
             return True
-        places = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+        places = indices(target)
         picked = [each for each in places if not isinstance(each, ast.Slice)]
         if base.spread is not ROWS or value.spread is not COLUMNS or None in (base.axes, value.axes):
             return False

@@ -21,7 +21,7 @@ from autodist.interpreter.questions import (
     models_behind,
     under_samples,
 )
-from autodist.source import is_generator, last_name
+from autodist.source import first_index, is_generator, last_name
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, RANK, ROWS, SAME, SUM, WORLD, Spread
 from autodist.tensors import mixing, picking
 from autodist.values import (
@@ -125,7 +125,7 @@ class Subscripts(Places):
         if key.const == "params" and not base.things:  # of a group of an optimizer
             found = found | self._optimized()
         chosen = self._indexed(node, base, key, scope)
-        axis = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        axis = first_index(node)
         whole = any(isinstance(each, Gathered) for each in self._lately(axis).origins)  # for this rank's rows
         if self.plan.wholes is None and chosen.spread.is_local and (whole or self._lately(axis).spread.is_local):
             if picking.is_condition(axis, self._lately):
@@ -310,7 +310,7 @@ class Subscripts(Places):
                 return Value(spread=ROWS if self.plan.shares(node) else SAME, origins=origins | {draw}, models=models)
             return Value(origins=origins, models=models) if origins or models else NOTHING
         if base.spread.is_local:
-            first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+            first = first_index(node)
             spread = base.spread
             if isinstance(node.value, ast.Attribute) and node.value.attr == "shape" or _is_size(node.value):
                 spread = (
@@ -367,7 +367,7 @@ class Subscripts(Places):
         `streams[:, n : n + length]`."""
         if self._reads_on(node, scope):
             return Draw(node, scope.source, self._path)
-        cut = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        cut = first_index(node)
         if (
             not isinstance(cut, ast.Slice)
             or cut.lower is None

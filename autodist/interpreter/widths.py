@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from autodist.interpreter.attributes import Attributes
 from autodist.interpreter.questions import last_part, objects_called
-from autodist.source import operands
+from autodist.source import indices, operands
 from autodist.spread import ROWS
 from autodist.tensors import axes
 from autodist.values import Function, Object, Thing, Value, Wrapped
@@ -45,7 +45,7 @@ class Widths(Attributes):
         if isinstance(node, ast.BinOp):
             return self._widths(node.left, depth - 1) | self._widths(node.right, depth - 1)
         if isinstance(node, ast.Subscript):
-            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            parts = indices(node)
             behind = (self._lately(node.value).axes or 0) > len(parts)
             behind = behind or isinstance(node.value, ast.Call) and self._gives_pair(node.value)
             return self._widths(node.value, depth - 1) if behind else set()

@@ -16,7 +16,7 @@ from autodist.escapes import roots, upstream
 from autodist.interpreter import SIZES, Event, Interpreter
 from autodist.losses.folding import is_folded, may_fold
 from autodist.script import Reduction
-from autodist.source import Source, last_name, operands
+from autodist.source import Source, first_index, last_name, operands
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM
 from autodist.tensors.calls import is_entered
 from autodist.tensors.mixing import PARTNERS, mixings
@@ -270,7 +270,7 @@ def _is_numbered(node: ast.expr, run: Interpreter) -> bool:
     `out[i]` of `for i in range(len(labels))`."""
     if not isinstance(node, ast.Subscript) or not run.is_gathered(run.values.get(node.value, NOTHING)):
         return False
-    first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+    first = first_index(node)
     counting = (t.loop for t in run.values.get(first, NOTHING).things if isinstance(t, Index))
     counted = [each for loop in counting if isinstance(loop, ast.Call) for each in loop.args]
     return any(run.values.get(each, NOTHING).spread in (COUNT, ROWS) for each in counted)
@@ -527,7 +527,7 @@ def _cut(node: ast.AST, run: Interpreter) -> ast.expr | None:
     if isinstance(node, ast.Call):
         held = operands(node)[0] if operands(node) and placed & {*node.args} else None
     else:
-        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        first = first_index(node)
         held = node.value if first in placed or _is_part(node, first, run) else None
     base = run.values.get(held, NOTHING) if held is not None else NOTHING
     return held if base.spread is ROWS and not base.things and not takes_first(base) else None

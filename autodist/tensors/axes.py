@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from autodist.source import Source, last_name
+from autodist.source import Source, indices, last_name
 from autodist.values import Class, Object
 
 Axes = Callable[[ast.expr], int | None]
@@ -149,7 +149,7 @@ def _indexed(node: ast.Subscript, of: Axes) -> int | None:
     axes = of(node.value)
     if axes is None or not axes:
         return None
-    for part in node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]:
+    for part in indices(node):
         if isinstance(part, ast.Constant) and part.value is None:
             axes += 1
         elif of(part) == 0 or _number(part) is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from autodist.source import last_name, operands
+from autodist.source import first_index, last_name, operands
 from autodist.spread import COLUMNS, COUNT
 from autodist.tensors import operations
 from autodist.tensors.calls import Latest, number_of
@@ -61,7 +61,7 @@ def _turned(node: ast.expr) -> ast.expr | None:
 def puts_axis_first(node: ast.expr, latest: Latest) -> bool:
     """`x[None]`, `x.unsqueeze(0)`, `x.view(1, n, -1)`, `x.unsqueeze(-3)` of two axes."""
     if isinstance(node, ast.Subscript):
-        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        first = first_index(node)
         return isinstance(first, ast.Constant) and first.value is None
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False

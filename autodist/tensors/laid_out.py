@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from autodist.collation import ANY_OTHER, BEGINNING, Fields, Key, Kind, Reading, Rows, sole
-from autodist.source import counted_of, last_name
+from autodist.source import counted_of, indices, last_name
 from autodist.spread import COLUMNS, COUNT, LOCAL, ROWS, SUM, Spread
 from autodist.tensors import operations
 from autodist.values import UNKNOWN, Function, Value
@@ -191,7 +191,7 @@ class _Axes(Reading):
             for target in targets:
                 if not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Name) or number is None:
                     continue
-                places = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+                places = indices(target)
                 at = [index for index, place in enumerate(places) if getattr(place, "id", "") == number]
                 if at and at[0] < 2:
                     self._laid[target.value.id] = at[0] == 1
@@ -237,7 +237,7 @@ class _Axes(Reading):
             both = self.laid(node.body), self.laid(node.orelse)
             return both[not holds] if holds is not UNKNOWN else both[0] if both[0] == both[1] else None
         if isinstance(node, ast.Subscript):
-            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            parts = indices(node)
             return self.laid(node.value) if all(isinstance(each, ast.Slice) for each in parts) else False
         if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
             return self.goes_across(node) or self._laid_each(node)

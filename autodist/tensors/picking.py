@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from autodist.source import last_name
+from autodist.source import first_index, last_name
 from autodist.spread import LOCAL
 from autodist.tensors.calls import number_of
 from autodist.values import Object, Picked, Value
@@ -70,7 +70,7 @@ def mines(node: ast.expr, lately: Callable[[ast.expr], Value]) -> bool:
 def takes_first_found(node: ast.Subscript, base: Value, lately: Callable[[ast.expr], Value]) -> bool:
     """Whether some are taken of the places at which a condition holds, as by an expert that has room for so many:
     `chosen.nonzero()[:capacity]`. Which these are goes by all the samples before them."""
-    axis = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+    axis = first_index(node)
     cuts = isinstance(axis, ast.Slice) and (axis.lower is not None or axis.upper is not None)
     return cuts and base.spread is LOCAL and not PLACES.isdisjoint(_calls(node.value, lately, 6))
 

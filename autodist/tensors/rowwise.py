@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Sequence
 
+from autodist.source import indices
 from autodist.spread import COLUMNS, COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors.calls import (
     Latest,
@@ -424,7 +425,7 @@ def _of_index(node: ast.Subscript, value: Value, latest: Latest) -> Spread | str
         return "picks elements by numbers that are computed from rows" if is_whole(key) else value.spread
     if base.things or base.spread not in (ROWS, COLUMNS):
         return value.spread
-    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    parts = indices(node)
     if base.spread is COLUMNS:
         if len(parts) == 1 and is_one(parts[0], latest) and is_number(parts[0], latest):
             return ROWS

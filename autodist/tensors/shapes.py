@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 
-from autodist.source import counted_of
+from autodist.source import counted_of, first_index, indices
 from autodist.spread import COUNT, ROWS
 from autodist.tensors.calls import (
     Latest,
@@ -40,7 +40,7 @@ from autodist.values import NOTHING, UNKNOWN, External, Index, Items, Object, Ta
 def has_one_row(node: ast.expr, latest: Latest) -> bool:
     """`x[None]`, `x.unsqueeze(0)`, `torch.tensor([x])`: a batch of one sample, made so in the source."""
     if isinstance(node, ast.Subscript):
-        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        first = first_index(node)
         return latest(node.value).array and adds_axis(first, latest)
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
@@ -313,7 +313,7 @@ def _indexed(node: ast.Subscript, latest: Latest) -> tuple[bool, int | None]:
     if not base.array:
         key = latest(node.slice)
         return key.array and (key.axes or 0) > 0 and not base.things, None  # which only tensors and arrays take
-    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    parts = indices(node)
     axes = base.axes
     if isinstance(node.value, ast.Call) and called_name(node.value) in PICKING:
         return True, axes
