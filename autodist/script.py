@@ -202,11 +202,15 @@ class Weighed:
 
 @dataclass(frozen=True)
 class RowMean:
-    """A mean over this rank's rows of tensors that hold all of the data, taken at ``draws``."""
+    """A mean over this rank's rows of tensors that hold all of the data, taken at ``draws``.
+
+    ``even`` where nothing tells there how many rows all ranks have: then each needs as many.
+    """
 
     source: Source
     node: ast.expr
     draws: tuple[Draw, ...]
+    even: bool = False
 
 
 @dataclass(frozen=True)

@@ -134,11 +134,13 @@ def share_whole_data(script: TrainingScript, context: Context) -> Iterator[Findi
 
     Each row of a tensor is treated by itself up to the loss, so a rank may keep every N-th of them. Where the data
     does not divide, some ranks have one row more than others: a mean over a rank's rows then counts for as many rows
-    as it has, and the mean over ranks is that over all rows. What is done with the whole data outside of the training
-    step stays as it is.
+    as it has, and the mean over ranks is that over all rows. Where that mean is taken inside a model, or in a function
+    that does not have the data, the rows have to divide by the number of ranks. What is done with the whole data
+    outside of the training step stays as it is.
     """
     if not script.trains or script.distributed:
         return
+    even = {draw.node for mean in script.row_means if mean.even for draw in mean.draws}
     homes: dict[Home, list[Draw]] = {}
     for draw in script.wholes:
         homes.setdefault((draw.source, _function(draw.source, draw.node)), []).append(draw)
@@ -152,6 +154,10 @@ def share_whole_data(script: TrainingScript, context: Context) -> Iterator[Findi
             codes = list(dict.fromkeys(source.code(draw.node) for draw in group))
             lengths = " == ".join(dict.fromkeys(_total(draw) for draw in group))
             check = f'assert {lengths} >= {d}.get_world_size(), "every rank needs rows of its own"\n'
+            if not even.isdisjoint(draw.node for draw in group):
+                shares = f"{_total(group[0])} % {d}.get_world_size() == 0"
+                shares = f"{lengths} and {shares}" if " == " in lengths else shares
+                check = f'assert {shares}, "the rows must divide by the number of ranks"\n'
             place = start if _bound_before(start, group[-1].node, codes, source) else source.statement(group[-1].node)
             checked = planned(source, InsertBefore(place, check, order=1))
             derived = {source.code(draw.node) for draw in group if draw.derived}
@@ -176,7 +182,7 @@ def share_whole_data(script: TrainingScript, context: Context) -> Iterator[Findi
         check = f'assert {axes}, "a row belongs to one row"\n'
         fix = Fix(planned(site.source, InsertBefore(site.source.statement(site.node), check, order=3)))
         yield Finding(site.source, site.node, "broadcasting would pair every row with all of this rank's", fix)
-    for mean in script.row_means:
+    for mean in (each for each in script.row_means if not each.even):
         d, imports = dist(context, mean.source)
         code = WEIGHT.replace("{d}", d)
         template = f"{{}} * row_weight({_total(mean.draws[0])})"

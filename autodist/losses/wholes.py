@@ -336,20 +336,6 @@ def _objections(run: Interpreter) -> Iterator[tuple[Site, str]]:
         if not (_is_written(left) and _is_written(right)):
             reason = "may compare tensors of different shapes, which pairs every row with every other one"
             yield site, f"{shortened(site.source.code(site.node))} {reason}"  # type: ignore[arg-type]
-    means = list(row_means(run))
-    for event in run.of("row_mean") if means else ():
-        site = Site(event.source, event.node)
-        assert isinstance(event.node, ast.expr)
-        if event.inside_forward:
-            yield site, f"{shortened(event.source.code(event.node))} takes the mean over the rows inside the model"
-        if SAME in run.spreads.get(event.node, ()):
-            yield site, f"{shortened(event.source.code(event.node))} is also computed from data that all ranks have"
-    for mean in means:
-        home = mean.source, _around(mean.source, mean.node)
-        if any((draw.source, _around(draw.source, draw.node)) != home for draw in mean.draws):
-            yield Site(
-                mean.source, mean.node
-            ), "the loss is computed in another function than the one that has the data"
     for draw in draws(run):
         for node, source in run.sources.items():
             if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Store):
@@ -446,21 +432,38 @@ def _is_written(node: ast.expr) -> bool:
     return _is_plain(node)
 
 
-def row_means(run: Interpreter) -> Iterator[RowMean]:
+def row_means(run: Interpreter) -> list[RowMean]:
     """Every mean over rows of the whole data."""
+    return _together([*_row_means(run)])
+
+
+def _row_means(run: Interpreter) -> Iterator[RowMean]:
     found: dict[ast.AST, list[Event]] = {}
     for event in run.of("row_mean"):
         found.setdefault(event.node, []).append(event)
     order = {draw.node: index for index, draw in enumerate(draws(run))}
     for node, events in found.items():
-        drawn = [o for e in events for o in e.value.origins if isinstance(o, Draw) and o.whole]
-        if all(draw.batch for draw in drawn):
+        drawn = [[o for o in each.value.origins if isinstance(o, Draw) and o.whole] for each in events]
+        if all(draw.batch for each in drawn for draw in each):
             continue  # all ranks have as many
-        origins = {draw.node: draw for draw in drawn}
-        # the rows are counted of the first: not of what would be drawn once more for that
-        ordered = sorted(origins.values(), key=lambda draw: (not _is_plain(draw.node), order.get(draw.node, 0)))
         assert isinstance(node, ast.expr)
-        yield RowMean(events[0].source, node, tuple(ordered))
+        source = events[0].source
+        home = source, _around(source, node)
+        beside = any((draw.source, _around(draw.source, draw.node)) != home for each in drawn for draw in each)
+        within = any(event.inside_forward for event in events) or SAME in run.spreads.get(node, ())
+        even = beside or within
+        for group in drawn if even else [[draw for each in drawn for draw in each]]:
+            origins = {draw.node: draw for draw in group}
+            # the rows are counted of the first: not of what would be drawn once more for that
+            ordered = sorted(origins.values(), key=lambda draw: (not _is_plain(draw.node), order.get(draw.node, 0)))
+            yield RowMean(source, node, tuple(ordered), even)
+
+
+def _together(means: list[RowMean]) -> list[RowMean]:
+    """Means over the same rows, all of which need as many on each rank if one does."""
+    even = {draw.node for mean in means if mean.even for draw in mean.draws}
+    joined = [replace(mean, even=True) if any(draw.node in even for draw in mean.draws) else mean for mean in means]
+    return joined if joined == means else _together(joined)
 
 
 def _around(source: Source, node: ast.AST) -> ast.AST | None:
