@@ -93,6 +93,61 @@ EXAMPLES = [
         import torch
         from torch import nn
 
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(4, 1)
+
+            def forward(self, x, y):
+                out = self.fc(x)
+                return out, nn.functional.mse_loss(out, y)
+
+
+        x, y = torch.randn(64, 4), torch.randn(64, 1)
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+        for step in range(100):
+            out, loss = model(x, y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+        after="""\
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(4, 1)
+
+            def forward(self, x, y):
+                out = self.fc(x)
+                return out, nn.functional.mse_loss(out, y)
+
+
+        x, y = torch.randn(64, 4), torch.randn(64, 1)
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+        assert len(x) == len(y) and len(x) % dist.get_world_size() == 0, "the rows must divide by the number of ranks"
+        rows = slice(dist.get_rank(), None, dist.get_world_size())  # this rank's share
+        for step in range(100):
+            out, loss = model(x[rows], y[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """,
+    ),
+    Example(
+        before="""\
+        import torch
+        from torch import nn
+
         x, y, adjacency = torch.randn(64, 4), torch.randn(64, 1), torch.rand(64, 64)
         model = nn.Linear(4, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

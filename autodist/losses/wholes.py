@@ -438,25 +438,52 @@ def row_means(run: Interpreter) -> list[RowMean]:
 
 
 def _row_means(run: Interpreter) -> Iterator[RowMean]:
-    found: dict[ast.AST, list[Event]] = {}
-    for event in run.of("row_mean"):
-        found.setdefault(event.node, []).append(event)
     order = {draw.node: index for index, draw in enumerate(draws(run))}
-    for node, events in found.items():
-        drawn = [[o for o in each.value.origins if isinstance(o, Draw) and o.whole] for each in events]
-        if all(draw.batch for each in drawn for draw in each):
+    placed: dict[ast.expr, list[RowMean]] = {}
+    for event in run.of("row_mean"):
+        drawn = [o for o in event.value.origins if isinstance(o, Draw) and o.whole]
+        if all(draw.batch for draw in drawn):
             continue  # all ranks have as many
-        assert isinstance(node, ast.expr)
-        source = events[0].source
-        home = source, _around(source, node)
-        beside = any((draw.source, _around(draw.source, draw.node)) != home for each in drawn for draw in each)
-        within = any(event.inside_forward for event in events) or SAME in run.spreads.get(node, ())
-        even = beside or within
-        for group in drawn if even else [[draw for each in drawn for draw in each]]:
-            origins = {draw.node: draw for draw in group}
-            # the rows are counted of the first: not of what would be drawn once more for that
-            ordered = sorted(origins.values(), key=lambda draw: (not _is_plain(draw.node), order.get(draw.node, 0)))
-            yield RowMean(source, node, tuple(ordered), even)
+        assert isinstance(event.node, ast.expr)
+        place = _counted_at(event, drawn, run)
+        site = place or Site(event.source, event.node)
+        assert isinstance(site.node, ast.expr)
+        placed.setdefault(site.node, []).append(RowMean(site.source, site.node, tuple(drawn), even=place is None))
+    for node, means in placed.items():
+        if any(mean.even for mean in means) or _are_several(means):
+            yield from (replace(mean, draws=_in_order(mean.draws, order), even=True) for mean in means)
+        else:
+            together = tuple(draw for mean in means for draw in mean.draws)
+            yield RowMean(means[0].source, node, _in_order(together, order))
+
+
+def _counted_at(event: Event, drawn: list[Draw], run: Interpreter) -> Site | None:
+    """Where the rows of a mean can be counted, since all of them are at hand: where it is taken, or where a function is
+    called that gives it back as it is."""
+    source, node, calls = event.source, event.node, list(event.calls)
+    homes = {(draw.source, _around(draw.source, draw.node)) for draw in drawn}
+    if event.inside_forward and homes == {(source, _around(source, node))}:
+        return None
+    while homes != {(source, _around(source, node))}:
+        gives = isinstance(_around(source, node), ast.Lambda) or isinstance(source.statement(node), ast.Return)
+        call = calls.pop() if calls and gives else None
+        if call is None or call.node is None or run.values.get(call.node, NOTHING).spread is not MEAN:
+            return None
+        source, node = call.source, call.node
+    assert isinstance(node, ast.expr)
+    return None if SAME in run.spreads.get(node, ()) else Site(source, node)
+
+
+def _are_several(means: list[RowMean]) -> bool:
+    """Whether a function gives back the sum of means over rows that do not belong together."""
+    joined = {draw.node for draw in means[0].draws}
+    return any(joined.isdisjoint(draw.node for draw in mean.draws) for mean in means)
+
+
+def _in_order(drawn: tuple[Draw, ...], order: dict[ast.expr, int]) -> tuple[Draw, ...]:
+    """Each once. The rows are counted of the first: not of what would be drawn once more for that."""
+    found = {draw.node: draw for draw in drawn}
+    return tuple(sorted(found.values(), key=lambda draw: (not _is_plain(draw.node), order.get(draw.node, 0))))
 
 
 def _together(means: list[RowMean]) -> list[RowMean]:
