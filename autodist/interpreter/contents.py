@@ -143,19 +143,27 @@ class Contents(Loaders, ByTurn):
     def _one_by_one(self, value: Value, node: ast.expr | ast.For | ast.comprehension) -> Value:
         """Rows that a loop takes one after the other."""
         start = node if isinstance(node, ast.expr) else node.iter
-        if value.things or value.spread is not ROWS or start not in self.sources or self._takes_pieces(start):
+        if value.things or value.spread is not ROWS or start not in self.sources or self._takes_pieces(start, value):
             return value
         mixed = Mixing(start, self.sources[start], mixing.ONE_BY_ONE)
         return value.but(origins=value.origins | {mixed})
 
-    def _takes_pieces(self, over: ast.expr) -> bool:
-        """Whether a loop goes through pieces of which each has all of the rows: `x.split(1, dim=1)`, `x.unbind(1)`."""
+    def _takes_pieces(self, over: ast.expr, value: Value) -> bool:
+        """Whether a loop goes through pieces of which each has all of the rows: `x.split(1, dim=1)`, `x.unbind(1)`,
+        `enumerate(pieces)`."""
         if not isinstance(over, ast.Call):
-            return False
-        method = isinstance(over.func, ast.Attribute) and not self._lately(over.func.value).things
-        name = last_part(over.func)
-        at = operations.axis(over, (0 if name == "unbind" else 1) + (not method))
-        return name in (*SPLITTING, "unbind") and at is not None and at is not False and at > 0
+            return bool(value.made) and all(isinstance(e, ast.Call) and self._cuts_beside(e) for _, e in value.made)
+        if last_part(over.func) in ("enumerate", "zip") and over.args:
+            rows = [(arg, self._lately(arg)) for arg in over.args]
+            return all(self._takes_pieces(arg, each) for arg, each in rows if each.spread is ROWS and not each.things)
+        return self._cuts_beside(over)
+
+    def _cuts_beside(self, call: ast.Call) -> bool:
+        """Whether a call cuts another axis than that of the rows; its last one only where that is known to be one."""
+        method = isinstance(call.func, ast.Attribute) and not self._lately(call.func.value).things
+        name = last_part(call.func)
+        at = operations.axis(call, (0 if name == "unbind" else 1) + (not method))
+        return name in (*SPLITTING, "unbind") and at is not None and at is not False and at != 0
 
     def _children(self, thing: Object) -> list[Value]:
         held = (*thing.args, *thing.attributes.values())

@@ -112,7 +112,7 @@ class Loops(Stores):
             return True
         if value.spread is not ROWS or value.things:
             return self.splits_by_number(over)
-        if self._takes_pieces(over):
+        if self._takes_pieces(over, value):
             return False
         return not value.models or self.gives_tensor(over, value)  # a model may give several outputs
 

@@ -349,6 +349,8 @@ def _of_method(
             if axis_of(node, rest[1:]) is not None
             else f"cuts the rows ({short})"
         )
+    if short == "unbind" and axis_of(node, rest) is not None:
+        return _along(short, node, rest, base, value)
     if short in PRODUCTS:
         return _product(base, given[0]) if given else LOCAL
     if short in ("expand", "repeat"):

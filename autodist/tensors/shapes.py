@@ -271,7 +271,7 @@ def _computed_axes(short: str, base: Value, node: ast.Call, rest: Sequence[ast.e
             return None if rest or any(k.arg in ("dim", "axis") for k in node.keywords) else 0
         kept = any(k.arg in ("keepdim", "keepdims") for k in node.keywords) or len(rest) > 1
         return None if base.axes is None else base.axes if kept else base.axes - 1
-    if short in ("squeeze", "stack", "cat", "einsum", "gather", "repeat", "expand", "chunk", "split"):
+    if short in ("squeeze", "stack", "cat", "einsum", "gather", "repeat", "expand", "chunk", "split", "unbind"):
         return None
     if short in ("embedding", "one_hot"):
         return None if base.axes is None else base.axes + 1
