@@ -69,7 +69,8 @@ class Model:
     and ``misnamed`` where it is loaded, or taken on one rank, where that cannot be mended;
     ``moved_later`` are calls that move it after it is wrapped, which a distributed wrapper does not survive;
     ``built`` says where it is made, if it is made on rank 0 alone, and ``since`` the event ahead of which it is
-    sharded, if that is not its first use; ``copied`` are copies of it that are made later, and can be made by then."""
+    sharded, if that is not its first use; ``copied`` are copies of it that are made later, and can be made by then;
+    ``may_be_frozen`` if a setting may leave nothing in it to train."""
 
     object: Object
     wrapping: Wrapping | None
@@ -92,6 +93,7 @@ class Model:
     built: Built | None = None
     since: int | None = None
     copied: tuple[Site, ...] = ()
+    may_be_frozen: bool = False
 
 
 @dataclass(frozen=True)

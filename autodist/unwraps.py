@@ -21,8 +21,9 @@ QUESTIONS = frozenset(
 )
 
 
-def found(run: Interpreter) -> tuple[list[Site], frozenset[ast.AST]]:
-    """Expressions that name a wrapped model where the model itself is meant."""
+def found(run: Interpreter, may_be_bare: frozenset[object]) -> tuple[list[Site], frozenset[ast.AST]]:
+    """Expressions that name a wrapped model where the model itself is meant, and those of them that may have none
+    around it."""
     sites: dict[ast.AST, Site] = {}
     maybe: set[ast.AST] = set()
     saved = frozenset(_saved(run))
@@ -43,7 +44,8 @@ def found(run: Interpreter) -> tuple[list[Site], frozenset[ast.AST]]:
         )
         if meant or node in saved or _is_written_out(node, source, logs):
             sites[node] = Site(source, node)
-            if any(t not in ours and not isinstance(t, External) for t in value.things):
+            bare = any(isinstance(t.module, Object) and t.module.key in may_be_bare for t in ours)
+            if bare or any(t not in ours and not isinstance(t, External) for t in value.things):
                 maybe.add(node)
     return list(sites.values()), frozenset(maybe)
 

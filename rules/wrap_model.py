@@ -176,8 +176,9 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
 
     It starts all ranks from the weights of rank 0 and averages gradients in every backward pass. `DataParallel` is
     replaced; around a part of a model it stays, on the device of its process, since checkpoints have its keys. Models
-    with parts that a training step may leave out look for unused parameters; batch normalisation becomes synchronised
-    on GPUs, since its statistics are part of the training.
+    with parts that a training step may leave out look for unused parameters; what a setting may freeze as a whole is
+    wrapped where it trains; batch normalisation becomes synchronised on GPUs, since its statistics are part of the
+    training.
     """
     if not script.trains:
         return
@@ -225,8 +226,10 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
         options += ", broadcast_buffers=False" if own_statistics else ""
         target = source.code(wrapping.target)
         imports = ddp_import
-        if model.batch_norm or wrapping.inside is None:
+        if model.batch_norm or wrapping.inside is None or model.may_be_frozen:
             code = f"{target} = {ddp}({target}{wrapping.move}{options})\n"
+            if model.may_be_frozen:
+                code = f"if any(p.requires_grad for p in {target}.parameters()):  # it may be frozen\n    {code}"
             if wrapping.each:
                 code = f"{target} = {for_each(wrapping.each, f'{ddp}(model{wrapping.move}{options})', target)}\n"
             if model.batch_norm:

@@ -105,7 +105,7 @@ MODELS = """
     placing | trained
     passes | wrapping
     history
-    moves | sparse
+    moves | sparse | frozen
     parts
     unused | inplace | scalars | leaves
     in_lists | outputs

@@ -188,7 +188,7 @@ def assembled(
     hidden = tuple(hidden_devices(project))
     shuttling = shuttles((model.object for model in models), run)
     concerns += shuttling.concerns
-    meant, maybe = unwraps.found(run)
+    meant, maybe = unwraps.found(run, frozenset(model.object.key for model in models if model.may_be_frozen))
     seeded = frozenset(randomness.seeded(run))
     lone = frozenset(site.node for site in sites("writer") if regions.is_lone_writer(site, run))
     varied = undecided(frozenset(randomness.noise(run, dealt, loaders)), run)

@@ -10,6 +10,7 @@ from typing import TypeGuard
 
 from autodist.interpreter import GROWS, Event, Interpreter
 from autodist.models import unused
+from autodist.models.frozen import may_be_frozen
 from autodist.models.history import History, grows, history_of, learning, place_of
 from autodist.models.moves import TO_DEVICE, TO_TYPE, moved_before_use
 from autodist.models.parts import normalises, optimized_modules, parts, parts_of, unwrapped
@@ -139,12 +140,39 @@ def unseen_beside(optimizer: Object, run: Interpreter) -> tuple[Site, str] | Non
             given = node.func if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
             if given is not None and given.attr in ("parameters", "named_parameters") and node in run.values:
                 model = given.value
-                if run.values.get(model, NOTHING) == NOTHING and isinstance(model, (ast.Name, ast.Attribute)):
+                unknown = run.values.get(model, NOTHING) == NOTHING and not _is_made_elsewhere(model, source, run)
+                if unknown and isinstance(model, (ast.Name, ast.Attribute)):
                     return _unseen(model, source, run)
             elif isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) not in seen:
                 seen.add(ast.unparse(node))
                 pending += _put_into(node, optimizer.node, source)
     return None
+
+
+def _is_made_elsewhere(model: ast.expr, source: Source, run: Interpreter) -> bool:
+    """Whether a name stands for a model that is followed where it is not read from a file, `net = checkpoint["net"]`:
+    they are wrapped at one place."""
+    if not isinstance(model, ast.Name):
+        return False
+    made = False
+    for value in _bound_to(model.id, source.home(model)):
+        if isinstance(value, ast.Subscript) and run.values.get(value, NOTHING) == NOTHING:
+            continue
+        if not any(isinstance(thing, Object) for thing in unwrapped(run.values.get(value, NOTHING))):
+            return False
+        made = True
+    return made
+
+
+def _bound_to(name: str, home: ast.AST) -> Iterator[ast.expr]:
+    """What a function assigns to a name, by itself or in a row of names."""
+    for each in (node for node in ast.walk(home) if isinstance(node, ast.Assign)):
+        for target in each.targets:
+            if isinstance(target, ast.Name) and target.id == name:
+                yield each.value
+            elif isinstance(target, ast.Tuple) and isinstance(each.value, ast.Tuple):
+                pairs = zip(target.elts, each.value.elts, strict=False)
+                yield from (value for one, value in pairs if isinstance(one, ast.Name) and one.id == name)
 
 
 def _put_into(name: ast.expr, near: ast.AST, source: Source) -> Iterator[ast.expr]:
@@ -240,6 +268,7 @@ def _merged(models: list[Model]) -> list[Model]:
                 bypassed=other.bypassed or model.bypassed,
                 batch_norm=other.batch_norm or model.batch_norm,
                 sometimes_unused=other.sometimes_unused or model.sometimes_unused,
+                may_be_frozen=other.may_be_frozen or model.may_be_frozen,
                 dropped=tuple(dict.fromkeys((*other.dropped, *model.dropped))),
                 pinned=tuple(dict.fromkeys((*other.pinned, *model.pinned))),
                 partial=tuple(dict.fromkeys((*other.partial, *model.partial))),
@@ -313,6 +342,7 @@ def _model(module: Object, run: Interpreter, history: History, bypass: str | Non
         tuple(site for site in foreign if _in_place((site,)) is not None),
         sharded=shards,
         moved_later=tuple(_moved_later(module, wraps, run)),
+        may_be_frozen=bypass is None and wrapping is not None and not wrapping.each and may_be_frozen(module, run),
     )
 
 
