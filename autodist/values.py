@@ -48,6 +48,8 @@ class Scope:
     names: dict[str, Value] = field(default_factory=dict)
     outer: set[str] = field(default_factory=set)
     is_class: bool = False
+    given: dict[str, tuple[ast.expr, Scope]] = field(default_factory=dict)
+    """What a call has given parameters, as long as they are bound to that, and the scope that it comes from."""
 
     @property
     def top(self) -> Scope:

@@ -10,19 +10,20 @@ from dataclasses import replace
 from autodist.escapes.bringing import brought_in
 from autodist.escapes.exposure import exposed
 from autodist.escapes.keeping import handed_on, stored_by_sample
-from autodist.escapes.origins import is_parameter, learnt_from, roots
+from autodist.escapes.origins import is_either, is_parameter, learnt_from, roots
 from autodist.escapes.resolving import Escape, resolve
 from autodist.interpreter import GROWS, Event, Interpreter
 from autodist.regions import stands_in
 from autodist.script import Site
 from autodist.source import Source, last_name
-from autodist.spread import LOCAL, MEAN, ROWS, SUM
+from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM
 from autodist.values import NOTHING, External, Items, Object, Turn
 
 SINKS = frozenset(
     "format print log tracker schedule test save write file_method step discarded store set_item meets handed_over "
     "statistic scales_gradient answer own_step loose_step".split()
 )
+CHANGING = GROWS | frozenset("clear fill insert pop put remove reset resize reverse sort update".split())
 
 
 def escapes(run: Interpreter, guards: list[Site]) -> list[Escape]:
@@ -131,11 +132,13 @@ def _counts(statement: ast.stmt, run: Interpreter) -> bool:
 
 def _counted_elsewhere(found: list[Escape], run: Interpreter) -> Iterator[Escape]:
     """The escapes, where a function of the project counts rows that it is given in a way that no reduction follows, or
-    shows them one after the other: what it is given is gathered instead, where it is called."""
+    shows them one after the other, or is given sums of a rank's in one place and whole ones in another: what it is
+    given is gathered instead, or reduced, where it is called."""
     given: dict[ast.AST | None, list[Escape]] = {}
     for escape in found:
         home = escape.source.function(escape.node)
-        if (escape.spread is LOCAL or _is_shown_by_turn(escape)) and home is not None and home not in given:
+        elsewhere = escape.spread is LOCAL or _is_shown_by_turn(escape) or _is_given_either(escape, run)
+        if elsewhere and home is not None and home not in given:
             around: set[ast.AST] = set()
             rows = _rows_given(home, replace(escape.event, kind="format"), run, around)
             given.update(dict.fromkeys(around if rows else [home], rows or []))
@@ -150,6 +153,13 @@ def _is_shown_by_turn(escape: Escape) -> bool:
     given = escape.spread is ROWS and isinstance(node, ast.Name) and is_parameter(node, source)
     around = itertools.takewhile(lambda each: each is not source.function(node), source.ancestors(node))
     return given and any(isinstance(each, ast.For | ast.comprehension) for each in around)
+
+
+def _is_given_either(escape: Escape, run: Interpreter) -> bool:
+    """Whether it is a sum of what a function is given, which one call makes of a rank's samples, and another of all."""
+    names = [each for each in ast.walk(escape.node) if isinstance(each, ast.Name)]
+    either = any(is_parameter(each, escape.source) and is_either(each, run) for each in names)
+    return either and escape.spread in (SUM, COUNT)
 
 
 def _rows_given(function: ast.AST, event: Event, run: Interpreter, around: set[ast.AST]) -> list[Escape] | None:
@@ -170,7 +180,16 @@ def _rows_given(function: ast.AST, event: Event, run: Interpreter, around: set[a
                     isinstance(arg, ast.Name) and isinstance(outer, ast.FunctionDef) and _is_handed_on(arg, outer)
                 )
                 more = [] if parameter else list(resolve(arg, source, event, run, set()))
-                fits = more and all(each.spread is ROWS and not _is_whole_in_part(each, run) for each in more)
+                fits = more and all(
+                    (
+                        not _is_whole_in_part(each, run)
+                        if each.spread is ROWS
+                        else each.spread.is_reducible
+                        and each.node in ast.walk(arg)
+                        and _only_reads(function, arg, call)
+                    )
+                    for each in more
+                )
                 rows = [*rows, *more] if fits and rows is not None else None
         if rows is None and outer is not None and outer not in around:
             rows = _rows_given(outer, event, run, around)
@@ -178,6 +197,29 @@ def _rows_given(function: ast.AST, event: Event, run: Interpreter, around: set[a
             return None
         found += rows or []
     return found
+
+
+def _only_reads(function: ast.FunctionDef, arg: ast.expr, call: ast.Call) -> bool:
+    """Whether a function leaves what it is given as it is: what is reduced is a copy."""
+    spec = function.args
+    names = [each.arg for each in (*spec.posonlyargs, *spec.args)]
+    bound = isinstance(call.func, ast.Attribute) and names[:1] in (["self"], ["cls"])
+    given = dict(zip(names[bound:], call.args, strict=False)) | {k.arg: k.value for k in call.keywords if k.arg}
+    name = next((each for each, value in given.items() if value is arg), None)
+    if name is None or any(isinstance(each, ast.Starred) for each in call.args):
+        return False
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store):
+            return False
+        stored = (
+            node if isinstance(node, (ast.Subscript, ast.Attribute)) and not isinstance(node.ctx, ast.Load) else None
+        )
+        method = node.func if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+        changed = method is not None and (method.attr in CHANGING or method.attr.endswith("_"))
+        for base in (stored, method if changed else None):
+            if base is not None and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(base.value)):
+                return False
+    return True
 
 
 def _learns_from_it(function: ast.FunctionDef, run: Interpreter) -> bool:

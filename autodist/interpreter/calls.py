@@ -220,7 +220,7 @@ class Calls(Methods, AutogradFunctions):
         target: ast.expr | None = None
         if any(isinstance(t, External) and t.name == "numpy.add.at" for t in callee.things) and node.args:
             target = node.args[0]
-        elif isinstance(node.func, ast.Attribute) and node.func.attr in ("index_add_", "scatter_add_"):
+        elif isinstance(node.func, ast.Attribute) and _adds_up(node, node.func.attr):
             target = node.func.value
         if target is None or not any(v.spread is ROWS for value in args for v in (value, *self._contents(value))):
             return
@@ -309,3 +309,14 @@ def _is_type_on_device(asked: Value) -> bool:
 
 def _is_super(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+
+
+def _adds_up(call: ast.Call, method: str) -> bool:
+    """Whether a method of a tensor adds to what it has at some places, also several times at the same."""
+    if method in ("index_put_", "put_"):
+        added = argument(call, "accumulate", 2)
+        return isinstance(added, ast.Constant) and added.value is True
+    if method in ("scatter_reduce_", "index_reduce_"):
+        way = argument(call, "reduce", 3)
+        return isinstance(way, ast.Constant) and way.value in ("sum", "add")
+    return method in ("index_add_", "scatter_add_")

@@ -110,7 +110,9 @@ class Functions(Attributes):
         self._note_inflow(function, node, args, keywords, scope)
         if node is not None:
             self.callers.setdefault(definition, {})[node] = scope.source
-        self._calls.append(Call_(node, scope.source, scope, function))
+        call = Call_(node, scope.source, scope, function)
+        inner.given = {name: (each, scope) for name, each in call.given().items()}
+        self._calls.append(call)
         begun = self._steps
         path, self._path = self._path, (*self._path, id(node))[-12:]
         around, self._branches = self._branches, self._branches if function.owner is not None else ()

@@ -37,6 +37,9 @@ from autodist.values import (
 )
 
 ADDING = (ast.Add, ast.Sub)
+VIEWS = frozenset(
+    "view reshape flatten ravel numpy detach t transpose permute squeeze unsqueeze diagonal narrow".split()
+)
 FILLING = frozenset("zeros ones full empty zeros_like ones_like full_like empty_like".split())
 """What makes a tensor of one number, whatever samples there are."""
 
@@ -84,9 +87,12 @@ class Stores(Evaluation):
         table.element = table.element | Value(spread=SUM, origins=samples.origins)
         _add_keys(table, [(scope.source, node)])
 
-    def assign(self, target: ast.expr, value: Value, scope: Scope, made: ast.expr | None) -> None:
-        """Bind ``value`` to a name, attribute, item or pattern."""
+    def assign(self, target: ast.expr, value: Value, scope: Scope, made: ast.expr | None, within: bool = False) -> None:
+        """Bind ``value`` to a name, attribute, item or pattern; ``within`` what it holds, where that is changed in
+        place, `counts += hits`."""
         if isinstance(target, ast.Name):
+            for names, name in self._holders(target, scope)[1:] if within else ():
+                names[name] = value
             home = scope
             if target.id in scope.outer:
                 home = (scope.parent or scope).find(target.id) or scope.top
@@ -94,6 +100,8 @@ class Stores(Evaluation):
                 if (self._branches or (home, target.id) in self._flags) and target.id in home.names:
                     value = value | home.names[target.id]
             home.names[target.id] = value = self._flagged(home, target.id, value)
+            if not within:
+                home.given.pop(target.id, None)
             self.values[target] = self.values.get(target, NOTHING) | value
             self.sources[target] = scope.source
         elif isinstance(target, (ast.Tuple, ast.List)):
@@ -325,16 +333,30 @@ class Stores(Evaluation):
         )
 
     def _holders(self, node: ast.expr, scope: Scope) -> list[tuple[dict[str, Value], str]]:
-        """Where a name or attribute is held, or that of which it is an item: `counts` of `counts[label]`."""
-        while isinstance(node, ast.Subscript):
-            node = node.value
+        """Where a name or attribute is held, or that of which it is an item: `counts` of `counts[label]`; of what a
+        function is given, also where the call has it from."""
+        while (inner := self._viewed(node)) is not None:
+            node = inner
         if isinstance(node, ast.Name):
             home = scope.find(node.id)
-            return [(home.names, node.id)] if home is not None else []
+            if home is None:
+                return []
+            elsewhere = self._holders(*home.given[node.id]) if node.id in home.given else []
+            return [(home.names, node.id), *elsewhere]
         if not isinstance(node, ast.Attribute):
             return []
         owners = (t for t in self._lately(node.value).things if isinstance(t, Object) and "module" not in t.roles)
         return [(owner.attributes, node.attr) for owner in owners if node.attr in owner.attributes]
+
+    def _viewed(self, node: ast.expr) -> ast.expr | None:
+        """What an item or a view shares its numbers with: `counts` of `counts[label]`, `counts.view(-1)`."""
+        if isinstance(node, ast.Subscript):
+            return node.value
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in VIEWS:
+            node = node.func
+        elif not isinstance(node, ast.Attribute) or node.attr not in ("data", "T", "mT"):
+            return None
+        return node.value if not self._lately(node.value).things else None
 
     def _becomes_table(self, target: ast.expr, base: Value, key: Value, value: Value, scope: Scope) -> None:
         """`options["model"] = Net`: what nothing is known of holds a class or function by name from here on."""
