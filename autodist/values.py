@@ -48,8 +48,8 @@ class Scope:
     names: dict[str, Value] = field(default_factory=dict)
     outer: set[str] = field(default_factory=set)
     is_class: bool = False
-    given: dict[str, tuple[ast.expr, Scope]] = field(default_factory=dict)
-    """What a call has given parameters, as long as they are bound to that, and the scope that it comes from."""
+    shared: dict[str, tuple[ast.expr, Scope]] = field(default_factory=dict)
+    """What names share their numbers with, `row = counts[0]`, what a call gives; and the scope that it is in."""
 
     @property
     def top(self) -> Scope:

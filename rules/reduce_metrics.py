@@ -313,6 +313,9 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
             template, helper = f"{name}({{}})", (*torch_import, *defined(script, source, code))
             if _is_table(reduction, script):
                 template = f"{{key: {name}(value) for key, value in {{}}.items()}}"
+            elif (kind := _kind_of_arrays(reduction, script)) is not None:
+                template = f"[{name}(value) for value in {{}}]"
+                template = template if kind is list else f"tuple({template[1:-1]})"
         if reduction.switch is not None and "DistributedSampler" in reduction.switch:
             _, more = member(context, source, "torch.utils.data.distributed", "DistributedSampler")
             imports = (*imports, *more)
@@ -375,6 +378,8 @@ def _is_of_many(reduction: Reduction, script: TrainingScript) -> bool:
     """Whether what is reduced is a list or an array of NumPy, rather than a number or a tensor."""
     found = script.values.get(reduction.node)
     if found is not None and any(isinstance(thing, Items) for thing in found.things):
+        return True
+    if _kind_of_arrays(reduction, script) is dict:
         return True
     made = last_name(reduction.node.func) if isinstance(reduction.node, ast.Call) else ""
     if made == "tolist" or made == "numpy" and reduction.spread is Spread.SUM:
@@ -449,6 +454,24 @@ def _is_table(reduction: Reduction, script: TrainingScript) -> bool:
     """Whether what is reduced is a dict of numbers."""
     value = script.values.get(reduction.node)
     return value is not None and any(isinstance(thing, Table) for thing in value.things)
+
+
+def _kind_of_arrays(reduction: Reduction, script: TrainingScript) -> type | None:
+    """Whether what is reduced is a list, a tuple or a dict of arrays: `hits, total = sums`."""
+    value = script.values.get(reduction.node)
+    for thing in value.things if value is not None else ():
+        made = thing.node if isinstance(thing, (Items, Table)) else None
+        parts: list[ast.expr] = []
+        match made:
+            case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts):
+                pass
+            case ast.ListComp(elt=one) | ast.DictComp(value=one):
+                parts = [one]
+            case ast.Call(keywords=named):
+                parts = [each.value for each in named]
+        if any(isinstance(each, ast.Call) and last_name(each.func) in ARRAYS for each in parts):
+            return dict if isinstance(thing, Table) else tuple if isinstance(made, ast.Tuple) else list
+    return None
 
 
 def _returned(function: ast.AST) -> Iterator[ast.Call]:

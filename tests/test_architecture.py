@@ -62,6 +62,7 @@ INTERPRETER = """
     layout
     widths
     arithmetic | attributes | branches | stores
+    shared
     evaluation
     single
     draws | losses | whole_data

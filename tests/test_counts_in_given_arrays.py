@@ -66,6 +66,33 @@ VIEWS = [
     "counts.t()[0].index_add_(0, b, torch.ones(len(b)))",
     "np.add.at(counts.numpy(), (b.numpy(), out.argmax(1).numpy()), 1)",
 ]
+EACH = "for label, guess in zip(b.tolist(), out.argmax(1).tolist()):\n            "
+DICT = "{'hits': np.zeros((3, 3))}"
+ROWS = "[np.zeros(3), np.zeros(3)]"
+BY_KEY = "{key: reduce_sum(value) for key, value in counts.items()}"
+ALIASES = [
+    (TORCH, "held = counts\n        " + EACH + "held[label, guess] += 1", "reduce_sum(counts)"),
+    (TORCH, "row = counts[0]\n        " + EACH + "row[label] += 1", "reduce_sum(counts)"),
+    (TORCH, "flat = counts.view(-1)\n        " + EACH + "flat[3 * label + guess] += 1", "reduce_sum(counts)"),
+    (TORCH, "held = counts.numpy()\n        " + EACH + "held[label, guess] += 1", "reduce_sum(counts)"),
+    (TORCH, "for k in range(3):\n            row = counts[k]\n            row += (b == k).sum()", "reduce_sum(counts)"),
+    (TORCH, "counts.data += (b == 0).sum()", "counts)"),
+    (TORCH, "torch.add(counts, (b == 0).sum(), out=counts)", "torch.add("),
+    (NUMPY, "np.copyto(counts, counts + (b == 0).sum().item())", "reduce_sum(counts)"),
+    (DICT, "hits = counts['hits']\n        " + EACH + "hits[label, guess] += 1", BY_KEY),
+    (DICT, EACH + "counts['hits'][label, guess] += 1", BY_KEY),
+    (DICT, "for hits in counts.values():\n            hits[0] += (b == 0).sum().item()", "hits[0] += reduce_sum("),
+    (
+        ROWS,
+        "for row in counts:\n            row[0] += (b == 0).sum().item()",
+        "[reduce_sum(value) for value in counts]",
+    ),
+    (
+        ROWS,
+        "hits, n = counts\n        hits[0] += (b == 0).sum().item()\n        n[0] += len(b)",
+        "reduce_sum(value) for",
+    ),
+]
 LEFT_ALONE = [
     "counts = counts + (labels == guesses).sum()",
     "counts = counts.copy()\n    counts[0, 0] += (labels == guesses).sum().item()",
@@ -85,6 +112,17 @@ def test_what_a_function_counts_in_is_that_of_its_caller(tmp_path: Path, array: 
 def test_views_share_their_numbers(tmp_path: Path, call: str) -> None:
     code, _ = conftest.converted(tmp_path, SCRIPT.format(array=TORCH, body="pass", call=call))
     assert "print(epoch, reduce_sum(counts))" in code
+
+
+@pytest.mark.parametrize(("array", "call", "shown"), ALIASES)
+def test_other_names_of_what_is_counted_in(tmp_path: Path, zygote: Zygote, array: str, call: str, shown: str) -> None:
+    before = SCRIPT.format(array=array, body="pass", call=call)
+    code, said = conftest.converted(tmp_path, before)
+    assert shown in code
+    (tmp_path / "before.py").write_text(before)
+    (tmp_path / "after.py").write_text(code)
+    verdict = verify(tmp_path / "before.py", tmp_path / "after.py", [2], device="cpu", workdir=tmp_path, zygote=zygote)
+    assert verdict.worlds[0].equal or "AD601 reports" in said, (verdict.worlds[0].reason, verdict.worlds[0].findings)
 
 
 @pytest.mark.parametrize("case", [0, 5, 9])

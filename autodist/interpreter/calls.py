@@ -158,6 +158,7 @@ class Calls(Methods, AutogradFunctions):
                 if picking.is_number_each(operands(node)[0 if bound else 1], self._lately):
                     results = [union(results).computed(LOCAL)]  # the hardest samples
         self._tally(node, callee, args, scope)
+        self._written_out(node, callee, union(results), args, scope)
         mixed: frozenset[Mixing | Picked | Portion] = self._named_statistic(node, callee, base, args, scope)
         mixed |= self._picked_by_call(node, union(results), scope) | self._divided_by_call(node, args, union(results))
         if not self._no_grad and self._groups_rows(node, union(results), scope):
@@ -224,11 +225,25 @@ class Calls(Methods, AutogradFunctions):
             target = node.func.value
         if target is None or not any(v.spread is ROWS for value in args for v in (value, *self._contents(value))):
             return
+        self._note_changes(target, [(scope.source, each) for each in node.args], scope)
         for names, name in self._holders(target, scope):
             held = names[name]
             if held.spread is SAME and not held.things and not held.models:
                 origins = held.origins.union(*(value.origins for value in args))
                 names[name] = held.but(spread=SUM, origins=origins, made=frozenset([(scope.source, node)]), zero=False)
+
+    def _written_out(self, node: ast.Call, callee: Value, result: Value, args: list[Value], scope: Scope) -> None:
+        """`np.add(counts, hits, out=counts)`, `np.copyto(counts, counts + hits)`: what an array holds from here on."""
+        target = argument(node, "out")
+        if any(isinstance(t, External) and t.name == "numpy.copyto" for t in callee.things) and len(node.args) > 1:
+            target, result = node.args[0], args[1]
+        if target is None or not result.spread.is_local or result.models:
+            return
+        self._note_changes(target, [(scope.source, node)], scope)
+        for names, name in self._holders(target, scope):
+            if not names[name].things and names[name].spread is SAME:
+                made, spread = frozenset([(scope.source, node)]), result.spread if result.spread.is_reducible else LOCAL
+                names[name] = names[name].but(spread=spread, origins=result.origins, made=made, zero=False)
 
     def _call(self, thing: Thing, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope) -> Value:
         if isinstance(thing, Wrapped):

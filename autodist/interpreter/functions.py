@@ -111,7 +111,7 @@ class Functions(Attributes):
         if node is not None:
             self.callers.setdefault(definition, {})[node] = scope.source
         call = Call_(node, scope.source, scope, function)
-        inner.given = {name: (each, scope) for name, each in call.given().items()}
+        inner.shared = {name: (each, scope) for name, each in call.given().items()}
         self._calls.append(call)
         begun = self._steps
         path, self._path = self._path, (*self._path, id(node))[-12:]

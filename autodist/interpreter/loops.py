@@ -86,6 +86,7 @@ class Loops(Stores):
 
             def bind() -> None:
                 self.assign(node.target, element, scope, node.iter)
+                self._share_items(node.target, node.iter, scope)
                 if certain:
                     self._mark_turn(node, scope)
 

@@ -279,6 +279,8 @@ class Methods(Libraries, TorchModules):
 
     def _changed_in_place(self, node: ast.Call, operation: ast.operator, change: Value, scope: Scope) -> None:
         """`total.add_(loss)`, which is `total = total + loss`."""
+        if change.spread.is_local:
+            self._note_changes(_changed(node), [(scope.source, node.args[0])], scope)
         for names, name in self._holders(_changed(node), scope):
             held = names[name]
             if not held.things and not held.weights and (held.spread.is_local or change.spread.is_local):

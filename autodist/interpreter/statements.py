@@ -13,7 +13,7 @@ from autodist.interpreter.arithmetic import Arithmetic, is_counted_in
 from autodist.interpreter.lasting import Lasting
 from autodist.interpreter.loops import Loops
 from autodist.interpreter.questions import adds_to, constants_in, is_of_one, spine, wrapped
-from autodist.interpreter.stores import FILLING, Stores
+from autodist.interpreter.stores import Stores
 from autodist.source import last_name, stepped_tensor
 from autodist.spread import CROSS, LOCAL, MEAN, ROWS, SAME, SUM
 from autodist.tensors import shapes
@@ -128,6 +128,7 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
             self._note_held_models(node, self._lately(node.value.right), scope)  # `nets = nets + [Net()]`
         for target in node.targets:
             self.assign(target, value, scope, node.value if counted is None else None)
+            self._share(target, node.value, scope)
             if isinstance(target, ast.Subscript):
                 self._join_optimizers(target, NOTHING, value, scope)
             if isinstance(target, (ast.Tuple, ast.List)):
@@ -236,23 +237,12 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
             value = NOTHING
         if value.origins:
             self.event("accumulate", node, scope, value, constants_in(scope))
-        self.assign(node.target, value, scope, None, within=self._is_given_array(node.target, scope))
+        within = self._is_array(node.target, scope)
+        self.assign(node.target, value, scope, None, within)
+        if within:
+            self._note_changes(node.target, [(scope.source, node.value)], scope)
         if isinstance(node.target, ast.Subscript):
             self._count_up(node.target, [node.value], scope)
-
-    def _is_given_array(self, target: ast.expr, scope: Scope) -> bool:
-        """Whether it is an array or tensor that a function is given, which `counts += hits` changes in place, as it
-        does not a number."""
-        home = scope.find(target.id) if isinstance(target, ast.Name) else None
-        if home is None or not isinstance(target, ast.Name) or target.id not in home.given:
-            return False
-        given, outer = home.given[target.id]
-        bound = (each for each in ast.walk(outer.source.home(given)) if isinstance(each, ast.Assign))
-        if isinstance(given, ast.Attribute):
-            bound = (each for each in ast.walk(outer.source.tree) if isinstance(each, ast.Assign))
-        named = (each.value for each in bound if ast.unparse(given) in map(ast.unparse, each.targets))
-        calls = (each for value in named for each in ast.walk(value) if isinstance(each, ast.Call))
-        return any(last_name(each.func) in FILLING for each in calls) or self._is_given_array(given, outer)
 
     def _note_joinable_terms(self, node: ast.AugAssign, before: Value, change: Value, scope: Scope) -> None:
         """Note sums over a batch to which something is added that is none: `loss += criterion(out, y)` beside

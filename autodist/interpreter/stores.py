@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Hashable, Iterable, Sequence
 
-from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.machine import Entered, Stored
 from autodist.interpreter.questions import has_keys, is_hashable, is_of_one
+from autodist.interpreter.shared import FILLING, Shared
 from autodist.interpreter.words import KEPT
 from autodist.source import Source, first_index, indices, last_name
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM
@@ -37,18 +37,14 @@ from autodist.values import (
 )
 
 ADDING = (ast.Add, ast.Sub)
-VIEWS = frozenset(
-    "view reshape flatten ravel numpy detach t transpose permute squeeze unsqueeze diagonal narrow".split()
-)
-FILLING = frozenset("zeros ones full empty zeros_like ones_like full_like empty_like".split())
-"""What makes a tensor of one number, whatever samples there are."""
 
 
-class Stores(Evaluation):
+class Stores(Shared):
     """Assignments to targets, of whatever kind."""
 
     def _count_up(self, item: ast.Subscript, changes: Iterable[ast.expr], scope: Scope) -> None:
         """Note what an item of a container is changed by."""
+        self._note_changes(item.value, [(scope.source, each) for each in changes], scope)
         for thing in self._lately(item.value).things:
             if isinstance(thing, Table) and self._note_keys(thing, self._lately(item.slice)):
                 continue
@@ -101,7 +97,7 @@ class Stores(Evaluation):
                     value = value | home.names[target.id]
             home.names[target.id] = value = self._flagged(home, target.id, value)
             if not within:
-                home.given.pop(target.id, None)
+                home.shared.pop(target.id, None)
             self.values[target] = self.values.get(target, NOTHING) | value
             self.sources[target] = scope.source
         elif isinstance(target, (ast.Tuple, ast.List)):
@@ -142,6 +138,9 @@ class Stores(Evaluation):
         if target.attr == "data" and not base.things and base.spread is ROWS and value.spread is ROWS:
             for names, name in self._holders(target.value, scope):  # `noise.data = noise.data + 0.1 * noise.grad`
                 names[name] = names[name].but(origins=names[name].origins | value.origins)
+        if target.attr == "data" and kept and not base.things and base.spread is SAME and value.spread.is_local:
+            for names, name in self._holders(target.value, scope):  # `counts.data += hits`
+                names[name] = value
         self._note_refill(target, scope)
         if target.attr == "requires_grad":
             self.event(
@@ -331,32 +330,6 @@ class Stores(Evaluation):
         return bool(shapes) and all(
             len(shape) > 1 and [self._lately(each).spread for each in shape[:2]] == [SAME, COUNT] for shape in shapes
         )
-
-    def _holders(self, node: ast.expr, scope: Scope) -> list[tuple[dict[str, Value], str]]:
-        """Where a name or attribute is held, or that of which it is an item: `counts` of `counts[label]`; of what a
-        function is given, also where the call has it from."""
-        while (inner := self._viewed(node)) is not None:
-            node = inner
-        if isinstance(node, ast.Name):
-            home = scope.find(node.id)
-            if home is None:
-                return []
-            elsewhere = self._holders(*home.given[node.id]) if node.id in home.given else []
-            return [(home.names, node.id), *elsewhere]
-        if not isinstance(node, ast.Attribute):
-            return []
-        owners = (t for t in self._lately(node.value).things if isinstance(t, Object) and "module" not in t.roles)
-        return [(owner.attributes, node.attr) for owner in owners if node.attr in owner.attributes]
-
-    def _viewed(self, node: ast.expr) -> ast.expr | None:
-        """What an item or a view shares its numbers with: `counts` of `counts[label]`, `counts.view(-1)`."""
-        if isinstance(node, ast.Subscript):
-            return node.value
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in VIEWS:
-            node = node.func
-        elif not isinstance(node, ast.Attribute) or node.attr not in ("data", "T", "mT"):
-            return None
-        return node.value if not self._lately(node.value).things else None
 
     def _becomes_table(self, target: ast.expr, base: Value, key: Value, value: Value, scope: Scope) -> None:
         """`options["model"] = Net`: what nothing is known of holds a class or function by name from here on."""

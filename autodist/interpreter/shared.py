@@ -1,0 +1,157 @@
+"""Names that share their numbers: arguments, views, items of lists. What is written into one is in the others."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+from autodist.interpreter.evaluation import Evaluation
+from autodist.interpreter.questions import last_part
+from autodist.source import Source, last_name
+from autodist.spread import ROWS, Spread
+from autodist.tensors.calls import number_of
+from autodist.values import UNKNOWN, Items, Object, Scope, Table, Value
+
+FILLING = frozenset("zeros ones full empty zeros_like ones_like full_like empty_like".split())
+"""What makes a tensor of one number, whatever samples there are."""
+VIEWS = frozenset(
+    "view reshape flatten ravel numpy detach t transpose permute squeeze unsqueeze diagonal narrow".split()
+)
+DEPTH = 6
+Holder = tuple[Any, Any]
+"""What holds a value, and by which name, key or place."""
+Site_ = tuple[Source, ast.expr]
+
+
+class Shared(Evaluation):
+    """What else holds what a name stands for."""
+
+    def _holders(self, node: ast.expr, scope: Scope, depth: int = DEPTH) -> list[Holder]:
+        """Where a name, an attribute or an entry is held, or that of which it is an item or a view: `counts` of
+        `counts[label]`; also that which it shares its numbers with."""
+        while (inner := self._viewed(node)) is not None:
+            node = inner
+        if isinstance(node, ast.Name):
+            home = scope.find(node.id)
+            if home is None:
+                return []
+            elsewhere = self._holders(*home.shared[node.id], depth - 1) if depth and node.id in home.shared else []
+            return [(home.names, node.id), *elsewhere]
+        if isinstance(node, ast.Subscript):
+            return list(self._entries(node))
+        if not isinstance(node, ast.Attribute):
+            return []
+        owners = (t for t in self._lately(node.value).things if isinstance(t, Object) and "module" not in t.roles)
+        return [(owner.attributes, node.attr) for owner in owners if node.attr in owner.attributes]
+
+    def _viewed(self, node: ast.expr) -> ast.expr | None:
+        """What an item or a view shares its numbers with: `counts` of `counts[label]`, `counts.view(-1)`."""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in VIEWS:
+            inner = node.func.value
+        elif isinstance(node, ast.Subscript) or isinstance(node, ast.Attribute) and node.attr in ("data", "T", "mT"):
+            inner = node.value
+        else:
+            return None
+        held = any(isinstance(each, (Items, Table, Object)) for each in self._lately(inner).things)
+        return None if held else inner
+
+    def _entries(self, node: ast.Subscript) -> Iterator[Holder]:
+        """The entries of dicts and lists that an item may be."""
+        key = self._lately(node.slice).const if number_of(node.slice) is None else number_of(node.slice)
+        for thing in self._lately(node.value).things:
+            if isinstance(thing, Table):
+                known = isinstance(key, (str, int)) and key in thing.entries
+                yield (thing.entries, key) if known else (vars(thing), "element")
+            elif isinstance(thing, Items):
+                known = isinstance(key, int) and -len(thing.parts) <= key < len(thing.parts)
+                yield from ((thing.parts, key),) if known else ((thing.parts, at) for at in range(len(thing.parts)))
+                if not known:
+                    yield vars(thing), "element"
+
+    def _note_changes(self, node: ast.expr, changes: list[Site_], scope: Scope, depth: int = DEPTH) -> None:
+        """Note with the dicts and lists that hold an array by what it is changed in place: `stats["hits"] += hits`."""
+        while (inner := self._viewed(node)) is not None:
+            node = inner
+        home = scope.find(node.id) if isinstance(node, ast.Name) and depth else None
+        if home is not None and isinstance(node, ast.Name) and node.id in home.shared:
+            made, outer = home.shared[node.id]
+            self._note_changes(made, changes, outer, depth - 1)
+        for thing in self._lately(node.value).things if isinstance(node, ast.Subscript) else ():
+            if isinstance(thing, (Items, Table)):
+                thing.changes += [each for each in changes if each not in thing.changes]
+
+    def _share(self, target: ast.expr, made: ast.expr, scope: Scope) -> None:
+        """Note what a name that has just been bound shares its numbers with: `row = counts[0]`, `hits, n = sums`."""
+        if isinstance(target, (ast.Tuple, ast.List)):
+            for index, part in enumerate(target.elts):
+                written = made.elts if isinstance(made, (ast.Tuple, ast.List)) else None
+                if written is None or index < len(written):
+                    one = (
+                        written[index] if written is not None else ast.Subscript(made, ast.Constant(index), ast.Load())
+                    )
+                    self._share(part, one, scope)
+            return
+        plain = isinstance(made, (ast.Name, ast.Attribute, ast.Subscript)) or self._viewed(made) is not None
+        if not plain or not isinstance(target, ast.Name):
+            return
+        home = scope.find(target.id)
+        if home is not None and may_share(home.names[target.id]) and not _names(made, target.id):
+            home.shared[target.id] = made, scope
+
+    def _share_items(self, target: ast.expr, over: ast.expr, scope: Scope) -> None:
+        """The same of what a loop goes through: `for row in counts`, `for name, row in zip(names, counts)`."""
+        name = last_part(over.func) if isinstance(over, ast.Call) else ""
+        if isinstance(over, ast.Call) and name in ("enumerate", "zip") and isinstance(target, (ast.Tuple, ast.List)):
+            parts = target.elts[name == "enumerate" :]
+            for part, each in zip(parts, over.args, strict=False):
+                self._share_items(part, each, scope)
+        elif isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and name in ("values", "items"):
+            part = target.elts[-1] if isinstance(target, ast.Tuple) and name == "items" else target
+            self._share(part, ast.Subscript(over.func.value, ast.Constant(None), ast.Load()), scope)
+        elif isinstance(over, (ast.Name, ast.Attribute, ast.Subscript)):
+            self._share(target, ast.Subscript(over, ast.Constant(None), ast.Load()), scope)
+
+    def _is_array(self, node: ast.expr, scope: Scope, axes: int = 1, depth: int = DEPTH) -> bool:
+        """Whether it is known to be an array or tensor with so many axes: of those, `x += y` changes all that share
+        its numbers, as it does not with a number."""
+        if depth == 0:
+            return False
+        home = scope.find(node.id) if isinstance(node, ast.Name) else None
+        if home is not None and isinstance(node, ast.Name) and node.id in home.shared:
+            return self._is_array(*home.shared[node.id], axes, depth - 1)
+        inner = self._viewed(node)
+        if inner is not None and isinstance(node, ast.Subscript):
+            index = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            taken = sum(not isinstance(each, ast.Slice) for each in index)
+            return self._is_array(inner, scope, axes + taken, depth - 1)
+        if inner is not None:
+            return self._is_array(inner, scope, 1, depth - 1)
+        held = self._lately(node)
+        if isinstance(node, ast.Subscript):  # an entry of a dict or list
+            entries = [names[name] for names, name in self._entries(node)]
+            return axes == 1 and bool(entries) and all(e.zero and e.const is UNKNOWN for e in entries if e.zero)
+        tree = scope.source.tree if isinstance(node, ast.Attribute) else scope.source.home(node)
+        bound = (each for each in ast.walk(tree) if isinstance(each, ast.Assign))
+        named = (each.value for each in bound if ast.unparse(node) in map(ast.unparse, each.targets))
+        calls = (each for value in named for each in ast.walk(value) if isinstance(each, ast.Call))
+        made = any(last_name(each.func) in FILLING and _axes(each) >= axes for each in calls)
+        return made or axes == 1 and held.zero and held.const is UNKNOWN and not held.things
+
+
+def may_share(value: Value) -> bool:
+    """Whether it may be an array that something is counted in, rather than samples or what a model computes."""
+    plain = not value.things and not value.models and value.const is UNKNOWN
+    return plain and value.spread not in (ROWS, Spread.COLUMNS)
+
+
+def _axes(call: ast.Call) -> int:
+    """How many axes a tensor is made with."""
+    shape = call.args[0] if call.args else None
+    if isinstance(shape, (ast.Tuple, ast.List)):
+        return len(shape.elts)
+    return len(call.args) if last_name(call.func) not in ("full", "full_like") else 1
+
+
+def _names(node: ast.expr, name: str) -> bool:
+    return any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(node))
