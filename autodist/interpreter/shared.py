@@ -77,20 +77,20 @@ class Shared(Evaluation):
         if home is not None and isinstance(node, ast.Name) and node.id in home.shared:
             made, outer = home.shared[node.id]
             self._note_changes(made, changes, outer, depth - 1)
-        for thing in self._lately(node.value).things if isinstance(node, ast.Subscript) else ():
+        if not isinstance(node, ast.Subscript) or any(names[name].things for names, name in self._entries(node)):
+            return
+        for thing in self._lately(node.value).things:
             if isinstance(thing, (Items, Table)):
                 thing.changes += [each for each in changes if each not in thing.changes]
 
     def _share(self, target: ast.expr, made: ast.expr, scope: Scope) -> None:
         """Note what a name that has just been bound shares its numbers with: `row = counts[0]`, `hits, n = sums`."""
         if isinstance(target, (ast.Tuple, ast.List)):
-            for index, part in enumerate(target.elts):
-                written = made.elts if isinstance(made, (ast.Tuple, ast.List)) else None
-                if written is None or index < len(written):
-                    one = (
-                        written[index] if written is not None else ast.Subscript(made, ast.Constant(index), ast.Load())
-                    )
-                    self._share(part, one, scope)
+            parts: list[ast.expr] = made.elts if isinstance(made, (ast.Tuple, ast.List)) else []
+            if isinstance(made, (ast.Name, ast.Attribute, ast.Subscript)):
+                parts = [ast.Subscript(made, ast.Constant(index), ast.Load()) for index in range(len(target.elts))]
+            for part, one in zip(target.elts, parts, strict=False):
+                self._share(part, one, scope)
             return
         plain = isinstance(made, (ast.Name, ast.Attribute, ast.Subscript)) or self._viewed(made) is not None
         if not plain or not isinstance(target, ast.Name):
@@ -111,6 +111,12 @@ class Shared(Evaluation):
             self._share(part, ast.Subscript(over.func.value, ast.Constant(None), ast.Load()), scope)
         elif isinstance(over, (ast.Name, ast.Attribute, ast.Subscript)):
             self._share(target, ast.Subscript(over, ast.Constant(None), ast.Load()), scope)
+
+    def _is_shared_array(self, target: ast.expr, scope: Scope) -> bool:
+        """Whether `x += y` changes what other names stand for, too."""
+        home = scope.find(target.id) if isinstance(target, ast.Name) else None
+        shares = home is not None and isinstance(target, ast.Name) and target.id in home.shared
+        return shares and self._is_array(target, scope)
 
     def _is_array(self, node: ast.expr, scope: Scope, axes: int = 1, depth: int = DEPTH) -> bool:
         """Whether it is known to be an array or tensor with so many axes: of those, `x += y` changes all that share

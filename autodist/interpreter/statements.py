@@ -237,7 +237,7 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
             value = NOTHING
         if value.origins:
             self.event("accumulate", node, scope, value, constants_in(scope))
-        within = self._is_array(node.target, scope)
+        within = self._is_shared_array(node.target, scope)
         self.assign(node.target, value, scope, None, within)
         if within:
             self._note_changes(node.target, [(scope.source, node.value)], scope)
