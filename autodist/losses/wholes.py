@@ -23,6 +23,7 @@ from autodist.tensors.mixing import ONE_BY_ONE, SINGLE, STATE, STATISTIC, TIME_F
 from autodist.values import NOTHING, Draw, Function, Turn
 
 MOST = 6
+EVEN = "so that ranks need as many"
 MOVING = frozenset("to cuda cpu float double long".split())
 """Methods whose result has the shape of their tensor."""
 COUNTED = (STATE, SINGLE, WRITTEN)
@@ -67,8 +68,13 @@ def find(run: Callable[[Plan], Interpreter], plan: Plan, through_time: bool = Fa
         Wholes(batches=_given(first, near, homes) - columns.columns),
         Wholes(batches=near - columns.columns),  # what each step makes anew, and all ranks have as many rows of
     ]
+    even: Wholes | None = None
     for trial in [columns] if through_time else list(dict.fromkeys(tried)):
         found = _try(run, plan, trial)
+        if found is not None and found.reason.endswith(EVEN):
+            even = even or replace(found, site=None, reason="")
+            refused = refused or found
+            continue
         if found is not None and found.reason.endswith(COUNTED):
             several = (_try(run, plan, replace(found, counts=each, site=None, reason="")) for each in counts)
             found = next((each for each in several if each is not None and each.site is None), found)
@@ -78,7 +84,7 @@ def find(run: Callable[[Plan], Interpreter], plan: Plan, through_time: bool = Fa
             return found
         if refused is None or refused.reason.endswith(TIME_FIRST) and found is not None and found.columns:
             refused = found or refused  # the samples are the columns, so what stands against them is the reason
-    return refused
+    return even or refused
 
 
 def _try(run: Callable[[Plan], Interpreter], plan: Plan, trial: Wholes) -> Wholes | None:
@@ -347,6 +353,11 @@ def _objections(run: Interpreter) -> Iterator[tuple[Site, str]]:
             ):
                 if run.values.get(node, NOTHING).spread.is_local:
                     yield Site(source, node), f"{source.code(node)} is overwritten by what is computed from it"
+    for mean in row_means(run):
+        if mean.even:
+            derived = any(draw.derived for draw in draws(run))  # by what this function was given, and no other
+            reason = f"{shortened(mean.source.code(mean.node))} is a mean over rows that are not counted there"
+            yield Site(mean.source, mean.node), reason if derived else f"{reason}, {EVEN}"
 
 
 def _is_before(event: Event, steps: set[ast.AST]) -> bool:
