@@ -145,3 +145,10 @@ def test_numbers_are_not_changed_in_place(tmp_path: Path) -> None:
     body = "counts += (labels == guesses).sum().item()"
     code, _ = conftest.converted(tmp_path, SCRIPT.format(array="5", body=body, call=CALL))
     assert "print(epoch, counts)" in code
+
+
+def test_numbers_that_a_dict_holds_are_not_changed_by_another_name(tmp_path: Path) -> None:
+    """Of a number that the analysis does not know, each rank has the same: a sum would count it once for each."""
+    call = "n = counts['first']\n        n += (b == 0).sum().item()"
+    code, _ = conftest.converted(tmp_path, SCRIPT.format(array="{'first': len(str(x))}", body="pass", call=call))
+    assert "print(epoch, counts)" in code

@@ -186,7 +186,7 @@ def _rows_given(function: ast.AST, event: Event, run: Interpreter, around: set[a
                         if each.spread is ROWS
                         else each.spread.is_reducible
                         and each.node in ast.walk(arg)
-                        and _only_reads(function, arg, call)
+                        and _only_reads(function, arg, call, run)
                     )
                     for each in more
                 )
@@ -199,14 +199,11 @@ def _rows_given(function: ast.AST, event: Event, run: Interpreter, around: set[a
     return found
 
 
-def _only_reads(function: ast.FunctionDef, arg: ast.expr, call: ast.Call) -> bool:
+def _only_reads(function: ast.FunctionDef, arg: ast.expr, call: ast.Call, run: Interpreter) -> bool:
     """Whether a function leaves what it is given as it is: what is reduced is a copy."""
-    spec = function.args
-    names = [each.arg for each in (*spec.posonlyargs, *spec.args)]
-    bound = isinstance(call.func, ast.Attribute) and names[:1] in (["self"], ["cls"])
-    given = dict(zip(names[bound:], call.args, strict=False)) | {k.arg: k.value for k in call.keywords if k.arg}
-    name = next((each for each, value in given.items() if value is arg), None)
-    if name is None or any(isinstance(each, ast.Starred) for each in call.args):
+    entered = (each for each in run.values.get(call.func, NOTHING).functions if each.node is function)
+    given = (name for each in entered for name in each.parameters if each.given(call, name) is arg)
+    if (name := next(given, None)) is None:
         return False
     for node in ast.walk(function):
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store):

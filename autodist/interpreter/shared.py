@@ -8,7 +8,7 @@ from typing import Any
 
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.questions import last_part
-from autodist.source import Source, last_name
+from autodist.source import Source, indices, last_name
 from autodist.spread import ROWS, Spread
 from autodist.tensors.calls import number_of
 from autodist.values import UNKNOWN, Items, Object, Scope, Table, Value
@@ -128,15 +128,14 @@ class Shared(Evaluation):
             return self._is_array(*home.shared[node.id], axes, depth - 1)
         inner = self._viewed(node)
         if inner is not None and isinstance(node, ast.Subscript):
-            index = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-            taken = sum(not isinstance(each, ast.Slice) for each in index)
+            taken = sum(not isinstance(each, ast.Slice) for each in indices(node))
             return self._is_array(inner, scope, axes + taken, depth - 1)
         if inner is not None:
             return self._is_array(inner, scope, 1, depth - 1)
         held = self._lately(node)
         if isinstance(node, ast.Subscript):  # an entry of a dict or list
             entries = [names[name] for names, name in self._entries(node)]
-            return axes == 1 and bool(entries) and all(e.zero and e.const is UNKNOWN for e in entries if e.zero)
+            return axes == 1 and bool(entries) and all(e.zero and e.const is UNKNOWN for e in entries)
         tree = scope.source.tree if isinstance(node, ast.Attribute) else scope.source.home(node)
         bound = (each for each in ast.walk(tree) if isinstance(each, ast.Assign))
         named = (each.value for each in bound if ast.unparse(node) in map(ast.unparse, each.targets))

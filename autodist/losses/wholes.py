@@ -73,7 +73,6 @@ def find(run: Callable[[Plan], Interpreter], plan: Plan, through_time: bool = Fa
         found = _try(run, plan, trial)
         if found is not None and found.reason.endswith(EVEN):
             even = even or replace(found, site=None, reason="")
-            refused = refused or found
             continue
         if found is not None and found.reason.endswith(COUNTED):
             several = (_try(run, plan, replace(found, counts=each, site=None, reason="")) for each in counts)
