@@ -39,6 +39,17 @@ class Preset(External):
     keywords: dict[str, Value] = field(default_factory=dict, compare=False)
 
 
+@dataclass(frozen=True, eq=False)
+class Viewer:
+    """What else holds the numbers of a name: another name, by what it was ``made``, or an entry of a dict or a list."""
+
+    holder: Any
+    """Names, entries or places, with what they hold."""
+    key: Any
+    made: ast.expr | None = None
+    container: Items | Table | None = None
+
+
 @dataclass(eq=False)
 class Scope:
     """Names and what they hold; ``parent`` is the scope around it."""
@@ -50,6 +61,8 @@ class Scope:
     is_class: bool = False
     shared: dict[str, tuple[ast.expr, Scope]] = field(default_factory=dict)
     """What names share their numbers with, `row = counts[0]`, what a call gives; and the scope that it is in."""
+    viewers: dict[str, dict[tuple[int, Any], Viewer]] = field(default_factory=dict)
+    """What has come to share the numbers of a name: `flat = counts.view(-1)`, `report = {"counts": counts}`."""
 
     @property
     def top(self) -> Scope:

@@ -403,12 +403,30 @@ def _is_of_many(reduction: Reduction, script: TrainingScript) -> bool:
         for n in ast.walk(each.value)
         if isinstance(n, ast.Name)
     }
+    calls += [each for each in _behind(reduction.node, bound, script) if isinstance(each, ast.Call)]
+    if any(_is_taken_off(each) for each in calls):
+        return True
     if any(_is_taken_off(each) for name in {*spoken, *added_up} for each in _unpacked(name, reduction.source, script)):
         return True
     entered = [thing.node for thing in _called(reduction.node, script) if isinstance(thing, Function)]
     calls += [made for function in entered for made in _returned(function)]
     names = (thing.name for call in calls for thing in _called(call, script) if isinstance(thing, External))
     return any(name.startswith(("numpy.", "sklearn.")) and name.rpartition(".")[2] in ARRAYS for name in names)
+
+
+def _behind(
+    node: ast.expr, bound: Sequence[tuple[str, ast.expr]], script: TrainingScript, depth: int = 4
+) -> Iterator[ast.expr]:
+    """What something stands for that shares the numbers of something else: `np.zeros(3)` of `report["counts"]` after
+    `counts = np.zeros(3)` and `report = {"counts": counts}`."""
+    if depth == 0 or not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+        return
+    found = [value for target, value in bound if target == ast.unparse(node)]
+    held = script.values.get(node.value) if isinstance(node, ast.Subscript) else None
+    found += [part for thing in (held.things if held is not None else ()) for part in _parts(thing)]
+    for each in found:
+        yield each
+        yield from _behind(each, bound, script, depth - 1)
 
 
 def _picked(node: ast.expr, bound: Sequence[tuple[str, ast.expr]], script: TrainingScript) -> Iterator[ast.expr]:
@@ -460,18 +478,25 @@ def _kind_of_arrays(reduction: Reduction, script: TrainingScript) -> type | None
     """Whether what is reduced is a list, a tuple or a dict of arrays: `hits, total = sums`."""
     value = script.values.get(reduction.node)
     for thing in value.things if value is not None else ():
-        made = thing.node if isinstance(thing, (Items, Table)) else None
-        parts: list[ast.expr] = []
-        match made:
-            case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts):
-                pass
-            case ast.ListComp(elt=one) | ast.DictComp(value=one):
-                parts = [one]
-            case ast.Call(keywords=named):
-                parts = [each.value for each in named]
-        if any(isinstance(each, ast.Call) and last_name(each.func) in ARRAYS for each in parts):
-            return dict if isinstance(thing, Table) else tuple if isinstance(made, ast.Tuple) else list
+        if any(isinstance(each, ast.Call) and last_name(each.func) in ARRAYS for each in _parts(thing)):
+            return dict if isinstance(thing, Table) else tuple if _is_tuple(thing) else list
     return None
+
+
+def _is_tuple(thing: Thing) -> bool:
+    return isinstance(thing, Items) and isinstance(thing.node, ast.Tuple)
+
+
+def _parts(thing: Thing) -> list[ast.expr]:
+    """What a list, a tuple or a dict is written with: `np.zeros(3)` of `{"hits": np.zeros(3)}`."""
+    match thing.node if isinstance(thing, (Items, Table)) else None:
+        case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts):
+            return parts
+        case ast.ListComp(elt=one) | ast.DictComp(value=one):
+            return [one]
+        case ast.Call(keywords=named):
+            return [each.value for each in named]
+    return []
 
 
 def _returned(function: ast.AST) -> Iterator[ast.Call]:

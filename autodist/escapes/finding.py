@@ -40,7 +40,8 @@ def escapes(run: Interpreter, guards: list[Site]) -> list[Escape]:
             inside[node] = stands_in(source, node, guarded)
         return inside[node]
 
-    stored = {node: event for event in run.of("set_item") for node in stored_by_sample(event, run)}
+    placing = (*run.of("set_item"), *run.of("place"))
+    stored = {node: event for event in placing for node in stored_by_sample(event, run)}
     by_sample = frozenset(event.source.statement(event.node) for event in stored.values())
     kept = [escape for event in run.of("state") for escape in handed_on(event, run, by_sample)]
     kept = [each for each in kept if not _follows_another(each, kept, run)]
@@ -123,8 +124,8 @@ def _counts(statement: ast.stmt, run: Interpreter) -> bool:
     match statement:
         case ast.If():
             return _only_counts(statement, run)
-        case ast.Assign(targets=[ast.Subscript(value=held)]):
-            return run.values.get(held, NOTHING).spread is ROWS
+        case ast.Assign(targets=[ast.Subscript(value=held, slice=key)]):
+            return ROWS in (run.values.get(held, NOTHING).spread, run.values.get(key, NOTHING).spread)
         case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name, value=held))):
             return name in GROWS and any(isinstance(t, Items) for t in run.values.get(held, NOTHING).things)
     return isinstance(statement, (ast.AugAssign, ast.Pass, ast.Continue))

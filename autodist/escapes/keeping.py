@@ -13,40 +13,48 @@ from autodist.escapes.together import agreed, gathered_together, is_of
 from autodist.interpreter import COUNTING, CUTTING, SIZES, Event, Interpreter, Loop
 from autodist.source import Source, last_name, operands
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread
+from autodist.tensors.calls import Placement, placed_by_number
 from autodist.tensors.mixing import STATISTIC
 from autodist.values import NOTHING, Items, Mixing, Object, Table, Wrapped
 
 
 def stored_by_sample(event: Event, run: Interpreter) -> list[ast.expr]:
-    """The numbers of the samples and their values in `bank[index] = features.detach()`: all ranks keep those of all."""
-    statement = event.source.statement(event.node)
-    if event.kind != "set_item" or not isinstance(event.node, ast.Subscript) or not isinstance(statement, ast.Assign):
-        return []
-    parts = [event.node.slice, statement.value]
-    values = [run.values.get(part, NOTHING) for part in parts]
-    if statement.targets != [event.node] or not isinstance(event.node.slice, (ast.Name, ast.Attribute, ast.Call)):
+    """The numbers of the samples and their values in `bank[index] = features.detach()`, or in `bank.index_copy_(0,
+    index, features)`: all ranks keep those of all."""
+    placed = _placed(event)
+    if placed is None or not isinstance(placed.numbers, (ast.Name, ast.Attribute, ast.Call)):
         return []
     if event.detail.spread.is_local and event.detail.spread is not LOCAL or event.detail.things:
         return []  # part of a rank's own samples
-    if _is_made_each_time(event, run):
+    if _is_made_each_time(placed.target, event, run):
         return []
     if agreed(event, run) != []:
         return []  # some ranks may not come here
     given = run.plan.reduced
-    rows = all(
-        v.spread is ROWS and not v.models and not v.things or p in given for p, v in zip(parts, values, strict=True)
-    )
-    return [part for part in parts if part not in given] if rows else []
+    values = [(part, run.values.get(part, NOTHING)) for part in (placed.numbers, placed.rows)]
+    own = [(part, value) for part, value in values if part not in given and value.spread.is_local]
+    if any(value.spread is not ROWS or value.models or value.things for _, value in own):
+        return []
+    return [part for part, _ in own]
 
 
-def _is_made_each_time(event: Event, run: Interpreter) -> bool:
+def _placed(event: Event) -> Placement | None:
+    """What rows are written into by their numbers, these numbers, and the rows."""
+    node, statement = event.node, event.source.statement(event.node)
+    if isinstance(node, ast.Call):
+        return placed_by_number(node)
+    if not isinstance(node, ast.Subscript) or not isinstance(statement, ast.Assign) or statement.targets != [node]:
+        return None
+    return Placement(node.value, node.slice, statement.value)
+
+
+def _is_made_each_time(target: ast.expr, event: Event, run: Interpreter) -> bool:
     """Whether what is written to is made by the function that writes it, in a step: `t = torch.zeros(4)`."""
-    base = event.node.value if isinstance(event.node, ast.Subscript) else None
     home = event.source.function(event.node)
-    if not isinstance(base, ast.Name) or home is None or run.values.get(base, NOTHING).lasting:
+    if not isinstance(target, ast.Name) or home is None or run.values.get(target, NOTHING).lasting:
         return False
     inside = set(ast.walk(home))
-    bound = any(isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id == base.id for n in inside)
+    bound = any(isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id == target.id for n in inside)
     return bound and inside.isdisjoint(run.step_loops)
 
 

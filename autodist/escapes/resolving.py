@@ -23,14 +23,34 @@ from autodist.escapes.origins import (
     sorted_sites,
     trains,
 )
-from autodist.escapes.rows import holds_rows, laid_in_line, rows_beside, sized_like
+from autodist.escapes.rows import (
+    gone_over,
+    holds_rows,
+    laid_in_line,
+    loop_around,
+    reads_others,
+    rows_beside,
+    sized_like,
+)
 from autodist.interpreter import Event, Interpreter
 from autodist.source import Source, first_index, last_name
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import mixing, operations
 from autodist.tensors.calls import number_of
 from autodist.tensors.picking import picks, takes_first
-from autodist.values import NOTHING, UNKNOWN, Function, Items, Object, Stream, Table, Value, is_chosen, is_scope
+from autodist.values import (
+    NOTHING,
+    UNKNOWN,
+    External,
+    Function,
+    Items,
+    Object,
+    Stream,
+    Table,
+    Value,
+    is_chosen,
+    is_scope,
+)
 
 
 @dataclass(frozen=True)
@@ -87,6 +107,13 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
         if put_in:
             yield from put_in
             return
+    if (
+        beside
+        and loop_around(node, source) not in {*event.source.ancestors(event.node)}
+        and reads_others(node, source, run)
+    ):
+        yield Escape(source, node, LOCAL, event)
+        return
     if beside:
         for each in beside:
             yield from resolve(each, source, event, run, seen)
@@ -108,13 +135,20 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
     if value.spread is LOCAL and not few and (spread := _extreme(node, event, run)) is not None:
         yield Escape(source, node, spread, event)
         return
-    sized = sized_like(node)
+    sized = sized_like(_copied(node))
     if looked_at := list(_looked_at(value if sized is None else run.values.get(sized, NOTHING), run)):
         yield from (Escape(where, name, ROWS, event) for where, name in looked_at)
         return
-    if sized is not None and event.kind in ("print", "format") and _is_whole_batch(sized, run):
-        yield Escape(source, sized, ROWS, event)  # `print(x.shape)`
-        return
+    if sized is not None and event.kind in ("print", "format", "log"):  # `print(x.shape)`
+        measured = run.values.get(sized, NOTHING)
+        plain = measured.spread is ROWS and not measured.things and sized not in learnt_from(run)
+        entry = isinstance(sized, ast.Subscript) and isinstance(sized.slice, ast.Constant)
+        if _is_whole_batch(sized, run) or plain and entry:
+            yield Escape(source, sized, ROWS, event)
+            return
+        if plain:
+            yield from resolve(sized, source, event, run, seen)
+            return
     flattened = laid_in_line(node)
     if flattened is not None and value.spread is ROWS and not few and holds_rows(flattened, run, set()):
         yield from resolve(flattened, source, event, run, seen)  # the ranks' rows take turns, not their numbers
@@ -134,10 +168,13 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
         parts = [] if within else [part for part in operands_of(node) if part is not own]
         inner = [e for part in parts for e in resolve(part, source, event, run, seen)]
         if not inner:
+            joined = any(_joins(made, run) for _, made in value.made)
             inner = [
                 e
                 for where, made in sorted_sites(value)
-                if made is not node and not in_forward(where, made) and _may_be_reduced(made, value, event, run)
+                if made is not node
+                and not in_forward(where, made)
+                and (_may_be_reduced(made, value, event, run) or joined and made not in fed_to_losses(run))
                 for e in resolve(made, where, event, run, seen)
             ]
         if not inner and own is not None:
@@ -247,6 +284,12 @@ def _is_whole_batch(node: ast.expr, run: Interpreter) -> bool:
     return plain and node not in run.plan.reduced and holds_rows(node, run, set()) and node not in learnt_from(run)
 
 
+def _copied(node: ast.expr) -> ast.expr:
+    """`x.shape` of `list(x.shape)`"""
+    copies = isinstance(node, ast.Call) and last_name(node.func) in ("list", "tuple", "str") and len(node.args) == 1
+    return node.args[0] if isinstance(node, ast.Call) and copies else node
+
+
 def _is_several(value: Value) -> bool:
     """Whether it is a tuple of several outputs, each of which has rows of its own."""
     return any(isinstance(thing, Items) and len(thing.parts) > 1 for thing in value.things)
@@ -273,6 +316,21 @@ def _may_be_reduced(made: ast.expr, value: Value, event: Event, run: Interpreter
         return True
     mean = picks(value) is not None and value.spread is MEAN
     return made not in fed_to_losses(run) and (mean or _extreme(made, event, run) is not None)
+
+
+def _joins(made: ast.expr, run: Interpreter) -> bool:
+    """Whether rows have been put one after the other: `scores = torch.cat((scores, out))`, `np.append(guesses, guess)`.
+    Those of all ranks are if each part is."""
+    if not isinstance(made, ast.Call) or run.values.get(made, NOTHING).spread is not ROWS or made in fed_to_losses(run):
+        return False
+    axis = operations.axis(made, 2 if last_name(made.func) == "append" else 1)
+    names = {t.name for t in run.values.get(made.func, NOTHING).things if isinstance(t, External)}
+    return bool(names) and all(name in JOINING for name in names) and (axis is None or axis is not False and axis == 0)
+
+
+JOINING = frozenset(
+    "torch.cat torch.concat torch.concatenate torch.vstack numpy.append numpy.concatenate numpy.vstack".split()
+)
 
 
 def _reported_alone(value: Value, event: Event, run: Interpreter, seen: set[ast.AST]) -> Iterator[Escape]:
@@ -439,6 +497,8 @@ def _is_wanted(rows: Escape, user: ast.stmt, run: Interpreter) -> bool:
     home = source.home(statement)
     loads = [n for n in ast.walk(home) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in names]
     made = {n: [each for _, each in run.values.get(n, NOTHING).made] for n in loads}
+    if any(_joins(each, run) for found in made.values() for each in found):
+        return False  # what has been put together is that of all ranks from there on, wherever it is used
     whole = [n for n in loads if n in run.values and run.spreads.get(n) == {SAME}]  # another loop's, over all samples
     uses = [n for n in loads if n not in whole and (not made[n] or statement.value in made[n])]
     others = [n for n in uses if source.statement(n) is not statement]
@@ -519,6 +579,11 @@ def _narrowed(
     yield Escape(source, node, value.spread, event)
 
 
+def _is_of_some(thing: Items | Table) -> bool:
+    """Whether a list grows with some of a rank's samples, of which others have other numbers."""
+    return isinstance(thing, Items) and (is_chosen(thing.element) or picks(thing.element) is not None)
+
+
 def _contained(
     value: Value, source: Source, event: Event, run: Interpreter, seen: set[ast.AST], depth: int = 3
 ) -> Iterator[Escape]:
@@ -532,6 +597,9 @@ def _contained(
                     continue
                 if run.values.get(stored, NOTHING).models and stored in learnt_from(run) and not is_cut(stored, where):
                     yield Escape(where, stored, LOCAL, event)  # made global there, nothing would be learnt from it
+                    continue
+                if (over := gone_over(stored, where, run)) is not None and _is_of_some(thing):
+                    yield from resolve(over, where, event, run, seen)
                     continue
                 yield from resolve(stored, where, event, run, seen)
             if not thing.stores:

@@ -236,6 +236,39 @@ def rows_beside(node: ast.expr, source: Source, run: Interpreter) -> list[ast.ex
     return [each for each, value in given.items() if value.spread is ROWS and not value.things]
 
 
+def gone_over(node: ast.expr, source: Source, run: Interpreter) -> ast.expr | None:
+    """What the loop around an expression goes over, sample by sample: `zip(guesses, labels)`. Nothing where its body
+    reads other samples as well, by their numbers, so that it could not go over those of all ranks."""
+    loop = loop_around(node, source)
+    if loop is None or reads_others(node, source, run):
+        return None
+    beside = isinstance(loop.iter, ast.Call) and last_name(loop.iter.func) == "zip"
+    over = loop.iter.args if isinstance(loop.iter, ast.Call) and beside else [loop.iter]
+    values = [run.values.get(each, NOTHING) for each in over]
+    rows = bool(over) and all(value.spread is ROWS and not value.things for value in values)
+    return loop.iter if rows else None
+
+
+def reads_others(node: ast.expr, source: Source, run: Interpreter) -> bool:
+    """Whether the body of the loop around an expression reads samples that the loop does not go over: `acc[j]` of
+    `for j, number in enumerate(numbers)`."""
+    loop = loop_around(node, source)
+    if loop is None:
+        return False
+    inside = [each for part in loop.body for each in ast.walk(part) if isinstance(each, ast.Name)]
+    bound = {each.id for each in inside if isinstance(each.ctx, ast.Store)}
+    bound |= {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
+    others = (run.values.get(each, NOTHING) for each in inside if each.id not in bound)
+    return any(other.spread is ROWS and not other.things for other in others)
+
+
+def loop_around(node: ast.expr, source: Source) -> ast.For | None:
+    """The innermost loop that an expression stands in, in its function."""
+    home = source.home(node)
+    loops = (each for each in source.ancestors(node) if isinstance(each, ast.For) and source.home(each) is home)
+    return next(loops, None)
+
+
 def _binds(target: ast.expr, name: str) -> bool:
     return any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(target))
 

@@ -54,6 +54,7 @@ from autodist.values import (
     constant,
     is_clock,
     of,
+    stored,
     union,
 )
 
@@ -91,6 +92,12 @@ def _tuples_of_both(left: Value, right: Value, result: Items) -> list[Value]:
     return []
 
 
+def _is_list(node: ast.expr, value: Value) -> bool:
+    """Whether a rank's samples are a list: `labels.tolist()`, also by a name."""
+    calls = [each for each in (node, *(made for _, made in value.made)) if isinstance(each, ast.Call)]
+    return any(last_name(each.func) in ("tolist", "list") for each in calls)
+
+
 NUMBERS = frozenset([MEAN, SUM, COUNT, RATE, LOCAL])
 """How a number relates that a rank has of its samples."""
 BLENDING = frozenset("add sub mul div lerp copy".split())
@@ -111,8 +118,15 @@ class Arithmetic(Evaluation):
         if (overloaded := self._overloaded(node.op, left, right, scope)) is not None:
             return overloaded
         if isinstance(node.op, ast.Add) and any(isinstance(t, (Items, Stream)) for t in left.things | right.things):
-            both = union([*self._contents(left), *self._contents(right)])
+            listed = [
+                (each, value)
+                for each, value in ((node.left, left), (node.right, right))
+                if value.spread.is_local and not value.things and _is_list(each, value)
+            ]
+            rows = [value for _, value in listed]  # `guesses + out.argmax(1).tolist()`
+            both = union([*self._contents(left), *self._contents(right), *rows])
             items = self._remember(node, lambda: Items(node, [], NOTHING))
+            items.stores |= stored(scope.source, (each for each, _ in listed))
             told = _words_of_both(left, right) or _tuples_of_both(left, right, items)
             items.parts = told
             items.element = items.element | both if not told else NOTHING

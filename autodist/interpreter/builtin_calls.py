@@ -182,6 +182,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
         if short in ("float", "int", "abs", "bool", "complex"):
             if (told := self._number_of(short, first, node, scope)) is not None:
                 first = told
+            if short in ("abs", "bool") and first.spread in (SUM, MEAN) and not self.is_by_turn(first):
+                first = first.but(spread=LOCAL)  # no sum or mean of what ranks have
             if short != "abs":
                 first = first.but(models=frozenset())  # a number, through which no gradient flows
             return (
@@ -674,6 +676,8 @@ class BuiltinCalls(Attributes, Arithmetic, Roles):
                     return inner.computed(LOCAL)  # ranks may hold the same ones
                 if inner.spread is ROWS:
                     return inner.computed(COUNT)
+                if thing.by_row and inner.things and self.holds_local(inner):  # `pairs.append((guess, label))`
+                    return self._one_inside(inner).computed(COUNT)
             if isinstance(thing, Object) and "distributed_sampler" in thing.roles:
                 return Value(spread=COUNT)
         if value.spread is COUNT:

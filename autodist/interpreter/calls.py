@@ -11,6 +11,7 @@ from autodist.interpreter.words import GROWS, SPLITTING
 from autodist.source import argument, operands
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, ROWS, SAME, SUM
 from autodist.tensors import operations, picking
+from autodist.tensors.calls import adds_up, placed_by_number
 from autodist.values import (
     NOTHING,
     Class,
@@ -158,6 +159,8 @@ class Calls(Methods, AutogradFunctions):
                 if picking.is_number_each(operands(node)[0 if bound else 1], self._lately):
                     results = [union(results).computed(LOCAL)]  # the hardest samples
         self._tally(node, callee, args, scope)
+        self._place(node, scope)
+        self._push(node, callee, args, scope)
         self._written_out(node, callee, union(results), args, scope)
         mixed: frozenset[Mixing | Picked | Portion] = self._named_statistic(node, callee, base, args, scope)
         mixed |= self._picked_by_call(node, union(results), scope) | self._divided_by_call(node, args, union(results))
@@ -221,7 +224,7 @@ class Calls(Methods, AutogradFunctions):
         target: ast.expr | None = None
         if any(isinstance(t, External) and t.name == "numpy.add.at" for t in callee.things) and node.args:
             target = node.args[0]
-        elif isinstance(node.func, ast.Attribute) and _adds_up(node, node.func.attr):
+        elif isinstance(node.func, ast.Attribute) and adds_up(node):
             target = node.func.value
         if target is None or not any(v.spread is ROWS for value in args for v in (value, *self._contents(value))):
             return
@@ -231,6 +234,26 @@ class Calls(Methods, AutogradFunctions):
             if held.spread is SAME and not held.things and not held.models:
                 origins = held.origins.union(*(value.origins for value in args))
                 names[name] = held.but(spread=SUM, origins=origins, made=frozenset([(scope.source, node)]), zero=False)
+
+    def _place(self, node: ast.Call, scope: Scope) -> None:
+        """`scores.index_copy_(0, numbers, found)`, `np.put(scores, numbers, found)`: rows by the numbers of samples."""
+        placed = None if self._forward else placed_by_number(node)
+        if placed is None:
+            return
+        key = self._lately(placed.numbers)
+        if key.spread is not ROWS or key.things:
+            return
+        self.event("place", node, scope, NOTHING, self._lately(placed.target))
+        for names, name in self._holders(placed.target, scope):
+            if not names[name].things and names[name].spread is SAME:
+                names[name] = names[name].but(spread=LOCAL, origins=key.origins, made=frozenset(), zero=False)
+
+    def _push(self, node: ast.Call, callee: Value, args: list[Value], scope: Scope) -> None:
+        """`heapq.heappush(worst, (loss, path))`: a list grows."""
+        if len(node.args) > 1 and any(isinstance(t, External) and t.name in PUSHING for t in callee.things):
+            self.event("store", node, scope, args[1])
+            chosen = self._chosen(self._as_row(args[1]), self._row_tests, scope)
+            self._grow(args[0], [(chosen, node.args[1])], scope, "append")
 
     def _written_out(self, node: ast.Call, callee: Value, result: Value, args: list[Value], scope: Scope) -> None:
         """`np.add(counts, hits, out=counts)`, `np.copyto(counts, counts + hits)`: what an array holds from here on."""
@@ -275,6 +298,11 @@ class Calls(Methods, AutogradFunctions):
                 return mixed | Value(frozenset([thing]))  # which is known by what makes it
             return mixed.computed(CROSS) if "pairwise_loss" in thing.roles and mixed.spread is ROWS else mixed
         return self._mixed([*args, *keywords.values()]) if isinstance(thing, Inside) else NOTHING
+
+
+PUSHING = frozenset(
+    "heapq.heappush heapq.heappushpop heapq.heapreplace bisect.insort bisect.insort_left bisect.insort_right".split()
+)
 
 
 def _is_derived(cls: Class, name: str) -> bool:
@@ -324,14 +352,3 @@ def _is_type_on_device(asked: Value) -> bool:
 
 def _is_super(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
-
-
-def _adds_up(call: ast.Call, method: str) -> bool:
-    """Whether a method of a tensor adds to what it has at some places, also several times at the same."""
-    if method in ("index_put_", "put_"):
-        added = argument(call, "accumulate", 2)
-        return isinstance(added, ast.Constant) and added.value is True
-    if method in ("scatter_reduce_", "index_reduce_"):
-        way = argument(call, "reduce", 3)
-        return isinstance(way, ast.Constant) and way.value in ("sum", "add")
-    return method in ("index_add_", "scatter_add_")

@@ -714,15 +714,6 @@ class Evaluation(Single, Overloads):
         values = self._bound_to(name)
         return bool(values) and all(map(_is_number, values))
 
-    def _bound_to(self, name: ast.expr) -> list[ast.expr]:
-        """What a name is bound to in its function, where nothing but plain assignments binds it."""
-        source = self.sources.get(name)
-        if source is None or not isinstance(name, ast.Name):
-            return []
-        bound = [source.parents[each] for each in source.stores(name)]
-        values = [each.value for each in bound if isinstance(each, ast.Assign)]
-        return values if len(values) == len(bound) else []
-
     def _firm(self, value: Value, node: ast.expr) -> Value:
         """A literal passed to a function decides the branches in it."""
         return value.but(firm=True) if isinstance(node, ast.Constant) else value

@@ -7,7 +7,7 @@ import ast
 from autodist.interpreter.arithmetic import Arithmetic
 from autodist.interpreter.questions import is_hashable
 from autodist.interpreter.stores import Stores
-from autodist.values import NOTHING, UNKNOWN, Function, Items, Scope, Table, Value, constant, of, stored
+from autodist.values import NOTHING, UNKNOWN, Function, Items, Scope, Table, Value, Viewer, constant, of, stored
 
 MANY = 500
 """Literals of more entries are data, of which no entry matters by itself: a vocabulary, tuned settings."""
@@ -62,6 +62,9 @@ class Expressions(Arithmetic, Stores):
             items.parts = parts
         items.element = items.element | star
         items.stores |= stored(scope.source, node.elts)
+        for place, part in enumerate(node.elts if star is NOTHING else ()):
+            if isinstance(part, (ast.Name, ast.Call, ast.Attribute)):
+                self._note_viewer(part, Viewer(items.parts, place, None, items), scope)
         return of(items)
 
     of_List = of_Tuple
@@ -82,6 +85,7 @@ class Expressions(Arithmetic, Stores):
                         table.element = table.element | thing.element
             elif name is not UNKNOWN and is_hashable(name):
                 table.put(name, value)
+                self._note_viewer(part, Viewer(table.entries, name, None, table), scope)
             else:
                 table.element = table.element | value
         table.stores |= stored(scope.source, node.values)

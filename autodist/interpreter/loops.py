@@ -437,6 +437,8 @@ class Loops(Stores):
 
         def finish(inner: Scope) -> Value:
             key, value = self.eval(node.key, inner), self.eval(node.value, inner)
+            if not self._forward and self._is_of_samples(key):  # `{n: loss for n, loss in zip(numbers, losses)}`
+                self._note_samples_of(table, key)
             if key.const is not UNKNOWN and is_hashable(key.const):
                 table.entries[key.const] = value
             else:

@@ -22,7 +22,7 @@ from autodist.interpreter.questions import (
 )
 from autodist.interpreter.torch_modules import TorchModules
 from autodist.interpreter.words import CUTTING, DRAWING, GROWS, KEPT, LATER, MOVES, REST, RETURNS_SELF, SIZES
-from autodist.source import argument
+from autodist.source import argument, last_name
 from autodist.spread import COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM, Spread
 from autodist.tensors import facts, operations
 from autodist.values import (
@@ -470,13 +470,22 @@ class Methods(Libraries, TorchModules):
         held = {k: v for each in tables for k, v in each.entries.items() if isinstance(k, str) and k != "self"}
         return held | {name: value for name, value in keywords.items() if name != REST}
 
-    def _note_kept_by_sample(self, node: ast.Call) -> None:
-        """`found[label].append(1)`"""
+    def _kept_by_sample(self, node: ast.Call) -> list[tuple[ast.expr, Value]]:
+        """The key, with what it is, by which a sample says which list grows: `found[label].append(1)`. Lists have other
+        lengths on each rank then."""
         holder = node.func.value if isinstance(node.func, ast.Attribute) else None
+        base, key = None, None
         if isinstance(holder, ast.Subscript):
-            for thing in self._lately(holder.value).things:
-                if isinstance(thing, Table):
-                    self._note_keys(thing, self._lately(holder.slice))
+            base, key = holder.value, holder.slice
+        elif isinstance(holder, ast.Call) and last_name(holder.func) == "setdefault" and holder.args:
+            base, key = getattr(holder.func, "value", None), holder.args[0]
+        if base is None or key is None:
+            return []
+        held = self._lately(key)
+        for thing in self._lately(base).things:
+            if isinstance(thing, Table):
+                self._note_keys(thing, held)
+        return [(key, held.but(things=frozenset(), spread=ROWS))] if self._is_of_samples(held) else []
 
     def _container_method(
         self,
@@ -496,9 +505,9 @@ class Methods(Libraries, TorchModules):
             if name in GROWS:
                 self.event("store", node, scope, union(args))
                 self._note_held_models(node, args[-1] if args else NOTHING, scope)
-                self._note_kept_by_sample(node)
+                tests = [*self._row_tests, *self._kept_by_sample(node)]
                 pairs = [
-                    (self._chosen(self._as_row(v), self._row_tests, scope), each)
+                    (self._chosen(self._as_row(v), tests, scope), each)
                     for v, each in zip(args[-1:], node.args[-1:], strict=False)
                 ]
                 self._grow(of(container), pairs, scope, name)

@@ -11,7 +11,7 @@ from autodist.interpreter.questions import last_part
 from autodist.source import Source, indices, last_name
 from autodist.spread import ROWS, Spread
 from autodist.tensors.calls import number_of
-from autodist.values import UNKNOWN, Items, Object, Scope, Table, Value
+from autodist.values import UNKNOWN, Items, Object, Scope, Table, Thing, Value, Viewer
 
 FILLING = frozenset("zeros ones full empty zeros_like ones_like full_like empty_like".split())
 """What makes a tensor of one number, whatever samples there are."""
@@ -37,13 +37,40 @@ class Shared(Evaluation):
             if home is None:
                 return []
             elsewhere = self._holders(*home.shared[node.id], depth - 1) if depth and node.id in home.shared else []
-            return [(home.names, node.id), *elsewhere]
+            found = [(home.names, node.id), *elsewhere, *self._held_elsewhere(home, node.id, depth)]
+            return [*{(id(names), name): (names, name) for names, name in found}.values()]
         if isinstance(node, ast.Subscript):
             return list(self._entries(node))
         if not isinstance(node, ast.Attribute):
             return []
         owners = (t for t in self._lately(node.value).things if isinstance(t, Object) and "module" not in t.roles)
         return [(owner.attributes, node.attr) for owner in owners if node.attr in owner.attributes]
+
+    def _held_elsewhere(self, home: Scope, name: str, depth: int) -> Iterator[Holder]:
+        """What has been made to share the numbers of a name, and what that shares them with in turn."""
+        for viewer in self._viewers(home, name):
+            yield viewer.holder, viewer.key
+            if viewer.made is not None and depth:
+                yield from self._held_elsewhere(home, viewer.key, depth - 1)
+
+    def _viewers(self, home: Scope, name: str) -> Iterator[Viewer]:
+        """What shares the numbers of a name still, and has not been bound to others since."""
+        for viewer in home.viewers.get(name, {}).values():
+            if viewer.made is None:
+                known = len(viewer.holder) > viewer.key if isinstance(viewer.holder, list) else True
+                if known and viewer.holder[viewer.key] == home.names[name]:
+                    yield viewer
+            elif viewer.holder is home.names and home.shared.get(viewer.key, (None,))[0] is viewer.made:
+                yield viewer
+
+    def _note_viewer(self, part: ast.expr, viewer: Viewer, scope: Scope) -> None:
+        """Note that something shares from here on what a name holds: `{"counts": counts}`."""
+        while (inner := self._viewed(part)) is not None:
+            part = inner
+        home = scope.find(part.id) if isinstance(part, ast.Name) else None
+        if home is None or not isinstance(part, ast.Name) or not may_share(home.names[part.id]):
+            return
+        home.viewers.setdefault(part.id, {})[id(viewer.holder), viewer.key] = viewer
 
     def _viewed(self, node: ast.expr) -> ast.expr | None:
         """What an item or a view shares its numbers with: `counts` of `counts[label]`, `counts.view(-1)`."""
@@ -77,6 +104,9 @@ class Shared(Evaluation):
         if home is not None and isinstance(node, ast.Name) and node.id in home.shared:
             made, outer = home.shared[node.id]
             self._note_changes(made, changes, outer, depth - 1)
+        held = self._viewers(home, node.id) if home is not None and isinstance(node, ast.Name) else ()
+        for container in (each.container for each in held if each.container is not None):
+            container.changes += [each for each in changes if each not in container.changes]
         if not isinstance(node, ast.Subscript) or any(names[name].things for names, name in self._entries(node)):
             return
         for thing in self._lately(node.value).things:
@@ -98,6 +128,7 @@ class Shared(Evaluation):
         home = scope.find(target.id)
         if home is not None and may_share(home.names[target.id]) and not _names(made, target.id):
             home.shared[target.id] = made, scope
+            self._note_viewer(made, Viewer(home.names, target.id, made), scope)
 
     def _share_items(self, target: ast.expr, over: ast.expr, scope: Scope) -> None:
         """The same of what a loop goes through: `for row in counts`, `for name, row in zip(names, counts)`."""
@@ -115,7 +146,9 @@ class Shared(Evaluation):
     def _is_shared_array(self, target: ast.expr, scope: Scope) -> bool:
         """Whether `x += y` changes what other names stand for, too."""
         home = scope.find(target.id) if isinstance(target, ast.Name) else None
-        shares = home is not None and isinstance(target, ast.Name) and target.id in home.shared
+        if home is None or not isinstance(target, ast.Name):
+            return False
+        shares = target.id in home.shared or any(self._viewers(home, target.id))
         return shares and self._is_array(target, scope)
 
     def _is_array(self, node: ast.expr, scope: Scope, axes: int = 1, depth: int = DEPTH) -> bool:
@@ -135,13 +168,23 @@ class Shared(Evaluation):
         held = self._lately(node)
         if isinstance(node, ast.Subscript):  # an entry of a dict or list
             entries = [names[name] for names, name in self._entries(node)]
-            return axes == 1 and bool(entries) and all(e.zero and e.const is UNKNOWN for e in entries)
+            zeros = axes == 1 and bool(entries) and all(e.zero and e.const is UNKNOWN for e in entries)
+            written = [call for thing in self._lately(node.value).things for call in _written(thing, node.slice)]
+            return zeros or any(last_name(each.func) in FILLING and _axes(each) >= axes for each in written)
         tree = scope.source.tree if isinstance(node, ast.Attribute) else scope.source.home(node)
         bound = (each for each in ast.walk(tree) if isinstance(each, ast.Assign))
         named = (each.value for each in bound if ast.unparse(node) in map(ast.unparse, each.targets))
         calls = (each for value in named for each in ast.walk(value) if isinstance(each, ast.Call))
         made = any(last_name(each.func) in FILLING and _axes(each) >= axes for each in calls)
         return made or axes == 1 and held.zero and held.const is UNKNOWN and not held.things
+
+
+def _written(thing: Thing, key: ast.expr) -> Iterator[ast.Call]:
+    """The call that a dict is written with under a key: `np.ones(3)` of `{"hits": np.ones(3)}`."""
+    made = thing.node if isinstance(thing, Table) else None
+    for name, value in zip(made.keys, made.values, strict=True) if isinstance(made, ast.Dict) else ():
+        if name is not None and isinstance(value, ast.Call) and ast.unparse(name) == ast.unparse(key):
+            yield value
 
 
 def may_share(value: Value) -> bool:

@@ -8,8 +8,8 @@ from autodist.interpreter.questions import last_part, literal_int, objects_calle
 from autodist.interpreter.whole_data import WholeData
 from autodist.interpreter.words import MOVES
 from autodist.source import Source, argument, first_index, last_name, operands
-from autodist.spread import LOCAL, ROWS, SAME
-from autodist.tensors import facts, picking
+from autodist.spread import COUNT, LOCAL, ROWS, SAME
+from autodist.tensors import facts, operations, picking
 from autodist.tensors.calls import number_of
 from autodist.tensors.facts import ELEMENTWISE, FOLDING, LAYERS, PER_ROW
 from autodist.tensors.picking import FORMS
@@ -77,12 +77,44 @@ class Single(WholeData):
             one = self._is_tensor(holder, base) or self._is_picked_by_condition(holder)
             return one and not self._is_recurrent_state(holder)
         value = self._lately(index)
+        if base.spread is ROWS and self._is_one_number(index, value):
+            return self._is_tensor(holder, base)
         loops = [thing.loop for thing in value.things if isinstance(thing, Index)]
         calls = [each for each in loops if isinstance(each, ast.Call) and last_part(each) == "range"]
         same = all(self._lately(bound).spread is SAME for each in calls for bound in each.args)
         if not calls or len(calls) != len(value.things) or not same or value.spread is not SAME:
             return False
         return self._is_tensor(holder, base) or self.gives_tensor(holder, base)
+
+    def _is_one_number(self, index: ast.expr, value: Value) -> bool:
+        """Whether an index is one place that is computed: `losses.argmax()`, `len(x) // 2`, `random.randrange(n)`, also
+        by a name."""
+        if value.things:
+            return False
+        if value.spread is COUNT:
+            return True
+        found = self._bound_to(index) if isinstance(index, ast.Name) else [index]
+        return bool(found) and all(map(self._gives_place, found))
+
+    def _gives_place(self, node: ast.expr) -> bool:
+        while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("item", "cpu"):
+            node = node.func.value
+        if not isinstance(node, ast.Call):
+            return False
+        names = {t.name for t in self._lately(node.func).things if isinstance(t, External)}
+        if names and names <= {"random.randrange", "random.randint"}:
+            return True
+        bound = isinstance(node.func, ast.Attribute) and not names
+        return last_part(node.func) in ("argmax", "argmin") and operations.axis(node, 0 if bound else 1) is None
+
+    def _bound_to(self, name: ast.expr) -> list[ast.expr]:
+        """What a name is bound to in its function, where nothing but plain assignments binds it."""
+        source = self.sources.get(name)
+        if source is None or not isinstance(name, ast.Name):
+            return []
+        bound = [source.parents[each] for each in source.stores(name)]
+        values = [each.value for each in bound if isinstance(each, ast.Assign)]
+        return values if len(values) == len(bound) else []
 
     def _is_picked_by_condition(self, holder: ast.expr) -> bool:
         """`x[out != y]`, of which the first sample on a rank is another one than that of the whole batch"""

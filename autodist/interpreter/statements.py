@@ -274,11 +274,18 @@ class Statements(Loops, Arithmetic, Stores, Lasting):
             before = held if not held.things else before
         return before
 
+    def _begins_with_ones(self, target: ast.expr) -> bool:
+        """Whether what is counted in begins with other numbers than zeros: `matrix = np.ones((3, 3))`."""
+        while isinstance(target, ast.Subscript):
+            target = target.value
+        made = [call for each in self._bound_to(target) for call in ast.walk(each) if isinstance(call, ast.Call)]
+        return any(last_name(each.func) in ("ones", "full", "ones_like", "full_like", "eye") for each in made)
+
     def _first_count(self, target: ast.expr) -> Value:
         """What the numbers of a list or dict are before they are counted up, if that is another one than 0."""
         things = self._lately(target.value).things if isinstance(target, ast.Subscript) else frozenset()
         held = [each for t in things if isinstance(t, (Items, Table)) for each in self._contents(of(t))]
-        return next(filter(is_counted_in, held), constant(0))
+        return next(filter(is_counted_in, held), constant(int(self._begins_with_ones(target))))
 
     def do_Return(self, node: ast.Return, scope: Scope) -> bool:
         if node.value is not None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Hashable, Iterable, Sequence
 
+from autodist import carried
 from autodist.interpreter.machine import Entered, Stored
 from autodist.interpreter.questions import has_keys, is_hashable, is_of_one
 from autodist.interpreter.shared import FILLING, Shared
 from autodist.interpreter.words import KEPT
-from autodist.source import Source, first_index, indices, last_name
+from autodist.source import Source, argument, first_index, indices, last_name
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM
 from autodist.tensors import mixing, picking, shapes
 from autodist.values import (
@@ -55,13 +56,21 @@ class Stores(Shared):
     def _note_keys(self, table: Table, key: Value) -> bool:
         """Whether samples say under which key a dict keeps something, which is noted. Each rank has other keys then,
         and what can be made global are the samples that a loop goes over."""
-        if not key.spread.is_local or has_keys(table):
+        if not self._is_of_samples(key) or has_keys(table):
             return False
+        self._note_samples_of(table)
+        return True
+
+    def _note_samples_of(self, table: Table, key: Value = NOTHING) -> None:
+        """Note that a dict has a key for each of the samples that a loop goes over, or those that another has."""
         loops = ((each.source, each.through) for each in self._loops if each.by_row)
         over = [(source, through.iter) for source, through in loops if through is not None]
         counted = bool(over) and any(isinstance(n, ast.Name) and n.id == "range" for n in ast.walk(over[-1][1]))
-        _add_keys(table, [] if counted else over[-1:])
-        return True
+        _add_keys(table, [] if counted else over[-1:] or key.made)
+
+    def _is_of_samples(self, key: Value) -> bool:
+        """Whether a key is computed from samples, or a tuple of such: `counts[label, guess]`."""
+        return key.spread.is_local or self.holds_local(key)
 
     def _merge(self, table: Table, other: Table) -> None:
         """`table.update(other)`, `counts += other`"""
@@ -98,6 +107,7 @@ class Stores(Shared):
             home.names[target.id] = value = self._flagged(home, target.id, value)
             if not within:
                 home.shared.pop(target.id, None)
+                home.viewers.pop(target.id, None)
             self.values[target] = self.values.get(target, NOTHING) | value
             self.sources[target] = scope.source
         elif isinstance(target, (ast.Tuple, ast.List)):
@@ -226,29 +236,11 @@ class Stores(Shared):
         written = frozenset(t for t in base.things if isinstance(t, Parameters) and t.one)
         if written:
             self.event("write_part", target, scope, Value(written))
-        for thing in base.things:
-            if isinstance(thing, Table):
-                if key.const is not UNKNOWN and is_hashable(key.const):
-                    self._flag(thing, key.const, value)
-                    keep = self._branches or (thing, key.const) in self._flags
-                    held = thing.entries.get(key.const, NOTHING) | value if keep else value
-                    held = thing.entries[key.const] = self._flagged(thing, key.const, held)
-                    if self._branches and len(base.things) == 1:
-                        call = self._calls[-1] if self._calls else None
-                        entered = Entered(target, call, self._branches, value, held)
-                        self._entered_last.setdefault(thing, {})[key.const] = entered
-                else:
-                    thing.element = thing.element | value
-                    if value.spread.is_reducible:  # under any of the names that it has
-                        thing.entries.update({name: held | value for name, held in thing.entries.items()})
-                if made is not None:
-                    thing.stores |= stored(scope.source, [made])
-            elif isinstance(thing, Items):
-                thing.element = thing.element | value
-                if isinstance(key.const, int) and -len(thing.parts) <= key.const < len(thing.parts):
-                    thing.parts[key.const] = thing.parts[key.const] | value
-                if made is not None:
-                    thing.stores |= stored(scope.source, [made])
+        if not self._forward and self._is_of_samples(key):
+            if made is not None and value.spread is MEAN and self._is_each(value, made):
+                value = value.but(spread=ROWS).without(Turn)  # a number for each sample
+            value = self._by_key(value, target.slice, key, scope) if value.spread is ROWS else value
+        self._put_under(target, base, key, value, scope, made)
         for thing in base.things:
             if isinstance(thing, Object) and thing.cls is None and not thing.roles and isinstance(key.const, str):
                 called = any(isinstance(t, (Class, Function)) for t in value.things)  # `ChainMap(...)["model"] = Net`
@@ -282,11 +274,56 @@ class Stores(Shared):
                 names[name] = held = held.but(models=held.models | value.models)  # of which gradients flow on
             if held.spread is LOCAL and value.spread is ROWS and not held.things and self._stacks_rows(target, held):
                 names[name] = held = held.but(spread=COLUMNS, origins=held.origins | value.origins)
-            if value.spread.is_local and not held.things and held.spread is SAME:
+            numbered = key.spread is ROWS and not key.things and not value.spread.is_local and not self._forward
+            change = key if numbered else value  # `seen[numbers] = 1`
+            if change.spread.is_local and not held.things and held.spread is SAME:
                 spread = value.spread if value.spread.is_reducible else LOCAL
-                origins = held.origins | (value if value.spread is MEAN else picking.whole(value)).origins
-                known = frozenset() if self._is_counted_place(key) else value.made
+                origins = held.origins | (value if value.spread is MEAN else picking.whole(change)).origins
+                known = frozenset() if self._is_counted_place(key) else change.made
+                known = frozenset([(scope.source, target.slice)]) if numbered else known
                 names[name] = held.but(spread=spread, made=known, origins=origins, zero=False)
+
+    def _put_under(
+        self, target: ast.Subscript, base: Value, key: Value, value: Value, scope: Scope, made: ast.expr | None
+    ) -> None:
+        """What dicts and lists hold under a key or at a place from here on."""
+        if not self._forward and self._is_of_samples(key) and not value.spread.is_reducible:
+            value = self._by_key(value, target.slice, key, scope)
+        for thing in base.things:
+            if isinstance(thing, Table):
+                if not self._forward and self._is_by_sample(target, value, scope):
+                    self._note_keys(thing, key)
+                if key.const is not UNKNOWN and is_hashable(key.const):
+                    self._flag(thing, key.const, value)
+                    keep = self._branches or (thing, key.const) in self._flags
+                    held = thing.entries.get(key.const, NOTHING) | value if keep else value
+                    held = thing.entries[key.const] = self._flagged(thing, key.const, held)
+                    if self._branches and len(base.things) == 1:
+                        call = self._calls[-1] if self._calls else None
+                        entered = Entered(target, call, self._branches, value, held)
+                        self._entered_last.setdefault(thing, {})[key.const] = entered
+                else:
+                    thing.element = thing.element | value
+                    if value.spread.is_reducible:  # under any of the names that it has
+                        thing.entries.update({name: held | value for name, held in thing.entries.items()})
+                if made is not None:
+                    thing.stores |= stored(scope.source, [made])
+            elif isinstance(thing, Items):
+                thing.element = thing.element | value
+                if isinstance(key.const, int) and -len(thing.parts) <= key.const < len(thing.parts):
+                    thing.parts[key.const] = thing.parts[key.const] | value
+                if made is not None:
+                    thing.stores |= stored(scope.source, [made])
+
+    def _by_key(self, value: Value, node: ast.expr, key: Value, scope: Scope) -> Value:
+        """What is kept under a key that samples say: that of some of them."""
+        return self._chosen(value, [(node, key.but(things=frozenset(), spread=ROWS))], scope)
+
+    def _is_by_sample(self, target: ast.Subscript, value: Value, scope: Scope) -> bool:
+        """Whether a dict keeps a number for each sample, `scores[number] = score`, and counts nothing up."""
+        statement = scope.source.statement(target)
+        counted = carried.counted_up(statement) if isinstance(statement, ast.Assign) else None
+        return isinstance(statement, ast.Assign) and counted is None and not value.things
 
     def _writes_places(self, target: ast.Subscript, base: Value) -> bool:
         """Whether some of a rank's numbers are changed by their places, of a tensor made with one for each sample:
@@ -397,8 +434,11 @@ class Stores(Shared):
                         value = self._element(value, expression) if value.things else value
                     elif value.spread is MEAN and self._is_each(value, expression):
                         value = value.but(spread=ROWS).without(Turn)  # a number for each sample
+                    if value.spread is ROWS and not value.things and _keeps_last(thing):
+                        value = value.but(spread=LOCAL)  # other samples than the last ones of all ranks
                     thing.element = thing.element | value
                     thing.by_layer = name == "append" and self._is_by_layer(thing, expression, scope)
+                    thing.by_row = thing.by_row or name == "append" and self._goes_by_row(thing, scope)
                     by_batch = name == "append" and not is_of_one(expression) and self._goes_by_batch()
                     thing.by_batch = by_batch and (thing.by_batch or not thing.stores)
                     thing.stores |= stored(scope.source, [expression])
@@ -408,6 +448,13 @@ class Stores(Shared):
         held = union(each for each in [value, *self._contents(value)] if self._modules_in(each))
         if held is not NOTHING:
             self.event("hold_models", node, scope, held)
+
+    def _goes_by_row(self, items: Items, scope: Scope) -> bool:
+        """Whether a list that was made before it grows by one with each sample that the innermost loop goes over."""
+        loop = self._loops[-1] if self._loops else None
+        if loop is None or not loop.by_row or not loop.certain or not isinstance(loop.node, ast.For) or self._row_tests:
+            return False
+        return items.node not in scope.source.parents or loop.node not in scope.source.ancestors(items.node)
 
     def _goes_by_batch(self) -> bool:
         """Whether the innermost loop takes the batches of a loader one by one."""
@@ -449,6 +496,12 @@ class Stores(Shared):
         things = self._lately(over).things
         counted = isinstance(over, ast.Call) and last_name(over.func) == "range"
         return counted or bool(things) and all(isinstance(t, Items) and t.is_told for t in things)
+
+
+def _keeps_last(items: Items) -> bool:
+    """Whether it forgets what came first: `deque(maxlen=100)`."""
+    made = items.node
+    return isinstance(made, ast.Call) and last_name(made.func) == "deque" and argument(made, "maxlen", 1) is not None
 
 
 def _is_appended_once(items: Items, source: Source, expression: ast.expr) -> bool:

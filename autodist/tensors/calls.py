@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+from autodist.source import argument
 from autodist.tensors.facts import ALIKE, APPLYING, CREATING, ELEMENTWISE, FACTORIES
 from autodist.tensors.operations import IN_PLACE
 from autodist.values import Class, External, Function, Object, Value, Wrapped
@@ -40,6 +42,43 @@ def library(node: ast.Call, latest: Latest) -> str | None:
     shorts = {name.rpartition(".")[2] for name in names if name.startswith("torch.")}
     alike = len(shorts) == len(names) and any(shorts <= kind for kind in (ELEMENTWISE - CREATING, ALIKE))
     return names[0] if len(names) == 1 or names and alike else None
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Rows that are written into something by their numbers."""
+
+    target: ast.expr
+    numbers: ast.expr
+    rows: ast.expr
+
+
+def placed_by_number(call: ast.Call) -> Placement | None:
+    """What a call writes rows into, along its first axis, where it adds to none: `scores.index_copy_(0, numbers,
+    found)`, `np.put(scores, numbers, found)`."""
+    if not isinstance(call.func, ast.Attribute) or adds_up(call) or len(call.args) < 2:
+        return None
+    name, target, given = call.func.attr, call.func.value, call.args
+    if name == "put" and ast.unparse(target) in ("np", "numpy") and len(given) > 2:
+        return Placement(given[0], given[1], given[2])
+    if name in ("index_put_", "put_"):
+        numbers = given[0].elts if isinstance(given[0], (ast.Tuple, ast.List)) else [given[0]]
+        return Placement(target, numbers[0], given[1]) if len(numbers) == 1 else None
+    if name not in ("index_copy_", "index_fill_", "scatter_") or len(given) < 3 or number_of(given[0]) != 0:
+        return None
+    return Placement(target, given[1], given[2]) if not call.keywords else None
+
+
+def adds_up(call: ast.Call) -> bool:
+    """Whether a method of a tensor adds to what it has at some places, also several times at the same."""
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    if method in ("index_put_", "put_"):
+        added = argument(call, "accumulate", 2)
+        return isinstance(added, ast.Constant) and added.value is True
+    if method in ("scatter_reduce_", "index_reduce_"):
+        way = argument(call, "reduce", 3)
+        return isinstance(way, ast.Constant) and way.value in ("sum", "add")
+    return method in ("index_add_", "scatter_add_")
 
 
 def layers_of(node: ast.Call, latest: Latest) -> list[Object]:

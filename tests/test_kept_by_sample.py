@@ -1,0 +1,256 @@
+"""What a step keeps of some of its samples, or under their numbers and labels, and what is put together of batches."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import conftest
+import pytest
+
+from autodist.verify import verify
+from autodist.verify.launch import Zygote
+
+SCRIPT = """\
+import heapq
+import itertools
+from collections import Counter, defaultdict, deque
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Record(NamedTuple):
+    best: float
+    hit: bool
+
+
+torch.manual_seed(0)
+x = torch.randn(64, 6)
+y = x[:, :3].argmax(1)
+loader = DataLoader(TensorDataset(x, y, torch.arange(64)), batch_size=8, shuffle=True)
+model = nn.Linear(6, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+seen = torch.zeros(64)
+scores = np.zeros(64)
+for epoch in range(2):
+{begin}
+    for a, b, n in loader:
+        out = model(a)
+        loss = nn.functional.cross_entropy(out, b)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        guess = out.argmax(1)
+        best = out.detach().max(1).values
+{body}
+{shown}
+"""
+PAIRS = "for g, t in zip(guess.tolist(), b.tolist()):\n    "
+LISTS = "found = [[] for _ in range(3)]"
+KEPT = {
+    "lists of a dict by label": (
+        "found = defaultdict(list)",
+        PAIRS + "found[t].append(g == t)",
+        "print({k: sum(v) / len(v) for k, v in sorted(found.items())}, np.mean([np.mean(v) for v in found.values()]))",
+    ),
+    "set by default": ("found = {}", PAIRS + "found.setdefault(t, []).append(g)", "print(found[0], len(found[1]))"),
+    "lists by label": (LISTS, PAIRS + "found[t].append(g == t)", "print([np.mean(v) for v in found])"),
+    "lists of fixed keys": (
+        "found = {'a': [], 'b': [], 'c': []}",
+        PAIRS + "found['abc'[t]].append(g == t)",
+        "print({k: np.mean(v) for k, v in found.items()})",
+    ),
+    "lists by label, counted": (
+        LISTS,
+        PAIRS + "found[t].append(g)",
+        "for k, v in enumerate(found):\n    print(k, sum(v), len(v), sum(v) / len(v))",
+    ),
+    "right and wrong": (
+        "good, bad = [], []",
+        "for g, t, o in zip(guess.tolist(), b.tolist(), out.tolist()):\n"
+        "    if g == t:\n        good.append(o[0])\n    else:\n        bad.append(o[0])",
+        "print(sum(good) / max(1, len(good)), np.mean(bad), len(bad))",
+    ),
+    "pairs": ("found = Counter()", PAIRS + "found[t, g] += 1", "print(found.most_common(2), sorted(found.items()))"),
+    "pairs by get": ("found = {}", PAIRS + "found[(t, g)] = found.get((t, g), 0) + 1", "print(sorted(found.items()))"),
+    "a number for each sample": (
+        "found = {}",
+        "for k, w in zip(n.tolist(), best.tolist()):\n    found[k] = w",
+        "print(sum(found.values()), len(found))",
+    ),
+    "a dict of a batch": (
+        "found = {}",
+        "found |= {k: w for k, w in zip(n.tolist(), best.tolist())}",
+        "print(sum(found.values()), len(found))",
+    ),
+    "a list by number": (
+        "found = [0] * 64",
+        "for k, w in zip(n.tolist(), best.tolist()):\n    found[k] = w",
+        "print(sum(found))",
+    ),
+    "placed": (
+        "seen.zero_()",
+        "seen[n] = best\nscores[n.numpy()] = best.numpy()",
+        "print(seen.sum(), np.median(scores))",
+    ),
+    "ticked off": ("seen.zero_()", "seen[n] = 1", "print(seen.sum())"),
+    "placed by methods": (
+        "seen.zero_()",
+        "seen.index_copy_(0, n, best)\nnp.put(scores, n.numpy(), best.numpy())",
+        "print(seen.sum(), (seen > 0.5).sum().item(), scores.sum())",
+    ),
+    "filled": ("seen.zero_()", "seen.index_fill_(0, n, 1)", "print(seen.sum())"),
+    "put": ("seen.zero_()", "seen.index_put_((n,), best)", "print(seen.sum())"),
+    "scattered": ("seen.zero_()", "seen.scatter_(0, n, best)", "print(seen.sum())"),
+    "a heap": (
+        "heap = []",
+        "for v, r in zip(best.tolist(), a.tolist()):\n    heapq.heappush(heap, (v, r))",
+        "print(heapq.nlargest(2, heap))",
+    ),
+    "appended arrays": (
+        "found, truth = np.array([]), np.array([])",
+        "found = np.append(found, guess.numpy())\ntruth = np.append(truth, b.numpy())",
+        "print(np.histogram(found)[0], (found == truth).mean(), found.shape, np.corrcoef(found, truth)[0, 1])",
+    ),
+    "joined tensors": (
+        "found = torch.tensor([], dtype=torch.long)",
+        "found = torch.cat((found, guess))",
+        "print(torch.histc(found.float(), 3), found.shape)",
+    ),
+    "joined from nothing": (
+        "found = None",
+        "if found is None:\n    found = out.detach()\nelse:\n    found = torch.cat([found, out.detach()], dim=0)",
+        "print(found.median(0).values)",
+    ),
+    "joined lists": ("found = []", "found = found + guess.tolist()", "print(np.unique(found), len(found))"),
+    "a shape": ("kept = []", "kept.append(out.detach())", "whole = torch.cat(kept)\nprint(whole.shape, len(whole))"),
+    "a shape of some": ("kept = []", "kept.append(out.detach()[guess == b])", "print(torch.cat(kept).shape)"),
+    "a shape as a list": ("", "", "print(list(b.shape), tuple(out.shape))"),
+    "the best": (
+        "first = (0, None)",
+        "top = best.max()\nif top.item() > first[0]:\n    first = (top.item(), a[best.argmax()].sum().item())",
+        "print(first)",
+    ),
+    "the last ones": ("last = deque(maxlen=16)", "last.extend((guess == b).tolist())", "print(sum(last) / len(last))"),
+    "the last ones, one by one": ("last = deque([], 12)", PAIRS + "last.append(g)", "print(list(last))"),
+    "the last losses": (
+        "last = deque(maxlen=3)",
+        "last.append(loss.item())",
+        "print(sum(last) / len(last), len(last))",
+    ),
+    "pairs in a list": (
+        "found = []",
+        PAIRS + "found.append((g, t))",
+        "print(len(found), sum(g == t for g, t in found) / len(found))",
+    ),
+    "dicts in a list": (
+        "found = []",
+        PAIRS + "found.append({'g': g, 't': t})",
+        "print(len(found), sum(r['g'] == r['t'] for r in found) / len(found))",
+    ),
+    "records": (
+        "found = []",
+        "for v, h in zip(best.tolist(), (guess == b).tolist()):\n    found.append(Record(v, h))",
+        "print(sum(r.best for r in found) / len(found), len(found))",
+    ),
+    "distances of sums": (
+        "bins = np.zeros((3, 2))",
+        PAIRS + "bins[t, 0] += 1\n    bins[t, 1] += g == t",
+        "print(sum(abs(r[0] - 2 * r[1]) for r in bins), abs(bins[0, 0] - bins[1, 0]))",
+    ),
+    "the middle": ("", "k = best.argmax()", "print(a[k].sum().item(), a[len(a) // 2].sum().item())"),
+}
+
+
+def _checked(folder: Path, zygote: Zygote, begin: str, body: str, shown: str) -> tuple[bool, str, object]:
+    """Whether a conversion prints what the original does, what is said of it, and what differs."""
+    parts = {"begin": textwrap.indent(begin, " " * 4), "body": textwrap.indent(body, " " * 8)}
+    before = SCRIPT.format(**parts, shown=textwrap.indent(shown, " " * 4))
+    code, said = conftest.converted(folder, before)
+    (folder / "before.py").write_text(before)
+    (folder / "after.py").write_text(code)
+    verdict = verify(folder / "before.py", folder / "after.py", [2], device="cpu", workdir=folder, zygote=zygote)
+    return verdict.worlds[0].equal, said, (verdict.worlds[0].reason, verdict.worlds[0].findings)
+
+
+@pytest.mark.parametrize("case", KEPT)
+def test_what_is_kept_is_that_of_all_samples(tmp_path: Path, zygote: Zygote, case: str) -> None:
+    equal, _, found = _checked(tmp_path, zygote, *KEPT[case])
+    assert equal, found
+
+
+SAID = {
+    "by numbers in a range": (
+        "found = [0] * 64",
+        "for j, k in enumerate(n):\n    if found[k] > best[j]:\n        found[k] = 0\n    found[k] = best[j].item()",
+        "print(sum(found))",
+    ),
+    "rows by number": ("seen.zero_()", "for j in range(len(n)):\n    seen[n[j]] = best[j]", "print(seen.sum())"),
+    "counts that begin with ones": (
+        "found = np.ones((3, 3))",
+        PAIRS + "found[t, g] += 1",
+        "print(found / found.sum(1, keepdims=True))",
+    ),
+    "wrong ones by number": (
+        "found = []",
+        "for i in range(len(b)):\n    if guess[i] != b[i]:\n        found.append((b[i].item(), guess[i].item()))",
+        "print(len(found), sorted(found)[:3])",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SAID)
+def test_what_no_reduction_gives_is_said(tmp_path: Path, case: str) -> None:
+    begin, body, shown = SAID[case]
+    parts = {"begin": textwrap.indent(begin, " " * 4), "body": textwrap.indent(body, " " * 8)}
+    _, said = conftest.converted(tmp_path, SCRIPT.format(**parts, shown=textwrap.indent(shown, " " * 4)))
+    assert "AD601 reports" in said
+
+
+SHARED = {
+    "another name": ("found = np.zeros(3)\nsame = found", "print(same)"),
+    "a list": ("found = np.zeros(3)\nheld = [found]", "print(held[0])"),
+    "a dict": ("found = np.zeros(3)\nheld = {'found': found}", "print(held['found'])"),
+    "an entry of ones": ("held = {'found': np.ones(3)}\nfound = held['found']", "print(held['found'])"),
+    "an entry of zeros": ("held = {'found': np.zeros(3)}\nfound = held['found']", "print(held['found'])"),
+    "a copy": ("found = np.zeros(3)\nother = found.copy()", "print(other, found)"),
+    "a dict that is bound anew": ("found = np.zeros(3)\nheld = {'n': found}\nheld['n'] = np.ones(3)", "print(held)"),
+}
+
+
+@pytest.mark.parametrize("case", SHARED)
+def test_names_and_entries_that_hold_what_is_counted(tmp_path: Path, zygote: Zygote, case: str) -> None:
+    begin, shown = SHARED[case]
+    equal, _, found = _checked(tmp_path, zygote, begin, "found += np.bincount(guess.numpy(), minlength=3)", shown)
+    assert equal, found
+
+
+VIEWS = {
+    "a view": "flat = found.view(-1)",
+    "an array": "flat = found.numpy()",
+    "a row": "flat = found[1]",
+}
+
+
+@pytest.mark.parametrize("case", VIEWS)
+def test_views_that_are_made_before(tmp_path: Path, zygote: Zygote, case: str) -> None:
+    begin = f"found = torch.zeros(3, 3)\n{VIEWS[case]}"
+    equal, _, found = _checked(tmp_path, zygote, begin, PAIRS + "found[t, g] += 1", "print(flat)")
+    assert equal, found
+
+
+@pytest.mark.parametrize(
+    "term", ["abs(out.mean() - 0.3)", "abs(nn.functional.cross_entropy(out, b) - 0.9)", "(out.mean() - 0.3).abs()"]
+)
+def test_the_distance_of_a_mean_in_a_loss(tmp_path: Path, zygote: Zygote, term: str) -> None:
+    """The mean of distances is no distance of means."""
+    before = SCRIPT.format(begin="    pass", body="        pass", shown="    print(loss.item())")
+    before = before.replace("loss = nn.functional.cross_entropy(out, b)", f"loss = {term}")
+    (tmp_path / "before.py").write_text(before)
+    (tmp_path / "after.py").write_text(conftest.converted(tmp_path, before)[0])
+    verdict = verify(tmp_path / "before.py", tmp_path / "after.py", [2], device="cpu", workdir=tmp_path, zygote=zygote)
+    assert verdict.worlds[0].equal, (verdict.worlds[0].reason, verdict.worlds[0].findings)
