@@ -127,6 +127,19 @@ class Source:
             node = parents[node]
             yield node
 
+    def conditions(self, node: ast.AST) -> Iterator[ast.expr]:
+        """The tests that decide whether something is computed: those of branches, loops and comprehensions around it,
+        and what stands before it in `found.any() and scores[found].mean()`."""
+        inner = node
+        for each in self.ancestors(node):
+            if isinstance(each, (ast.If, ast.While, ast.IfExp)):
+                yield each.test
+            elif isinstance(each, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
+                yield from (test for generator in each.generators for test in generator.ifs)
+            elif isinstance(each, ast.BoolOp) and inner in each.values:
+                yield from each.values[: each.values.index(inner)]
+            inner = each
+
     def statement(self, node: ast.AST) -> ast.stmt:
         """The innermost statement that is or contains ``node``."""
         while not isinstance(node, ast.stmt):

@@ -403,8 +403,9 @@ def _is_of_many(reduction: Reduction, script: TrainingScript) -> bool:
         for n in ast.walk(each.value)
         if isinstance(n, ast.Name)
     }
-    calls += [each for each in _behind(reduction.node, bound, script) if isinstance(each, ast.Call)]
-    if any(_is_taken_off(each) for each in calls):
+    behind = [each for each in _behind(reduction.node, bound, script) if isinstance(each, ast.Call)]
+    calls += behind
+    if any(_is_taken_off(each) for each in behind):
         return True
     if any(_is_taken_off(each) for name in {*spoken, *added_up} for each in _unpacked(name, reduction.source, script)):
         return True

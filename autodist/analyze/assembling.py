@@ -384,7 +384,7 @@ def _leftover_concerns(leftover: list[escapes.Placed], run: Interpreter) -> Iter
                 "with other states than one process; gather it over the ranks before it is kept"
             )
         elif place.event.kind == "test":
-            if not _decides(place) and not _decides_loss(place, run):
+            if not _decides(place) and not _decides_loss(place, run) and not _decides_count(place):
                 continue
             message = (
                 f"decides on {shortened(code)}, which differs between ranks: they would part ways here; "
@@ -428,6 +428,15 @@ def _decides_loss(place: escapes.Placed, run: Interpreter) -> bool:
     blocks = [*branch.body, *branch.orelse] if isinstance(branch, ast.If) else [branch.body, branch.orelse]
     learnt = escapes.learnt_from(run)
     return any(inner in learnt for each in blocks for inner in ast.walk(each))
+
+
+def _decides_count(place: escapes.Placed) -> bool:
+    """Whether something is counted where the value is so, and not for one sample after the other: `if differs(out, y):
+    failed += 1`."""
+    branch = place.source.parents.get(place.event.node)
+    if not isinstance(branch, (ast.If, ast.While)) or any(loop.by_row for loop in place.event.loops):
+        return False
+    return any(isinstance(each, ast.AugAssign) for part in branch.body for each in ast.walk(part))
 
 
 def _accepts_disable(site: Site, run: Interpreter) -> bool:

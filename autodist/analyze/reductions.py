@@ -80,8 +80,33 @@ def _reduce_all(
     needless = _made_global_by_rows(again, replace(plan, reduced=given, settled={}), reductions)
     if needless:
         reductions = {node: place for node, place in reductions.items() if node not in needless}
-        run = again(replace(plan, reduced=plan.reduced - needless))
-    return run, list(reductions.values()), leftover
+        plan = replace(plan, reduced=plan.reduced - needless)
+        run = again(plan)
+    return run, list(_restated(again, plan, reductions).values()), leftover
+
+
+def _restated(
+    again: Callable[[Plan], Interpreter], plan: Plan, reductions: dict[ast.expr, escapes.Placed]
+) -> dict[ast.expr, escapes.Placed]:
+    """The reductions, where what others make global makes a sum of what was a mean: `loss.item()`, once the number that
+    the loss is divided by is that of all ranks."""
+    changing = any(each.spread is ROWS or each.event.kind == "statistic" for each in reductions.values())
+    reports = {
+        node
+        for node, place in reductions.items()
+        if place.spread in (Spread.MEAN, Spread.SUM) and place.event.kind in REPORTS and place.after is None
+    }
+    if not changing or not reports:
+        return reductions
+    values = again(replace(plan, reduced=plan.reduced - reports)).values
+    spreads = {node: values.get(node, NOTHING).spread for node in reports}
+    return {
+        node: replace(place, spread=spreads[node]) if spreads.get(node) in (Spread.MEAN, Spread.SUM) else place
+        for node, place in reductions.items()
+    }
+
+
+REPORTS = frozenset("format print log tracker discarded".split())
 
 
 def _made_global_by_rows(

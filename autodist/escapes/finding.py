@@ -276,6 +276,11 @@ def _is_of_one_row(escape: Escape, run: Interpreter) -> bool:
 
 
 def _is_tested(node: ast.expr, event: Event) -> bool:
-    """Whether a branch is decided by a value itself or by comparing it: `label in seen`, `guess == label`."""
-    between = itertools.takewhile(lambda each: each is not event.node, (node, *event.source.ancestors(node)))
-    return all(isinstance(each, (ast.Compare, ast.BoolOp, ast.UnaryOp)) or each is node for each in between)
+    """Whether a branch is decided by a value itself or by comparing it: `label in seen`, `guess == label`, and not by
+    looking for something among samples, `2 in labels`."""
+    above = event.source.parents.get(node)
+    if isinstance(above, ast.Compare) and isinstance(above.ops[0], (ast.In, ast.NotIn)) and node in above.comparators:
+        return False
+    between = [*itertools.takewhile(lambda each: each is not event.node, (node, *event.source.ancestors(node)))]
+    comparing = (ast.Compare, ast.BoolOp, ast.UnaryOp)
+    return all(each is node or isinstance(each, comparing) for each in (*between, event.node))

@@ -11,7 +11,7 @@ from autodist.escapes.origins import fed_to_losses, learnt_from
 from autodist.escapes.resolving import Escape, resolve
 from autodist.escapes.together import agreed, gathered_together, is_of
 from autodist.interpreter import COUNTING, CUTTING, SIZES, Event, Interpreter, Loop
-from autodist.source import Source, last_name, operands
+from autodist.source import Source, first_index, indices, last_name, operands
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread
 from autodist.tensors.calls import Placement, placed_by_number
 from autodist.tensors.mixing import STATISTIC
@@ -22,7 +22,7 @@ def stored_by_sample(event: Event, run: Interpreter) -> list[ast.expr]:
     """The numbers of the samples and their values in `bank[index] = features.detach()`, or in `bank.index_copy_(0,
     index, features)`: all ranks keep those of all."""
     placed = _placed(event)
-    if placed is None or not isinstance(placed.numbers, (ast.Name, ast.Attribute, ast.Call)):
+    if placed is None or not isinstance(placed.numbers[0], (ast.Name, ast.Attribute, ast.Call)):
         return []
     if event.detail.spread.is_local and event.detail.spread is not LOCAL or event.detail.things:
         return []  # part of a rank's own samples
@@ -31,7 +31,7 @@ def stored_by_sample(event: Event, run: Interpreter) -> list[ast.expr]:
     if agreed(event, run) != []:
         return []  # some ranks may not come here
     given = run.plan.reduced
-    values = [(part, run.values.get(part, NOTHING)) for part in (placed.numbers, placed.rows)]
+    values = [(part, run.values.get(part, NOTHING)) for part in (*placed.numbers, placed.rows)]
     own = [(part, value) for part, value in values if part not in given and value.spread.is_local]
     if any(value.spread is not ROWS or value.models or value.things for _, value in own):
         return []
@@ -45,7 +45,9 @@ def _placed(event: Event) -> Placement | None:
         return placed_by_number(node)
     if not isinstance(node, ast.Subscript) or not isinstance(statement, ast.Assign) or statement.targets != [node]:
         return None
-    return Placement(node.value, node.slice, statement.value)
+    if isinstance(first_index(node), ast.Slice):
+        return None
+    return Placement(node.value, [each for each in indices(node) if not isinstance(each, ast.Slice)], statement.value)
 
 
 def _is_made_each_time(target: ast.expr, event: Event, run: Interpreter) -> bool:

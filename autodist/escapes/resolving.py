@@ -25,6 +25,7 @@ from autodist.escapes.origins import (
 )
 from autodist.escapes.rows import (
     gone_over,
+    gone_over_within,
     holds_rows,
     laid_in_line,
     loop_around,
@@ -91,6 +92,10 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
         for part in node.values if isinstance(node, ast.Dict) else node.elts:
             yield from resolve(part, source, event, run, seen)
         yield from _contained(value, source, event, run, seen)  # what has been put into it since
+        return
+    if event.kind == "test" and (over := gone_over_within(node, run)):  # `if any(score > 2 for score in scores)`
+        for each in over:
+            yield from resolve(each, source, event, run, seen)
         return
     if isinstance(node, ast.IfExp) and value.spread.is_local:
         yield from resolve(node.body, source, event, run, seen)

@@ -242,8 +242,7 @@ def gone_over(node: ast.expr, source: Source, run: Interpreter) -> ast.expr | No
     loop = loop_around(node, source)
     if loop is None or reads_others(node, source, run):
         return None
-    beside = isinstance(loop.iter, ast.Call) and last_name(loop.iter.func) == "zip"
-    over = loop.iter.args if isinstance(loop.iter, ast.Call) and beside else [loop.iter]
+    over = _zipped(loop.iter)
     values = [run.values.get(each, NOTHING) for each in over]
     rows = bool(over) and all(value.spread is ROWS and not value.things for value in values)
     return loop.iter if rows else None
@@ -260,6 +259,26 @@ def reads_others(node: ast.expr, source: Source, run: Interpreter) -> bool:
     bound |= {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
     others = (run.values.get(each, NOTHING) for each in inside if each.id not in bound)
     return any(other.spread is ROWS and not other.things for other in others)
+
+
+def gone_over_within(node: ast.expr, run: Interpreter) -> list[ast.expr]:
+    """What a comprehension goes over, sample by sample: `scores` of `any(score > 2 for score in scores)`. Nothing where
+    it reads other samples as well."""
+    if not isinstance(node, (ast.GeneratorExp, ast.ListComp, ast.SetComp)):
+        return []
+    over = [part for each in node.generators for part in _zipped(each.iter)]
+    values = [run.values.get(each, NOTHING) for each in over]
+    if not all(value.spread is ROWS and not value.things for value in values):
+        return []
+    bound = {n.id for each in node.generators for n in ast.walk(each.target) if isinstance(n, ast.Name)}
+    parts = (node.elt, *(test for each in node.generators for test in each.ifs))
+    inside = (n for part in parts for n in ast.walk(part) if isinstance(n, ast.Name) and n.id not in bound)
+    return over if not any(run.values.get(each, NOTHING).spread.is_local for each in inside) else []
+
+
+def _zipped(over: ast.expr) -> list[ast.expr]:
+    """`guesses` and `labels` of `zip(guesses, labels)`"""
+    return over.args if isinstance(over, ast.Call) and last_name(over.func) == "zip" else [over]
 
 
 def loop_around(node: ast.expr, source: Source) -> ast.For | None:

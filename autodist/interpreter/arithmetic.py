@@ -576,7 +576,11 @@ class Arithmetic(Evaluation):
         if isinstance(node.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) and self._has_threshold(values):
             mixed = mixed.but(origins=mixed.origins | {Mixing(node, scope.source, mixing.STATISTIC)})
         contained = isinstance(node.ops[0], (ast.In, ast.NotIn)) and mixed.spread in (ROWS, Spread.COLUMNS)
-        if contained:
+        pairs = zip((node.left, *node.comparators), values, strict=True)
+        lists = isinstance(node.ops[0], (ast.Eq, ast.NotEq)) and all(
+            value.spread is ROWS and not value.things and _is_list(each, value) for each, value in pairs
+        )
+        if contained or lists:
             return mixed.computed(LOCAL)  # one answer, whatever it is of
         return mixed.but(models=frozenset())  # it has no gradient
 

@@ -158,6 +158,8 @@ class Calls(Methods, AutogradFunctions):
             elif not any(k.arg == "dim" for k in node.keywords):
                 if picking.is_number_each(operands(node)[0 if bound else 1], self._lately):
                     results = [union(results).computed(LOCAL)]  # the hardest samples
+        elif last_part(node.func) in operations.DECIDING and union(results).spread in (ROWS, COLUMNS):
+            results = [union(results).computed(LOCAL)]  # one answer
         self._tally(node, callee, args, scope)
         self._place(node, scope)
         self._push(node, callee, args, scope)
@@ -240,7 +242,7 @@ class Calls(Methods, AutogradFunctions):
         placed = None if self._forward else placed_by_number(node)
         if placed is None:
             return
-        key = self._lately(placed.numbers)
+        key = self._lately(placed.numbers[0])
         if key.spread is not ROWS or key.things:
             return
         self.event("place", node, scope, NOTHING, self._lately(placed.target))

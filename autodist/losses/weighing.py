@@ -245,9 +245,7 @@ def parts_ranks(event: Event, guarded: frozenset[ast.AST], run: Interpreter) -> 
     if any(stands_in(source, node, guarded) for source, node in places):
         return True
     deciding = [loop.through.iter for loop in event.loops if loop.through is not None]
-    for source, node in places:
-        around = [each for each in source.ancestors(node) if isinstance(each, (ast.If, ast.While, ast.IfExp))]
-        deciding += [each.test for each in around]
+    deciding += [each for source, node in places for each in source.conditions(node)]
     return any(_differs(each, run) for each in deciding)
 
 

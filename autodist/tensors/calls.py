@@ -49,7 +49,8 @@ class Placement:
     """Rows that are written into something by their numbers."""
 
     target: ast.expr
-    numbers: ast.expr
+    numbers: Sequence[ast.expr]
+    """One for each axis that is not taken whole, the first of which is that of the rows."""
     rows: ast.expr
 
 
@@ -60,13 +61,13 @@ def placed_by_number(call: ast.Call) -> Placement | None:
         return None
     name, target, given = call.func.attr, call.func.value, call.args
     if name == "put" and ast.unparse(target) in ("np", "numpy") and len(given) > 2:
-        return Placement(given[0], given[1], given[2])
+        return Placement(given[0], given[1:2], given[2])
     if name in ("index_put_", "put_"):
         numbers = given[0].elts if isinstance(given[0], (ast.Tuple, ast.List)) else [given[0]]
-        return Placement(target, numbers[0], given[1]) if len(numbers) == 1 else None
+        return Placement(target, numbers, given[1])
     if name not in ("index_copy_", "index_fill_", "scatter_") or len(given) < 3 or number_of(given[0]) != 0:
         return None
-    return Placement(target, given[1], given[2]) if not call.keywords else None
+    return Placement(target, given[1:2], given[2]) if not call.keywords else None
 
 
 def adds_up(call: ast.Call) -> bool:

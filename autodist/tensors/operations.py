@@ -36,6 +36,8 @@ EXTREMES = frozenset(
     "max min amax amin argmax argmin topk kthvalue sort argsort any all norm vector_norm std var prod median mode "
     "logsumexp".split()
 )
+DECIDING = frozenset("equal allclose array_equal array_equiv".split())
+"""What says of all elements together whether they are those of another tensor."""
 COUNTED = frozenset("topk kthvalue".split())
 """What is told how many first, and then the axis, which is the last one if it is not told."""
 ELEMENTWISE = frozenset(
