@@ -114,16 +114,19 @@ def _held(thing: Thing) -> tuple[Value, ...]:
 
 
 def _datasets(value: Value) -> Iterator[Object]:
-    """The data sets of the script's own in a value, also inside of a Subset."""
-    for thing in value.things:
-        if isinstance(thing, Items):
-            for part in (*thing.parts, thing.element):
-                yield from _datasets(part)
-        elif isinstance(thing, Object):
+    """The data sets of the script's own in a value, also inside of a Subset, each once: it may be made of what it was,
+    `data = Subset(data, chosen)`."""
+    seen: set[Thing] = set()
+    pending = [*value.things]
+    while pending:
+        thing = pending.pop()
+        if thing in seen:
+            continue
+        seen.add(thing)
+        if isinstance(thing, Object):
             yield thing
-            if thing.cls is None:
-                for given in (*thing.args, *thing.keywords.values()):
-                    yield from _datasets(given)
+        if isinstance(thing, Items) or isinstance(thing, Object) and thing.cls is None:
+            pending += [each for part in _held(thing) for each in part.things]
 
 
 def _reading(dataset: Object) -> Iterator[Function]:

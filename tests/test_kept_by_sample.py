@@ -254,3 +254,47 @@ def test_the_distance_of_a_mean_in_a_loss(tmp_path: Path, zygote: Zygote, term: 
     (tmp_path / "after.py").write_text(conftest.converted(tmp_path, before)[0])
     verdict = verify(tmp_path / "before.py", tmp_path / "after.py", [2], device="cpu", workdir=tmp_path, zygote=zygote)
     assert verdict.worlds[0].equal, (verdict.worlds[0].reason, verdict.worlds[0].findings)
+
+
+LEARNT = {
+    "weights of samples": ("w = torch.ones(64)", "(w[n] * each).mean()", "w[n] = each.detach()"),
+    "samples that are left out": (
+        "keep = torch.ones(64)",
+        "(each * keep[n]).sum() / keep[n].sum().clamp(min=1)",
+        "keep[n] = (each.detach() < 1.5).float()",
+    ),
+    "a history": ("past = torch.zeros(64, 2)", "each.mean()", "past[n, epoch] = each.detach()"),
+    "how often samples are drawn": (
+        "w = torch.ones(64).double()\n"
+        "loader = DataLoader(loader.dataset, batch_size=8, sampler=WeightedRandomSampler(w, 64))",
+        "each.mean()",
+        "w[n] = each.detach().double()",
+    ),
+    "which samples come next": (
+        "scores = [0.0] * 64",
+        "each.mean()",
+        "for k, v in zip(n.tolist(), each.tolist()):\n    scores[k] = v",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LEARNT)
+def test_what_steps_learn_from_later(tmp_path: Path, zygote: Zygote, case: str) -> None:
+    begin, loss, body = LEARNT[case]
+    shown = {
+        "a history": "print(past[:, : epoch + 1].std(1).mean() if epoch else 0, past.sum())",
+        "which samples come next": (
+            "order = torch.tensor(scores).argsort()[:32]\n"
+            "loader = DataLoader(Subset(loader.dataset, order.tolist()), batch_size=8, shuffle=True)"
+        ),
+    }
+    before = SCRIPT.format(begin="    pass", body=textwrap.indent(body, " " * 8), shown="    print(loss.item())\n")
+    before = before.replace("    print(loss.item())\n", textwrap.indent(shown.get(case, "print(loss.item())"), " " * 4))
+    before = before.replace("for epoch in range(2)", f"{begin}\nfor epoch in range(2)", 1)
+    each = 'each = nn.functional.cross_entropy(out, b, reduction="none")'
+    before = before.replace("loss = nn.functional.cross_entropy(out, b)", f"{each}\n        loss = {loss}")
+    before = before.replace("DataLoader, TensorDataset", "DataLoader, Subset, TensorDataset, WeightedRandomSampler", 1)
+    (tmp_path / "before.py").write_text(before)
+    (tmp_path / "after.py").write_text(conftest.converted(tmp_path, before)[0])
+    verdict = verify(tmp_path / "before.py", tmp_path / "after.py", [2], device="cpu", workdir=tmp_path, zygote=zygote)
+    assert verdict.worlds[0].equal, (verdict.worlds[0].reason, verdict.worlds[0].findings)

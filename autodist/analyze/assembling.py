@@ -397,6 +397,11 @@ def _leftover_concerns(leftover: list[escapes.Placed], run: Interpreter) -> Iter
             )
             yield Concern("AD904", place.source, place.node, message, Severity.REFUSAL)
             continue
+        elif place.event.kind == "picks_data":
+            message = (
+                f"{shortened(code)} says which samples to train on, and is computed from this rank's samples alone: "
+                "ranks would train on others; gather it over the ranks"
+            )
         elif place.event.kind == "statistic":
             message = (
                 f"the loss is computed from {shortened(code)}, and that from this rank's samples alone: gather it over "

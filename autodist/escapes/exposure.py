@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from autodist import carried
 from autodist.interpreter import Event, Interpreter, is_setting
 from autodist.source import Source
-from autodist.spread import SAME
+from autodist.spread import LOCAL, MEAN, SAME, SUM
 from autodist.values import NOTHING, External, Index, Items, Object, Table, Value
 
 
@@ -24,6 +24,9 @@ def exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
         # a list that outlives the step; samples and tensors in it are followed to where they are used
         for arg in node.args:
             yield from _numbers(arg, event.source, run)
+    elif event.kind == "picks_data" and isinstance(node, ast.Call):  # of its own samples, a rank may make a data set
+        parts = (*node.args, *(keyword.value for keyword in node.keywords))
+        yield from (each for each in parts if _is_own_number(run.values.get(each, NOTHING), run))
     elif event.kind == "handed_over" and isinstance(node, ast.Call):
         for given in (*node.args, *(keyword.value for keyword in node.keywords)):
             yield from given.elts if isinstance(given, (ast.Tuple, ast.List)) else (given,)
@@ -50,6 +53,14 @@ def exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
             return
         yield from node.args
         yield from (keyword.value for keyword in node.keywords)
+
+
+def _is_own_number(value: Value, run: Interpreter) -> bool:
+    """Whether something is computed from a rank's samples, and is none of these."""
+    if value.spread in (LOCAL, MEAN, SUM):
+        return True
+    inside = [each for t in value.things if isinstance(t, Items) for each in (*t.parts, t.element)]
+    return any(each.spread in (LOCAL, MEAN, SUM) for each in inside)
 
 
 def _is_counted_up(event: Event) -> bool:

@@ -33,6 +33,10 @@ OF_ONE_VALUE = frozenset("zeros_like ones_like full_like".split())
 """Those of them that tell nothing of it but its shape."""
 
 
+PICKING_DATA = frozenset("Subset SubsetRandomSampler WeightedRandomSampler".split())
+"""What says by numbers on which samples of a data set to train, or how often."""
+
+
 class Libraries(BuiltinCalls):
     """Calls of what is not of the project."""
 
@@ -127,6 +131,8 @@ class Libraries(BuiltinCalls):
             own = self._remember(node, lambda: Object(name, roles, node, scope.source, self._path), name)
             own.args, own.keywords = args, keywords
             self.event("make", node, scope, of(own))
+            if name.startswith("torch.utils.data.") and name.rpartition(".")[2] in PICKING_DATA:
+                self.event("picks_data", node, scope, mixed)
             spread = mixed.spread if mixed.spread.is_local else SAME
             if spread is ROWS and name.startswith(SCORES):
                 plain = name.rpartition(".")[2] in MEANS_OF_SAMPLES and keywords.keys() <= GIVEN_SAMPLES
