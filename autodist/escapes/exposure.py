@@ -26,7 +26,7 @@ def exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
             yield from _numbers(arg, event.source, run)
     elif event.kind == "picks_data" and isinstance(node, ast.Call):  # of its own samples, a rank may make a data set
         parts = (*node.args, *(keyword.value for keyword in node.keywords))
-        yield from (each for each in parts if _is_own_number(run.values.get(each, NOTHING), run))
+        yield from (each for each in parts if _is_own_number(run.values.get(each, NOTHING)))
     elif event.kind == "handed_over" and isinstance(node, ast.Call):
         for given in (*node.args, *(keyword.value for keyword in node.keywords)):
             yield from given.elts if isinstance(given, (ast.Tuple, ast.List)) else (given,)
@@ -55,7 +55,7 @@ def exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
         yield from (keyword.value for keyword in node.keywords)
 
 
-def _is_own_number(value: Value, run: Interpreter) -> bool:
+def _is_own_number(value: Value) -> bool:
     """Whether something is computed from a rank's samples, and is none of these."""
     if value.spread in (LOCAL, MEAN, SUM):
         return True

@@ -32,6 +32,8 @@ def stored_by_sample(event: Event, run: Interpreter) -> list[ast.expr]:
         return []  # some ranks may not come here
     given = run.plan.reduced
     values = [(part, run.values.get(part, NOTHING)) for part in (*placed.numbers, placed.rows)]
+    if not any(part in given or value.spread is ROWS for part, value in values[:-1]):
+        return []  # `outputs[step] = out`
     own = [(part, value) for part, value in values if part not in given and value.spread.is_local]
     if any(value.spread is not ROWS or value.models or value.things for _, value in own):
         return []

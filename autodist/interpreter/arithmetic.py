@@ -92,12 +92,6 @@ def _tuples_of_both(left: Value, right: Value, result: Items) -> list[Value]:
     return []
 
 
-def _is_list(node: ast.expr, value: Value) -> bool:
-    """Whether a rank's samples are a list: `labels.tolist()`, also by a name."""
-    calls = [each for each in (node, *(made for _, made in value.made)) if isinstance(each, ast.Call)]
-    return any(last_name(each.func) in ("tolist", "list") for each in calls)
-
-
 NUMBERS = frozenset([MEAN, SUM, COUNT, RATE, LOCAL])
 """How a number relates that a rank has of its samples."""
 BLENDING = frozenset("add sub mul div lerp copy".split())
@@ -121,7 +115,7 @@ class Arithmetic(Evaluation):
             listed = [
                 (each, value)
                 for each, value in ((node.left, left), (node.right, right))
-                if value.spread.is_local and not value.things and _is_list(each, value)
+                if value.spread.is_local and not value.things and self._is_list(each)
             ]
             rows = [value for _, value in listed]  # `guesses + out.argmax(1).tolist()`
             both = union([*self._contents(left), *self._contents(right), *rows])
@@ -547,6 +541,12 @@ class Arithmetic(Evaluation):
         named = any(each.arg == node.id for each in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs))
         return named and value.spread in (ROWS, Spread.COLUMNS) and value.const is UNKNOWN and not value.optional
 
+    def _is_list(self, node: ast.expr) -> bool:
+        """Whether a rank's samples are a list: `labels.tolist()`, also by a name."""
+        made = self._bound_to(node) if isinstance(node, ast.Name) else [node]
+        calls = [each for each in made if isinstance(each, ast.Call) and last_name(each.func) in ("tolist", "list")]
+        return bool(calls) and len(calls) == len(made)
+
     def of_Compare(self, node: ast.Compare, scope: Scope) -> Value:
         values = [self.eval(part, scope) for part in (node.left, *node.comparators)]
         if len(values) == 2:
@@ -578,7 +578,7 @@ class Arithmetic(Evaluation):
         contained = isinstance(node.ops[0], (ast.In, ast.NotIn)) and mixed.spread in (ROWS, Spread.COLUMNS)
         pairs = zip((node.left, *node.comparators), values, strict=True)
         lists = isinstance(node.ops[0], (ast.Eq, ast.NotEq)) and all(
-            value.spread is ROWS and not value.things and _is_list(each, value) for each, value in pairs
+            value.spread is ROWS and not value.things and self._is_list(each) for each, value in pairs
         )
         if contained or lists:
             return mixed.computed(LOCAL)  # one answer, whatever it is of

@@ -479,7 +479,7 @@ class Methods(Libraries, TorchModules):
             base, key = holder.value, holder.slice
         elif isinstance(holder, ast.Call) and last_name(holder.func) == "setdefault" and holder.args:
             base, key = getattr(holder.func, "value", None), holder.args[0]
-        if base is None or key is None:
+        if base is None or key is None or self._forward:
             return []
         held = self._lately(key)
         for thing in self._lately(base).things:

@@ -57,8 +57,8 @@ class Shared(Evaluation):
         """What shares the numbers of a name still, and has not been bound to others since."""
         for viewer in home.viewers.get(name, {}).values():
             if viewer.made is None:
-                known = len(viewer.holder) > viewer.key if isinstance(viewer.holder, list) else True
-                if known and viewer.holder[viewer.key] == home.names[name]:
+                held = viewer.holder if isinstance(viewer.holder, dict) else dict(enumerate(viewer.holder))
+                if viewer.key in held and held[viewer.key] == home.names.get(name):
                     yield viewer
             elif viewer.holder is home.names and home.shared.get(viewer.key, (None,))[0] is viewer.made:
                 yield viewer
