@@ -7,14 +7,15 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
-from autodist.escapes.origins import fed_to_losses, learnt_from
+from autodist.escapes.origins import fed_to_losses, is_parameter, learnt_from
 from autodist.escapes.resolving import Escape, resolve
 from autodist.escapes.together import agreed, gathered_together, is_of
-from autodist.interpreter import COUNTING, CUTTING, SIZES, Event, Interpreter, Loop
+from autodist.interpreter import COUNTING, CUTTING, FILLING, SIZES, Event, Interpreter, Loop
 from autodist.source import Source, first_index, indices, last_name, operands
 from autodist.spread import COUNT, LOCAL, MEAN, ROWS, SUM, Spread
 from autodist.tensors.calls import Placement, placed_by_number
 from autodist.tensors.mixing import STATISTIC
+from autodist.tensors.picking import is_condition
 from autodist.values import NOTHING, Items, Mixing, Object, Table, Wrapped
 
 
@@ -26,7 +27,7 @@ def stored_by_sample(event: Event, run: Interpreter) -> list[ast.expr]:
         return []
     if event.detail.spread.is_local and event.detail.spread is not LOCAL or event.detail.things:
         return []  # part of a rank's own samples
-    if _is_made_each_time(placed.target, event, run):
+    if _is_made_each_time(placed.target, event, run) or _is_condition(placed.numbers[0], run):
         return []
     if agreed(event, run) != []:
         return []  # some ranks may not come here
@@ -52,14 +53,39 @@ def _placed(event: Event) -> Placement | None:
     return Placement(node.value, [each for each in indices(node) if not isinstance(each, ast.Slice)], statement.value)
 
 
+def _is_condition(numbers: ast.expr, run: Interpreter) -> bool:
+    """Whether rows of the batch itself are written that a condition holds for: `texts[dropped] = nothing`."""
+    return is_condition(numbers, lambda each: run.values.get(each, NOTHING))
+
+
 def _is_made_each_time(target: ast.expr, event: Event, run: Interpreter) -> bool:
-    """Whether what is written to is made by the function that writes it, in a step: `t = torch.zeros(4)`."""
-    home = event.source.function(event.node)
-    if not isinstance(target, ast.Name) or home is None or run.values.get(target, NOTHING).lasting:
-        return False
-    inside = set(ast.walk(home))
-    bound = any(isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id == target.id for n in inside)
-    return bound and inside.isdisjoint(run.step_loops)
+    """Whether what is written to is made in a step, by the function that writes it, `t = torch.zeros(4)`, or by one
+    that gives it to this."""
+    source, node, calls = event.source, event.node, list(event.calls)
+    while isinstance(target, ast.Name) and not run.values.get(target, NOTHING).lasting:
+        home = source.function(node)
+        if home is None:
+            return False
+        inside = set(ast.walk(home))
+        bound = [n for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id == target.id]
+        if bound:
+            fresh = (not run.step_loops.isdisjoint(source.ancestors(each)) for each in bound)
+            return inside.isdisjoint(run.step_loops) or all(fresh) and not _is_filled(bound, source)
+        call = calls.pop() if calls else None
+        given = call.given().get(target.id) if call is not None and is_parameter(target, source) else None
+        if call is None or call.node is None or given is None:
+            return False
+        source, node, target = call.source, call.node, given
+    return not isinstance(target, (ast.Name, ast.Attribute, ast.Subscript))
+
+
+def _is_filled(bound: list[ast.Name], source: Source) -> bool:
+    """Whether names are bound to tensors of one number, which have no row for each of a rank's samples."""
+    made = [getattr(source.statement(each), "value", None) for each in bound]
+    calls = [
+        {last_name(n.func) for n in ast.walk(each) if isinstance(n, ast.Call)} for each in made if each is not None
+    ]
+    return len(calls) == len(bound) and all(names & FILLING for names in calls)
 
 
 def handed_on(event: Event, run: Interpreter, by_sample: frozenset[ast.stmt]) -> Iterator[Escape]:

@@ -27,12 +27,13 @@ from autodist.interpreter.questions import children_of, is_setting, leaves_ties,
 from autodist.interpreter.roles import LBFGS
 from autodist.interpreter.run import Interpreter, Runs, Unfinished
 from autodist.interpreter.torch_modules import SAFE_ON_WRAPPER
-from autodist.interpreter.words import COUNTING, CUTTING, DRAWING, GROWS, MOVES, SIZES
+from autodist.interpreter.words import COUNTING, CUTTING, DRAWING, FILLING, GROWS, MOVES, SIZES
 
 __all__ = [
     "COUNTING",
     "CUTTING",
     "DRAWING",
+    "FILLING",
     "GROWS",
     "LBFGS",
     "MOVES",

@@ -8,13 +8,12 @@ from typing import Any
 
 from autodist.interpreter.evaluation import Evaluation
 from autodist.interpreter.questions import last_part
+from autodist.interpreter.words import FILLING
 from autodist.source import Source, indices, last_name
 from autodist.spread import ROWS, Spread
 from autodist.tensors.calls import number_of
 from autodist.values import UNKNOWN, Items, Object, Scope, Table, Thing, Value, Viewer
 
-FILLING = frozenset("zeros ones full empty zeros_like ones_like full_like empty_like".split())
-"""What makes a tensor of one number, whatever samples there are."""
 VIEWS = frozenset(
     "view reshape flatten ravel numpy detach t transpose permute squeeze unsqueeze diagonal narrow".split()
 )

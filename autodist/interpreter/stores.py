@@ -8,8 +8,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from autodist import carried
 from autodist.interpreter.machine import Entered, Stored
 from autodist.interpreter.questions import has_keys, is_hashable, is_of_one
-from autodist.interpreter.shared import FILLING, Shared
-from autodist.interpreter.words import KEPT
+from autodist.interpreter.shared import Shared
+from autodist.interpreter.words import FILLING, KEPT
 from autodist.source import Source, argument, first_index, indices, last_name
 from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM
 from autodist.tensors import mixing, picking, shapes
@@ -275,6 +275,7 @@ class Stores(Shared):
             if held.spread is LOCAL and value.spread is ROWS and not held.things and self._stacks_rows(target, held):
                 names[name] = held = held.but(spread=COLUMNS, origins=held.origins | value.origins)
             numbered = key.spread is ROWS and not key.things and not value.spread.is_local and not self._forward
+            numbered = numbered and not picking.is_condition(target.slice, self._lately)
             change = key if numbered else value  # `seen[numbers] = 1`
             if change.spread.is_local and not held.things and held.spread is SAME:
                 spread = value.spread if value.spread.is_reducible else LOCAL

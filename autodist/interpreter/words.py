@@ -7,6 +7,8 @@ RETURNS_SELF = MOVES | frozenset("train eval apply requires_grad_ share_memory c
 REMAKES = frozenset("resize_token_embeddings set_input_embeddings set_output_embeddings reset_classifier".split())
 """Methods of models of libraries that put other parameters in the place of those that they have."""
 GROWS = frozenset("append extend add insert appendleft update".split())
+FILLING = frozenset("zeros ones full empty zeros_like ones_like full_like empty_like".split())
+"""What makes a tensor of one number, whatever samples there are."""
 SPLITTING = frozenset("split chunk array_split tensor_split".split())
 REST = "**"
 KEPT = "[]"
