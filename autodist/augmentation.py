@@ -119,14 +119,14 @@ def _datasets(value: Value) -> Iterator[Object]:
     seen: set[Thing] = set()
     pending = [*value.things]
     while pending:
-        thing = pending.pop()
+        thing = pending.pop(0)
         if thing in seen:
             continue
         seen.add(thing)
         if isinstance(thing, Object):
             yield thing
         if isinstance(thing, Items) or isinstance(thing, Object) and thing.cls is None:
-            pending += [each for part in _held(thing) for each in part.things]
+            pending = [*(each for part in _held(thing) for each in part.things), *pending]
 
 
 def _reading(dataset: Object) -> Iterator[Function]:
