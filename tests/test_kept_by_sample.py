@@ -162,6 +162,13 @@ KEPT = {
         PAIRS + "bins[t, 0] += 1\n    bins[t, 1] += g == t",
         "print(sum(abs(r[0] - 2 * r[1]) for r in bins), abs(bins[0, 0] - bins[1, 0]))",
     ),
+    "shown one by one": ("", "for g, t in zip(guess, b):\n    print(g.item(), t.item())", ""),
+    "the first ones shown": (
+        "",
+        "for k, (g, t) in enumerate(zip(guess, b)):\n    if k < 3:\n        print(k, g.item(), t.item())",
+        "",
+    ),
+    "wrong ones shown": ("", "for g, t in zip(guess, b):\n    if g != t:\n        print(g.item(), t.item())", ""),
     "the middle": ("", "k = best.argmax()", "print(a[k].sum().item(), a[len(a) // 2].sum().item())"),
 }
 

@@ -12,6 +12,7 @@ from autodist.escapes.exposure import exposed
 from autodist.escapes.keeping import handed_on, stored_by_sample
 from autodist.escapes.origins import is_either, is_parameter, learnt_from, roots
 from autodist.escapes.resolving import Escape, resolve
+from autodist.escapes.rows import gone_over
 from autodist.interpreter import GROWS, Event, Interpreter
 from autodist.regions import stands_in
 from autodist.script import Site
@@ -71,6 +72,11 @@ def escapes(run: Interpreter, guards: list[Site]) -> list[Escape]:
             for escape in resolve(node, event.source, event, run, set()):
                 one = _by_turn(escape.node, escape.source, run)
                 turned = one is not escape.node or _is_of_one_row(escape, run)
+                shown = turned and event.kind != "test" and escape.spread is ROWS
+                over = gone_over(escape.node, escape.source, run) if shown else None
+                if over is not None:  # `for guess, label in zip(guesses, labels): print(guess.item(), label.item())`
+                    found.update((e.node, e) for e in resolve(over, escape.source, event, run, set()))
+                    continue
                 if escape.spread is ROWS and (turned or event.kind == "test" and _is_tested(one, event)):
                     escape = replace(escape, spread=LOCAL)  # one row after the other: only of one is it true or false
                 found.setdefault(escape.node, escape)

@@ -277,7 +277,9 @@ def gone_over_within(node: ast.expr, run: Interpreter) -> list[ast.expr]:
 
 
 def _zipped(over: ast.expr) -> list[ast.expr]:
-    """`guesses` and `labels` of `zip(guesses, labels)`"""
+    """`guesses` and `labels` of `zip(guesses, labels)`, also numbered by `enumerate`."""
+    if isinstance(over, ast.Call) and last_name(over.func) == "enumerate" and len(over.args) == 1:
+        return _zipped(over.args[0])
     return over.args if isinstance(over, ast.Call) and last_name(over.func) == "zip" else [over]
 
 
