@@ -15,6 +15,7 @@ from autodist.cli import cli
 from autodist.config import Config, Strategy
 from autodist.convert import convert
 from autodist.project import Project
+from autodist.verify import verify
 from autodist.verify.launch import Zygote
 
 ROOT = Path(__file__).parent.parent
@@ -54,6 +55,14 @@ def converted_file(path: Path, strategy: Strategy = Strategy.DDP) -> tuple[str, 
 ABORTED_AT_EXIT = "terminate called without an active exception"
 """What gloo's threads say where they drop the last collective's tensors while Python ends (pytorch/pytorch#190489): one
 of some 80 runs on a busy machine, whatever the script."""
+
+
+def differences(folder: Path, zygote: Zygote | None, before: str) -> object:
+    """What a script's conversion does otherwise on two ranks than the script in one process, if anything."""
+    (folder / "before.py").write_text(before)
+    (folder / "after.py").write_text(converted(folder, before)[0])
+    verdict = verify(folder / "before.py", folder / "after.py", [2], device="cpu", workdir=folder, zygote=zygote)
+    return None if verdict.worlds[0].equal else (verdict.worlds[0].reason, verdict.worlds[0].findings)
 
 
 def launched(folder: Path, script: str, nproc: int | None = None, **environment: str) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 import conftest
 import pytest
 
-from autodist.verify import verify
 from autodist.verify.launch import Zygote
 
 SCRIPT = """\
@@ -57,21 +56,16 @@ LOSSES = [
 ]
 
 
-def _differences(folder: Path, zygote: Zygote, loss: str, body: str) -> object:
-    """What a conversion does otherwise than the original, if anything."""
-    before = SCRIPT.format(loss=loss, body=textwrap.indent(body, " " * 8))
-    (folder / "before.py").write_text(before)
-    (folder / "after.py").write_text(conftest.converted(folder, before)[0])
-    verdict = verify(folder / "before.py", folder / "after.py", [2], device="cpu", workdir=folder, zygote=zygote)
-    return None if verdict.worlds[0].equal else (verdict.worlds[0].reason, verdict.worlds[0].findings)
+def _script(loss: str, body: str) -> str:
+    return SCRIPT.format(loss=loss, body=textwrap.indent(body, " " * 8))
 
 
 @pytest.mark.parametrize("case", ASKED)
 def test_all_ranks_answer_for_the_whole_batch(tmp_path: Path, zygote: Zygote, case: str) -> None:
-    assert _differences(tmp_path, zygote, "each.mean()", ASKED[case]) is None
+    assert conftest.differences(tmp_path, zygote, _script("each.mean()", ASKED[case])) is None
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_terms_that_a_batch_may_not_have(tmp_path: Path, zygote: Zygote, loss: str) -> None:
     """Ranks that do not come to a term of their own would wait for each other."""
-    assert _differences(tmp_path, zygote, loss, "pass") is None
+    assert conftest.differences(tmp_path, zygote, _script(loss, "pass")) is None

@@ -209,7 +209,10 @@ def resolve(node: ast.expr, source: Source, event: Event, run: Interpreter, seen
     keyed = [t.keyed for t in value.things if isinstance(t, Table) and t.keyed is not None]
     if keyed and event.kind != "test":
         sites = [site for found in keyed for site in found]
-        if not sites or not all(each in seen for _, each in sites):
+        apart = [isinstance(w.parents.get(each), ast.For) and reads_others(each, w, run) for w, each in sites]
+        if any(apart):
+            yield Escape(source, node, LOCAL, event)
+        elif not sites or not all(each in seen for _, each in sites):
             gone_over = [escape for where, each in sites for escape in resolve(each, where, event, run, seen)]
             yield from gone_over or [Escape(source, node, LOCAL, event)]
         return

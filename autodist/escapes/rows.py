@@ -257,8 +257,19 @@ def reads_others(node: ast.expr, source: Source, run: Interpreter) -> bool:
     inside = [each for part in loop.body for each in ast.walk(part) if isinstance(each, ast.Name)]
     bound = {each.id for each in inside if isinstance(each.ctx, ast.Store)}
     bound |= {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
-    others = (run.values.get(each, NOTHING) for each in inside if each.id not in bound)
-    return any(other.spread is ROWS and not other.things for other in others)
+    others = [(each, run.values.get(each, NOTHING)) for each in inside if each.id not in bound]
+    return any(
+        other.spread is ROWS if not other.things else _takes_one(each, source) and run.holds_local(other)
+        for each, other in others
+    )
+
+
+def _takes_one(name: ast.Name, source: Source) -> bool:
+    """Whether a list is read by a number, `rows[j]`, and none in it grows, `found[label].append(row)`."""
+    above = source.parents.get(name)
+    if not isinstance(above, ast.Subscript) or above.value is not name or not isinstance(above.ctx, ast.Load):
+        return False
+    return not isinstance(source.parents[above], ast.Attribute)
 
 
 def gone_over_within(node: ast.expr, run: Interpreter) -> list[ast.expr]:

@@ -323,8 +323,7 @@ class Stores(Shared):
     def _is_by_sample(self, target: ast.Subscript, value: Value, scope: Scope) -> bool:
         """Whether a dict keeps a number for each sample, `scores[number] = score`, and counts nothing up."""
         statement = scope.source.statement(target)
-        counted = carried.counted_up(statement) if isinstance(statement, ast.Assign) else None
-        return isinstance(statement, ast.Assign) and counted is None and not value.things
+        return isinstance(statement, ast.Assign) and carried.counted_up(statement) is None and not value.things
 
     def _writes_places(self, target: ast.Subscript, base: Value) -> bool:
         """Whether some of a rank's numbers are changed by their places, of a tensor made with one for each sample:
