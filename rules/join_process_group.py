@@ -8,6 +8,7 @@ from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import Site, TrainingScript
 from autodist.source import Source
 
+from ._launcher import read_launcher
 from ._preamble import Planned, defined, dist, imported, member, planned
 
 EXAMPLES = [
@@ -32,7 +33,9 @@ EXAMPLES = [
         after='''\
         import atexit
         import os
+        import re
         import sys
+        import time
 
         import torch
         import torch.distributed as dist
@@ -40,14 +43,43 @@ EXAMPLES = [
         from torch.utils.data import DataLoader, TensorDataset
 
 
+        def read_launcher():
+            """Set RANK and so on as torchrun does, from what srun or mpirun says; plain `python` is a group of one."""
+            env = os.environ
+            if "RANK" in env:
+                env.setdefault("LOCAL_RANK", "0")
+                return
+            if "OMPI_COMM_WORLD_RANK" in env:  # Open MPI
+                names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")
+                rank, size, local_rank, local_size = (env[f"OMPI_COMM_WORLD_{name}"] for name in names)
+            elif "MPI_LOCALRANKID" in env or "PMI_RANK" in env and "SLURM_PROCID" not in env:  # MPICH, Intel MPI
+                rank, size = env["PMI_RANK"], env["PMI_SIZE"]
+                local_rank, local_size = env.get("MPI_LOCALRANKID", rank), env.get("MPI_LOCALNRANKS", "1")
+            elif "SLURM_PROCID" in env and ("SLURM_STEP_ID" in env or env.get("ENVIRONMENT") != "BATCH"):  # srun
+                rank, size, local_rank = env["SLURM_PROCID"], env["SLURM_NTASKS"], env["SLURM_LOCALID"]
+                local_size = re.split(r"\\D", env.get("SLURM_TASKS_PER_NODE", size))[0]  # of "4(x2)" the 4
+            elif "PMIX_RANK" in env:
+                raise SystemExit("PMIX_RANK is set, the number of ranks is not: start with torchrun, srun or mpirun")
+            else:
+                rank, size, local_rank, local_size = "0", "1", "0", "1"
+            env.update(RANK=rank, WORLD_SIZE=size, LOCAL_RANK=local_rank, LOCAL_WORLD_SIZE=local_size)
+            if size == "1":
+                env.update(MASTER_ADDR="localhost", MASTER_PORT="0")
+                return
+            hosts = env.get("SLURM_STEP_NODELIST", env.get("SLURM_JOB_NODELIST", ""))  # "node[03-04,07],gpu1"
+            first_host = "localhost" if size == local_size else re.sub(r"\\[(\\d+).*|,.*", r"\\1", hosts)
+            if not env.setdefault("MASTER_ADDR", first_host):
+                raise SystemExit(f"{size} ranks on several hosts have to meet: set MASTER_ADDR to the host of rank 0")
+            job, step = int(env.get("SLURM_JOB_ID", 950)), int(env.get("SLURM_STEP_ID", 0))
+            env.setdefault("MASTER_PORT", str(20000 + (10 * job + step) % 10000))  # 29500 outside of Slurm
+
+
         def setup_distributed():
-            """Join the process group that torchrun describes; plain `python` runs as a group of one."""
-            if "RANK" not in os.environ:
-                os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT="0")
-            if torch.cuda.is_available():
-                torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-            dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+            """Join the process group of torchrun, srun or mpirun; plain `python` runs as a group of one."""
+            read_launcher()
+            dist.init_process_group("gloo")
             atexit.register(dist.destroy_process_group)
+            atexit.register(time.sleep, 0.1)  # runs first: gloo's threads still hold the last tensors
             if dist.get_rank() != 0:
                 sys.stdout = open(os.devnull, "w")  # rank 0 prints for all
 
@@ -92,7 +124,9 @@ EXAMPLES = [
         after='''\
         import atexit
         import os
+        import re
         import sys
+        import time
 
         import torch
         import torch.distributed as dist
@@ -100,14 +134,43 @@ EXAMPLES = [
         from torch.utils.data import DataLoader, TensorDataset
 
 
+        def read_launcher():
+            """Set RANK and so on as torchrun does, from what srun or mpirun says; plain `python` is a group of one."""
+            env = os.environ
+            if "RANK" in env:
+                env.setdefault("LOCAL_RANK", "0")
+                return
+            if "OMPI_COMM_WORLD_RANK" in env:  # Open MPI
+                names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")
+                rank, size, local_rank, local_size = (env[f"OMPI_COMM_WORLD_{name}"] for name in names)
+            elif "MPI_LOCALRANKID" in env or "PMI_RANK" in env and "SLURM_PROCID" not in env:  # MPICH, Intel MPI
+                rank, size = env["PMI_RANK"], env["PMI_SIZE"]
+                local_rank, local_size = env.get("MPI_LOCALRANKID", rank), env.get("MPI_LOCALNRANKS", "1")
+            elif "SLURM_PROCID" in env and ("SLURM_STEP_ID" in env or env.get("ENVIRONMENT") != "BATCH"):  # srun
+                rank, size, local_rank = env["SLURM_PROCID"], env["SLURM_NTASKS"], env["SLURM_LOCALID"]
+                local_size = re.split(r"\\D", env.get("SLURM_TASKS_PER_NODE", size))[0]  # of "4(x2)" the 4
+            elif "PMIX_RANK" in env:
+                raise SystemExit("PMIX_RANK is set, the number of ranks is not: start with torchrun, srun or mpirun")
+            else:
+                rank, size, local_rank, local_size = "0", "1", "0", "1"
+            env.update(RANK=rank, WORLD_SIZE=size, LOCAL_RANK=local_rank, LOCAL_WORLD_SIZE=local_size)
+            if size == "1":
+                env.update(MASTER_ADDR="localhost", MASTER_PORT="0")
+                return
+            hosts = env.get("SLURM_STEP_NODELIST", env.get("SLURM_JOB_NODELIST", ""))  # "node[03-04,07],gpu1"
+            first_host = "localhost" if size == local_size else re.sub(r"\\[(\\d+).*|,.*", r"\\1", hosts)
+            if not env.setdefault("MASTER_ADDR", first_host):
+                raise SystemExit(f"{size} ranks on several hosts have to meet: set MASTER_ADDR to the host of rank 0")
+            job, step = int(env.get("SLURM_JOB_ID", 950)), int(env.get("SLURM_STEP_ID", 0))
+            env.setdefault("MASTER_PORT", str(20000 + (10 * job + step) % 10000))  # 29500 outside of Slurm
+
+
         def setup_distributed():
-            """Join the process group that torchrun describes; plain `python` runs as a group of one."""
-            if "RANK" not in os.environ:
-                os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT="0")
-            if torch.cuda.is_available():
-                torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-            dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+            """Join the process group of torchrun, srun or mpirun; plain `python` runs as a group of one."""
+            read_launcher()
+            dist.init_process_group("gloo")
             atexit.register(dist.destroy_process_group)
+            atexit.register(time.sleep, 0.1)  # runs first: gloo's threads still hold the last tensors
             if dist.get_rank() != 0:
                 sys.stdout = open(os.devnull, "w")  # rank 0 prints for all
 
@@ -173,9 +236,11 @@ EXAMPLES = [
 def join_process_group(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Join the process group before anything that must happen once, or alike, on all ranks.
 
-    `torchrun` starts one process per device and tells each its rank through the environment. `setup_distributed()`
-    makes them a group, picks each one's device, and leaves printing to rank 0. Without `torchrun` the script is a
-    group of one, so that `python train.py` still runs. The group is left at exit, however the script ends.
+    `torchrun` starts one process per device and tells each its rank through the environment; `srun` and `mpirun` do so
+    in words of their own, which `read_launcher()` knows. `setup_distributed()` makes the processes a group, picks each
+    one's device, and leaves printing to rank 0. Started by nothing the script is a group of one, so that
+    `python train.py` still runs. The group is left at exit, however the script ends, a moment after the last
+    collective: gloo's threads abort where they let go of its tensors while Python itself ends (pytorch/pytorch#190489).
     """
     if not script.trains:
         return
@@ -224,12 +289,13 @@ def _always_joined(site: Site, context: Context) -> Finding:
 
 
 def _silence(site: Site, context: Context) -> Planned:
-    """Ranks other than 0 silent before an import that prints, by what torchrun says, as there is no group yet."""
+    """Ranks other than 0 silent before an import that prints, by what its launcher says, as there is no group yet."""
     assert isinstance(site.node, ast.stmt)
     os, os_import = _above(site.node, context, site.source, "os")
     sys, sys_import = _above(site.node, context, site.source, "sys")
+    ranks = '("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")'
     code = (
-        f'if {os}.environ.get("RANK", "0") != "0":\n'
+        f'if any({os}.environ.get(name, "0") != "0" for name in {ranks}):\n'
         f'    {sys}.stdout = open({os}.devnull, "w")  # rank 0 prints for all, from here on\n'
     )
     return (*os_import, *sys_import, *planned(site.source, InsertBefore(site.node, code)))
@@ -251,12 +317,15 @@ def _definition(
     os, os_import = imported(context, source, "os")
     torch, torch_import = imported(context, source, "torch")
     atexit, atexit_import = imported(context, source, "atexit")
-    needed = (*dist_import, *os_import, *torch_import, *atexit_import)
+    time, time_import = imported(context, source, "time")
+    needed = (*dist_import, *atexit_import, *time_import, *read_launcher(script, context, source))
+    if script.names_device:
+        needed = (*needed, *torch_import)
     silence = ""
     lines = []
     if quiet:
         sys, sys_import = imported(context, source, "sys")
-        needed = (*needed, *sys_import)
+        needed = (*needed, *os_import, *sys_import)
         lines.append(f'{sys}.stdout = open({os}.devnull, "w")  # rank 0 prints for all')
     if script.uses_logging and (quiet or script.silenced is not None):
         logging, logging_import = imported(context, source, "logging")
@@ -278,15 +347,22 @@ def _definition(
     if getattr({multiprocessing}.current_process(), "_inheriting", False):  # a worker imports this: a group of one
         {d}.init_process_group("gloo", store={d}.HashStore(), rank=0, world_size=1)
         return"""
+    joined = f'    {d}.init_process_group("gloo")'
+    described = "Join the process group of torchrun, srun or mpirun; plain `python` runs as a group of one."
+    if script.names_device:
+        joined = f"""\
+    device = None
+    if {torch}.cuda.is_available():
+        device = {torch}.device("cuda", int({os}.environ["LOCAL_RANK"]) % {torch}.cuda.device_count())
+        {torch}.cuda.set_device(device)
+    {d}.init_process_group("cpu:gloo,cuda:nccl" if device else "gloo", device_id=device)"""
     code = f'''\
 def setup_distributed():
-    """Join the process group that torchrun describes; plain `python` runs as a group of one."""{worker}
-    if "RANK" not in {os}.environ:
-        {os}.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT="0")
-    if {torch}.cuda.is_available():
-        {torch}.cuda.set_device(int({os}.environ["LOCAL_RANK"]))
-    {d}.init_process_group("cpu:gloo,cuda:nccl" if {torch}.cuda.is_available() else "gloo")
-    {atexit}.register({d}.destroy_process_group){silence}
+    """{described}"""{worker}
+    read_launcher()
+{joined}
+    {atexit}.register({d}.destroy_process_group)
+    {atexit}.register({time}.sleep, 0.1)  # runs first: gloo's threads still hold the last tensors{silence}
 
 
 '''

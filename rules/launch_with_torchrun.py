@@ -19,6 +19,7 @@ from autodist.script import Launcher, LauncherOption, Site, TrainingScript
 from autodist.source import Source
 
 from ._departed import without_imports
+from ._launcher import read_launcher
 from ._preamble import argument, imported, planned
 
 EXAMPLES = [
@@ -58,8 +59,9 @@ EXAMPLES = [
             world_size = torch.cuda.device_count()
             mp.spawn(worker, args=(world_size,), nprocs=world_size)
         """,
-        after="""\
+        after='''\
         import os
+        import re
 
         import torch
         import torch.distributed as dist
@@ -67,6 +69,37 @@ EXAMPLES = [
         from torch.nn.parallel import DistributedDataParallel as DDP
         from torch.utils.data import DataLoader, TensorDataset
         from torch.utils.data.distributed import DistributedSampler
+
+
+        def read_launcher():
+            """Set RANK and so on as torchrun does, from what srun or mpirun says; plain `python` is a group of one."""
+            env = os.environ
+            if "RANK" in env:
+                env.setdefault("LOCAL_RANK", "0")
+                return
+            if "OMPI_COMM_WORLD_RANK" in env:  # Open MPI
+                names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")
+                rank, size, local_rank, local_size = (env[f"OMPI_COMM_WORLD_{name}"] for name in names)
+            elif "MPI_LOCALRANKID" in env or "PMI_RANK" in env and "SLURM_PROCID" not in env:  # MPICH, Intel MPI
+                rank, size = env["PMI_RANK"], env["PMI_SIZE"]
+                local_rank, local_size = env.get("MPI_LOCALRANKID", rank), env.get("MPI_LOCALNRANKS", "1")
+            elif "SLURM_PROCID" in env and ("SLURM_STEP_ID" in env or env.get("ENVIRONMENT") != "BATCH"):  # srun
+                rank, size, local_rank = env["SLURM_PROCID"], env["SLURM_NTASKS"], env["SLURM_LOCALID"]
+                local_size = re.split(r"\\D", env.get("SLURM_TASKS_PER_NODE", size))[0]  # of "4(x2)" the 4
+            elif "PMIX_RANK" in env:
+                raise SystemExit("PMIX_RANK is set, the number of ranks is not: start with torchrun, srun or mpirun")
+            else:
+                rank, size, local_rank, local_size = "0", "1", "0", "1"
+            env.update(RANK=rank, WORLD_SIZE=size, LOCAL_RANK=local_rank, LOCAL_WORLD_SIZE=local_size)
+            if size == "1":
+                env.update(MASTER_ADDR="localhost", MASTER_PORT="0")
+                return
+            hosts = env.get("SLURM_STEP_NODELIST", env.get("SLURM_JOB_NODELIST", ""))  # "node[03-04,07],gpu1"
+            first_host = "localhost" if size == local_size else re.sub(r"\\[(\\d+).*|,.*", r"\\1", hosts)
+            if not env.setdefault("MASTER_ADDR", first_host):
+                raise SystemExit(f"{size} ranks on several hosts have to meet: set MASTER_ADDR to the host of rank 0")
+            job, step = int(env.get("SLURM_JOB_ID", 950)), int(env.get("SLURM_STEP_ID", 0))
+            env.setdefault("MASTER_PORT", str(20000 + (10 * job + step) % 10000))  # 29500 outside of Slurm
 
 
         def worker(rank, world_size):
@@ -88,11 +121,10 @@ EXAMPLES = [
 
 
         if __name__ == "__main__":
-            if "RANK" not in os.environ:  # plain `python` runs as a group of one
-                os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT="0")
+            read_launcher()
             world_size = int(os.environ["WORLD_SIZE"])
             worker(int(os.environ["RANK"]), world_size)
-        """,
+        ''',
     ),
     Example(
         before="""\
@@ -125,9 +157,10 @@ EXAMPLES = [
                 loss.backward()
                 optimizer.step()
         """,
-        after="""\
+        after='''\
         import argparse
         import os
+        import re
 
         import torch
         import torch.distributed as dist
@@ -136,8 +169,39 @@ EXAMPLES = [
         from torch.utils.data import DataLoader, TensorDataset
         from torch.utils.data.distributed import DistributedSampler
 
-        if "RANK" not in os.environ:  # plain `python` runs as a group of one
-            os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT="0")
+
+        def read_launcher():
+            """Set RANK and so on as torchrun does, from what srun or mpirun says; plain `python` is a group of one."""
+            env = os.environ
+            if "RANK" in env:
+                env.setdefault("LOCAL_RANK", "0")
+                return
+            if "OMPI_COMM_WORLD_RANK" in env:  # Open MPI
+                names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")
+                rank, size, local_rank, local_size = (env[f"OMPI_COMM_WORLD_{name}"] for name in names)
+            elif "MPI_LOCALRANKID" in env or "PMI_RANK" in env and "SLURM_PROCID" not in env:  # MPICH, Intel MPI
+                rank, size = env["PMI_RANK"], env["PMI_SIZE"]
+                local_rank, local_size = env.get("MPI_LOCALRANKID", rank), env.get("MPI_LOCALNRANKS", "1")
+            elif "SLURM_PROCID" in env and ("SLURM_STEP_ID" in env or env.get("ENVIRONMENT") != "BATCH"):  # srun
+                rank, size, local_rank = env["SLURM_PROCID"], env["SLURM_NTASKS"], env["SLURM_LOCALID"]
+                local_size = re.split(r"\\D", env.get("SLURM_TASKS_PER_NODE", size))[0]  # of "4(x2)" the 4
+            elif "PMIX_RANK" in env:
+                raise SystemExit("PMIX_RANK is set, the number of ranks is not: start with torchrun, srun or mpirun")
+            else:
+                rank, size, local_rank, local_size = "0", "1", "0", "1"
+            env.update(RANK=rank, WORLD_SIZE=size, LOCAL_RANK=local_rank, LOCAL_WORLD_SIZE=local_size)
+            if size == "1":
+                env.update(MASTER_ADDR="localhost", MASTER_PORT="0")
+                return
+            hosts = env.get("SLURM_STEP_NODELIST", env.get("SLURM_JOB_NODELIST", ""))  # "node[03-04,07],gpu1"
+            first_host = "localhost" if size == local_size else re.sub(r"\\[(\\d+).*|,.*", r"\\1", hosts)
+            if not env.setdefault("MASTER_ADDR", first_host):
+                raise SystemExit(f"{size} ranks on several hosts have to meet: set MASTER_ADDR to the host of rank 0")
+            job, step = int(env.get("SLURM_JOB_ID", 950)), int(env.get("SLURM_STEP_ID", 0))
+            env.setdefault("MASTER_PORT", str(20000 + (10 * job + step) % 10000))  # 29500 outside of Slurm
+
+
+        read_launcher()
         parser = argparse.ArgumentParser()
         args = parser.parse_args()
         args.local_rank = int(os.environ["LOCAL_RANK"])
@@ -157,7 +221,7 @@ EXAMPLES = [
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-        """,
+        ''',
     ),
     Example(
         before="""\
@@ -190,10 +254,6 @@ EXAMPLES = [
     ),
 ]
 
-ALONE = """\
-if "RANK" not in {os}.environ:  # plain `python` runs as a group of one
-    {os}.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT="0")
-"""
 RENDEZVOUS = (("init_method", 1), ("world_size", 3), ("rank", 4))
 
 
@@ -321,9 +381,9 @@ def _alone(script: TrainingScript, launcher: Launcher, context: Context) -> Iter
         return
     entry = script.project.entry
     where = _start(entry, launcher)
-    name, imports = imported(context, entry, "os")
-    fix = Fix((*imports, *planned(entry, InsertBefore(where, ALONE.format(os=name), order=-4))))
-    yield Finding(entry, where, "without torchrun the script is a group of one", fix)
+    called = planned(entry, InsertBefore(where, "read_launcher()\n", order=-4))
+    message = "started by srun or mpirun the ranks are numbered by those; by nothing the script is a group of one"
+    yield Finding(entry, where, message, Fix((*read_launcher(script, context, entry), *called)))
 
 
 def _start(entry: Source, launcher: Launcher) -> ast.stmt:
