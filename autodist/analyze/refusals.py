@@ -125,6 +125,9 @@ def refusals_of(
         return
     if not steps and not _steps_by_hand(run) and not (loose and strategy is Strategy.DDP):
         event = backwards[0]
+        if (hook := _steps_within_backward(run)) is not None:
+            yield hook
+            return
         unknown = _unknown_optimizer(run)
         if unknown is not None:
             source, made = unknown
@@ -141,8 +144,9 @@ def refusals_of(
             (
                 "trains by apex.amp, which is no longer maintained and hides model and optimizer: use torch.amp"
                 if any(_is_of_apex(value) for value in run.values.values())
-                else "gradients are computed but no optimizer steps: nothing averages those of tensors that are in no "
-                "module; make them parameters of one, or use a torch.optim optimizer"
+                else "cannot see that an optimizer steps with these gradients: call step() of a torch.optim optimizer; "
+                "where the script changes tensors by their gradients itself, make them parameters of a module, or "
+                "nothing averages the gradients over the ranks"
             ),
         )
         return
@@ -265,6 +269,20 @@ def refusals_of(
             return
         site, message = unbatched.reason(event, run)
         yield refuse("AD902", site.source, site.node, message)
+
+
+def _steps_within_backward(run: Interpreter) -> Concern | None:
+    """An optimizer for each parameter that steps as soon as there is its gradient:
+    `p.register_post_accumulate_grad_hook(lambda p: optimizers[p].step())`."""
+    for event in run.of("gradient_hook"):
+        called = (each for function in event.detail.functions for each in ast.walk(function.node))
+        if any(isinstance(each, ast.Attribute) and each.attr == "step" for each in called):
+            message = (
+                "steps an optimizer from a hook, in the midst of the backward pass: the gradient there is that of this "
+                "rank's samples, before it is averaged over the ranks; step after backward()"
+            )
+            return Concern("AD904", event.source, event.node, message, Severity.REFUSAL)
+    return None
 
 
 SPREADING = frozenset(f"torch.nn.parallel.{name}" for name in ("replicate", "parallel_apply"))
