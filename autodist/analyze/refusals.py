@@ -11,13 +11,14 @@ from autodist.analyze.handmade import batch_draws, beside_loaders, filled_batch,
 from autodist.analyze.launched import is_distributed
 from autodist.analyze.picked import steps_on_parts
 from autodist.config import Strategy
+from autodist.escapes import roots
 from autodist.frameworks import owned
 from autodist.interpreter import LBFGS, Event, Interpreter
 from autodist.losses import unbatched, wholes
 from autodist.models import UNSEEN, parts
 from autodist.rule import Severity
 from autodist.script import Concern, Site
-from autodist.source import Source, shortened
+from autodist.source import Source, last_name, shortened
 from autodist.spread import CROSS, SAME
 from autodist.tensors.mixing import ONE
 from autodist.values import (
@@ -34,6 +35,9 @@ from autodist.values import (
     drawn_from,
 )
 
+LAYING_OUT = frozenset("rearrange reshape view permute transpose movedim unflatten flatten".split())
+"""What puts the axis of the samples in another place, at most."""
+
 
 def in_batch_negatives(event: Event, run: Interpreter) -> Concern:
     """A loss over all pairs of a batch, or a model in which samples meet each other."""
@@ -44,11 +48,33 @@ def in_batch_negatives(event: Event, run: Interpreter) -> Concern:
             "others of its batch, of which a rank sees only its own share; if that is not meant, put the samples first"
         )
         return Concern("AD906", inner.source, inner.node, message, Severity.REFUSAL)
+    met = _meeting(event, run)
+    if met is None:
+        message = (
+            "cannot tell how this loss depends on the samples of a batch, of which a rank has only its own share: "
+            "compute it where the script can be followed, as a mean over the samples"
+        )
+        return Concern("AD906", event.source, event.node, message, Severity.REFUSAL)
+    assert isinstance(met.node, ast.expr)
+    code = shortened(met.source.code(met.node))
     message = (
-        "the loss pairs every sample of the batch with every other one (in-batch negatives): a rank sees only its own "
-        "share, so the loss would change; gather the embeddings by hand"
+        f"{code} lets each sample of a batch meet the others, and the loss is computed from it: a rank has only its "
+        "own share of them, so that it would be another loss; gather what it is computed from by hand, from all ranks"
     )
-    return Concern("AD906", event.source, event.node, message, Severity.REFUSAL)
+    if isinstance(met.node, ast.Call) and last_name(met.node.func) in LAYING_OUT:
+        message = (
+            f"cannot tell along which axis the samples lie after {code}, and whether they meet in the loss: a rank has "
+            "only its own share of them; keep the samples along the first axis"
+        )
+    return Concern("AD906", met.source, met.node, message, Severity.REFUSAL)
+
+
+def _meeting(loss: Event, run: Interpreter) -> Event | None:
+    """Where the samples that a loss is computed from begin to meet each other."""
+    found = [event for event in run.of("paired") if event.grad and event.order < loss.order]
+    made = {*ast.walk(loss.node), *(roots(loss.node, run, set()) if isinstance(loss.node, ast.expr) else ())}
+    inside = [e for e in found if e.node in made or any(call.node in made for call in e.calls)]
+    return next(iter(inside or found), None)
 
 
 def _is_of_apex(value: Value) -> bool:

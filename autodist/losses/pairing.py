@@ -266,7 +266,7 @@ def _is_single(node: ast.expr, run: Interpreter) -> bool:
 
 
 def _hold_dicts(found: Found, run: Interpreter) -> bool:
-    """Whether some of the rows are no tensor but a list with a dict for each sample: `target["boxes"]` of `for target in
+    """Whether some of the rows are no tensor but a list with a dict for each sample: `each["boxes"]` of `for each in
     targets`."""
     given = [run.values[node] for node in found if node in run.values and not run.values[node].models]
     fields = {part for value in given for part in value.origins if isinstance(part, Part)}
