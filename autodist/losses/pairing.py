@@ -270,17 +270,8 @@ def _hold_dicts(found: Found, run: Interpreter) -> bool:
     targets`."""
     given = [run.values[node] for node in found if node in run.values and not run.values[node].models]
     fields = {part for value in given for part in value.origins if isinstance(part, Part)}
-    named = [n for n in run.values if isinstance(n, ast.Subscript) and isinstance(n.slice, ast.Constant)]
-    keyed = [n.value for n in named if isinstance(n.slice, ast.Constant) and isinstance(n.slice.value, str)]
-    return any(not fields.isdisjoint(run.values[each].origins) and _is_of_loop(each, run) for each in keyed)
-
-
-def _is_of_loop(node: ast.expr, run: Interpreter) -> bool:
-    """Whether a name stands for what a loop has come to."""
-    bound = run.sources[node].stores(node) if isinstance(node, ast.Name) else []
-    around = [each for target in bound for each in run.sources[node].ancestors(target)]
-    loops = [each.target for each in around if isinstance(each, (ast.For, ast.comprehension))]
-    return any(target in ast.walk(each) for target in bound for each in loops)
+    held = [n.value for n in run.values if isinstance(n, ast.Subscript) and run.is_part_of_sample(n)]
+    return any(not fields.isdisjoint(run.values.get(each, NOTHING).origins) for each in held)
 
 
 def _is_numbered(node: ast.expr, run: Interpreter) -> bool:
