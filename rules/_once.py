@@ -84,11 +84,11 @@ def _holds_on(place: ast.stmt, other: Reduction) -> bool:
 
 
 def _changes(node: ast.AST, names: set[str]) -> bool:
-    """`loss = 2 * loss`, `loss.mul_(2)`, `del loss`"""
+    """`loss = 2 * loss`, `loss.data.mul_(2)`, `del loss`"""
     if isinstance(node, ast.Name):
         return node.id in names and not isinstance(node.ctx, ast.Load)
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
         return isinstance(node.value, ast.Name) and node.value.id in names
-    called = node.func if isinstance(node, ast.Call) else None
-    in_place = isinstance(called, ast.Attribute) and called.attr.endswith("_")
-    return in_place and isinstance(called, ast.Attribute) and ast.unparse(called.value) in names
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
+        return any(isinstance(each, ast.Name) and each.id in names for each in ast.walk(node.func.value))
+    return False

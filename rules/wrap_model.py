@@ -337,8 +337,8 @@ def _not_ready(model: Model, script: TrainingScript) -> str:
             "client or task: bind the copy to a name and wrap it there, or convert this part by hand"
         )
     return (
-        "cannot see a place between where this model is made and its first step, to wrap it at: give it a name of its own "
-        "where it is made"
+        "cannot see a place between where this model is made and its first step, to wrap it at: give it a name of its "
+        "own where it is made"
     )
 
 
