@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-MANY = False
+MANY, MODE = False, "one"
 
 
 class Net(nn.Module):
@@ -62,6 +62,7 @@ def script(branch: str) -> str:
         "b, c = image.shape\nif b == 1:\n    image = image.repeat(prompt.shape[0], 1)",
         f"if image.shape[:1] != prompt.shape[:1]:\n    {REPEAT}",
         f"if MANY:\n    {REPEAT}",
+        f"if MODE == 'many':\n    {REPEAT}",
         "image = image if image.shape == prompt.shape else image.repeat(len(prompt), 1)",
         f"if not self.training:\n    {REPEAT}",
         f"if isinstance(prompt, (list, tuple)):\n    {REPEAT}",
@@ -102,6 +103,19 @@ def test_where_training_comes_the_operation_is_refused_at_its_line(branch: str, 
     (refused,) = [each for each in result.diagnostics if each.code == "AD906"]
     assert refused.message.startswith("torch.repeat_interleave(image, prompt.shape[0], dim=0) lets each sample")
     assert refused.line == next(i for i, line in enumerate(text.splitlines(), 1) if REPEAT in line)
+
+
+CONTRAST = """\
+if CONTRAST:
+            loss = loss + nn.functional.cross_entropy(model.encoder(image) @ prompt.T, torch.arange(len(image)))
+        optimizer.zero_grad()"""
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_a_loss_that_a_setting_switches_off_is_still_that_of_all_ranks(value: bool, tmp_path: Path) -> None:
+    text = script("pass").replace("MANY, MODE", f"CONTRAST = {value}\nMANY, MODE")
+    after, said = converted(tmp_path, text.replace("optimizer.zero_grad()", CONTRAST))
+    assert "RowsOfAllRanks.apply(" in after and "AD602" not in said
 
 
 def test_it_trains_as_before(tmp_path: Path, zygote: Zygote | None) -> None:

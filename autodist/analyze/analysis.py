@@ -35,7 +35,7 @@ from autodist.models import leaves, moved_too_late, placed_when_wrapped, trained
 from autodist.project import Project
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, TrainingScript
-from autodist.source import shortened
+from autodist.source import Source, shortened
 from autodist.spread import CROSS
 from autodist.tensors import mixing, picking
 from autodist.values import Object
@@ -62,13 +62,31 @@ def _analyzed(project: Project, config: Config, facts: catalog.Catalog, again: R
         if batch_draws(ahead) or steps_on_parts(first) is not None:  # steps pick their batches of them
             first, known = ahead, ahead.plan
     avoided = {} if is_distributed(first) else untaken.untaken(first)
-    if avoided:
-        known = replace(known, untaken=frozenset(avoided))
-        first = again(known)
-        script = _chosen(project, config, facts, again, first, known)
-        told = untaken.concerns(avoided, first) if script.trains else ()
-        return replace(script, concerns=(*script.concerns, *told))
-    return _chosen(project, config, facts, again, first, known)
+    script = _without(avoided, project, config, facts, again, first, known)
+    if not script.trains and "AD906" in {concern.code for concern in script.concerns}:
+        more = untaken.untaken(first, settings=True)
+        if more.keys() > avoided.keys():
+            return _without(more, project, config, facts, again, first, known)
+    return script
+
+
+def _without(
+    avoided: dict[ast.expr, tuple[Source, ast.expr]],
+    project: Project,
+    config: Config,
+    facts: catalog.Catalog,
+    again: Runs,
+    first: Interpreter,
+    known: Plan,
+) -> TrainingScript:
+    """The semantic model, where training is taken not to come to some operations."""
+    if not avoided:
+        return _chosen(project, config, facts, again, first, known)
+    known = replace(known, untaken=frozenset(avoided))
+    first = again(known)
+    script = _chosen(project, config, facts, again, first, known)
+    told = untaken.concerns(avoided, first) if script.trains else ()
+    return replace(script, concerns=(*script.concerns, *told))
 
 
 def _chosen(

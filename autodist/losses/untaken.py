@@ -30,11 +30,12 @@ OUTCOMES: dict[type[ast.cmpop], tuple[bool, bool, bool]] = {
 """How a comparison comes out where the left side is less, equal and greater."""
 
 
-def untaken(run: Interpreter) -> dict[ast.expr, tuple[Source, ast.expr]]:
-    """The operations that let samples of a batch meet where training does not come, and the test that says so."""
+def untaken(run: Interpreter, settings: bool = False) -> dict[ast.expr, tuple[Source, ast.expr]]:
+    """The operations that let samples of a batch meet where training does not come, and the test that says so: by what
+    a batch always is, or also by ``settings`` as they are written."""
     found: dict[ast.expr, tuple[Source, ast.expr]] = {}
     for event in run.of("paired"):
-        if isinstance(event.node, ast.expr) and (test := _avoided(event, run)) is not None:
+        if isinstance(event.node, ast.expr) and (test := _avoided(event, run, settings)) is not None:
             found.setdefault(event.node, test)
     return found
 
@@ -51,12 +52,12 @@ def concerns(tests: dict[ast.expr, tuple[Source, ast.expr]], run: Interpreter) -
         yield Concern("AD602", where, node, message, Severity.WARNING)
 
 
-def _avoided(event: Event, run: Interpreter) -> tuple[Source, ast.expr] | None:
+def _avoided(event: Event, run: Interpreter, settings: bool) -> tuple[Source, ast.expr] | None:
     """The test by which a step does not come to an operation, in its function or in those that call it."""
     places = [(event.source, event.node), *((call.source, call.node) for call in event.calls if call.node is not None)]
     for source, node in places:
         for test, holds in _tests_around(source, node):
-            if expected(test, run) is (not holds):
+            if expected(test, run, settings) is (not holds):
                 return source, test
     return None
 
@@ -85,20 +86,20 @@ def _left_before(source: Source, statement: ast.stmt) -> Iterator[ast.If]:
             yield each
 
 
-def expected(test: ast.expr, run: Interpreter) -> bool | None:
+def expected(test: ast.expr, run: Interpreter, settings: bool = False) -> bool | None:
     """How a test comes out in a step of training, where that can be told: a step has several samples, as many of one
     field of its batch as of another, in tensors, and its model in training mode."""
     value = run.values.get(test, NOTHING)
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            inner = expected(operand, run)
+            inner = expected(operand, run, settings)
             return None if inner is None else not inner
         case ast.BoolOp(op=op, values=parts):
             stop = isinstance(op, ast.Or)
-            each = [expected(part, run) for part in parts]
+            each = [expected(part, run, settings) for part in parts]
             return stop if stop in each else (None if None in each else not stop)
         case ast.Compare(left=left, ops=[op], comparators=[right]):
-            return _compared(left, op, right, run)
+            return _compared(left, op, right, run, settings)
         case ast.Call(func=ast.Name(id="isinstance"), args=[held, kinds]) if _is_tensor(held, run):
             names = {last_name(each) for each in (kinds.elts if isinstance(kinds, ast.Tuple) else [kinds])}
             return True if "Tensor" in names else False if names <= CONTAINERS else None
@@ -106,12 +107,11 @@ def expected(test: ast.expr, run: Interpreter) -> bool | None:
             return _has(held, name, run)
         case ast.Attribute(attr="training"):
             return True
-    if value.const is not UNKNOWN and not value.things and not value.spread.is_local:
-        return bool(value.const)  # as it is written
-    return None
+    known = settings and value.const is not UNKNOWN and not value.things and not value.spread.is_local
+    return bool(value.const) if known else None
 
 
-def _compared(left: ast.expr, op: ast.cmpop, right: ast.expr, run: Interpreter) -> bool | None:
+def _compared(left: ast.expr, op: ast.cmpop, right: ast.expr, run: Interpreter, settings: bool) -> bool | None:
     first, second = run.values.get(left, NOTHING), run.values.get(right, NOTHING)
     if isinstance(op, ast.Is | ast.IsNot):
         known = second.const is None and first.const is not UNKNOWN and not first.things
@@ -119,6 +119,8 @@ def _compared(left: ast.expr, op: ast.cmpop, right: ast.expr, run: Interpreter) 
     outcomes = OUTCOMES.get(type(op))
     if outcomes is None:
         return None
+    if settings and isinstance(first.const, str) and isinstance(second.const, str):
+        return (first.const == second.const) is isinstance(op, ast.Eq)
     if _counts(left, first) and _counts(right, second) or _is_shape(left, run) and _is_shape(right, run):
         return outcomes[1]
     for number, other, side in ((first, second, 2), (second, first, 0)):
