@@ -76,6 +76,20 @@ def test_a_loop_shards_each_ahead_of_the_optimizers(made: str, steps: str, tmp_p
     assert text.index("fully_shard(") < text.index("torch.optim.SGD")
 
 
+@pytest.mark.parametrize(
+    "filled",
+    [
+        "for net in nets:\n    nn.init.xavier_uniform_(net.weight)",
+        'for i, net in enumerate(nets):\n    net.load_state_dict(torch.load(f"{i}.pt"))',
+        "nets = [net.to(device) for net in nets]",
+    ],
+)
+def test_they_are_sharded_once_they_are_filled_and_moved(filled: str, tmp_path: Path) -> None:
+    made = f'device = torch.device("cpu")\nnets = [nn.Linear(4, 1) for _ in range(3)]\n{filled}\n{OPTIMIZERS}'
+    text, said = converted(tmp_path, script(made, EACH), Strategy.FSDP)
+    assert f"\nfor model in nets:\n{LOOP}opts = " in text and "AD9" not in said
+
+
 @pytest.mark.parametrize("place", ["nets[-1]", "nets[i]"])
 def test_one_that_has_an_optimizer_by_then_is_sharded_where_it_comes_into_the_list(place: str, tmp_path: Path) -> None:
     made = f"""\

@@ -358,9 +358,12 @@ def _place(module: Object, run: Interpreter, before: int | None = None) -> Wrapp
     first = before if before is not None else use.order if use is not None else len(run.events)
     use = use or next((e for e in run.events if e.order == before), None)
     chosen, _ = _complete(module, run, first, use)
-    if chosen is None:
-        return _in_list(module, run, use, first)
-    found = _ahead_of_parameters(at(chosen, use), chosen, run)
+    if chosen is not None:
+        found: Wrapping | None = _ahead_of_parameters(at(chosen, use), chosen, run)
+    else:
+        found = _in_list(module, run, use, first)
+    if found is None or chosen is None and not found.each:
+        return found
     block = found.source.block(found.statement)
     target = ast.dump(_loaded(found.target))
     stop = {run.events[first].node} if first < len(run.events) else set()
@@ -378,7 +381,7 @@ def _place(module: Object, run: Interpreter, before: int | None = None) -> Wrapp
         if any(isinstance(n, (ast.Name, ast.Attribute)) and ast.dump(_loaded(n)) == target for n in ast.walk(later)):
             statement = later
     earlier = next((place for place, name in counted if _is_read_after(name, statement, found.source)), statement)
-    return Wrapping(found.source, earlier, found.target, None, each=held_by(module))
+    return Wrapping(found.source, earlier, found.target, None, each=found.each or held_by(module))
 
 
 def held_by(module: Object) -> str:
