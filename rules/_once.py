@@ -12,6 +12,8 @@ from autodist.spread import COUNT, ROWS
 
 READING = frozenset("item detach cpu data float mean sum".split())
 """What reads a tensor and leaves it as it is."""
+SHARED = (ast.Global, ast.Nonlocal)
+"""What lets another function change a name, which may be called in between."""
 DEFERRED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 AT_TIMES = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 """What may leave some of its parts out, or evaluates them more than once."""
@@ -32,7 +34,9 @@ def _is_plain(reduction: Reduction) -> bool:
     """Whether it is a number that names alone make: `loss.item()`, `correct / total`."""
     if reduction.spread in (COUNT, ROWS) or reduction.after or reduction.switch or reduction.of is not None:
         return False
-    return all(_reads_names(each) for each in ast.walk(reduction.node))
+    shared = {name for each in ast.walk(reduction.source.tree) if isinstance(each, SHARED) for name in each.names}
+    read = {each.id for each in ast.walk(reduction.node) if isinstance(each, ast.Name)}
+    return read.isdisjoint(shared) and all(_reads_names(each) for each in ast.walk(reduction.node))
 
 
 def _reads_names(node: ast.AST) -> bool:

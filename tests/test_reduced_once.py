@@ -65,6 +65,7 @@ def test_it_is_bound_ahead_of_the_first_use(use: str, tmp_path: Path) -> None:
         ("if step == 0:\n    print(loss.item())\nelif loss.item() > 3:\n    print('large')", 2),
         ("if verbose and loss.item() > 3:\n    print(loss.item())", 2),
         ("print(loss.item())", 1),
+        ("def change():\n    global loss\n    loss = 2 * loss\nprint(loss.item())\nchange()\nprint(loss.item())", 2),
     ],
 )
 def test_other_values_and_uses_that_may_not_come_are_reduced_where_they_are(
