@@ -178,7 +178,7 @@ class Reduction:
     ``switch`` holds where the code also runs on data that every rank sees in full. ``of`` is what a mean is taken of,
     if ranks have different numbers of them; ``padded`` if rows may be longer on one rank than on another; ``together``
     if several rows of each sample stand beside each other, which those of other samples must not part; ``array`` if it
-    is one of NumPy."""
+    is one of NumPy, ``number`` if it is one of Python."""
 
     source: Source
     node: ast.expr
@@ -190,6 +190,7 @@ class Reduction:
     padded: bool = False
     together: bool = False
     array: bool = False
+    number: bool = False
 
 
 @dataclass(frozen=True)

@@ -447,6 +447,14 @@ class Turn:
 
 
 @dataclass(frozen=True)
+class Bound:
+    """A method of an object of a library that is handed around: `step = optimizer.step`."""
+
+    owner: Object
+    name: str
+
+
+@dataclass(frozen=True)
 class Wrapped:
     """A module in DistributedDataParallel or DataParallel."""
 
@@ -468,6 +476,7 @@ Thing = (
     | OptimizerState
     | Index
     | Draw
+    | Bound
     | Wrapped
 )
 

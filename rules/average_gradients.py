@@ -172,7 +172,8 @@ def average_gradients(script: TrainingScript, context: Context) -> Iterator[Find
             yield Finding(
                 model.object.source,
                 model.object.node,
-                "cannot see where this model is ready",
+                "cannot see a place between where this model is made and its first step, for all ranks to take the "
+                "weights of rank 0 at: give it a name of its own where it is made",
                 severity=Severity.REFUSAL,
             )
             continue

@@ -56,7 +56,7 @@ def join_batch_statistic(script: TrainingScript, context: Context) -> Iterator[F
             name, more = "sum_in_training", IN_TRAINING.replace("{torch}", torch)
             helper = (*helper, *defined(script, each.source, more))
         mean = f" / {d}.get_world_size()" if each.spread is Spread.MEAN else ""
-        given = "{}" if counted_of(each.node) is None else f"{torch}.tensor({{}})"
+        given = "{}" if counted_of(each.node) is None and not each.number else f"{torch}.tensor({{}})"
         if each.array:
             given, mean = f"{torch}.from_numpy({{}})", f".numpy(){mean}"
         wrap = WrapExpr(each.node, f"{name}({given}){mean}", outer=True)

@@ -12,6 +12,8 @@ from autodist.spread import Spread
 from autodist.values import External, Function, Items, Table, Thing
 
 from ._collectives import AS_BYTES, OF_MANY, OF_NUMPY, PADDED, REDUCTIONS, UNEVEN
+from ._names import names_at
+from ._once import reduced_once
 from ._preamble import Planned, defined, dist, imported, member, planned
 
 EXAMPLES = [
@@ -297,7 +299,7 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
         reductions = {**reductions, "gather_rows": AS_BYTES}
     if any(reduction.padded for reduction in script.reductions):
         reductions = {**reductions, "gather_rows": PADDED}
-    for reduction in script.reductions:
+    for reduction in reduced_once(script.reductions):
         source, node = reduction.source, reduction.node
         d, imports = dist(context, source)
         helper: Planned = ()
@@ -339,7 +341,8 @@ def reduce_metrics(script: TrainingScript, context: Context) -> Iterator[Finding
             code = source.extended(whole, {each: ".module" for each in reached if isinstance(each, ast.expr)})
             variable = _variable(node, source.code(whole), template)
             # rank 0 may need several values for one statement
-            while variables.setdefault((source, variable), code) != code:
+            taken = names_at(source, reduction.hoist)
+            while variable in taken or variables.setdefault((source, variable), code) != code:
                 variable += "_"
             line = f"{variable} = " + template.replace("{}", code) + "\n"
             edits = [InsertBefore(reduction.hoist, line, prepares=True), ReplaceExpr(node, variable)]

@@ -74,7 +74,9 @@ def refuse_pairwise_loss(script: TrainingScript, context: Context) -> Iterator[F
     """Refuse a loss over pairs of samples beside a sum over samples.
 
     A contrastive loss compares every sample of the batch with every other; a rank sees only its own share. Where AD606
-    cannot gather the rows of all ranks so that the loss becomes that of the batch, they are to be gathered by hand.
+    cannot gather the rows of all ranks so that the loss becomes that of the batch, they are to be gathered by hand. The
+    message names the operation by which samples begin to meet, or says that it is not known how the loss depends on
+    them. In a branch that training does not come to, by its test, such an operation is a warning.
     """
     for concern in script.concerns:
         if concern.code == "AD906":

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from autodist.config import MixedPrecision
@@ -112,7 +112,7 @@ def shard_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
         torch, imports = imported(context, site.source, "torch")
         fix = Fix((*imports, *planned(site.source, ReplaceExpr(site.node, f"{torch}.contiguous_format"))))
         yield Finding(site.source, site.node, "FSDP shards contiguous parameters only", fix)
-    for model in script.models:
+    for model in _one_of_each_list(script.models):
         for site in (*model.data_parallel, *model.dropped):
             message = f"{_called(site)} keeps the whole model on every device"
             yield Finding(site.source, site.node, message, Fix(_unwrap(site, model)))
@@ -126,7 +126,10 @@ def shard_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
             continue
         source = wrapping.source
         target = source.code(wrapping.target)
-        code, edits = _sharded(script, model, context, source, target)
+        if wrapping.each:
+            code, edits = _each_sharded(script, model, context, source, target)
+        else:
+            code, edits = _sharded(script, model, context, source, target)
         for number, site in enumerate(model.copied):
             assert isinstance(site.node, ast.Call)
             names = names_at(source, wrapping.statement)
@@ -160,6 +163,34 @@ def shard_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
         yield Finding(source, wrapping.statement, message, Fix((*edits, *planned(source, edit))), severity)
         if model.batch_norm:
             yield from normalised_alone(script, source, wrapping.statement)
+
+
+def _one_of_each_list(models: Sequence[Model]) -> list[Model]:
+    """The models, of which those that are in one list or dict are sharded in one loop over it, with the blocks that all
+    of them have."""
+    found: dict[object, Model] = {}
+    for model in models:
+        place = model.wrapping
+        alone = place is None or not place.each or model.wrapped
+        key = id(model) if alone or place is None else (place.statement, ast.unparse(place.target))
+        first = found.setdefault(key, model)
+        if first is not model:
+            units = tuple(unit for unit in first.units if unit in model.units)
+            methods = tuple(method for method in first.methods if method in model.methods)
+            normalised = first.batch_norm or model.batch_norm
+            found[key] = replace(first, units=units, methods=methods, batch_norm=normalised)
+    return list(found.values())
+
+
+def _each_sharded(
+    script: TrainingScript, model: Model, context: Context, source: Source, target: str
+) -> tuple[str, Planned]:
+    """A loop over the models of a list or dict that shards each of them."""
+    assert model.wrapping is not None
+    one = first_free(names_at(source, model.wrapping.statement), "model", "net", "each_model")
+    code, edits = _sharded(script, model, context, source, one)
+    held = f"{target}.values()" if model.wrapping.each == "dict" else target
+    return f"for {one} in {held}:\n" + "".join(f"    {line}\n" for line in code.splitlines()), edits
 
 
 def _sharded(

@@ -336,7 +336,10 @@ def _not_ready(model: Model, script: TrainingScript) -> str:
             "trains a copy of another model that has no name of its own, as federated and meta-learning do for each "
             "client or task: bind the copy to a name and wrap it there, or convert this part by hand"
         )
-    return "cannot see where this model is ready to be wrapped"
+    return (
+        "cannot see a place between where this model is made and its first step, to wrap it at: give it a name of its "
+        "own where it is made"
+    )
 
 
 def _is_on_one_device(site: Site) -> bool:

@@ -129,7 +129,7 @@ LOSSES = """
     folding
     wholes
     one_by_one | row_numbers
-    rounds | weighing | scaling | joining | refilled | unbatched | own_gradients
+    rounds | weighing | scaling | joining | refilled | unbatched | own_gradients | untaken
 """
 
 FSDP = """

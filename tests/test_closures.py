@@ -213,9 +213,9 @@ def test_parameters_of_modules_may_be_updated_by_hand(tmp_path: Path, update: st
         (
             "loss.backward()",
             "scale = torch.ones(1, requires_grad=True)\n        (loss * scale).backward()\n        print(scale.grad)",
-            "no module",
+            "in no module",
         ),
-        ("                UPDATE", "                print(p.grad.abs_().sum())", "no optimizer steps"),
+        ("                UPDATE", "                print(p.grad.abs_().sum())", "cannot see that an optimizer steps"),
     ],
 )
 def test_gradients_that_nothing_averages_are_refused(tmp_path: Path, old: str, new: str, reason: str) -> None:

@@ -391,7 +391,7 @@ def test_a_sum_beside_what_is_global_already(tmp_path: Path, report: str, expect
             "rows = np.zeros((4, 2))",
             "rows[step, :] = loss.item(), loss.item()",
             "np.save('a.npy', rows)",
-            "= reduce_mean(loss.item()), reduce_mean(loss.item())",
+            "rows[step, :] = mean_loss, mean_loss",
         ),
         (
             "@dataclass\nclass Log:\n    rows: list = field(default_factory=list)\n\n\nlog = Log()",

@@ -121,4 +121,4 @@ def test_what_holds_a_model_for_good_is_refused(tmp_path: Path) -> None:
     """A frozen object takes no other model in its place."""
     made = STATE.format(told="(frozen=True)") + "state = State(nn.Linear(4, 4))"
     text = HEAD + HELD.format(made=made).replace("state.optimizer", "optimizer")
-    assert "AD401 cannot see where this model is ready to be wrapped" in converted(tmp_path, text)[1]
+    assert "AD401 cannot see a place between where this model is made" in converted(tmp_path, text)[1]

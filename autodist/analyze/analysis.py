@@ -29,13 +29,13 @@ from autodist.borrowed import borrowed, imported_names
 from autodist.config import Config, Strategy
 from autodist.fsdp import meta, sharding, shards, weights
 from autodist.interpreter import Event, Interpreter, Plan, Runs, Unfinished
-from autodist.losses import batchwise, by_turn, pairing, scaling, weighing, wholes
+from autodist.losses import batchwise, by_turn, pairing, scaling, untaken, weighing, wholes
 from autodist.losses.terms import terms
 from autodist.models import leaves, moved_too_late, placed_when_wrapped, trained_models, wrap_plan
 from autodist.project import Project
 from autodist.rule import Severity
 from autodist.script import Concern, Reduction, TrainingScript
-from autodist.source import shortened
+from autodist.source import Source, shortened
 from autodist.spread import CROSS
 from autodist.tensors import mixing, picking
 from autodist.values import Object
@@ -61,6 +61,38 @@ def _analyzed(project: Project, config: Config, facts: catalog.Catalog, again: R
         ahead = again(replace(known, held=held))
         if batch_draws(ahead) or steps_on_parts(first) is not None:  # steps pick their batches of them
             first, known = ahead, ahead.plan
+    avoided = {} if is_distributed(first) else untaken.untaken(first)
+    script = _without(avoided, project, config, facts, again, first, known)
+    if not script.trains and "AD906" in {concern.code for concern in script.concerns}:
+        more = untaken.untaken(first, settings=True)
+        if more.keys() > avoided.keys():
+            return _without(more, project, config, facts, again, first, known)
+    return script
+
+
+def _without(
+    avoided: dict[ast.expr, tuple[Source, ast.expr]],
+    project: Project,
+    config: Config,
+    facts: catalog.Catalog,
+    again: Runs,
+    first: Interpreter,
+    known: Plan,
+) -> TrainingScript:
+    """The semantic model, where training is taken not to come to some operations."""
+    if not avoided:
+        return _chosen(project, config, facts, again, first, known)
+    known = replace(known, untaken=frozenset(avoided))
+    first = again(known)
+    script = _chosen(project, config, facts, again, first, known)
+    told = untaken.concerns(avoided, first) if script.trains else ()
+    return replace(script, concerns=(*script.concerns, *told))
+
+
+def _chosen(
+    project: Project, config: Config, facts: catalog.Catalog, again: Runs, first: Interpreter, known: Plan
+) -> TrainingScript:
+    """The semantic model, with the rows of all ranks where losses compare them and that makes them exact."""
 
     def gathering(nodes: frozenset[ast.expr], draws: frozenset[int] | None = None) -> Interpreter:
         return again(replace(known, gathered=nodes, draws=draws))
@@ -140,7 +172,9 @@ def _modelled(
     paired: tuple[Reduction, ...],
 ) -> tuple[TrainingScript, Interpreter]:
     """The model of a project, of which the rows that losses compare are gathered, and the run that it was read off."""
-    known, pairs = Plan(modules=first.plan.modules, inputs=first.plan.inputs, held=first.plan.held), _nodes(paired)
+    start = first.plan
+    known, pairs = Plan(modules=start.modules, inputs=start.inputs, held=start.held), _nodes(paired)
+    known = replace(known, untaken=start.untaken)
     whole = None
     moving = along_sequence(first) or through_time(first, again, known)
     if moving is not None or has_no_batches(first):

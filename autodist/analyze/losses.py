@@ -193,8 +193,8 @@ def loss_concerns(run: Interpreter) -> Iterator[Concern]:
     for event in run.of("mined")[:1]:
         assert isinstance(event.node, ast.expr)
         message = (
-            f"computes with those of a batch's samples that {shortened(event.source.code(event.node))} names, by what "
-            "the others are: each rank chooses among its own samples only"
+            f"computes with those of a batch's samples that {shortened(event.source.code(event.node))} names: "
+            "where they are chosen by what the others are, a rank chooses among its own samples only: results differ"
         )
         yield Concern("AD602", event.source, event.node, message, Severity.WARNING)
     for event in [each for each in run.of("own_loss") if each.node not in run.plan.weighed][:1]:

@@ -11,13 +11,14 @@ from autodist.analyze.handmade import batch_draws, beside_loaders, filled_batch,
 from autodist.analyze.launched import is_distributed
 from autodist.analyze.picked import steps_on_parts
 from autodist.config import Strategy
+from autodist.escapes import roots
 from autodist.frameworks import owned
 from autodist.interpreter import LBFGS, Event, Interpreter
 from autodist.losses import unbatched, wholes
 from autodist.models import UNSEEN, parts
 from autodist.rule import Severity
 from autodist.script import Concern, Site
-from autodist.source import Source, shortened
+from autodist.source import Source, last_name, shortened
 from autodist.spread import CROSS, SAME
 from autodist.tensors.mixing import ONE
 from autodist.values import (
@@ -34,6 +35,9 @@ from autodist.values import (
     drawn_from,
 )
 
+LAYING_OUT = frozenset("rearrange reshape view permute transpose movedim unflatten flatten".split())
+"""What puts the axis of the samples in another place, at most."""
+
 
 def in_batch_negatives(event: Event, run: Interpreter) -> Concern:
     """A loss over all pairs of a batch, or a model in which samples meet each other."""
@@ -44,11 +48,33 @@ def in_batch_negatives(event: Event, run: Interpreter) -> Concern:
             "others of its batch, of which a rank sees only its own share; if that is not meant, put the samples first"
         )
         return Concern("AD906", inner.source, inner.node, message, Severity.REFUSAL)
+    met = _meeting(event, run)
+    if met is None:
+        message = (
+            "cannot tell how this loss depends on the samples of a batch, of which a rank has only its own share: "
+            "compute it where the script can be followed, as a mean over the samples"
+        )
+        return Concern("AD906", event.source, event.node, message, Severity.REFUSAL)
+    assert isinstance(met.node, ast.expr)
+    code = shortened(met.source.code(met.node))
     message = (
-        "the loss pairs every sample of the batch with every other one (in-batch negatives): a rank sees only its own "
-        "share, so the loss would change; gather the embeddings by hand"
+        f"{code} lets each sample of a batch meet the others, and the loss is computed from it: a rank has only its "
+        "own share of them, so that it would be another loss; gather what it is computed from by hand, from all ranks"
     )
-    return Concern("AD906", event.source, event.node, message, Severity.REFUSAL)
+    if isinstance(met.node, ast.Call) and last_name(met.node.func) in LAYING_OUT:
+        message = (
+            f"cannot tell along which axis the samples lie after {code}, and whether they meet in the loss: a rank has "
+            "only its own share of them; keep the samples along the first axis"
+        )
+    return Concern("AD906", met.source, met.node, message, Severity.REFUSAL)
+
+
+def _meeting(loss: Event, run: Interpreter) -> Event | None:
+    """Where the samples that a loss is computed from begin to meet each other."""
+    found = [event for event in run.of("paired") if event.grad and event.order < loss.order]
+    made = {*ast.walk(loss.node), *(roots(loss.node, run, set()) if isinstance(loss.node, ast.expr) else ())}
+    inside = [e for e in found if e.node in made or any(call.node in made for call in e.calls)]
+    return next(iter(inside or found), None)
 
 
 def _is_of_apex(value: Value) -> bool:
@@ -125,6 +151,9 @@ def refusals_of(
         return
     if not steps and not _steps_by_hand(run) and not (loose and strategy is Strategy.DDP):
         event = backwards[0]
+        if (hook := _steps_within_backward(run)) is not None:
+            yield hook
+            return
         unknown = _unknown_optimizer(run)
         if unknown is not None:
             source, made = unknown
@@ -141,8 +170,9 @@ def refusals_of(
             (
                 "trains by apex.amp, which is no longer maintained and hides model and optimizer: use torch.amp"
                 if any(_is_of_apex(value) for value in run.values.values())
-                else "gradients are computed but no optimizer steps: nothing averages those of tensors that are in no "
-                "module; make them parameters of one, or use a torch.optim optimizer"
+                else "cannot see that an optimizer steps with these gradients: call step() of a torch.optim optimizer; "
+                "where the script changes tensors by their gradients itself, make them parameters of a module, or "
+                "nothing averages the gradients over the ranks"
             ),
         )
         return
@@ -265,6 +295,20 @@ def refusals_of(
             return
         site, message = unbatched.reason(event, run)
         yield refuse("AD902", site.source, site.node, message)
+
+
+def _steps_within_backward(run: Interpreter) -> Concern | None:
+    """An optimizer for each parameter that steps as soon as there is its gradient:
+    `p.register_post_accumulate_grad_hook(lambda p: optimizers[p].step())`."""
+    for event in run.of("gradient_hook"):
+        called = (each for function in event.detail.functions for each in ast.walk(function.node))
+        if any(isinstance(each, ast.Attribute) and each.attr == "step" for each in called):
+            message = (
+                "steps an optimizer from a hook, in the midst of the backward pass: the gradient there is that of this "
+                "rank's samples, before it is averaged over the ranks; step after backward()"
+            )
+            return Concern("AD904", event.source, event.node, message, Severity.REFUSAL)
+    return None
 
 
 SPREADING = frozenset(f"torch.nn.parallel.{name}" for name in ("replicate", "parallel_apply"))

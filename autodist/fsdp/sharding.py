@@ -10,8 +10,9 @@ from weakref import WeakKeyDictionary
 
 from autodist.interpreter import GROWS, Event, Interpreter
 from autodist.models import Key, Keys, at, keys, optimized_by, parts, unwrapped, whose_parameters
+from autodist.models.history import history_of
 from autodist.models.inplace import changes_input
-from autodist.models.wrapping import is_instead
+from autodist.models.wrapping import in_list, is_instead
 from autodist.regions import within
 from autodist.script import Model, Site, Wrapping
 from autodist.source import Source, operands
@@ -60,7 +61,11 @@ def _sharded(model: Model, run: Interpreter) -> Model:
         wrapping=_place(model.object, run),
         bypassed=None,
         sometimes_unused=False,
-        units=tuple(unit for unit in _common(model, partial(units, run=run)) if not _is_tied(model, unit, run)),
+        units=(
+            ()
+            if held_by(model.object)
+            else tuple(unit for unit in _common(model, partial(units, run=run)) if not _is_tied(model, unit, run))
+        ),
         methods=tuple(_methods_of(model, run)),
     )
 
@@ -344,15 +349,21 @@ def _keeps_aside(event: Event, members: Keys) -> bool:
     return not members.isdisjoint(keys(whose_parameters(event.value)))
 
 
+HOLDING = {"torch.nn.ModuleList": "list", "torch.nn.ModuleDict": "dict"}
+
+
 def _place(module: Object, run: Interpreter, before: int | None = None) -> Wrapping | None:
     """As late as possible before the first use: what is loaded, initialised or frozen by then is whole."""
     use = _first(module, run)
     first = before if before is not None else use.order if use is not None else len(run.events)
     use = use or next((e for e in run.events if e.order == before), None)
     chosen, _ = _complete(module, run, first, use)
-    if chosen is None:
-        return None
-    found = _ahead_of_parameters(at(chosen, use), chosen, run)
+    if chosen is not None:
+        found: Wrapping | None = _ahead_of_parameters(at(chosen, use), chosen, run)
+    else:
+        found = _in_list(module, run, use, first)
+    if found is None or chosen is None and not found.each:
+        return found
     block = found.source.block(found.statement)
     target = ast.dump(_loaded(found.target))
     stop = {run.events[first].node} if first < len(run.events) else set()
@@ -370,7 +381,47 @@ def _place(module: Object, run: Interpreter, before: int | None = None) -> Wrapp
         if any(isinstance(n, (ast.Name, ast.Attribute)) and ast.dump(_loaded(n)) == target for n in ast.walk(later)):
             statement = later
     earlier = next((place for place, name in counted if _is_read_after(name, statement, found.source)), statement)
-    return Wrapping(found.source, earlier, found.target, None)
+    return Wrapping(found.source, earlier, found.target, None, each=found.each or held_by(module))
+
+
+def held_by(module: Object) -> str:
+    """How a module that is never called itself holds those that are: `nn.ModuleList`, `nn.ModuleDict`."""
+    return HOLDING.get(module.name, "") if module.cls is None else ""
+
+
+def called_by_themselves(model: Model) -> list[Object]:
+    """The modules of a model that are sharded as such: itself, or the members of a list that is never called."""
+    module = model.object
+    members = [each for each in parts(module) if held_by(module) and _is_member(each, module)]
+    return [module, *model.alternatives, *members]
+
+
+def _is_member(module: Object, holder: Object) -> bool:
+    """Whether a list of modules holds a module itself, and not a part of it."""
+    inside = [each for each in parts(holder) if each is not holder]
+    return module in inside and not any(module in parts(each) for each in inside if each is not module)
+
+
+def _in_list(module: Object, run: Interpreter, use: Event | None, first: int) -> Wrapping | None:
+    """A place for a model that has no name of its own: below a list of models, or in the loop that fills it and makes
+    an optimizer for each, `nets.append(Net())`, `optimizers.append(SGD(nets[-1].parameters()))`."""
+    for event in (e for e in run.of("bind") if e.order < first):
+        holders = [t for t in unwrapped(event.value) if isinstance(t, Object) and held_by(t)]
+        if any(_is_member(module, each) for each in holders):
+            return replace(at(event, use), inside=None, each=held_by(holders[0]))
+    found = in_list(module, run, history_of(run), use, first)
+    if found is None or not found.each:
+        return found
+    source, statement = found.source, found.statement
+    whole = isinstance(statement, ast.Assign | ast.AnnAssign) and not isinstance(statement.value, ast.BinOp)
+    if whole or not any(isinstance(each, (ast.For, ast.While)) for each in source.ancestors(statement)):
+        return found
+    block = source.block(statement)
+    for later in (node for each in block[block.index(statement) + 1 :] for node in ast.walk(each)):
+        if isinstance(later, ast.Subscript) and ast.dump(_loaded(later.value)) == ast.dump(_loaded(found.target)):
+            if isinstance(later.ctx, ast.Load) and _holds(run.values.get(later, NOTHING), module):
+                return replace(found, target=later, each="")
+    return None
 
 
 def _ahead_of_parameters(place: Wrapping, made: Event, run: Interpreter) -> Wrapping:

@@ -9,7 +9,17 @@ from dataclasses import dataclass
 from autodist import temporary
 from autodist.fsdp import outputs, weights
 from autodist.fsdp.replaced import replaced
-from autodist.fsdp.sharding import blocks_of, rank_check, runs_after, start, starts, uncommon_methods, unit_parts
+from autodist.fsdp.sharding import (
+    blocks_of,
+    called_by_themselves,
+    held_by,
+    rank_check,
+    runs_after,
+    start,
+    starts,
+    uncommon_methods,
+    unit_parts,
+)
 from autodist.interpreter import DRAWING, Event, Interpreter
 from autodist.models import (
     Key,
@@ -87,7 +97,7 @@ def concerns(run: Interpreter, models: list[Model]) -> Iterator[Concern]:
     sharded = Sharded(
         run,
         members(model for model in models if not model.wrapped),
-        frozenset(each.key for m in models if not m.wrapped for each in (m.object, *m.alternatives)),
+        frozenset(each.key for m in models if not m.wrapped for each in called_by_themselves(m)),
         starts(run, (model for model in models if not model.wrapped)),
         owned_parameters(run),
         keys(
@@ -224,7 +234,7 @@ def _of_models(run: Interpreter, models: list[Model]) -> Iterator[tuple[Source, 
             yield module.source, module.node, message
         elif model.wrapping is None:
             yield module.source, module.node, _without_place(module, run)
-        if module.cls is None and module.name in ("torch.nn.ModuleList", "torch.nn.ModuleDict"):
+        if held_by(module) and (model.wrapping is None or not model.wrapping.each):
             yield module.source, module.node, "has no forward of its own: FSDP shards modules that are called"
         for part in parts(module):
             other = members.setdefault(part.key, model)

@@ -49,6 +49,7 @@ from autodist.values import (
     Portion,
     Scope,
     Stream,
+    Table,
     Turn,
     Value,
     constant,
@@ -557,7 +558,9 @@ class Arithmetic(Evaluation):
                 decided = {ast.Is: False, ast.IsNot: True}.get(type(node.ops[0]))
             if decided is not None:
                 return constant(decided, firm=True)
-        if all(value.spread is COUNT for value in values):
+        if all(value.spread is COUNT for value in values) or all(map(self._is_shape, values)):
+            return NOTHING
+        if isinstance(node.ops[0], (ast.In, ast.NotIn)) and _asks_for_key(*values[:2]):
             return NOTHING
         ordered = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
         if isinstance(node.ops[0], ordered) and not any(v.spread.is_local for v in values):
@@ -583,6 +586,11 @@ class Arithmetic(Evaluation):
         if contained or lists:
             return mixed.computed(LOCAL)  # one answer, whatever it is of
         return mixed.but(models=frozenset())  # it has no gradient
+
+    def _is_shape(self, value: Value) -> bool:
+        """`x.shape`, whose first number is that of this rank's samples, which is as good to compare as one of all."""
+        parts = self._contents(value) if all(isinstance(t, Items) for t in value.things) else []
+        return bool(parts) and not value.spread.is_local and {each.spread for each in parts} == {COUNT, SAME}
 
     def _is_empty(self, value: Value, wanted: bool) -> bool | None:
         """Whether a value is, or is not, an empty list, where that is decided."""
@@ -766,6 +774,16 @@ def is_counted_in(value: Value) -> bool:
 
 def _holds_set(value: Value) -> bool:
     return any(isinstance(t, Items) and makes_set(t.node) for t in value.things)
+
+
+def _asks_for_key(key: Value, held: Value) -> bool:
+    """`"aux" in out`, of a dict whose keys do not go by samples: all ranks have the same, whatever they hold."""
+    if key.const is UNKNOWN or key.spread.is_local or held.spread.is_local or not held.things:
+        return False
+    return all(
+        isinstance(t, Table) and t.keyed is None and (key.const in t.entries or not t.element.spread.is_local)
+        for t in held.things
+    )
 
 
 def _is_portion(value: Value) -> bool:

@@ -19,6 +19,7 @@ from autodist.values import (
     NOTHING,
     UNKNOWN,
     Amplified,
+    Bound,
     Class,
     External,
     Function,
@@ -54,6 +55,9 @@ CONTRASTS = frozenset("logits_per_image logits_per_text logits_per_audio".split(
 OUTPUTS = frozenset("loss logits last_hidden_state pooler_output".split())
 """What the models of transformers hand out."""
 
+
+HANDED_AROUND = frozenset("step zero_grad scale unscale_ update".split())
+"""Methods of optimizers and scalers that may go by names of their own: `step = optimizer.step`."""
 
 MANY = 200
 """So many events after a backward pass, a gradient of samples is taken for one that it has left."""
@@ -231,6 +235,9 @@ class Attributes(Evaluation, Names):
         if name == "state" and "optimizer" in thing.roles and thing.cls is None:
             given = [t for value in given_to(thing) for t in self.parameters_in(value)]
             return Value(frozenset(OptimizerState(t.module) for t in given))
+        steps = thing.cls is None and not thing.roles.isdisjoint(["optimizer", "scaler"])
+        if steps and name in HANDED_AROUND and not _is_called(node, scope.source):
+            return of(Bound(thing, name))
         if "loader" in thing.roles:
             sharded = self.plan.sharded is not None and (thing.key in self.plan.sharded or self.is_sharded(thing))
             if name == "dataset":
@@ -313,7 +320,7 @@ def _is_class_method(function: Function) -> bool:
     return not isinstance(function.node, ast.Lambda) and "classmethod" in map(last_part, function.node.decorator_list)
 
 
-def _is_called(node: ast.Attribute, source: Source) -> bool:
+def _is_called(node: ast.AST, source: Source) -> bool:
     parent = source.parents.get(node)
     return isinstance(parent, ast.Call) and parent.func is node
 

@@ -14,6 +14,7 @@ from autodist.tensors import operations, picking
 from autodist.tensors.calls import adds_up, placed_by_number
 from autodist.values import (
     NOTHING,
+    Bound,
     Class,
     External,
     Function,
@@ -273,6 +274,8 @@ class Calls(Methods, AutogradFunctions):
     def _call(self, thing: Thing, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope) -> Value:
         if isinstance(thing, Wrapped):
             return self._module_call(thing, node, args, keywords, scope)
+        if isinstance(thing, Bound):
+            return self._called_by_name(thing, node, args, keywords, scope)
         if isinstance(thing, Function):
             return self.call_function(thing, node, args, keywords, scope)
         if isinstance(thing, Class):

@@ -9,7 +9,21 @@ from functools import partial
 
 from autodist.interpreter.records import Records
 from autodist.interpreter.words import REST
-from autodist.values import NOTHING, Class, External, Function, Object, Scope, Table, Thing, Value, constant, of, union
+from autodist.values import (
+    NOTHING,
+    Bound,
+    Class,
+    External,
+    Function,
+    Object,
+    Scope,
+    Table,
+    Thing,
+    Value,
+    constant,
+    of,
+    union,
+)
 
 PARTS: Mapping[str, Mapping[str, str]] = {
     "torch.nn.Transformer": {"encoder": "torch.nn.TransformerEncoder", "decoder": "torch.nn.TransformerDecoder"},
@@ -148,6 +162,8 @@ class Classes(Records):
                 return self._inherited_pass(owner, owner.cls, node, args, keywords, scope)
             if name == "step" and "optimizer" in owner.roles:
                 return union(self._closures(owner, node, args, keywords, scope))
+            if "scaler" in owner.roles:
+                return self._called_by_name(Bound(owner, name), node, args, keywords, scope)
             return NOTHING
         bound = self._noted(node.func, self._bound(found[1], owner, node, scope), scope)
         return union(self.call_function(each, node, args, keywords, scope) for each in bound.functions)

@@ -111,6 +111,8 @@ class Evaluation(Single, Overloads):
             if not self._no_grad and self._goes_along_samples(node):
                 self.event("along_samples", node, scope, value)
                 value = value.computed(CROSS)
+        if node in plan.untaken and value.spread is CROSS:
+            value = value.but(spread=ROWS)
         if plan.gathered:
             value = self._gathered(node, value, scope)
         elif kind in PAIRING:

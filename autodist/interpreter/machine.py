@@ -17,7 +17,7 @@ from autodist.interpreter.plan import Plan
 from autodist.project import Project
 from autodist.source import Source
 from autodist.spread import Spread
-from autodist.values import NOTHING, Class, Function, LocalModule, Object, Path_, Scope, Table, Thing, Value
+from autodist.values import NOTHING, Bound, Class, Function, LocalModule, Object, Path_, Scope, Table, Thing, Value
 
 MAX_STEPS = 200_000
 
@@ -279,6 +279,11 @@ class Machine(ABC):
     @abstractmethod
     def _call(
         self, thing: Thing, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value: ...
+
+    @abstractmethod
+    def _called_by_name(
+        self, method: Bound, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value: ...
 
     @abstractmethod

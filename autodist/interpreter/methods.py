@@ -28,6 +28,7 @@ from autodist.tensors import facts, operations
 from autodist.values import (
     NOTHING,
     UNKNOWN,
+    Bound,
     Class,
     External,
     Function,
@@ -298,6 +299,14 @@ class Methods(Libraries, TorchModules):
             target = target.args[0]
         if isinstance(target, ast.Name) and loss.spread in (ROWS, Spread.COLUMNS, LOCAL):
             self.assign(target, loss.but(spread=MEAN, made=frozenset()), scope, None)
+
+    def _called_by_name(
+        self, method: Bound, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        """`step()`, after `step = optimizer.step`."""
+        owner = method.owner
+        result = self._object_method(owner, owner, node, method.name, of(owner), args, keywords, scope)
+        return NOTHING if result is None else result
 
     def _object_method(
         self,

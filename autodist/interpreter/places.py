@@ -202,11 +202,11 @@ class Places(Layout):
         return self.gives_tensor(holder, base) or self.splits_by_number(holder)
 
     def _is_one(self, axis: ast.expr) -> bool:
-        """`out[0]`, `out[i]` of `for i in range(3)`"""
+        """`out[0]`, `out[i]` of `for i in range(3)`; not of `for i, target in enumerate(targets)`, which takes all"""
         value = self._lately(axis)
         loops = [thing.loop for thing in value.things if isinstance(thing, Index)]
         stops = [each for loop in loops if isinstance(loop, ast.Call) for each in loop.args]
-        counted = bool(loops) and not any(self._lately(each).spread is COUNT for each in stops)
+        counted = bool(loops) and not any(self._lately(each).spread in (COUNT, ROWS) for each in stops)
         return literal_int(axis) is not None or isinstance(value.const, int) or counted
 
 

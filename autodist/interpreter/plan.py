@@ -49,6 +49,8 @@ class Plan:
     """Sums that losses add to means, which are taken as often as there are ranks."""
     gathered: frozenset[ast.expr] = frozenset()
     """Rows, and numbers of rows, that are those of all ranks, since losses compare them with each other."""
+    untaken: frozenset[ast.expr] = frozenset()
+    """What would mix the samples of a batch in branches that training does not take."""
     held: frozenset[tuple[int, Path_]] = frozenset()
     """Loaders that are read ahead of training, for tensors that all ranks hold as a whole."""
     bare: bool = False

@@ -321,7 +321,8 @@ class Subscripts(Places):
                 return base.computed(spread)
             origins |= self._placed(first, node.value, base, scope)
             if self.plan.wholes is None and base.spread is ROWS and not base.things:
-                if picking.displaces(first, self._lately) or key.spread is CROSS:  # `x[i]`, assigned by all distances
+                assigned = key.spread is CROSS and not self.is_part_of_sample(node.value)
+                if picking.displaces(first, self._lately) or assigned:  # `x[i]`, assigned by all distances
                     origins |= {Mixing(node, scope.source, mixing.PARTNERS)}
             if (
                 base.spread is Spread.COLUMNS

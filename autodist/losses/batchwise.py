@@ -27,6 +27,8 @@ LINEAR: dict[Spread, tuple[type[ast.operator], ...]] = {
 }
 """What can as well be done with a sum, or a mean, of all ranks."""
 BOUNDING = frozenset("clamp clamp_min max maximum item float int".split())
+NUMBERS = frozenset("len int float item numel size".split())
+"""What gives a number of Python."""
 ROUNDS = 4
 """Sums of what is computed from other sums are found once those are taken over all ranks."""
 
@@ -101,7 +103,8 @@ def _joinable(run: Interpreter, guarded: frozenset[ast.AST]) -> dict[ast.expr, R
             made = _made(node, event.source, run)
             if not any(_reduces(each, run) for each in ast.walk(made)):
                 continue
-            found.setdefault(made, Reduction(event.source, made, event.value.spread, array=_is_array(made, run)))
+            array, number = _is_array(made, run), _is_number(made, run)
+            found.setdefault(made, Reduction(event.source, made, event.value.spread, array=array, number=number))
 
     def is_first(node: ast.expr) -> bool:
         made = {*ast.walk(node), *(part for each in roots(node, run, set()) for part in ast.walk(each))}
@@ -123,6 +126,26 @@ def _is_array(node: ast.expr, run: Interpreter) -> bool:
             return True
         node = node.func.value if isinstance(node.func, ast.Attribute) else node.func
     return False
+
+
+def _is_number(node: ast.expr, run: Interpreter) -> bool:
+    """Whether Python adds it up of its own numbers: `sum(len(target["boxes"]) for target in targets)`,
+    `sum(sizes)` after `sizes = [len(each) for each in boxes]`."""
+    if not isinstance(node, ast.Call) or External("builtins.sum") not in run.values.get(node.func, NOTHING).things:
+        return False
+    given = node.args[0] if node.args else node
+    lists = [value for _, value in run.values.get(given, NOTHING).made] if isinstance(given, ast.Name) else [given]
+    parts = [each.elt for each in lists if isinstance(each, ast.GeneratorExp | ast.ListComp)]
+    return bool(parts) and len(parts) == len(lists) and all(map(_is_plain_number, parts))
+
+
+def _is_plain_number(node: ast.expr) -> bool:
+    """`len(boxes)`, `boxes.shape[0]`, `mask.sum().item()`, `int(mask.sum())`"""
+    if isinstance(node, ast.IfExp):
+        return _is_plain_number(node.body) and _is_plain_number(node.orelse)
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+    return isinstance(node, ast.Constant) or isinstance(node, ast.Call) and last_name(node.func) in NUMBERS
 
 
 def _within(node: ast.expr, source: Source, run: Interpreter) -> set[ast.AST]:

@@ -21,7 +21,7 @@ from autodist.spread import COLUMNS, COUNT, CROSS, LOCAL, MEAN, ROWS, SAME, SUM
 from autodist.tensors.calls import is_entered
 from autodist.tensors.mixing import PARTNERS, mixings
 from autodist.tensors.picking import picks, takes_first, tells_places
-from autodist.values import NOTHING, Gathered, Index, Items, Object, Picked, Turn, Value, Wrapped
+from autodist.values import NOTHING, Gathered, Index, Items, Object, Part, Picked, Turn, Value, Wrapped
 
 ROUNDS = 6
 """What meets gathered rows is found once those are gathered."""
@@ -73,7 +73,7 @@ def gathered(
     whole = all(_is_whole(event) for event in current.of("backward") if event.node in losses)
     if not whole or current.of("met") or unsettled is not None and current.of("mined"):
         return ()
-    if any(_is_numbered(node, current) for node in current.values):
+    if any(_is_numbered(node, current) for node in current.values) or _hold_dicts(found, before):
         return ()
     if any(takes_first(before.values.get(node, NOTHING)) for node in found):
         return ()  # the first samples of every rank are not those of the batch
@@ -114,7 +114,7 @@ def outputs_gathered(
     whole = all(_is_whole(event) for event in current.of("backward") if event.node in unsettled)
     if not found or fresh or not whole or current.of("met") or current.of("mined"):
         return ()
-    if any(_is_numbered(node, current) for node in current.values):
+    if any(_is_numbered(node, current) for node in current.values) or _hold_dicts(found, before):
         return ()
     if any(_differs_in_length(before.values.get(node, NOTHING), before) for node in found):
         return ()
@@ -263,6 +263,15 @@ def _is_single(node: ast.expr, run: Interpreter) -> bool:
     """Whether it is the sample that a loop over a rank's own has come to: `labels[i]`."""
     value = run.values.get(node, NOTHING)
     return value.spread is ROWS and any(isinstance(each, Turn) for each in value.origins)
+
+
+def _hold_dicts(found: Found, run: Interpreter) -> bool:
+    """Whether some of the rows are no tensor but a list with a dict for each sample: `each["boxes"]` of `for each in
+    targets`."""
+    given = [run.values[node] for node in found if node in run.values and not run.values[node].models]
+    fields = {part for value in given for part in value.origins if isinstance(part, Part)}
+    held = [n.value for n in run.values if isinstance(n, ast.Subscript) and run.is_part_of_sample(n)]
+    return any(not fields.isdisjoint(run.values.get(each, NOTHING).origins) for each in held)
 
 
 def _is_numbered(node: ast.expr, run: Interpreter) -> bool:

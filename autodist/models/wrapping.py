@@ -70,7 +70,7 @@ def wrapping_of(module: Object, run: Interpreter, history: History) -> Wrapping 
         found = _by_its_name(placed, at(placed, use), places, learning(module, history))
         found = _after_initialisation(found, use, run)
     else:
-        return _in_list(module, run, history, use, first) or in_holder(module, run, history, use)
+        return in_list(module, run, history, use, first) or in_holder(module, run, history, use)
     begun = placed.order if placed is not None and called is None else places[0].order
     grown_later = [event for event in grows(module, history) if begun < event.order < first]
     settling = (*freezes(module, history), *grown_later, *tried, *_moves_of_parts(module, run))
@@ -229,7 +229,7 @@ def _initialises(function: Function) -> bool:
     return any("init." in ast.unparse(each.func) for each in calls)
 
 
-def _in_list(module: Object, run: Interpreter, history: History, use: Event | None, first: int) -> Wrapping | None:
+def in_list(module: Object, run: Interpreter, history: History, use: Event | None, first: int) -> Wrapping | None:
     """After `nets = [Net(), Net()]` or `nets = {"G": Net(), "D": Net()}`, or the loop over them that moves them, for a
     model that has no name of its own."""
     if freezes(module, history):

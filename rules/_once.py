@@ -1,0 +1,98 @@
+"""Values that several statements of a step report or decide by: they are reduced once, ahead of the first of these."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from autodist.script import Reduction
+from autodist.source import Source
+from autodist.spread import COUNT, ROWS
+
+READING = frozenset("item detach cpu data float mean sum".split())
+"""What reads a tensor and leaves it as it is."""
+SHARED = (ast.Global, ast.Nonlocal)
+"""What lets another function change a name, which may be called in between."""
+DEFERRED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+AT_TIMES = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+"""What may leave some of its parts out, or evaluates them more than once."""
+
+
+def reduced_once(reductions: Sequence[Reduction]) -> list[Reduction]:
+    """The same reductions, of which those of one value have one place to be computed at."""
+    alike: dict[tuple[object, ...], list[Reduction]] = {}
+    for each in reductions:
+        if _is_plain(each):
+            key = (each.source.path, each.source.code(each.node), each.spread)
+            alike.setdefault(key, []).append(each)
+    places = {node: place for group in alike.values() for node, place in _places(group)}
+    return [replace(each, hoist=places.get(each.node, each.hoist)) for each in reductions]
+
+
+def _is_plain(reduction: Reduction) -> bool:
+    """Whether it is a number that names alone make: `loss.item()`, `correct / total`."""
+    if reduction.spread in (COUNT, ROWS) or reduction.after or reduction.switch or reduction.of is not None:
+        return False
+    shared = {name for each in ast.walk(reduction.source.tree) if isinstance(each, SHARED) for name in each.names}
+    read = {each.id for each in ast.walk(reduction.node) if isinstance(each, ast.Name)}
+    return read.isdisjoint(shared) and all(_reads_names(each) for each in ast.walk(reduction.node))
+
+
+def _reads_names(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(attr=name):
+            return name in READING
+        case ast.Call(func=ast.Name(id=name)):
+            return name in READING
+        case ast.Call(args=[], keywords=[]) | ast.Name() | ast.Constant() | ast.BinOp():
+            return True
+    return isinstance(node, (ast.operator, ast.expr_context))
+
+
+def _places(group: list[Reduction]) -> Iterator[tuple[ast.expr, ast.stmt]]:
+    """Where those of one value are computed that come to hold the same: ahead of the first that is always reached."""
+    left = sorted(group, key=lambda each: (each.node.lineno, each.node.col_offset))
+    while left:
+        first, *others = left
+        source, place = first.source, first.hoist or first.source.statement(first.node)
+        together = [each for each in others if _can_precede(place, first, source) and _holds_on(place, each)]
+        if together:
+            yield from ((each.node, place) for each in (first, *together))
+        left = [each for each in others if each not in together]
+
+
+def _can_precede(place: ast.stmt, first: Reduction, source: Source) -> bool:
+    """Whether a line can stand ahead of a statement that always comes to the value."""
+    parent = source.parents[place]
+    is_elif = isinstance(place, ast.If) and isinstance(parent, ast.If) and place in parent.orelse
+    alone = not source.line(place.lineno)[: place.col_offset].strip() and not is_elif
+    around: list[ast.AST] = []
+    for each in source.ancestors(first.node):
+        if each is place:
+            break
+        around.append(each)
+    return alone and not isinstance(place, ast.While) and not any(isinstance(each, AT_TIMES) for each in around)
+
+
+def _holds_on(place: ast.stmt, other: Reduction) -> bool:
+    """Whether a value is still the same where it is read again, in a statement below or inside of one."""
+    source, inner = other.source, list(other.source.ancestors(other.node))
+    block = source.block(place)
+    last = next((at for at, each in enumerate(block) if each in inner), -1)
+    start = block.index(place)
+    if last < start or any(isinstance(each, DEFERRED) for each in inner[: inner.index(block[last])]):
+        return False
+    names = {each.id for each in ast.walk(other.node) if isinstance(each, ast.Name)}
+    return not any(_changes(node, names) for each in block[start : last + 1] for node in ast.walk(each))
+
+
+def _changes(node: ast.AST, names: set[str]) -> bool:
+    """`loss = 2 * loss`, `loss.data.mul_(2)`, `del loss`"""
+    if isinstance(node, ast.Name):
+        return node.id in names and not isinstance(node.ctx, ast.Load)
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        return isinstance(node.value, ast.Name) and node.value.id in names
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
+        return any(isinstance(each, ast.Name) and each.id in names for each in ast.walk(node.func.value))
+    return False
