@@ -1,18 +1,20 @@
 """What data sets draw while one sample is read: augmentation, which should differ from rank to rank.
 
-No step of the analysis enters `__getitem__`, which a loader calls; its source says what it draws from.
+No step of the analysis enters `__getitem__`, which a loader calls; its source says what it draws from. What a library
+does there of which nothing is known may draw from any generator.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
 from autodist import collation
+from autodist.catalog import ANY_GENERATOR, RANDOM_ROLES
 from autodist.interpreter import Interpreter
-from autodist.source import Source
+from autodist.source import Source, argument
 from autodist.values import NOTHING, Class, External, Function, Items, LocalModule, Object, Table, Thing, Value
 
 OWN = frozenset(
@@ -22,6 +24,10 @@ OWN = frozenset(
 """What draws nothing, or makes a generator of its own."""
 SEEDING = frozenset({"seed", "any_seed"})
 READING = ("__getitem__", "__getitems__")
+TOLD = RANDOM_ROLES | {"random_transform", "dropout"}
+"""What calls of the steps tell themselves, as events."""
+OF_TENSORS = frozenset(["torch.utils.data.TensorDataset"])
+"""What is given data alone."""
 MOST = 60
 """So many functions of a data set are looked through."""
 MOST_HELD = 400
@@ -34,30 +40,53 @@ class Drawn:
 
     library: str
     source: Source
-    node: ast.Call
+    node: ast.AST
+    known: bool = True
+    """Whether it does so, or may: nothing is known of it."""
 
 
 def per_sample(loader: Object, run: Interpreter) -> list[Drawn]:
     """What a loader's process draws for each sample: nothing of what its workers draw, which torch seeds."""
-    if not _reads_itself(loader):
-        return []
-    return [*_drawn_by(loader.argument("dataset", 0), run), *collating(loader, run)]
+    return _drawn_for(loader, run) if _may_read_itself(loader) else []
 
 
 def by_workers(loader: Object, run: Interpreter) -> list[Drawn]:
     """What the workers of a loader draw for each sample, from generators that follow torch's in the main process."""
-    return [] if _reads_itself(loader) else _drawn_by(loader.argument("dataset", 0), run)
+    return [] if _reads_itself(loader) else _drawn_for(loader, run)
 
 
 def collating(loader: Object, run: Interpreter) -> list[Drawn]:
     """What its `collate_fn` draws."""
-    functions = collation.called(collation.collate_fn(loader) or NOTHING)
-    return [drawn for function in functions for drawn in mentioned(function, run)]
+    told = collation.collate_fn(loader) or NOTHING
+    return [*_drawn_by(_with_calls(list(collation.called(told))), run), *_by_libraries(told, run)]
+
+
+def drawn_on_tensors(called: Value, source: Source, node: ast.AST, run: Interpreter) -> Iterator[Drawn]:
+    """What a function or layer of a library draws that is given tensors, where no event tells: from torch, if nothing
+    is known of it."""
+    names = [each.name for each in called.things if isinstance(each, External)]
+    names += [each.name for each in _held_in(called, run) if isinstance(each, Object) and each.cls is None]
+    untold = [each for each in names if TOLD.isdisjoint(run.catalog.roles(each))]
+    for drawn in (each for name in untold for each in _drawn_from(name, source, node, run)):
+        if drawn.known or drawn.library == "torch":
+            yield drawn
+
+
+def _drawn_for(loader: Object, run: Interpreter) -> list[Drawn]:
+    dataset = loader.argument("dataset", 0) or NOTHING
+    return [*_drawn_by(_read_by(dataset), run), *_by_libraries(dataset, run), *collating(loader, run)]
 
 
 def _reads_itself(loader: Object) -> bool:
     told = loader.argument("num_workers", 5)
     return told is None or told.const == 0
+
+
+def _may_read_itself(loader: Object) -> bool:
+    """Whether an option may say that it has no workers, whatever the default is."""
+    written = argument(loader.node, "num_workers", 5)
+    fixed = isinstance(written, ast.Constant) or written is None and "**" not in loader.keywords
+    return _reads_itself(loader) or not fixed
 
 
 def seeded_again(loader: Object, run: Interpreter) -> set[str]:
@@ -73,14 +102,19 @@ def seeding(loader: Object, run: Interpreter) -> list[Drawn]:
     return [Drawn(library(call, each), each.source, call) for each in functions for call in _seeds(each, run)]
 
 
-def _drawn_by(dataset: Value | None, run: Interpreter) -> list[Drawn]:
-    own = [drawn for function in _read_by(dataset or NOTHING) for drawn in mentioned(function, run)]
-    return [*own, *(Drawn("torch", each.source, each.node) for each in _transforms(dataset or NOTHING))]
+def _drawn_by(functions: Iterable[Function], run: Interpreter) -> list[Drawn]:
+    """What functions of the project draw, or what they call of libraries."""
+    return [
+        drawn for function in functions for drawn in (*mentioned(function, run), *_called_of_libraries(function, run))
+    ]
 
 
 def _read_by(dataset: Value) -> Collection[Function]:
     """What is run for one sample, with all that it calls."""
-    functions = [each for thing in _datasets(dataset) for each in _reading(thing)]
+    return _with_calls([each for thing in _datasets(dataset) for each in _reading(thing)])
+
+
+def _with_calls(functions: list[Function]) -> Collection[Function]:
     seen: dict[ast.AST, Function] = {}
     while functions and len(seen) < MOST:
         function = functions.pop()
@@ -90,18 +124,54 @@ def _read_by(dataset: Value) -> Collection[Function]:
     return seen.values()
 
 
-def _transforms(dataset: Value) -> Iterator[Object]:
-    """The transforms of torchvision that draw, which a data set is given or makes for itself: `RandomCrop(32)`."""
-    pending, seen = [*dataset.things], set[Thing]()
+def _by_libraries(given: Value, run: Interpreter) -> Iterator[Drawn]:
+    """What the data sets, transforms and collators of libraries draw, which a loader is given or holds."""
+    for thing in _held_in(given, run):
+        if isinstance(thing, Object) and thing.cls is None:
+            yield from _drawn_from(thing.name, thing.source, thing.node, run)
+
+
+def _held_in(given: Value, run: Interpreter) -> Iterator[Thing]:
+    pending, seen = [*given.things], set[Thing]()
     while pending and len(seen) < MOST_HELD:
         thing = pending.pop()
         if thing in seen:
             continue
         seen.add(thing)
-        if isinstance(thing, Object) and "random_transform" in thing.roles:
-            yield thing
-        kept = thing.attributes.values() if isinstance(thing, Object) and thing.cls is not None else ()
-        pending += [each for part in (*_held(thing), *kept) for each in part.things]
+        yield thing
+        if isinstance(thing, Object) and thing.name in OF_TENSORS:
+            continue
+        kept = thing.attributes.values() if isinstance(thing, Object) else ()
+        given_ = () if isinstance(thing, Object) and thing.cls is not None else _held(thing)
+        pending += [each for part in (*given_, *kept) for each in part.things if _may_run(each, thing, run)]
+
+
+def _may_run(thing: Thing, holder: Thing, run: Interpreter) -> bool:
+    """Whether what something holds may be run for a sample: of a class of the project, only what is known to draw, as
+    it may hold anything."""
+    if not isinstance(thing, Object) or thing.cls is not None or not isinstance(holder, Object) or holder.cls is None:
+        return True
+    return run.catalog.draws(thing.name) != ANY_GENERATOR
+
+
+def _called_of_libraries(function: Function, run: Interpreter) -> Iterator[Drawn]:
+    """What a function calls of libraries that may draw: `warp(image)`, `self.augment(image=image)`."""
+    for node in ast.walk(function.node):
+        if not isinstance(node, ast.Call):
+            continue
+        name = name_of(node.func, function)
+        if name and not name.startswith(".") and RANDOM_ROLES.isdisjoint(run.catalog.roles(name)):
+            yield from _drawn_from(name, function.source, node, run)
+        holders = [node.func, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
+        called = Value(frozenset(each for holder in holders for each in _named(holder, function)))
+        for thing in _held_in(called, run):
+            if isinstance(thing, Object) and thing.cls is None and "generator" not in thing.roles:
+                yield from _drawn_from(thing.name, function.source, node, run)
+
+
+def _drawn_from(name: str, source: Source, node: ast.AST, run: Interpreter) -> Iterator[Drawn]:
+    libraries = run.catalog.draws(name)
+    yield from (Drawn(each, source, node, libraries != ANY_GENERATOR) for each in sorted(libraries))
 
 
 def _held(thing: Thing) -> tuple[Value, ...]:
@@ -126,19 +196,16 @@ def _datasets(value: Value) -> Iterator[Object]:
         if isinstance(thing, Object):
             yield thing
         if isinstance(thing, Items) or isinstance(thing, Object) and thing.cls is None:
-            pending = [*(each for part in _held(thing) for each in part.things), *pending]
+            kept = thing.attributes.values() if isinstance(thing, Object) else ()
+            pending = [*(each for part in (*_held(thing), *kept) for each in part.things), *pending]
 
 
 def _reading(dataset: Object) -> Iterator[Function]:
-    """What is run for one sample: a method of the class, and transforms that one of a library is given."""
-    if dataset.cls is None:
-        return
-    for name in READING:
-        for function in _methods(dataset.cls, name):
-            yield _bound(function, dataset)
-    for base in dataset.cls.line():
-        if any(isinstance(each, External) for each in base.bases):
-            yield from (each for given in (*dataset.args, *dataset.keywords.values()) for each in _callable(given))
+    """What is run for one sample: a method of the class, and transforms that it is given or makes for itself."""
+    own = [each for name in READING for each in _methods(dataset.cls, name)] if dataset.cls is not None else []
+    yield from (_bound(each, dataset) for each in own)
+    given = (*dataset.args, *dataset.keywords.values(), *dataset.attributes.values())
+    yield from (function for each in given for function in _callable(each))
 
 
 def _methods(cls: Class, name: str) -> Iterator[Function]:
@@ -158,6 +225,8 @@ def _callable(value: Value, depth: int = 4) -> Iterator[Function]:
         elif isinstance(thing, Object) and thing.cls is not None:
             for name in ("__call__", "forward", "get_params"):
                 yield from (_bound(each, thing) for each in _methods(thing.cls, name))
+            for part in (*thing.args, *thing.keywords.values(), *thing.attributes.values()):  # `for t in self.steps:`
+                yield from _callable(part, depth - 1)
         else:
             for part in _held(thing):
                 yield from _callable(part, depth - 1)
@@ -224,7 +293,7 @@ def mentioned(function: Function, run: Interpreter) -> Iterator[Drawn]:
     seeds = {library(call, function) for call in _seeds(function, run) if not _is_chosen(call, function)}
     for node in calls:
         name = name_of(node.func, function)
-        draws = {"random_draw", "index_draw"} & run.catalog.roles(name) and name.rpartition(".")[2] not in OWN
+        draws = RANDOM_ROLES & run.catalog.roles(name) and name.rpartition(".")[2] not in OWN
         if draws and library(node, function) not in seeds and not any(k.arg == "generator" for k in node.keywords):
             yield Drawn(library(node, function), function.source, node)
 

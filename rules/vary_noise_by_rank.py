@@ -190,6 +190,7 @@ EXAMPLES = [
 SEEDS = {
     "numpy": "{library}.random.seed({torch}.initial_seed() % 2**32)\n",
     "random": "{library}.seed({torch}.initial_seed())\n",
+    "imgaug": "{library}.seed({torch}.initial_seed() % 2**32)\n",
 }
 
 
