@@ -24,6 +24,9 @@ OWN = frozenset(
 """What draws nothing, or makes a generator of its own."""
 SEEDING = frozenset({"seed", "any_seed"})
 READING = ("__getitem__", "__getitems__")
+SETTING = ("set_transform", "with_transform")
+FILLING = frozenset("uniform_ normal_ random_ bernoulli_ exponential_ log_normal_ geometric_ cauchy_".split())
+"""Methods of tensors that draw."""
 TOLD = RANDOM_ROLES | {"random_transform", "dropout"}
 """What calls of the steps tell themselves, as events."""
 OF_TENSORS = frozenset(["torch.utils.data.TensorDataset"])
@@ -74,7 +77,16 @@ def drawn_on_tensors(called: Value, source: Source, node: ast.AST, run: Interpre
 
 def _drawn_for(loader: Object, run: Interpreter) -> list[Drawn]:
     dataset = loader.argument("dataset", 0) or NOTHING
-    return [*_drawn_by(_read_by(dataset), run), *_by_libraries(dataset, run), *collating(loader, run)]
+    set_later = _drawn_by(_with_calls(list(_set_later(run))), run)
+    return [*_drawn_by(_read_by(dataset), run), *set_later, *_by_libraries(dataset, run), *collating(loader, run)]
+
+
+def _set_later(run: Interpreter) -> Iterator[Function]:
+    """The functions that a data set of a library is told to run for each sample: `train_set.set_transform(augment)`."""
+    for source in (each for each in run.project.sources if "_transform(" in each.text):
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in SETTING:
+                yield from (function for each in node.args for function in _callable(run.values.get(each, NOTHING)))
 
 
 def _reads_itself(loader: Object) -> bool:
@@ -204,8 +216,17 @@ def _reading(dataset: Object) -> Iterator[Function]:
     """What is run for one sample: a method of the class, and transforms that it is given or makes for itself."""
     own = [each for name in READING for each in _methods(dataset.cls, name)] if dataset.cls is not None else []
     yield from (_bound(each, dataset) for each in own)
+    for made in _methods(dataset.cls, "__init__") if dataset.cls is not None else ():
+        yield from _given_on(_bound(made, dataset))  # `super().__init__(transform=self.augment)`
     given = (*dataset.args, *dataset.keywords.values(), *dataset.attributes.values())
     yield from (function for each in given for function in _callable(each))
+
+
+def _given_on(function: Function) -> Iterator[Function]:
+    """The functions of the project that a function gives to what it calls."""
+    for call in (each for each in ast.walk(function.node) if isinstance(each, ast.Call)):
+        for node in (*call.args, *(each.value for each in call.keywords)):
+            yield from (thing for thing in _named(node, function) if isinstance(thing, Function))
 
 
 def _methods(cls: Class, name: str) -> Iterator[Function]:
@@ -237,7 +258,8 @@ def _called(function: Function) -> Iterator[Function]:
     for node in ast.walk(function.node):
         if isinstance(node, ast.Call):
             called = _named(node.func, function)
-            given = [thing for each in node.args for thing in _named(each, function) if not isinstance(thing, Class)]
+            told = (*node.args, *(each.value for each in node.keywords))
+            given = [thing for each in told for thing in _named(each, function) if not isinstance(thing, Class)]
             yield from (each for thing in (*called, *given) for each in _run_by(thing))
 
 
@@ -293,6 +315,9 @@ def mentioned(function: Function, run: Interpreter) -> Iterator[Drawn]:
     seeds = {library(call, function) for call in _seeds(function, run) if not _is_chosen(call, function)}
     for node in calls:
         name = name_of(node.func, function)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in FILLING and not name.startswith("torch.nn.init"):
+            if not any(each.arg == "generator" for each in node.keywords):
+                yield Drawn("torch", function.source, node)
         draws = RANDOM_ROLES & run.catalog.roles(name) and name.rpartition(".")[2] not in OWN
         if draws and library(node, function) not in seeds and not any(k.arg == "generator" for k in node.keywords):
             yield Drawn(library(node, function), function.source, node)
