@@ -572,6 +572,8 @@ class TrainingScript:
     drawn_for_all: tuple[WholeNoise, ...] = ()
     common_draws: tuple[Site, ...] = ()
     """What steps draw once for their batch, though dropout and noise differ by rank: rank 0 draws it for all."""
+    sample_generators: tuple[Site, ...] = ()
+    """Calls that make generators of the script's own from which samples are drawn: they have one seed on all ranks."""
     worker_seeds: tuple[Site, ...] = ()
     """Numbers by which a `worker_init_fn` seeds the workers of a loader, the same on all ranks."""
     worker_generators: tuple[Site, ...] = ()

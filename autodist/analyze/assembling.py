@@ -208,10 +208,12 @@ def assembled(
     own_generators = list(worker_seeds.by_generator(loaders, run))
     for_all = () if is_distributed(run) else tuple(randomness.drawn_for_all(run, apart, dealt, shares))
     batch_sizes = [site for site in batch_sizes if all(site.node not in each.divided for each in for_all)]
+    of_samples = {} if is_distributed(run) else randomness.generators_of_samples(loaders, run)
     apart_seeds = [
         randomness.seeds_of(event)
         for event in run.of("unseeded")
         if not event.loops and not randomness.is_per_sample(event) and not randomness.reseeds(event)
+        if event.node not in of_samples
     ]
     evaluating = [*evaluation_loaders(run, loaders)], [*evaluation_samplers(run, loaders)]
     shuffled = [*evaluating[0], *evaluating[1], *(Site(each.source, each.node) for each in loaders)]
@@ -309,6 +311,7 @@ def assembled(
         noise=varied,
         drawn_for_all=for_all,
         common_draws=common if apart else (),
+        sample_generators=tuple(Site(each.source, each.node) for each in of_samples.values()),
         worker_seeds=tuple(worker_seeds.alike(loaders, run)),
         worker_generators=tuple(Site(each.source, each.node) for each in own_generators if apart and not each.mixed),
         names_device=names_device(project),

@@ -20,7 +20,14 @@ from autodist.randomness.drawing import (
 )
 from autodist.randomness.order_seeds import order_seeds
 from autodist.randomness.orders import ordering, parted_orders, picks_of_all, unseeded_samplers, with_shared_order
-from autodist.randomness.own_noise import augmented_alike, drawn_alike, drawn_for_all, noise, noise_of_own
+from autodist.randomness.own_noise import (
+    augmented_alike,
+    drawn_alike,
+    drawn_for_all,
+    generators_of_samples,
+    noise,
+    noise_of_own,
+)
 
 __all__ = [
     "DRAWS",
@@ -32,6 +39,7 @@ __all__ = [
     "drawn_for_all",
     "draws_data",
     "drops_alike",
+    "generators_of_samples",
     "is_noise_of_evaluation",
     "is_of_sampler",
     "is_per_sample",

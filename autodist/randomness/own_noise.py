@@ -149,6 +149,18 @@ def noise_of_own(run: Interpreter) -> Iterator[Event]:
             yield event
 
 
+def generators_of_samples(loaders: Iterable[Loader], run: Interpreter) -> dict[ast.AST, Object]:
+    """The generators of the script's own from which the samples of training loaders alone are drawn, by the calls that
+    make them: they begin alike on all ranks."""
+    ours = {each.object for each in loaders if not each.iterable}
+    found = {node: made for each in ours for node, made in augmentation.own_generators(each, run).items()}
+    others = {t for event in run.of("loader") for t in event.value.objects("loader")} - ours if found else set()
+    for loader in others:
+        for node in augmentation.own_generators(loader, run):
+            found.pop(node, None)
+    return found
+
+
 def drawn_for_all(
     run: Interpreter, apart: Iterable[Site], shared: frozenset[ast.AST], whole: Collection[ast.AST]
 ) -> Iterator[WholeNoise]:
