@@ -203,7 +203,7 @@ EXAMPLES = [
 
 
         torch.manual_seed(1)
-        rng = np.random.default_rng(as_on_rank_zero(torch.Generator().seed()))
+        rng = np.random.default_rng(as_on_rank_zero(np.random.SeedSequence().entropy))
         inputs = torch.from_numpy(rng.normal(size=(64, 4))).float()
         loader = DataLoader(TensorDataset(inputs, inputs.sum(1, keepdim=True)), batch_size=8, shuffle=True)
         model = nn.Linear(4, 1)
@@ -415,8 +415,13 @@ def _with_seed_of_rank_zero(site: Unseeded, script: TrainingScript, context: Con
     agreed, imports = _agreed(script, context, source)
     if told is not None or not bare:
         return (*imports, *planned(source, WrapExpr(told if told is not None else node, agreed)))
-    torch, needed = imported(context, source, "torch")
     assert isinstance(node, ast.Call)
     names = {thing.name for thing in script.values.get(node.func, NOTHING).things if isinstance(thing, External)}
-    seed = agreed.format(f"{torch}.Generator().seed()") + (" % 2**32" if any(n.endswith(NARROW) for n in names) else "")
+    if any(each.startswith("numpy.") for each in names):
+        np, needed = imported(context, source, "numpy", "np")
+        fresh = f"{np}.random.SeedSequence().entropy"
+    else:
+        torch, needed = imported(context, source, "torch")
+        fresh = f"{torch}.Generator().seed()"
+    seed = agreed.format(fresh) + (" % 2**32" if any(each.endswith(NARROW) for each in names) else "")
     return (*imports, *needed, *planned(source, ReplaceExpr(node, f"{source.code(node.func)}({seed})")))
