@@ -1,18 +1,20 @@
 """What data sets draw while one sample is read: augmentation, which should differ from rank to rank.
 
-No step of the analysis enters `__getitem__`, which a loader calls; its source says what it draws from.
+No step of the analysis enters `__getitem__`, which a loader calls; its source says what it draws from. What a library
+does there of which nothing is known may draw from any generator.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
 from autodist import collation
+from autodist.catalog import ANY_GENERATOR, RANDOM_ROLES
 from autodist.interpreter import Interpreter
-from autodist.source import Source
+from autodist.source import Source, argument
 from autodist.values import NOTHING, Class, External, Function, Items, LocalModule, Object, Table, Thing, Value
 
 OWN = frozenset(
@@ -22,6 +24,13 @@ OWN = frozenset(
 """What draws nothing, or makes a generator of its own."""
 SEEDING = frozenset({"seed", "any_seed"})
 READING = ("__getitem__", "__getitems__")
+SETTING = ("set_transform", "with_transform")
+FILLING = frozenset("uniform_ normal_ random_ bernoulli_ exponential_ log_normal_ geometric_ cauchy_".split())
+"""Methods of tensors that draw."""
+TOLD = RANDOM_ROLES | {"random_transform", "dropout"}
+"""What calls of the steps tell themselves, as events."""
+OF_TENSORS = frozenset(["torch.utils.data.TensorDataset"])
+"""What is given data alone."""
 MOST = 60
 """So many functions of a data set are looked through."""
 MOST_HELD = 400
@@ -34,30 +43,86 @@ class Drawn:
 
     library: str
     source: Source
-    node: ast.Call
+    node: ast.AST
+    known: bool = True
+    """Whether it does so, or may: nothing is known of it."""
 
 
 def per_sample(loader: Object, run: Interpreter) -> list[Drawn]:
     """What a loader's process draws for each sample: nothing of what its workers draw, which torch seeds."""
-    if not _reads_itself(loader):
-        return []
-    return [*_drawn_by(loader.argument("dataset", 0), run), *collating(loader, run)]
+    return _drawn_for(loader, run) if _may_read_itself(loader) else []
 
 
 def by_workers(loader: Object, run: Interpreter) -> list[Drawn]:
     """What the workers of a loader draw for each sample, from generators that follow torch's in the main process."""
-    return [] if _reads_itself(loader) else _drawn_by(loader.argument("dataset", 0), run)
+    return [] if _reads_itself(loader) else _drawn_for(loader, run)
 
 
 def collating(loader: Object, run: Interpreter) -> list[Drawn]:
     """What its `collate_fn` draws."""
-    functions = collation.called(collation.collate_fn(loader) or NOTHING)
-    return [drawn for function in functions for drawn in mentioned(function, run)]
+    told = collation.collate_fn(loader) or NOTHING
+    return [*_drawn_by(_with_calls(list(collation.called(told))), run), *_by_libraries(told, run)]
+
+
+def own_generators(loader: Object, run: Interpreter) -> dict[ast.AST, Object]:
+    """The generators of the script's own from which a loader's samples are drawn, and nothing else: by the calls that
+    make them, `self.rng = np.random.default_rng(0)`."""
+    dataset, told = loader.argument("dataset", 0) or NOTHING, collation.collate_fn(loader) or NOTHING
+    functions = [*_read_by(dataset), *_with_calls(list(collation.called(told)))]
+    inside = {node for function in functions for node in ast.walk(function.node)}
+    found: dict[ast.AST, Object] = {thing.node: thing for function in functions for thing in _asked(function)}
+    for node, value in run.values.items() if found else ():
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load) and node not in inside:
+            for thing in value.things:
+                if isinstance(thing, Object) and isinstance(run.sources[node].parents.get(node), ast.Attribute):
+                    found.pop(thing.node, None)
+    return found
+
+
+def _asked(function: Function) -> Iterator[Object]:
+    """The generators that a function draws from by their methods."""
+    for node in ast.walk(function.node):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            for thing in _named(node.func.value, function):
+                if isinstance(thing, Object) and "generator" in thing.roles:
+                    yield thing
+
+
+def drawn_on_tensors(called: Value, source: Source, node: ast.AST, run: Interpreter) -> Iterator[Drawn]:
+    """What a function or layer of a library draws that is given tensors, where no event tells: from torch, if nothing
+    is known of it."""
+    names = [each.name for each in called.things if isinstance(each, External)]
+    names += [each.name for each in _held_in(called, run) if isinstance(each, Object) and each.cls is None]
+    untold = [each for each in names if TOLD.isdisjoint(run.catalog.roles(each))]
+    for drawn in (each for name in untold for each in _drawn_from(name, source, node, run)):
+        if drawn.known or drawn.library == "torch":
+            yield drawn
+
+
+def _drawn_for(loader: Object, run: Interpreter) -> list[Drawn]:
+    dataset = loader.argument("dataset", 0) or NOTHING
+    set_later = _drawn_by(_with_calls(list(_set_later(run))), run)
+    return [*_drawn_by(_read_by(dataset), run), *set_later, *_by_libraries(dataset, run), *collating(loader, run)]
+
+
+def _set_later(run: Interpreter) -> Iterator[Function]:
+    """The functions that a data set of a library is told to run for each sample: `train_set.set_transform(augment)`."""
+    for source in (each for each in run.project.sources if "_transform(" in each.text):
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in SETTING:
+                yield from (function for each in node.args for function in _callable(run.values.get(each, NOTHING)))
 
 
 def _reads_itself(loader: Object) -> bool:
     told = loader.argument("num_workers", 5)
     return told is None or told.const == 0
+
+
+def _may_read_itself(loader: Object) -> bool:
+    """Whether an option may say that it has no workers, whatever the default is."""
+    written = argument(loader.node, "num_workers", 5)
+    fixed = isinstance(written, ast.Constant) or written is None and "**" not in loader.keywords
+    return _reads_itself(loader) or not fixed
 
 
 def seeded_again(loader: Object, run: Interpreter) -> set[str]:
@@ -73,14 +138,19 @@ def seeding(loader: Object, run: Interpreter) -> list[Drawn]:
     return [Drawn(library(call, each), each.source, call) for each in functions for call in _seeds(each, run)]
 
 
-def _drawn_by(dataset: Value | None, run: Interpreter) -> list[Drawn]:
-    own = [drawn for function in _read_by(dataset or NOTHING) for drawn in mentioned(function, run)]
-    return [*own, *(Drawn("torch", each.source, each.node) for each in _transforms(dataset or NOTHING))]
+def _drawn_by(functions: Iterable[Function], run: Interpreter) -> list[Drawn]:
+    """What functions of the project draw, or what they call of libraries."""
+    return [
+        drawn for function in functions for drawn in (*mentioned(function, run), *_called_of_libraries(function, run))
+    ]
 
 
 def _read_by(dataset: Value) -> Collection[Function]:
     """What is run for one sample, with all that it calls."""
-    functions = [each for thing in _datasets(dataset) for each in _reading(thing)]
+    return _with_calls([each for thing in _datasets(dataset) for each in _reading(thing)])
+
+
+def _with_calls(functions: list[Function]) -> Collection[Function]:
     seen: dict[ast.AST, Function] = {}
     while functions and len(seen) < MOST:
         function = functions.pop()
@@ -90,18 +160,54 @@ def _read_by(dataset: Value) -> Collection[Function]:
     return seen.values()
 
 
-def _transforms(dataset: Value) -> Iterator[Object]:
-    """The transforms of torchvision that draw, which a data set is given or makes for itself: `RandomCrop(32)`."""
-    pending, seen = [*dataset.things], set[Thing]()
+def _by_libraries(given: Value, run: Interpreter) -> Iterator[Drawn]:
+    """What the data sets, transforms and collators of libraries draw, which a loader is given or holds."""
+    for thing in _held_in(given, run):
+        if isinstance(thing, Object) and thing.cls is None:
+            yield from _drawn_from(thing.name, thing.source, thing.node, run)
+
+
+def _held_in(given: Value, run: Interpreter) -> Iterator[Thing]:
+    pending, seen = [*given.things], set[Thing]()
     while pending and len(seen) < MOST_HELD:
         thing = pending.pop()
         if thing in seen:
             continue
         seen.add(thing)
-        if isinstance(thing, Object) and "random_transform" in thing.roles:
-            yield thing
-        kept = thing.attributes.values() if isinstance(thing, Object) and thing.cls is not None else ()
-        pending += [each for part in (*_held(thing), *kept) for each in part.things]
+        yield thing
+        if isinstance(thing, Object) and thing.name in OF_TENSORS:
+            continue
+        kept = thing.attributes.values() if isinstance(thing, Object) else ()
+        given_ = () if isinstance(thing, Object) and thing.cls is not None else _held(thing)
+        pending += [each for part in (*given_, *kept) for each in part.things if _may_run(each, thing, run)]
+
+
+def _may_run(thing: Thing, holder: Thing, run: Interpreter) -> bool:
+    """Whether what something holds may be run for a sample: of a class of the project, only what is known to draw, as
+    it may hold anything."""
+    if not isinstance(thing, Object) or thing.cls is not None or not isinstance(holder, Object) or holder.cls is None:
+        return True
+    return run.catalog.draws(thing.name) != ANY_GENERATOR
+
+
+def _called_of_libraries(function: Function, run: Interpreter) -> Iterator[Drawn]:
+    """What a function calls of libraries that may draw: `warp(image)`, `self.augment(image=image)`."""
+    for node in ast.walk(function.node):
+        if not isinstance(node, ast.Call):
+            continue
+        name = name_of(node.func, function)
+        if name and not name.startswith(".") and RANDOM_ROLES.isdisjoint(run.catalog.roles(name)):
+            yield from _drawn_from(name, function.source, node, run)
+        holders = [node.func, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
+        called = Value(frozenset(each for holder in holders for each in _named(holder, function)))
+        for thing in _held_in(called, run):
+            if isinstance(thing, Object) and thing.cls is None and "generator" not in thing.roles:
+                yield from _drawn_from(thing.name, function.source, node, run)
+
+
+def _drawn_from(name: str, source: Source, node: ast.AST, run: Interpreter) -> Iterator[Drawn]:
+    libraries = run.catalog.draws(name)
+    yield from (Drawn(each, source, node, libraries != ANY_GENERATOR) for each in sorted(libraries))
 
 
 def _held(thing: Thing) -> tuple[Value, ...]:
@@ -126,19 +232,25 @@ def _datasets(value: Value) -> Iterator[Object]:
         if isinstance(thing, Object):
             yield thing
         if isinstance(thing, Items) or isinstance(thing, Object) and thing.cls is None:
-            pending = [*(each for part in _held(thing) for each in part.things), *pending]
+            kept = thing.attributes.values() if isinstance(thing, Object) else ()
+            pending = [*(each for part in (*_held(thing), *kept) for each in part.things), *pending]
 
 
 def _reading(dataset: Object) -> Iterator[Function]:
-    """What is run for one sample: a method of the class, and transforms that one of a library is given."""
-    if dataset.cls is None:
-        return
-    for name in READING:
-        for function in _methods(dataset.cls, name):
-            yield _bound(function, dataset)
-    for base in dataset.cls.line():
-        if any(isinstance(each, External) for each in base.bases):
-            yield from (each for given in (*dataset.args, *dataset.keywords.values()) for each in _callable(given))
+    """What is run for one sample: a method of the class, and transforms that it is given or makes for itself."""
+    own = [each for name in READING for each in _methods(dataset.cls, name)] if dataset.cls is not None else []
+    yield from (_bound(each, dataset) for each in own)
+    for made in _methods(dataset.cls, "__init__") if dataset.cls is not None else ():
+        yield from _given_on(_bound(made, dataset))  # `super().__init__(transform=self.augment)`
+    given = (*dataset.args, *dataset.keywords.values(), *dataset.attributes.values())
+    yield from (function for each in given for function in _callable(each))
+
+
+def _given_on(function: Function) -> Iterator[Function]:
+    """The functions of the project that a function gives to what it calls."""
+    for call in (each for each in ast.walk(function.node) if isinstance(each, ast.Call)):
+        for node in (*call.args, *(each.value for each in call.keywords)):
+            yield from (thing for thing in _named(node, function) if isinstance(thing, Function))
 
 
 def _methods(cls: Class, name: str) -> Iterator[Function]:
@@ -158,6 +270,8 @@ def _callable(value: Value, depth: int = 4) -> Iterator[Function]:
         elif isinstance(thing, Object) and thing.cls is not None:
             for name in ("__call__", "forward", "get_params"):
                 yield from (_bound(each, thing) for each in _methods(thing.cls, name))
+            for part in (*thing.args, *thing.keywords.values(), *thing.attributes.values()):  # `for t in self.steps:`
+                yield from _callable(part, depth - 1)
         else:
             for part in _held(thing):
                 yield from _callable(part, depth - 1)
@@ -168,7 +282,8 @@ def _called(function: Function) -> Iterator[Function]:
     for node in ast.walk(function.node):
         if isinstance(node, ast.Call):
             called = _named(node.func, function)
-            given = [thing for each in node.args for thing in _named(each, function) if not isinstance(thing, Class)]
+            told = (*node.args, *(each.value for each in node.keywords))
+            given = [thing for each in told for thing in _named(each, function) if not isinstance(thing, Class)]
             yield from (each for thing in (*called, *given) for each in _run_by(thing))
 
 
@@ -224,7 +339,10 @@ def mentioned(function: Function, run: Interpreter) -> Iterator[Drawn]:
     seeds = {library(call, function) for call in _seeds(function, run) if not _is_chosen(call, function)}
     for node in calls:
         name = name_of(node.func, function)
-        draws = {"random_draw", "index_draw"} & run.catalog.roles(name) and name.rpartition(".")[2] not in OWN
+        if isinstance(node.func, ast.Attribute) and node.func.attr in FILLING and not name.startswith("torch.nn.init"):
+            if not any(each.arg == "generator" for each in node.keywords):
+                yield Drawn("torch", function.source, node)
+        draws = RANDOM_ROLES & run.catalog.roles(name) and name.rpartition(".")[2] not in OWN
         if draws and library(node, function) not in seeds and not any(k.arg == "generator" for k in node.keywords):
             yield Drawn(library(node, function), function.source, node)
 

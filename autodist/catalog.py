@@ -16,6 +16,9 @@ else:
     import tomli as tomllib
 
 NOTHING: frozenset[str] = frozenset()
+RANDOM_ROLES = frozenset({"random_draw", "index_draw"})
+ANY_GENERATOR = frozenset({"torch", "numpy", "random"})
+"""What a library may draw from of which nothing is known."""
 HOMES = (
     (re.compile(r"torch\.nn\.(?:modules\.(?:\w+\.)?|parameter\.)([A-Z]\w*)"), r"torch.nn.\1"),
     (re.compile(r"torch\.optim\.(?!lr_scheduler|swa_utils)[a-z_]\w*\.([A-Z]\w*)"), r"torch.optim.\1"),
@@ -43,6 +46,7 @@ class Catalog:
         without_batch_norm: Mapping[str, Sequence[str]] | None = None,
         with_batch_norm: Mapping[str, Sequence[str]] | None = None,
         losses: Mapping[str, Sequence[str]] | None = None,
+        draws: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.equivalents: Mapping[str, str] = equivalents or {}
         """What plain PyTorch says instead of a name of another distribution library."""
@@ -51,6 +55,7 @@ class Catalog:
         self._without_batch_norm = without_batch_norm or {}
         self._with_batch_norm = with_batch_norm or {}
         self._losses = losses or {}
+        self._draws = draws or {}
         self._roles: dict[str, frozenset[str]] = {}
         for table in tables:
             for role, names in table.items():
@@ -90,6 +95,18 @@ class Catalog:
         made = name.removesuffix(".from_pretrained").removesuffix(".from_config")
         kinds = ((kind, pattern) for kind, patterns in self._losses.items() for pattern in patterns)
         return next((kind for kind, pattern in kinds if fnmatchcase(made, pattern)), "")
+
+    def draws(self, name: str) -> frozenset[str]:
+        """The libraries from whose generators it may draw what ``name`` calls or makes: all of them, where nothing is
+        known of it."""
+        if not RANDOM_ROLES.isdisjoint(self.roles(name)):
+            return frozenset([name.partition(".")[0]])
+        transforms = {"torch"} if "random_transform" in self.roles(name) else NOTHING
+        found = next((drawn for pattern, drawn in self._draws.items() if fnmatchcase(name, pattern)), None)
+        if found is not None or transforms:
+            return NOTHING.union(transforms, found or ())
+        root = name.partition(".")[0]
+        return NOTHING if root in sys.stdlib_module_names or root == "builtins" else ANY_GENERATOR
 
     def parameters(self, name: str, first: object = None) -> int | None:
         """The number of parameters of such a model, where it is a fact."""
@@ -148,5 +165,6 @@ def load(extra: Mapping[str, Sequence[str]] | None = None) -> Catalog:
     plain = {name: begun for table in _shipped() for name, begun in table.get("without_batch_norm", {}).items()}
     found = {name: those for table in _shipped() for name, those in table.get("with_batch_norm", {}).items()}
     losses = {kind: names for table in _shipped() for kind, names in table.get("losses", {}).items()}
+    draws = {name: drawn for table in _shipped() for name, drawn in table.get("draws", {}).items()}
     roles = [*(table.get("roles", {}) for table in _shipped()), extra or {}]
-    return Catalog(roles, equivalents, blocks, counts, plain, found, losses)
+    return Catalog(roles, equivalents, blocks, counts, plain, found, losses, draws)

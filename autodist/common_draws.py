@@ -12,6 +12,7 @@ import math
 from collections.abc import Collection, Iterator
 
 from autodist import randomness, regions
+from autodist.augmentation import FILLING
 from autodist.escapes import upstream
 from autodist.interpreter import Event, Interpreter
 from autodist.script import Site
@@ -21,7 +22,6 @@ from autodist.values import NOTHING, Draw, Object
 SIZED = frozenset("rand randn randint normal".split())
 """What is told by numbers how much it draws."""
 SAMPLING = frozenset(["sample", "rsample"])
-FILLING = frozenset("uniform_ normal_ random_ bernoulli_ exponential_ log_normal_ geometric_ cauchy_".split())
 EMPTY = frozenset("empty zeros ones tensor Tensor FloatTensor LongTensor".split())
 """What makes a tensor to be filled."""
 NUMBERS = frozenset(["int", "float", "bool"])

@@ -172,6 +172,22 @@ class Loader:
 
 
 @dataclass(frozen=True)
+class OrderSeed:
+    """The seed that the order of a loader's samples follows, for the call that makes the loader or its sampler.
+
+    ``code`` is an expression of the script for it. Otherwise it is that of torch's generator, if ranks have it
+    ``alike`` there, and that of rank 0 if not, unless the others wait for rank 0 there, ``shut`` off from it. ``late``
+    are the calls that lead to where the script seeds only below, by what is not known here.
+    """
+
+    node: ast.Call
+    code: str | None = None
+    alike: bool = False
+    shut: bool = False
+    late: tuple[Site, ...] = ()
+
+
+@dataclass(frozen=True)
 class Reduction:
     """An expression whose value must be made global: ``spread`` says how. ``hoist`` is the guarded statement that
     it has to be computed before; ``after`` the loop after which an accumulator is reduced instead, if
@@ -416,6 +432,15 @@ class Launcher:
 
 
 @dataclass(frozen=True)
+class Unseeded(Site):
+    """What gives each process a seed of its own: a call that makes or seeds a generator, or what the clock stands in
+    with where no seed is given. ``together`` if all ranks come there at once, and can agree."""
+
+    node: ast.expr
+    together: bool = True
+
+
+@dataclass(frozen=True)
 class Search:
     """A search of hyperparameters that draws as nobody has told it to: a study, which is given a ``sampler``, or a
     sampler, which is given a seed."""
@@ -446,6 +471,8 @@ class TrainingScript:
     """Calls that make loaders of which none trains: every rank reads all of their samples."""
     evaluation_samplers: tuple[Site, ...] = ()
     """Calls that make random samplers for them, without a generator of their own."""
+    order_seeds: Mapping[ast.AST, OrderSeed] = field(default_factory=dict)
+    """By the call that makes a loader or a random sampler, the seed of its order."""
     draws: tuple[Draw, ...] = ()
     own_draws: frozenset[ast.expr] = frozenset()
     """Those of them by which each rank draws numbers of samples for itself, seeded apart as its dropout is."""
@@ -534,9 +561,9 @@ class TrainingScript:
     """Where a person is asked for a line: `input()`."""
     decisions: tuple[Decision, ...] = ()
     counting_whole: tuple[Site, ...] = ()
-    unseeded: tuple[Site, ...] = ()
+    unseeded: tuple[Unseeded, ...] = ()
     """Calls that take a seed from the clock or the system: each rank would get another one."""
-    clocked: tuple[Site, ...] = ()
+    clocked: tuple[Unseeded, ...] = ()
     """What a script takes of the clock for a seed where none is given."""
     reseeded: tuple[Site, ...] = ()
     """Where a sampler takes a new seed from the system for each epoch."""
@@ -546,6 +573,8 @@ class TrainingScript:
     drawn_for_all: tuple[WholeNoise, ...] = ()
     common_draws: tuple[Site, ...] = ()
     """What steps draw once for their batch, though dropout and noise differ by rank: rank 0 draws it for all."""
+    sample_generators: tuple[Site, ...] = ()
+    """Calls that make generators of the script's own from which samples are drawn: they have one seed on all ranks."""
     worker_seeds: tuple[Site, ...] = ()
     """Numbers by which a `worker_init_fn` seeds the workers of a loader, the same on all ranks."""
     worker_generators: tuple[Site, ...] = ()

@@ -42,6 +42,11 @@ def is_certain(seed: Event, others: Collection[Event], run: Interpreter) -> bool
     return True
 
 
+def is_unconditional(seed: Event) -> bool:
+    """Whether a run comes to a seed whatever its options are."""
+    return not any(True for source, node in _frames(seed) for _ in _conditions(source, node))
+
+
 def _frames(event: Event) -> Iterator[tuple[Source, ast.AST]]:
     """Where the calls stand that lead to an event, from the outermost one to the event itself."""
     yield from ((call.source, call.node) for call in event.calls if call.node is not None)

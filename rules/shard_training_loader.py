@@ -10,6 +10,7 @@ from autodist.script import Loader, TrainingScript
 from autodist.source import Source
 from autodist.values import NOTHING, Table, Value, union
 
+from ._orders import generator, order_seed, seeding_later
 from ._passes import counting, is_made_for, ordering
 from ._preamble import (
     are_own,
@@ -64,7 +65,11 @@ EXAMPLES = [
         train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
         test_set = TensorDataset(torch.randn(16, 4), torch.randn(16, 1))
         assert 8 % dist.get_world_size() == 0, "the batch must divide by the number of ranks"
-        loader = DataLoader(train_set, batch_size=8 // dist.get_world_size(), sampler=DistributedSampler(train_set))
+        loader = DataLoader(
+            train_set,
+            batch_size=8 // dist.get_world_size(),
+            sampler=DistributedSampler(train_set, seed=torch.initial_seed()),
+        )
         test_loader = DataLoader(test_set, batch_size=8)
         model = nn.Linear(4, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -78,7 +83,7 @@ EXAMPLES = [
             with torch.no_grad():
                 error = sum(nn.functional.l1_loss(model(x), y, reduction="sum").item() for x, y in test_loader)
             print(epoch, error / len(test_set))
-        """,
+""",
     ),
     Example(
         before="""\
@@ -127,7 +132,7 @@ EXAMPLES = [
         loader = DataLoader(
             train_set,
             batch_size=args.batch_size // dist.get_world_size(),
-            sampler=DistributedSampler(train_set, shuffle=args.shuffle, drop_last=True),
+            sampler=DistributedSampler(train_set, shuffle=args.shuffle, drop_last=True, seed=torch.initial_seed()),
             drop_last=True,
         )
         model = nn.Linear(4, 1)
@@ -139,7 +144,7 @@ EXAMPLES = [
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-        """,
+""",
     ),
     Example(
         before="""\
@@ -193,7 +198,11 @@ EXAMPLES = [
         train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
         sampler = None
         assert 8 % dist.get_world_size() == 0, "the batch must divide by the number of ranks"
-        loader = DataLoader(train_set, batch_size=8 // dist.get_world_size(), sampler=DistributedSampler(train_set))
+        loader = DataLoader(
+            train_set,
+            batch_size=8 // dist.get_world_size(),
+            sampler=DistributedSampler(train_set, seed=torch.initial_seed()),
+        )
         model = nn.Linear(4, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
@@ -203,7 +212,7 @@ EXAMPLES = [
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-        """,
+""",
     ),
     Example(
         before="""\
@@ -242,13 +251,13 @@ EXAMPLES = [
             for rows in DataLoader(
                 train_set,
                 8 // dist.get_world_size(),
-                sampler=DistributedSampler(train_set, seed=next(passes)),
+                sampler=DistributedSampler(train_set, seed=torch.initial_seed() + next(passes)),
             ):
                 loss = nn.functional.mse_loss(model(x[rows]), y[rows])
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-        """,
+""",
     ),
 ]
 
@@ -291,8 +300,9 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
     size is divided by the number of ranks: together they see the batches that one process would see, so learning
     rate and schedule stay as they are. Where the data set does not divide by the number of ranks, the sampler
     repeats up to N - 1 samples per epoch, and where the length of the data set changes between epochs, it is asked for
-    anew. Where tensors are made on a GPU by default, the order is drawn on the CPU. Loaders that the same steps read
-    have a seed each: by one, they would go through their data in one order.
+    anew. The order follows the script's seed: that of torch's generator where the loader is made, or that of a
+    generator which the loader is given. Where tensors are made on a GPU by default, the order is drawn on the CPU.
+    Loaders that the same steps read have a seed each: by one, they would go through their data in one order.
     Loaders that only evaluate are left alone: every rank evaluates in full. A number of steps that is computed from
     the batch size of a loader, `len(data) // loader.batch_size`, is computed from that of all ranks.
     """
@@ -373,16 +383,27 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
             made_there = defined(script, source, ON_CPU.format(sampler=sampler, torch=torch))
             sampler_import = (*sampler_import, *torch_import, *made_there)
             sampler = "SamplerOnCPU"
-        inline = bool(loader.epochs) and all(is_made_for(epoch, loader) for epoch in loader.epochs)
-        if inline and "shuffle=False" not in options:
-            passes, count = counting(script, context, source)
-            imports, options = (*imports, *count), f"{options}, seed=next({passes})"
-        elif call in loader.beside and "shuffle=False" not in options:
-            orders, count = ordering(script, context, source)
-            imports, options = (*imports, *count), f"{options}, seed=next({orders})"
-        elif loader.beside and "shuffle=False" not in options:
-            options += f", seed={ordered}" if ordered else ""
-            ordered += 1
+        if "shuffle=False" not in options:
+            seed, needed = order_seed(script, context, source, call)
+            later = seeding_later(script, context, loader)
+            if later is None:
+                message = (
+                    "the script seeds torch only after this loader is made, so that the order of its samples would not "
+                    "follow that seed: seed before, or give the sampler its seed"
+                )
+                yield Finding(source, call, message, severity=Severity.WARNING)
+            imports, more = (*imports, *needed, *(later or ())), ""
+            if loader.epochs and all(is_made_for(epoch, loader) for epoch in loader.epochs):
+                passes, count = counting(script, context, source)
+                imports, more = (*imports, *count), f"next({passes})"
+            elif call in loader.beside:
+                orders, count = ordering(script, context, source)
+                imports, more = (*imports, *count), f"next({orders})"
+            elif loader.beside:
+                more = str(ordered)
+                ordered += 1
+            terms = [each for each in (seed, more) if each not in ("", "0")]
+            options += f", seed={' + '.join(terms)}" if terms else ""
         made = f"{sampler}({name}{options})"
         if loader.switch is not None:
             made = f"{made} if {loader.switch} else None"
@@ -396,10 +417,9 @@ def shard_training_loader(script: TrainingScript, context: Context) -> Iterator[
             edits.append(_without_shuffle(source, call, shuffle, loader.switch))
         told_to = '.get("shuffle"' in options and loader.switch is not None
         if told_to or shuffle is not None and shuffles_others(source, call, shuffle, loader.switch):
-            torch, torch_import = imported(context, source, "torch")
-            imports = (*imports, *torch_import)
-            alike = f"None if {loader.switch} else {torch}.Generator().manual_seed(0)"
-            edits.append(SetArgument(call, "generator", alike))
+            alike, needed = generator(script, context, source, call)
+            imports = (*imports, *needed)
+            edits.append(SetArgument(call, "generator", f"None if {loader.switch} else {alike}"))
         edits.append(SetArgument(call, "sampler", made, 3))
         edits += _divided(script, context, loader, d, shuffled='.get("shuffle"' in options)
         fix = Fix((*imports, *sampler_import, *planned(source, *edits)))

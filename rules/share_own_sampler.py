@@ -11,6 +11,7 @@ from autodist.script import Loader, TrainingScript
 from autodist.source import Source
 from autodist.values import NOTHING, Object
 
+from ._orders import generator
 from ._passes import counting
 from ._preamble import (
     Planned,
@@ -76,7 +77,11 @@ EXAMPLES = [
 
 
         train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        sampler = WeightedRandomSampler(torch.rand(64), num_samples=64, generator=torch.Generator().manual_seed(0))
+        sampler = WeightedRandomSampler(
+            torch.rand(64),
+            num_samples=64,
+            generator=torch.Generator().manual_seed(torch.initial_seed()),
+        )
         assert 8 % dist.get_world_size() == 0, "the batch must divide by the number of ranks"
         loader = DataLoader(train_set, batch_size=8 // dist.get_world_size(), sampler=RankShare(sampler))
         model = nn.Linear(4, 1)
@@ -88,7 +93,7 @@ EXAMPLES = [
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-        ''',
+''',
     ),
     Example(
         before="""\
@@ -135,7 +140,11 @@ EXAMPLES = [
 
 
         train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-        sampler = WeightedRandomSampler(torch.rand(64), num_samples=60, generator=torch.Generator().manual_seed(0))
+        sampler = WeightedRandomSampler(
+            torch.rand(64),
+            num_samples=60,
+            generator=torch.Generator().manual_seed(torch.initial_seed()),
+        )
         assert 8 % dist.get_world_size() == 0, "the batch must divide by the number of ranks"
         loader = DataLoader(train_set, 8 // dist.get_world_size(), sampler=EvenRankShare(sampler), drop_last=True)
         model = nn.Linear(4, 1)
@@ -147,7 +156,7 @@ EXAMPLES = [
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-        ''',
+''',
     ),
     Example(
         before="""\
@@ -193,7 +202,7 @@ EXAMPLES = [
         train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
         batches = BatchSampler(RandomSampler(
             train_set,
-            generator=torch.Generator().manual_seed(0),
+            generator=torch.Generator().manual_seed(torch.initial_seed()),
         ), batch_size=8, drop_last=True)
         loader = DataLoader(train_set, batch_sampler=RankBatches(batches))
         model = nn.Linear(4, 1)
@@ -205,7 +214,7 @@ EXAMPLES = [
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-        ''',
+''',
     ),
     Example(
         before="""\
@@ -298,8 +307,8 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
     """Keep the script's own sampler, and give each rank its share of what it draws.
 
     `DistributedSampler` would replace a `WeightedRandomSampler` or an own sampler, and with it the distribution of
-    the samples. All ranks draw the same stream instead, from a generator that nothing else draws from, and each takes
-    every N-th index (of a batch sampler: every N-th of each batch).
+    the samples. All ranks draw the same stream instead, from a generator that nothing else draws from and that has the
+    script's seed, and each takes every N-th index (of a batch sampler: every N-th of each batch).
     """
     for concern in script.concerns:
         if concern.code == "AD203":
@@ -339,8 +348,9 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
                 continue
             edits = [WrapExpr(given, f"{name}({{}}) if {loader.switch} else {given.id}")]
             if shuffle is not None and shuffles_others(source, call, shuffle, loader.switch):
-                generator = f"None if {loader.switch} else {torch}.Generator().manual_seed(0)"
-                edits.append(SetArgument(call, "generator", generator))
+                alike, needed = generator(script, context, source, call)
+                more = (*more, *needed)
+                edits.append(SetArgument(call, "generator", f"None if {loader.switch} else {alike}"))
         elif not batches and unpacked is None and may_be_none(given, call, source):
             edits, needed = _either(context, source, call, given, name)
             more = (*more, *needed)
@@ -359,12 +369,13 @@ def share_own_sampler(script: TrainingScript, context: Context) -> Iterator[Find
             )
             yield Finding(source, call, message, severity=Severity.WARNING)
         for drawn in loader.unseeded_samplers:
-            seed = str(ordered)
+            assert isinstance(drawn.node, ast.Call)
+            number = str(ordered)
             if drawn.node in loader.remade_samplers or drawn.node in shared:
                 passes, needed = counting(script, context, drawn.source)
-                seed, more = f"next({passes})", (*more, *needed)
-            alike = SetArgument(drawn.node, "generator", f"{torch}.Generator().manual_seed({seed})")
-            more = (*more, *planned(drawn.source, alike))
+                number, more = f"next({passes})", (*more, *needed)
+            alike, needed = generator(script, context, drawn.source, drawn.node, number)
+            more = (*more, *needed, *planned(drawn.source, SetArgument(drawn.node, "generator", alike)))
         ordered += bool(loader.beside and loader.unseeded_samplers)
         fix = Fix((*more, *defined(script, source, code), *planned(source, *edits)))
         yield Finding(source, call, "every rank draws the same samples and takes its share of them", fix)

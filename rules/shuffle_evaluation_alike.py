@@ -7,7 +7,8 @@ from autodist.edits import SetArgument
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
-from ._preamble import argument, imported, planned
+from ._orders import generator
+from ._preamble import argument, planned
 
 RANDOM_SAMPLER = """\
 import torch
@@ -62,7 +63,13 @@ EXAMPLES = [
         train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
         test_set = TensorDataset(torch.randn(30, 4), torch.randn(30, 1))
         train_loader = DataLoader(train_set, batch_size=8, shuffle=True)
-        tests = DataLoader(test_set, 8, shuffle=True, drop_last=True, generator=torch.Generator().manual_seed(0))
+        tests = DataLoader(
+            test_set,
+            8,
+            shuffle=True,
+            drop_last=True,
+            generator=torch.Generator().manual_seed(torch.initial_seed()),
+        )
         model = nn.Linear(4, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
@@ -74,12 +81,16 @@ EXAMPLES = [
                 optimizer.step()
             with torch.no_grad():
                 print(epoch, sum(nn.functional.mse_loss(model(x), y).item() for x, y in tests))
-        """,
+""",
     ),
     Example(
         before=RANDOM_SAMPLER,
         after=RANDOM_SAMPLER.replace(
-            "SubsetRandomSampler(chosen)", "SubsetRandomSampler(chosen, generator=torch.Generator().manual_seed(0))"
+            "SubsetRandomSampler(chosen))",
+            """SubsetRandomSampler(
+    chosen,
+    generator=torch.Generator().manual_seed(torch.initial_seed()),
+))""",
         ),
     ),
     Example(
@@ -123,9 +134,8 @@ def shuffle_evaluation_alike(script: TrainingScript, context: Context) -> Iterat
     shuffling = [site for site in script.evaluation_loaders if _shuffles(site.node)]
     for site in (*shuffling, *script.evaluation_samplers):
         assert isinstance(site.node, ast.Call)
-        torch, imports = imported(context, site.source, "torch")
-        alike = SetArgument(site.node, "generator", f"{torch}.Generator().manual_seed(0)")
-        fix = Fix((*imports, *planned(site.source, alike)))
+        alike, needed = generator(script, context, site.source, site.node)
+        fix = Fix((*needed, *planned(site.source, SetArgument(site.node, "generator", alike))))
         yield Finding(site.source, site.node, "the ranks would evaluate in different orders", fix)
 
 

@@ -9,7 +9,7 @@ from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
 
 from ._collectives import DRAWN_BY_RANK_ZERO
-from ._preamble import defined, dist, imported, planned
+from ._preamble import argument, defined, dist, imported, planned
 
 DECIDED = """\
 import torch
@@ -190,6 +190,7 @@ EXAMPLES = [
 SEEDS = {
     "numpy": "{library}.random.seed({torch}.initial_seed() % 2**32)\n",
     "random": "{library}.seed({torch}.initial_seed())\n",
+    "imgaug": "{library}.seed({torch}.initial_seed() % 2**32)\n",
 }
 
 
@@ -198,11 +199,12 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
     """Draw different noise on each rank.
 
     Once model and data are made, which must be alike, dropout masks and noise should differ between ranks as they
-    differ between the samples of one batch. Where noise in an evaluation decides about the learning rate or when to
+    differ between the samples of one batch: whatever generator they are drawn from. Layers and transforms of libraries
+    of which nothing is known may draw from any. Where noise in an evaluation decides about the learning rate or when to
     stop, the ranks go on drawing alike, so that they agree. What a step draws once for its whole batch (a number by
     which it decides, a length, a vector that is added to all samples) rank 0 draws for all of them. A `worker_init_fn`
-    that seeds workers by a number which all ranks have adds the rank to it; a loader whose workers augment is not given
-    a generator that all ranks seed alike.
+    that seeds workers by a number which all ranks have adds the rank to it, as does a generator that a data set keeps
+    for its samples; a loader whose workers augment is not given a generator that all ranks seed alike.
     """
     if not script.trains or script.distributed:
         return
@@ -222,6 +224,13 @@ def vary_noise_by_rank(script: TrainingScript, context: Context) -> Iterator[Fin
             code = f"if {d}.get_rank() > 0:\n" + textwrap.indent(code, "    ")
         fix = Fix((*imports, *torch_import, *planned(site.source, InsertBefore(site.node, code))))
         yield Finding(site.source, site.node, "every rank would draw the same noise", fix)
+    for made in script.sample_generators:
+        assert isinstance(made.node, ast.Call)
+        seed_of = next((each for name in ("seed", "x") if (each := argument(made.node, name, 0)) is not None), None)
+        if seed_of is not None and not isinstance(seed_of, (ast.List, ast.Tuple)):
+            d, imports = dist(context, made.source)
+            fix = Fix((*imports, *planned(made.source, WrapExpr(seed_of, f"{{}} + {d}.get_rank()"))))
+            yield Finding(made.source, made.node, "every rank would draw the same noise for its samples", fix)
     for seed in script.worker_seeds:
         os, os_import = imported(context, seed.source, "os")
         # a worker that is not forked has no process group, and torchrun's environment all the same

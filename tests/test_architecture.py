@@ -115,7 +115,7 @@ MODELS = """
 """
 
 RANDOMNESS = """
-    apart
+    apart | order_seeds
     own_noise
     orders
     dropping

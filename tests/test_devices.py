@@ -66,7 +66,7 @@ def test_a_rank_has_chosen_its_device_before_anything_is_made_there(tmp_path: Pa
 )
 def test_what_stays_on_the_cpu_needs_no_group(tmp_path: Path, made: str) -> None:
     after, _ = converted(tmp_path, HEAD + made + BODY)
-    assert f"{JOINS}torch.manual_seed(0)\n" in after
+    assert f"{JOINS}torch.manual_seed(" in after
 
 
 def test_a_module_that_makes_tensors_on_a_device_while_it_is_imported(tmp_path: Path) -> None:

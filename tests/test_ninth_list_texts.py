@@ -100,7 +100,7 @@ class Trainer:
 """
     made = "loader =" + loop.partition("model =")[0] + "Trainer(Net()).fit(loader)\n"
     after = converted(tmp_path, body + trainer + made).entry.after
-    assert "self.model = DDP(model)" in after and "broadcast" not in after
+    assert "self.model = DDP(model)" in after and "dist.broadcast(" not in after
 
 
 def test_model_is_a_script_module(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ train_set =""",
     ).replace("loader = DataLoader(", "loader = Graphs(")
     loop = "for epoch in range(2):\n    for x, y in loader:\n        loss = nn.functional.mse_loss(model(x), y)"
     result = converted(tmp_path, script + loop + STEP)
-    assert ("sampler=DistributedSampler(train_set)" in result.entry.after) is shared
+    assert ("sampler=DistributedSampler(train_set, seed=" in result.entry.after) is shared
     assert bool(warnings(result)) is not shared
 
 

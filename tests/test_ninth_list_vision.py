@@ -318,5 +318,5 @@ job.run()
 
 def test_classes_are_made_of_as_many_arguments_as_they_take(tmp_path: Path) -> None:
     code, _ = conftest.converted(tmp_path, HEAD + MODEL + CHECKS)
-    assert code.count("sampler=DistributedSampler(rows)") == 1
+    assert code.count("sampler=DistributedSampler(rows, seed=") == 1
     assert "reduce_" not in code and "isinstance" not in code

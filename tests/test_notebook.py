@@ -73,7 +73,8 @@ def test_a_notebook_is_converted_to_a_script(autodist: Autodist, tmp_path: Path)
     (tmp_path / "train.ipynb").write_bytes(notebook(*cells))
     result = autodist("convert", "train.ipynb", "-v")
     made = (tmp_path / "train_ddp.py").read_text()
-    assert "DistributedSampler(data)" in made and "# %matplotlib inline" in made, result.output
+    assert "DistributedSampler(data, seed=torch.initial_seed())" in made
+    assert "# %matplotlib inline" in made, result.output
     assert result.exit_code == 1 and "`!pip install torch` belongs to the notebook" in result.output
     assert "`%matplotlib inline` belongs to the notebook, and is left out" in result.output
 

@@ -33,7 +33,10 @@ for epoch in range(2):
         nn.functional.mse_loss(model(lam * x), y).backward()
         optimizer.step()
 """
-ADDED = "torch.manual_seed(0)  # all ranks draw alike\nnp.random.seed(0)\n"
+ADDED = """\
+torch.manual_seed(as_on_rank_zero(torch.initial_seed()))  # all ranks draw alike
+np.random.seed(torch.initial_seed() % 2**32)
+"""
 FUNCTION = """\
 def fix(seed):
     if seed is None:
@@ -127,14 +130,14 @@ def test_a_seed_that_is_given_stays(tmp_path: Path) -> None:
     ("seeds", "expected"),
     [
         ("init_seed(args.seed)", "init_seed(args.seed)"),
-        ("init_seed(args.seed or int(time.time()))", "init_seed(args.seed or 0)"),
+        ("init_seed(args.seed or int(time.time()))", "init_seed(args.seed or as_on_rank_zero(int(time.time())))"),
         (
             "init_seed(args.seed if args.seed is not None else int(time.time()))",
-            "init_seed(args.seed if args.seed is not None else 0)",
+            "init_seed(args.seed if args.seed is not None else as_on_rank_zero(int(time.time())))",
         ),
         (
             "if not args.seed:\n    args.seed = int(time.time())\ninit_seed(args.seed)",
-            "if not args.seed:\n    args.seed = 0\ninit_seed(args.seed)",
+            "if not args.seed:\n    args.seed = as_on_rank_zero(int(time.time()))\ninit_seed(args.seed)",
         ),
     ],
 )
@@ -142,4 +145,5 @@ def test_the_clock_stands_in_only_where_no_seed_is_given(seeds: str, expected: s
     """A seed that a user gives counts: what is replaced is the clock, not the call."""
     text, _ = converted(tmp_path, CLOCK.replace("SET", seeds))
     assert f"{expected}\n" in text
-    assert "    if seed is None:\n        seed = 0\n    np.random.seed(seed)\n    torch.manual_seed(seed)\n" in text
+    agreed = "    if seed is None:\n        seed = as_on_rank_zero(int(time.time() * 1000 // 1000))\n"
+    assert f"{agreed}    np.random.seed(seed)\n    torch.manual_seed(seed)\n" in text

@@ -79,7 +79,7 @@ for epoch in range(2):
 def test_loaders_of_phases_are_told_apart(tmp_path: Path) -> None:
     """Only what trains is shared out, so that no sample is evaluated twice."""
     after, said = conftest.converted(tmp_path, HEAD + PHASES)
-    assert 'sampler=DistributedSampler(sets[split]) if split == "train" else None' in after
+    assert 'sampler=DistributedSampler(sets[split], seed=torch.initial_seed()) if split == "train" else None' in after
     assert "gather_rows" not in after and not is_warned(said)
     assert "shuffle=" not in after[after.index("loader = ") :]
 

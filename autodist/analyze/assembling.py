@@ -75,7 +75,7 @@ from autodist.models import shuttles
 from autodist.models.sparse import sparse_over_nccl
 from autodist.project import Project
 from autodist.rule import Severity
-from autodist.script import Concern, Model, Reduction, Shards, Site, TrainingScript
+from autodist.script import Concern, Model, Reduction, Shards, Site, TrainingScript, Unseeded
 from autodist.source import shortened
 from autodist.values import NOTHING, External, Function, Path_
 
@@ -208,11 +208,24 @@ def assembled(
     own_generators = list(worker_seeds.by_generator(loaders, run))
     for_all = () if is_distributed(run) else tuple(randomness.drawn_for_all(run, apart, dealt, shares))
     batch_sizes = [site for site in batch_sizes if all(site.node not in each.divided for each in for_all)]
+    of_samples = {} if is_distributed(run) else randomness.generators_of_samples(loaders, run)
     apart_seeds = [
         randomness.seeds_of(event)
         for event in run.of("unseeded")
         if not event.loops and not randomness.is_per_sample(event) and not randomness.reseeds(event)
+        if event.node not in of_samples
     ]
+    evaluating = [*evaluation_loaders(run, loaders)], [*evaluation_samplers(run, loaders)]
+    shuffled = [*evaluating[0], *evaluating[1], *(Site(each.source, each.node) for each in loaders)]
+    shuffled += [Site(drawn.source, drawn.node) for each in loaders for drawn in each.unseeded_samplers]
+    first_there = frozenset[ast.AST](first_on_rank_zero(prepared, run))
+    orders = (
+        ()
+        if is_distributed(run)
+        else randomness.order_seeds(
+            run, shuffled, apart, "torch" in seeded, first_there, frozenset(guarded) | {each.node for each in alone}
+        )
+    )
     squeezed = columns(run) if not is_distributed(run) else []
     script = TrainingScript(
         project,
@@ -223,8 +236,9 @@ def assembled(
         prints=any(not event.on_one_rank for kind in ("print", "log", "progress") for event in kinds.get(kind, [])),
         models=tuple(models),
         loaders=tuple(loaders),
-        evaluation_loaders=tuple(evaluation_loaders(run, loaders)),
-        evaluation_samplers=tuple(evaluation_samplers(run, loaders)),
+        evaluation_loaders=tuple(evaluating[0]),
+        evaluation_samplers=tuple(evaluating[1]),
+        order_seeds={each.node: each for each in orders},
         draws=shared_draws,
         own_draws=own_draws,
         batch_sizes=(*batch_sizes, *(Site(draw.source, draw.node) for draw in wholes.draws(run) if draw.batch)),
@@ -284,19 +298,20 @@ def assembled(
         uses_loguru=any(_is_loguru(event, run) for event in kinds.get("log", [])),
         seeded=seeded,
         drawn=frozenset(randomness.drawn(run)),
-        unordered=tuple(unordered(run, frozenset(first_on_rank_zero(prepared, run)))),
+        unordered=tuple(unordered(run, frozenset(first_there))),
         named_apart=naming.named_apart(run),
         asked=tuple(sites("asked")),
         counting_whole=metrics.counting_whole(run) if not is_distributed(run) else (),
         decisions=decisions,
-        unseeded=tuple(dict.fromkeys(site for calls, _ in apart_seeds for site in calls)),
-        clocked=tuple(dict.fromkeys(site for _, values in apart_seeds for site in values)),
+        unseeded=tuple(_unseeded((site for calls, _ in apart_seeds for site in calls), run, first_there)),
+        clocked=tuple(_unseeded((site for _, values in apart_seeds for site in values), run, first_there)),
         reseeded=tuple(dict.fromkeys(Site(e.source, e.node) for e in run.of("unseeded") if randomness.reseeds(e))),
         searches=tuple(searching.searches(run)),
         diverge=apart,
         noise=varied,
         drawn_for_all=for_all,
         common_draws=common if apart else (),
+        sample_generators=tuple(Site(each.source, each.node) for each in of_samples.values()),
         worker_seeds=tuple(worker_seeds.alike(loaders, run)),
         worker_generators=tuple(Site(each.source, each.node) for each in own_generators if apart and not each.mixed),
         names_device=names_device(project),
@@ -334,6 +349,24 @@ def assembled(
     setup = setup_of(script, run, early)
     silenced = while_importing.silenced(run, setup) if models and not script.distributed else None
     return replace(script, setup=setup, silenced=silenced)
+
+
+def _unseeded(sites: Iterable[Site], run: Interpreter, waiting: frozenset[ast.AST]) -> Iterator[Unseeded]:
+    """Seeds that differ by process, and whether all ranks come there at once: not while a module is imported, nor where
+    some are ``waiting`` for others."""
+    for site in dict.fromkeys(sites):
+        assert isinstance(site.node, ast.expr)
+        inside = {*ast.walk(site.node)}
+        events = [event for event in run.events if event.node in inside]
+        apart = (
+            event.on_one_rank
+            or event.source is not run.project.entry
+            and not event.calls
+            or any(call.node is None for call in event.calls)
+            or regions.within(event, waiting)
+            for event in events
+        )
+        yield Unseeded(site.source, site.node, bool(events) and not any(apart))
 
 
 def _without_reduced(sharded: Shards, reductions: list[Reduction]) -> Shards:

@@ -186,8 +186,10 @@ def setup_of(script: TrainingScript, run: Interpreter, early: Iterable[Event]) -
     )
     guard = next((s for s in body if isinstance(s, ast.If) and _is_main_guard(s.test)), None)
     start = next((s for s in body if not is_preface(s)), body[-1])
-    named = {node for site in script.named_apart for node in ast.walk(site.node)}
-    needed = [e for e in run.events if e.kind == "print" or _needs_group(e) or e.kind == "clock" and e.node in named]
+    agreed = (*script.named_apart, *script.unseeded, *script.clocked)
+    apart = {node for site in agreed for node in ast.walk(site.node)}
+    taken = [e for kind in ("clock", "unseeded") for e in run.of(kind) if e.node in apart]
+    needed = [e for e in run.events if e.kind == "print" or _needs_group(e) or e in taken]
     tops = [(event, top) for event in needed if (top := _top_statement(event, entry)) is not None]
     found = [top for _, top in tops if not is_preface(top)]
     defined = (ast.FunctionDef, ast.ClassDef)

@@ -539,6 +539,7 @@ def left_seeded(run: Interpreter) -> Iterator[Concern]:
         return
     for event, seed in list(randomness.left_seeded(run))[:1]:
         code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else "this"
+        assert isinstance(seed.node, ast.Call)
         again = shortened(seed.source.code(seed.node))
         message = (
             f"{code} is drawn after the data set has said `{again}` (line {seed.node.lineno}) for the samples that a "

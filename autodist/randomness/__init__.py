@@ -1,8 +1,8 @@
 """Random numbers of a script: who draws what, what ranks must have in common, and what should differ between them.
 
 `drawing.py` finds what draws, and from which generator; `dropping.py` the models that drop out, `orders.py` what
-samplers and steps draw for the order of samples, `own_noise.py` what is drawn for a rank's own. `apart.py` says where
-ranks may go apart.
+samplers and steps draw for the order of samples, `order_seeds.py` the seed that it follows, `own_noise.py` what is
+drawn for a rank's own. `apart.py` says where ranks may go apart.
 """
 
 from autodist.randomness.apart import diverge, draws_data, drops_alike, left_seeded, picked_apart, sees_all
@@ -18,8 +18,16 @@ from autodist.randomness.drawing import (
     seeded,
     seeds_of,
 )
+from autodist.randomness.order_seeds import order_seeds
 from autodist.randomness.orders import ordering, parted_orders, picks_of_all, unseeded_samplers, with_shared_order
-from autodist.randomness.own_noise import augmented_alike, drawn_alike, drawn_for_all, noise, noise_of_own
+from autodist.randomness.own_noise import (
+    augmented_alike,
+    drawn_alike,
+    drawn_for_all,
+    generators_of_samples,
+    noise,
+    noise_of_own,
+)
 
 __all__ = [
     "DRAWS",
@@ -31,6 +39,7 @@ __all__ = [
     "drawn_for_all",
     "draws_data",
     "drops_alike",
+    "generators_of_samples",
     "is_noise_of_evaluation",
     "is_of_sampler",
     "is_per_sample",
@@ -38,6 +47,7 @@ __all__ = [
     "libraries_of",
     "noise",
     "noise_of_own",
+    "order_seeds",
     "ordering",
     "parted_orders",
     "picked_apart",

@@ -63,7 +63,7 @@ def diverge(
     used = {e: {t.key for t in e.value.models if isinstance(t, Object)} for e in backwards}
     alike = {event.loops[0].node for event, keys in used.items() if not bypassed.isdisjoint(keys)}
     augmented = any(each.library in {"torch", *varied} for each in augmenting(loaders, run))
-    drops = drop_inside(models) or augmented or bool(augmenting_workers(loaders, run))
+    drops = drop_inside(models, run) or augmented or bool(augmenting_workers(loaders, run))
     found: list[tuple[Event, Loop]] = []
     repeated: set[ast.AST] = set()
     end = -1
@@ -124,7 +124,7 @@ def drops_alike(
         return False
     if not draws and not draws_data(loaders, run):
         return decides(run, common) or has_masks(models, run) or adds_noise(run, for_all)
-    return drops(models, run) or not draws and any(event.inside_forward for event in run.of("random"))
+    return drops(models, run, known=True) or not draws and any(event.inside_forward for event in run.of("random"))
 
 
 def decides(run: Interpreter, common: Collection[ast.AST] = ()) -> bool:

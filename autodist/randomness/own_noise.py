@@ -47,10 +47,22 @@ def adds_noise(run: Interpreter, for_all: Collection[ast.AST]) -> bool:
 
 
 def augmenting(loaders: Iterable[Loader], run: Interpreter) -> list[augmentation.Drawn]:
-    """What a rank itself draws for the samples that it reads, from generators that all of them seed alike."""
-    alike = {"torch", *seeded(run), *drawn(run)}
-    found = (each for loader in loaders for each in augmentation.per_sample(loader.object, run))
-    return [each for each in found if each.library in alike]
+    """What a rank itself draws for the samples that it reads, from generators that all of them seed alike, or that a
+    library has seeded."""
+    alike = {"torch", "imgaug", *seeded(run), *drawn(run)}
+    found = [each for loader in loaders for each in augmentation.per_sample(loader.object, run)]
+    return [each for each in (*found, *in_steps(run)) if each.library in alike]
+
+
+def in_steps(run: Interpreter) -> Iterator[augmentation.Drawn]:
+    """What libraries draw for a rank's samples, before a model sees them or inside of it: `augment(images)`,
+    `drop_path(x, 0.1)`. What is made of outputs of a model is a loss or a metric."""
+    for node in [each for each in run.values if isinstance(each, ast.Call) and each in run.sources]:
+        inside = getattr(run.sources[node].home(node), "name", "") == "forward"
+        given = (run.values.get(each, NOTHING) for each in node.args)
+        if any(each.spread is ROWS and (inside or not each.models) for each in given):
+            called = run.values.get(node.func, NOTHING)
+            yield from augmentation.drawn_on_tensors(called, run.sources[node], node, run)
 
 
 def augmenting_workers(loaders: Iterable[Loader], run: Interpreter) -> list[augmentation.Drawn]:
@@ -135,6 +147,18 @@ def noise_of_own(run: Interpreter) -> Iterator[Event]:
     for event in run.of("own_noise"):
         if any(loop.node in steps for loop in event.loops) and not is_per_sample(event):
             yield event
+
+
+def generators_of_samples(loaders: Iterable[Loader], run: Interpreter) -> dict[ast.AST, Object]:
+    """The generators of the script's own from which the samples of training loaders alone are drawn, by the calls that
+    make them: they begin alike on all ranks."""
+    ours = {each.object for each in loaders if not each.iterable}
+    found = {node: made for each in ours for node, made in augmentation.own_generators(each, run).items()}
+    others = {t for event in run.of("loader") for t in event.value.objects("loader")} - ours if found else set()
+    for loader in others:
+        for node in augmentation.own_generators(loader, run):
+            found.pop(node, None)
+    return found
 
 
 def drawn_for_all(

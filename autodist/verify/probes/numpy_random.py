@@ -67,6 +67,13 @@ class NumpyRandomProbe:
             return plain(self._context.plan.rank if seed is None else seed)
 
         numpy_random.default_rng = functools.wraps(plain)(default_rng)
+        sequence: Any = numpy_random.SeedSequence
+
+        def seed_sequence(entropy: Any = None, **kwargs: Any) -> Any:
+            """The same of what the system is asked for."""
+            return sequence(self._context.plan.rank if entropy is None else entropy, **kwargs)
+
+        numpy_random.SeedSequence = functools.wraps(sequence)(seed_sequence)
         state: Any = numpy_random.RandomState
         rank = self._context.plan.rank
 

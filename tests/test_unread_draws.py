@@ -1,0 +1,224 @@
+"""What draws for samples, or in layers, differs by rank, wherever it hides: what cannot be read may draw."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import converted
+
+from autodist.verify import verify
+from autodist.verify.launch import Zygote
+
+SCRIPT = """\
+import functools
+import random
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torchvision import datasets, transforms
+IMPORTED
+
+
+class Jitter:
+    def __call__(self, image):
+        return image * np.random.uniform(0.5, 1.5)
+
+
+class Points(Dataset):
+    def __init__(self, transform=None):
+        self.x, self.transform = torch.arange(64.0).view(32, 2), transform
+
+    def __len__(self):
+        return 32
+
+    def __getitem__(self, i):
+        x = self.x[i]
+        return READ, i % 4
+
+
+def noisy(image, scale=1):
+    return transforms.functional.to_tensor(image) + scale * random.random()
+
+
+def closure(scale):
+    def inner(image):
+        return image * np.random.uniform(1, scale)
+
+    return inner
+
+
+def collate(batch):
+    return torch.stack([x for x, _ in batch]) + float(np.random.randn()), torch.tensor([y for _, y in batch])
+
+
+class Sets:
+    @staticmethod
+    def pipeline():
+        return transforms.Compose([transforms.ToTensor(), Jitter()])
+
+    def get(self, name):
+        known = {"fake": lambda: datasets.FakeData(64, (3, 8, 8), 4, transform=self.pipeline())}
+        return known[name]()
+
+
+def main():
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+    train_set = DATA
+    loader = DataLoader(train_set, batch_size=8, shuffle=True, num_workers=WORKERS)
+    model = MODEL
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(2):
+        for x, y in loader:
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(STEP), y).backward()
+            optimizer.step()
+
+
+if __name__ == "__main__":
+    main()
+"""
+FAKE = "datasets.FakeData(64, (3, 8, 8), 4, transform={})"
+COMPOSE = "transforms.Compose([transforms.ToTensor(), {}])"
+TENSORS = "TensorDataset(torch.randn(64, 3, 8, 8), torch.randint(0, 4, (64,)))"
+LINEAR = "nn.Sequential(nn.Flatten(), nn.Linear(192, 4))"
+TORCH = "torch.manual_seed(torch.initial_seed() + 1 + dist.get_rank())"
+NUMPY = "np.random.seed(torch.initial_seed() % 2**32)"
+PYTHON = "    random.seed(torch.initial_seed())"
+
+
+def script(
+    data: str = TENSORS, model: str = LINEAR, imports: str = "", read: str = "x", step: str = "x", workers: str = "0"
+) -> str:
+    """A script that trains a model on some data."""
+    parts = {"DATA": data, "MODEL": model, "IMPORTED": imports, "READ": read, "STEP": step, "WORKERS": workers}
+    text = SCRIPT
+    for name, code in parts.items():
+        text = text.replace(name, code)
+    return text
+
+
+def seeded(folder: Path, text: str) -> set[str]:
+    """The libraries whose generators the conversion seeds by rank."""
+    code = converted(folder, text)[0]
+    libraries = {
+        "torch": TORCH,
+        "numpy": NUMPY,
+        "random": PYTHON,
+        "imgaug": "imgaug.seed(torch.initial_seed() % 2**32)",
+    }
+    return {library for library, line in libraries.items() if line in code}
+
+
+@pytest.mark.parametrize(
+    ("text", "libraries"),
+    [
+        (script(FAKE.format(COMPOSE.format("Jitter()"))), "torch numpy"),
+        (script(FAKE.format("Jitter()")), "torch numpy"),
+        (script(FAKE.format("noisy")), "torch random"),
+        (script(FAKE.format("functools.partial(noisy, scale=2)")), "torch random"),
+        (script(FAKE.format("lambda image: noisy(image, 2)")), "torch random"),
+        (script(FAKE.format(COMPOSE.format("transforms.Lambda(lambda t: t + random.random())"))), "torch random"),
+        (script(FAKE.format("closure(2)")), "torch numpy"),
+        (script(FAKE.format("Sets.pipeline()")), "torch numpy"),
+        (script('Sets().get("fake")'), "torch numpy"),
+        (script(FAKE.format(COMPOSE.format("transforms.RandomChoice([Jitter()])"))), "torch numpy random"),
+        (script(f"torch.utils.data.random_split({FAKE.format('Jitter()')}, [32, 32])[0]"), "torch numpy"),
+        (script("Points([Jitter()])", read="functools.reduce(lambda a, t: t(a), self.transform, x)"), "torch numpy"),
+        (script("Points(Jitter())", read="self.transform(x) if self.transform else x"), "torch numpy"),
+        (script("Points()", read="x + torch.zeros(2).normal_()"), "torch"),
+        (script("Points()", read="warp(x)", imports="from specwarp import warp"), "torch numpy random"),
+        (
+            script(
+                "Points(A.Compose([A.HorizontalFlip()]))",
+                read="self.transform(image=x)['image']",
+                imports="import albumentations as A",
+            ),
+            "torch numpy random",
+        ),
+        (
+            script(
+                "Points(iaa.Fliplr(0.5))", read="self.transform(image=x)", imports="import imgaug.augmenters as iaa"
+            ),
+            "torch imgaug",
+        ),
+        (script(FAKE.format("v2.RandomCrop(8)"), imports="from torchvision.transforms import v2"), "torch"),
+        (script(step="K.RandomErasing()(x)", imports="import kornia.augmentation as K"), "torch"),
+        (script('make_dataset("train")', imports="from somewhere import make_dataset"), "torch numpy random"),
+        (script(FAKE.format("Jitter()"), workers="2"), "torch"),
+        (script(FAKE.format("Jitter()"), workers="int(input())"), "torch numpy"),
+        (script(TENSORS).replace("num_workers=0", "collate_fn=collate"), "torch numpy"),
+        (script(TENSORS).replace("num_workers=0", "num_workers=2, collate_fn=collate"), "torch"),
+        (script(FAKE.format(COMPOSE.format("transforms.Normalize(0, 1)"))), ""),
+        (script("Points()", read="np.asarray(Image.open(x).resize((8, 8)))", imports="from PIL import Image"), ""),
+        (script(), ""),
+    ],
+)
+def test_samples(tmp_path: Path, text: str, libraries: str) -> None:
+    """Ranks repeated what one of them drew."""
+    assert seeded(tmp_path, text) == {*libraries.split()}
+
+
+@pytest.mark.parametrize(
+    ("model", "apart"),
+    [
+        ("torchvision.models.squeezenet1_1(num_classes=4)", True),
+        ("torchvision.models.segmentation.deeplabv3_resnet50(num_classes=4)", True),
+        ("torchvision.models.densenet121(drop_rate=0.2)", True),
+        ("torchvision.models.video.mvit_v2_s()", True),
+        ('torchvision.models.get_model("squeezenet1_0")', True),
+        ('torchvision.models.__dict__["squeezenet1_0"]()', True),
+        ('torch.hub.load("pytorch/vision", "squeezenet1_0")', True),
+        ('timm.create_model("vit_tiny_patch16_224", drop_path_rate=0.1)', True),
+        ('timm.create_model("swin_tiny_patch4_window7_224")', True),
+        ("nn.Sequential(nn.Flatten(), xlib.Mixer(192), nn.Linear(192, 4))", True),
+        ('EfficientNet.from_pretrained("efficientnet-b0")', True),
+        ("torchvision.models.resnet18()", False),
+        ("torchvision.models.densenet121()", False),
+        ("torchvision.models.vit_b_16()", False),
+        (LINEAR, False),
+    ],
+)
+def test_models_of_libraries(tmp_path: Path, model: str, apart: bool) -> None:
+    """All ranks dropped the same units."""
+    imports = "import timm\nimport torchvision\nimport xlib\nfrom efficientnet_pytorch import EfficientNet"
+    assert seeded(tmp_path, script(model=model, imports=imports)) == ({"torch"} if apart else set())
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ("np.random.default_rng(3)", "np.random.default_rng(3 + dist.get_rank())"),
+        ("np.random.RandomState(seed=3)", "np.random.RandomState(seed=3 + dist.get_rank())"),
+        ("random.Random(3)", "random.Random(3 + dist.get_rank())"),
+        ("np.random.default_rng()", "np.random.default_rng()"),  # each process has its own
+    ],
+)
+def test_a_generator_that_a_data_set_keeps(tmp_path: Path, made: str, expected: str) -> None:
+    text = script("Points()", read="x * self.rng.uniform(0.5, 1.5)")
+    text = text.replace("        self.x, self", f"        self.rng = {made}\n        self.x, self")
+    assert f"self.rng = {expected}\n" in converted(tmp_path, text)[0]
+    drawn = text.replace("        self.x, self", "        self.start = self.rng.random()\n        self.x, self")
+    assert "dist.get_rank())\n        self.start" not in converted(tmp_path, drawn)[0]  # all ranks have one start
+
+
+def test_numbers_of_numpy_that_are_drawn_alike_are_a_fault(tmp_path: Path, zygote: Zygote | None) -> None:
+    compose = (
+        "class Compose:\n    def __init__(self, steps):\n        self.steps = steps\n\n    def __call__(self, x):\n"
+    )
+    compose += "        for step in self.steps:\n            x = step(x)\n        return x\n\n\nclass Points"
+    text = script("Points(Compose([Jitter()]))", "nn.Linear(2, 4)", read="self.transform(x)")
+    text = text.replace("class Points", compose).replace("from torchvision import datasets, transforms\n", "")
+    code = converted(tmp_path, text)[0]
+    (tmp_path / "before.py").write_text(text)
+    for name, after in (("equal", code), ("alike", code.replace(f"    {NUMPY}\n", ""))):
+        (tmp_path / "after.py").write_text(after)
+        world = verify(
+            tmp_path / "before.py", tmp_path / "after.py", [2], device="cpu", workdir=tmp_path, zygote=zygote
+        ).worlds[0]
+        assert world.equal == (name == "equal"), world.reason
+        assert ("noise-alike" in {finding.kind for finding in world.findings}) == (name == "alike")
