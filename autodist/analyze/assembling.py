@@ -292,7 +292,7 @@ def assembled(
         unseeded=tuple(dict.fromkeys(site for calls, _ in apart_seeds for site in calls)),
         clocked=tuple(dict.fromkeys(site for _, values in apart_seeds for site in values)),
         reseeded=tuple(dict.fromkeys(Site(e.source, e.node) for e in run.of("unseeded") if randomness.reseeds(e))),
-        searches=tuple(searching.searches(run)),
+        search=searching.search(run),
         diverge=apart,
         noise=varied,
         drawn_for_all=for_all,

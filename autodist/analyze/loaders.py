@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from autodist import collation, randomness, regions, resizing, searching
+from autodist import collation, randomness, regions, resizing
 from autodist.analyze.batch_sizes import training_switch
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.rule import Severity
@@ -402,7 +402,6 @@ def _number(outer: list[Loop], event: Event) -> tuple[str | None, Loop | None]:
 
 def sampler_concerns(run: Interpreter) -> Iterator[Concern]:
     """Samplers of the script's own that draw from a new seed, so that ranks would not agree on the samples."""
-    yield from searching.concerns(run)
     for event in run.of("beyond"):
         code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else ""
         draw = next(thing for thing in event.value.things if isinstance(thing, Draw))
