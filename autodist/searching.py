@@ -21,7 +21,8 @@ REASONS = {
         "give the Tuner a ray.train.torch.TorchTrainer, which makes a process group for each trial"
     ),
     "wandb": (
-        f"would take another run of the sweep on each rank; {AROUND}: `command` in the sweep's configuration says how"
+        "would take another run of the sweep on each rank; leave it out, and let `command` in the sweep's "
+        "configuration start the converted script by torchrun: all ranks take the settings that the sweep gives to rank 0"
     ),
 }
 

@@ -148,6 +148,26 @@ def test_a_search(tmp_path: Path, search: str, expected: list[str]) -> None:
     assert "AD9" not in told
 
 
+SWEEPS = {
+    "module": ("wandb.init()\nfit(wandb.config.lr)\n", True),
+    "by name": ('wandb.init(project="a")\nconfig = wandb.config\nfit(config["lr"])\n', True),
+    "of the run": ('run = wandb.init(config={"lr": 0.1})\nfit(run.config.lr)\n', True),
+    "with": ("with wandb.init() as run:\n    fit(run.config.lr)\n", True),
+    "in a function": ("def main():\n    wandb.init()\n    fit(**wandb.config)\n\n\nmain()\n", True),
+    "filled": ('wandb.init()\nwandb.config.update({"lr": 0.1})\nwandb.config.width = 8\nfit(0.1)\n', False),
+    "not read": ('wandb.init(config={"lr": 0.1})\nfit(0.1)\n', False),
+}
+
+
+@pytest.mark.parametrize(("search", "shared"), SWEEPS.values(), ids=SWEEPS)
+def test_settings_of_a_sweep(tmp_path: Path, search: str, shared: bool) -> None:
+    """A sweep of wandb sets hyperparameters in the run of rank 0: all ranks take these."""
+    after, _ = converted(tmp_path, f"import wandb\n{START}{search}")
+    lines = "\n".join(line.strip() for line in after.splitlines())
+    assert ("\nsettings = as_on_rank_zero(dict(wandb.config))\n" in lines) is shared
+    assert ("\nwandb.config.update(settings, allow_val_change=True)  # a sweep sets rank 0's\n" in lines) is shared
+
+
 REFUSED = {
     "threads": ("study.optimize(objective, n_trials=4, n_jobs=2)", "n_jobs", "several threads at once"),
     "threads by position": ("study.optimize(objective, 4, None, -1)", "-1", "leave n_jobs at 1"),
@@ -168,6 +188,11 @@ REFUSED = {
         "import wandb\n\nwandb.agent('a', function=fit)",
         "wandb.agent(",
         "another run of the sweep on each rank",
+    ),
+    "skorch": (
+        "from skorch import NeuralNetRegressor\n\nNeuralNetRegressor(nn.Linear(4, 3)).fit(*data.tensors)",
+        "NeuralNetRegressor(nn",
+        "skorch.hf.AccelerateMixin",
     ),
     "skopt": ("import skopt\n\nskopt.gp_minimize(fit, [(0.1, 1.0)])", "skopt.gp_minimize(", "chooses hyperparameters"),
     "bayes_opt": (
@@ -197,8 +222,8 @@ REFUSED = {
 def test_a_search_that_ranks_cannot_share(tmp_path: Path, search: str, at: str, reason: str) -> None:
     path = tmp_path / "train.py"
     path.write_text(f"import optuna\n{START}{OBJECTIVE}{MADE}fit(0.1)\n{search}\n")
-    [refusal] = convert(Project.load(path), Config()).diagnostics
-    assert refusal.code == "AD902" and reason in refusal.message
+    refusal = convert(Project.load(path), Config()).diagnostics[0]
+    assert refusal.code in ("AD902", "AD903") and reason in refusal.message
     assert at in path.read_text().splitlines()[refusal.line - 1]
 
 
