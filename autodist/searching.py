@@ -22,7 +22,7 @@ REASONS = {
     ),
     "wandb": (
         "would take another run of the sweep on each rank; leave it out, and let `command` in the sweep's "
-        "configuration start the converted script by torchrun: all ranks take the settings that the sweep gives to rank 0"
+        "configuration start the converted script by torchrun: all ranks take the settings that it gives to rank 0"
     ),
 }
 
