@@ -416,9 +416,10 @@ class Launcher:
 
 @dataclass(frozen=True)
 class Search:
-    """A search of hyperparameters: the calls that make studies, run them, ask them for trials, tell them what came of
-    these, and stop them."""
+    """A search of hyperparameters: the calls that open storages, make studies, run them, ask them for trials, tell them
+    what came of these, and stop them."""
 
+    stored: tuple[Site, ...] = ()
     made: tuple[Site, ...] = ()
     run: tuple[Site, ...] = ()
     asked: tuple[Site, ...] = ()

@@ -29,14 +29,22 @@ REASONS = {
 
 def search(run: Interpreter) -> Search:
     """The calls that make studies of optuna, run their trials and end them."""
-    made = {each for event in run.of("make") for each in event.value.objects("study")}
+    made = _made(run, "study")
+    alone = {site.node for site in made}
+    stored = (site for site in _made(run, "study_storage") if alone.isdisjoint(site.source.ancestors(site.node)))
     return Search(
-        tuple(Site(each.source, each.node) for each in sorted(made, key=lambda each: each.node.lineno)),
+        tuple(stored),
+        made,
         _sites(run, "search"),
         _sites(run, "asks_study"),
         _sites(run, "tells_study"),
         _sites(run, "stops_study"),
     )
+
+
+def _made(run: Interpreter, role: str) -> tuple[Site, ...]:
+    made = {each for event in run.of("make") for each in event.value.objects(role)}
+    return tuple(Site(each.source, each.node) for each in sorted(made, key=lambda each: each.node.lineno))
 
 
 def _sites(run: Interpreter, kind: str) -> tuple[Site, ...]:

@@ -260,7 +260,7 @@ class SharedTrial:
         self._call()
 
     def __getattr__(self, name):
-        if not hasattr({optuna}.Trial, name):
+        if not callable(getattr({optuna}.Trial, name, None)):
             raise AttributeError(name)
         return lambda *args, **kwargs: self._call(name, *args, **kwargs)
 
@@ -271,7 +271,8 @@ class SharedTrial:
                 result = method and getattr(self._trial, method)(*args, **kwargs)
             except Exception as raised:
                 error = raised
-            state = {name: getattr(self._trial, name) for name in ("number", "params", "distributions", "user_attrs")}
+            kept = ("number", "params", "distributions", "user_attrs", "datetime_start")
+            state = {name: getattr(self._trial, name) for name in kept}
         result, error, state = as_on_rank_zero((result, error, state))
         vars(self).update(state)
         if error is not None:
@@ -295,10 +296,10 @@ class StudyOnAllRanks:
 '''
 
 RUN_STUDY = """\
-    def optimize(self, objective, *args, **options):
+    def optimize(self, func, *args, **options):
         def lead(trial):
             as_on_rank_zero(True)  # another trial begins
-            return self.run(objective, trial)
+            return self.run(func, trial)
 
         if {d}.get_rank() == 0:
             self.study.optimize(lead, *args, **options)
@@ -306,14 +307,14 @@ RUN_STUDY = """\
         else:
             while as_on_rank_zero(None):
                 try:
-                    self.run(objective)
+                    self.run(func)
                 except {optuna}.TrialPruned:
                     pass
         self.update()
 
-    def run(self, objective, trial=None):
+    def run(self, func, trial=None):
         self.update()
-        return objective(SharedTrial(self.study, trial))
+        return func(SharedTrial(self.study, trial))
 
 """
 

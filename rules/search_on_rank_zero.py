@@ -70,6 +70,10 @@ def search_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fi
     """
     if not script.trains or script.distributed:
         return
+    for site in script.search.stored:
+        d, imports = dist(context, site.source)
+        alone = planned(site.source, WrapExpr(site.node, f"{{}} if {d}.get_rank() == 0 else None"))
+        yield Finding(site.source, site.node, "every rank would write to this storage", Fix((*imports, *alone)))
     for site in script.search.made:
         assert isinstance(site.node, ast.expr)
         shared = planned(site.source, WrapExpr(site.node, "shared_study(lambda: {})"))
@@ -79,7 +83,7 @@ def search_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fi
         call = site.node
         assert isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
         definitions = _defined(script, context, site, SHARED_STUDY, SHARED_TRIAL, _class(site.source, script.search))
-        fix = Fix((*definitions, *planned(site.source, WrapExpr(call.func.value, "StudyOnAllRanks({})"))))
+        fix = Fix((*definitions, *planned(site.source, WrapExpr(call.func.value, "StudyOnAllRanks({})", outer=True))))
         yield Finding(site.source, call, "each rank would try other hyperparameters, and prune at other times", fix)
     for site in script.search.stopped:
         d, imports = dist(context, site.source)

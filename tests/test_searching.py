@@ -68,6 +68,25 @@ SEARCHES = {
         "import joblib\n\n\n" + OBJECTIVE + 'study = joblib.load("a.pkl")\nstudy.optimize(objective, n_trials=3)\n',
         ["StudyOnAllRanks(study).optimize(", "class StudyOnAllRanks:"],
     ),
+    "storage of its own": (
+        OBJECTIVE + "from optuna.storages import RDBStorage\n\nstorage = RDBStorage('sqlite:///a.db')\n"
+        "study = optuna.create_study(study_name='a', storage=storage)\nstudy.optimize(objective, n_trials=3)\n"
+        "optuna.delete_study(study_name='a', storage=storage)\n",
+        [
+            "storage = RDBStorage('sqlite:///a.db') if dist.get_rank() == 0 else None",
+            "shared_study(lambda: optuna.create_study(study_name='a', storage=storage))",
+            "if dist.get_rank() == 0:\n    optuna.delete_study(",
+        ],
+    ),
+    "no name": (
+        OBJECTIVE + "optuna.create_study().optimize(func=objective, n_trials=3)\n",
+        ["StudyOnAllRanks(shared_study(lambda: optuna.create_study())).optimize(func=objective, n_trials=3)"],
+    ),
+    "given to a function": (
+        OBJECTIVE + "def search(study: optuna.Study, n):\n    study.optimize(objective, n)\n\n\n"
+        "study: optuna.Study = optuna.create_study()\nsearch(study, 3)\n",
+        ["study: optuna.Study = shared_study(lambda: optuna.create_study())", "StudyOnAllRanks(study).optimize("],
+    ),
     "sampler and pruner": (
         OBJECTIVE + "study = optuna.create_study(sampler=optuna.samplers.TPESampler())\nstudy.optimize(objective, 3)\n",
         ["shared_study(lambda: optuna.create_study(sampler=optuna.samplers.TPESampler()))"],

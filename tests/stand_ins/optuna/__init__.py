@@ -40,6 +40,7 @@ class Trial:
     params = property(lambda self: dict(self._kept.params))
     distributions = property(lambda self: dict(self._kept.distributions))
     user_attrs = property(lambda self: dict(self._kept.user_attrs))
+    datetime_start = None
 
     def _suggest(self, name: str, draw: Callable[[], Any]) -> Any:
         return self._kept.params.setdefault(name, draw())
