@@ -70,7 +70,8 @@ def _of_study(event: Event, run: Interpreter) -> Iterator[Concern]:
     call = event.node
     assert isinstance(call, ast.Call)
     jobs, callbacks = argument(call, "n_jobs", 3), argument(call, "callbacks", 5)
-    if jobs is not None and run.values.get(jobs, NOTHING).const != 1:
+    threads = run.values.get(jobs, NOTHING).const if jobs is not None else 1
+    if jobs is not None and isinstance(threads, int) and threads != 1:
         message = (
             "runs trials in several threads at once, whose collectives would meet those of other trials: ranks would "
             "average what does not belong together, or wait for ever; leave n_jobs at 1"
@@ -86,6 +87,18 @@ def _of_study(event: Event, run: Interpreter) -> Iterator[Concern]:
                     "ranks would go on with the old value; keep it in the study (study.set_user_attr), which all have"
                 )
                 yield Concern("AD902", function.source, node, message, Severity.REFUSAL)
+            elif isinstance(node, ast.Call) and last_name(node.func) in _training(run):
+                message = (
+                    "trains on rank 0 alone, where the study calls this, and waits for the other ranks for ever; train "
+                    "after the search, with study.best_params"
+                )
+                yield Concern("AD902", function.source, node, message, Severity.REFUSAL)
+
+
+def _training(run: Interpreter) -> set[str]:
+    """The names of functions that train, or call one that does."""
+    calls = [call for backward in run.of("backward") for call in backward.calls]
+    return {call.function.node.name for call in calls if not isinstance(call.function.node, ast.Lambda)}
 
 
 def _trains(event: Event, run: Interpreter) -> bool:

@@ -4,9 +4,10 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import Guard, WrapExpr
-from autodist.rule import Context, Example, Finding, Fix, rule
+from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import Search, Site, TrainingScript
 from autodist.source import Source
+from autodist.values import NOTHING
 
 from ._collectives import (
     AS_ON_RANK_ZERO,
@@ -85,6 +86,10 @@ def search_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fi
         definitions = _defined(script, context, site, SHARED_STUDY, SHARED_TRIAL, _class(site.source, script.search))
         fix = Fix((*definitions, *planned(site.source, WrapExpr(call.func.value, "StudyOnAllRanks({})", outer=True))))
         yield Finding(site.source, call, "each rank would try other hyperparameters, and prune at other times", fix)
+        jobs = argument(call, "n_jobs", 3)
+        if jobs is not None and script.values.get(jobs, NOTHING).const != 1 and site in script.search.run:
+            message = "threads of their own would mix the collectives of several trials: leave n_jobs at 1"
+            yield Finding(site.source, jobs, message, severity=Severity.WARNING)
     for site in script.search.stopped:
         d, imports = dist(context, site.source)
         guard = Guard(site.source.statement(site.node), f"{d}.get_rank() == 0")

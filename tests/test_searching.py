@@ -196,6 +196,12 @@ REFUSED = {
         "global best",
         "best would be set on rank 0 alone, where the study calls this",
     ),
+    "trained in a callback": (
+        "def again(study, trial):\n    fit(**trial.params)\n\n\n"
+        "study.optimize(objective, n_trials=4, callbacks=[print, again])",
+        "fit(**trial.params)",
+        "trains on rank 0 alone, where the study calls this",
+    ),
     "hyperopt": (
         "from hyperopt import fmin\n\nfmin(fit, space={}, max_evals=3)",
         "fmin(fit",
@@ -244,6 +250,13 @@ def test_a_search_that_ranks_cannot_share(tmp_path: Path, search: str, at: str, 
     refusal = convert(Project.load(path), Config()).diagnostics[0]
     assert refusal.code in ("AD902", "AD903") and reason in refusal.message
     assert at in path.read_text().splitlines()[refusal.line - 1]
+
+
+def test_threads_that_an_option_asks_for(tmp_path: Path) -> None:
+    options = "import argparse\n\nparser = argparse.ArgumentParser()\nparser.add_argument('--jobs', type=int)\n"
+    search = f"{options}jobs = parser.parse_args().jobs\nstudy.optimize(objective, n_trials=4, n_jobs=jobs)\n"
+    after, told = converted(tmp_path, f"import optuna\n{START}{OBJECTIVE}{MADE}{search}")
+    assert "StudyOnAllRanks(study).optimize(" in after and "leave n_jobs at 1" in told
 
 
 def test_a_script_that_trains_elsewhere_may_search(tmp_path: Path) -> None:
