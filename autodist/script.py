@@ -425,6 +425,8 @@ class Search:
     asked: tuple[Site, ...] = ()
     told: tuple[Site, ...] = ()
     stopped: tuple[Site, ...] = ()
+    led: tuple[Site, ...] = ()
+    """Calls of other libraries that give trials to a function."""
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ def search(run: Interpreter) -> Search:
         _sites(run, "asks_study"),
         _sites(run, "tells_study"),
         _sites(run, "stops_study"),
+        _sites(run, "led_search"),
     )
 
 
@@ -63,6 +64,29 @@ def refusals(run: Interpreter) -> Iterator[Concern]:
             yield _refused(event, run)
     for event in run.of("search"):
         yield from _of_study(event, run)
+    for event in run.of("led_search"):
+        if (concern := _led(event, run)) is not None:
+            yield concern
+
+
+def _led(event: Event, run: Interpreter) -> Concern | None:
+    """What keeps rank 0 from leading a search."""
+    call = event.node
+    assert isinstance(call, ast.Call)
+    trials = argument(call, "trials")
+    made = run.values.get(trials, NOTHING).things if trials is not None else frozenset()
+    if any(isinstance(each, Object) and each.name.endswith("SparkTrials") for each in made):
+        message = (
+            "runs its trials in processes of Spark, which are no ranks of this script; give it hyperopt.Trials, whose "
+            "trials all ranks run together"
+        )
+        return Concern("AD902", event.source, call, message, Severity.REFUSAL)
+    if argument(call, "fn", 0) is None:
+        message = (
+            "cannot see the function that this search calls for each trial, which all ranks must run: name it here"
+        )
+        return Concern("AD902", event.source, call, message, Severity.REFUSAL)
+    return None
 
 
 def _of_study(event: Event, run: Interpreter) -> Iterator[Concern]:

@@ -341,6 +341,27 @@ ASK_STUDY = """\
 
 """
 
+LED_SEARCH = '''\
+def search_on_all_ranks(objective, search):
+    """Let rank 0 search; the other ranks join in each trial, and get what the search has found."""
+
+    def lead(*args, **kwargs):
+        as_on_rank_zero((args, kwargs))
+        return objective(*args, **kwargs)
+
+    found = None
+    if {d}.get_rank() == 0:
+        found = search(lead)
+        as_on_rank_zero(None)  # no further trial
+    else:
+        while (trial := as_on_rank_zero(None)) is not None:
+            args, kwargs = trial
+            objective(*args, **kwargs)
+    return as_on_rank_zero(found)
+
+
+'''
+
 DRAWN_BY_RANK_ZERO = '''\
 def drawn_by_rank_zero(drawn):
     """What rank 0 has drawn, for the batch of all ranks."""

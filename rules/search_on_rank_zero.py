@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist.edits import Guard, WrapExpr
+from autodist.edits import Edit, Guard, InsertAfter, Recompose, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, Severity, rule
 from autodist.script import Search, Site, TrainingScript
 from autodist.source import Source
@@ -12,6 +12,7 @@ from autodist.values import NOTHING
 from ._collectives import (
     AS_ON_RANK_ZERO,
     ASK_STUDY,
+    LED_SEARCH,
     RUN_STUDY,
     RUN_STUDY_AND_CATCH,
     SHARED_STUDY,
@@ -54,8 +55,22 @@ AFTER = (
     .replace("study.optimize(", "StudyOnAllRanks(study).optimize(")
     .replace("train_set =", "\n" + DEFINED.replace("{d}", "dist").replace("{optuna}", "optuna") + "train_set =", 1)
 )
+BY_HYPEROPT = (
+    BEFORE.replace("import optuna\n", "from hyperopt import fmin, hp, tpe\n")
+    .replace('trial.suggest_float("lr", 1e-3, 1e-1)', "lr")
+    .replace("objective(trial)", "objective(lr)")
+    .partition("study = ")[0]
+    + 'best = fmin(objective, hp.uniform("lr", 1e-3, 1e-1), algo=tpe.suggest, max_evals=4)\nprint(best)\n'
+)
+LED = (
+    BY_HYPEROPT.replace("import torch\n", "import torch\nimport torch.distributed as dist\n")
+    .replace("fmin(objective", "search_on_all_ranks(objective, lambda objective: fmin(objective")
+    .replace("max_evals=4)", "max_evals=4))")
+    .replace("train_set =", "\n" + (AS_ON_RANK_ZERO + LED_SEARCH).replace("{d}", "dist") + "train_set =", 1)
+)
 EXAMPLES = [
     Example(before=BEFORE, after=AFTER),
+    Example(before=BY_HYPEROPT, after=LED),
     Example(before=PLAIN, after=None),
 ]
 
@@ -95,6 +110,32 @@ def search_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fi
         guard = Guard(site.source.statement(site.node), f"{d}.get_rank() == 0")
         message = "only rank 0 runs the study that is stopped; the others end with it"
         yield Finding(site.source, site.node, message, Fix((*imports, *planned(site.source, guard))))
+
+    for site in script.search.led:
+        yield _led(script, context, site)
+
+
+def _led(script: TrainingScript, context: Context, site: Site) -> Finding:
+    """Rank 0 leads a search of a library that all ranks would begin."""
+    call, source = site.node, site.source
+    assert isinstance(call, ast.Call)
+    objective = argument(call, "fn", 0)
+    assert objective is not None
+    d, imports = dist(context, source)
+    code = source.code(objective)
+    if isinstance(objective, ast.Name):
+        edits: list[Edit] = [WrapExpr(call, f"search_on_all_ranks({code}, lambda {code}: {{}})")]
+    else:
+        led = source.code(call).replace(code, "objective", 1)
+        edits = [Recompose(call, f"search_on_all_ranks({{0}}, lambda objective: {led})", (objective,))]
+    trials = argument(call, "trials")
+    if isinstance(trials, ast.Name | ast.Attribute) and not isinstance(site.statement, ast.Return):
+        code = source.code(trials)
+        edits.append(InsertAfter(site.statement, f"vars({code}).update(as_on_rank_zero(vars({code})))\n"))
+    helpers = [each.replace("{d}", d) for each in (AS_ON_RANK_ZERO, LED_SEARCH)]
+    definitions = (edit for each in helpers for edit in defined(script, source, each))
+    fix = Fix((*imports, *definitions, *planned(source, *edits)))
+    return Finding(source, call, "each rank would try other hyperparameters", fix)
 
 
 def _class(source: Source, search: Search) -> str:

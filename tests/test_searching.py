@@ -147,6 +147,34 @@ SEARCHES = {
             "    def tell(self, trial, *args, **kwargs):",
         ],
     ),
+    "hyperopt": (
+        "from hyperopt import Trials, fmin, hp\n\n\ndef objective(space):\n    loss = fit(space['lr'])\n"
+        "    return {'loss': loss, 'status': 'ok'}\n\n\ntrials = Trials()\n"
+        "best = fmin(objective, {'lr': hp.uniform('lr', 0, 1)}, max_evals=3, trials=trials)\nprint(best)\n",
+        [
+            "return {'loss': reduce_mean(loss), 'status': 'ok'}",
+            "best = search_on_all_ranks(objective, lambda objective: fmin(objective, {'lr': hp.uniform('lr', 0, 1)}, ",
+            "vars(trials).update(as_on_rank_zero(vars(trials)))\nprint(best)\n",
+        ],
+    ),
+    "hyperopt's function in place": (
+        "import hyperopt\n\n"
+        "hyperopt.fmin(fn=lambda lr: fit(lr), space=hyperopt.hp.uniform('lr', 0, 1), max_evals=3)\n",
+        [
+            "\nsearch_on_all_ranks(lambda lr: reduce_mean(fit(lr)), lambda objective: hyperopt.fmin(fn=objective, "
+            "space=hyperopt.hp.uniform('lr', 0, 1), max_evals=3))"
+        ],
+    ),
+    "hyperopt's method": (
+        "import hyperopt\n\n\nclass Search:\n    def try_out(self, lr):\n        return fit(lr)\n\n"
+        "    def run(self):\n        return hyperopt.fmin(self.try_out, hyperopt.hp.uniform('lr', 0, 1), max_evals=3)\n\n"
+        "\n"
+        "print(Search().run())\n",
+        [
+            "return search_on_all_ranks(self.try_out, lambda objective: hyperopt.fmin(objective, ",
+            "reduce_mean(fit(lr))",
+        ],
+    ),
     "scipy": (
         "from scipy.optimize import minimize_scalar\n\n\n"
         "print(minimize_scalar(lambda lr: fit(lr), bounds=(0.01, 0.1)))\n",
@@ -202,10 +230,15 @@ REFUSED = {
         "fit(**trial.params)",
         "trains on rank 0 alone, where the study calls this",
     ),
-    "hyperopt": (
-        "from hyperopt import fmin\n\nfmin(fit, space={}, max_evals=3)",
+    "processes of spark": (
+        "from hyperopt import SparkTrials, fmin\n\nfmin(fit, space={}, max_evals=3, trials=SparkTrials())",
         "fmin(fit",
-        "fmin of hyperopt chooses",
+        "runs its trials in processes of Spark",
+    ),
+    "options of hyperopt": (
+        "import hyperopt\n\nhyperopt.fmin(**{'fn': fit})",
+        "hyperopt.fmin(",
+        "cannot see the function",
     ),
     "ray": ("from ray import tune\n\ntune.Tuner(fit).fit()", "tune.Tuner(", "runs its trials in processes of its own"),
     "ray by its function": ("import ray.tune\n\nray.tune.run(fit)", "ray.tune.run(", "ray.train.torch.TorchTrainer"),

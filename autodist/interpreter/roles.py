@@ -72,10 +72,18 @@ class Roles(Stores):
             self._loops.pop()
         return found
 
+    def call_led_search(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        """`fmin(objective, space, algo=tpe.suggest, max_evals=20)`"""
+        self.event("led_search", node, scope)
+        self._try_out(node, keywords["fn"] if "fn" in keywords else union(args[:1]), [NOTHING], scope)
+        return NOTHING
+
     def call_foreign_search(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> None:
-        """`fmin(objective, space, algo=tpe.suggest, max_evals=20)`"""
+        """`gp_minimize(objective, space)`, `AxClient()`"""
         self.event("foreign_search", node, scope)
 
     def _study_method(
@@ -88,17 +96,16 @@ class Roles(Stores):
             trial.attributes["study"] = of(study)
         if name == "optimize":
             self.event("search", node, scope, of(study))
-            self._loops.append(Loop(node, scope.source, scope, self._calls[-1].function if self._calls else None))
-            self._try_out(keywords["func"] if "func" in keywords else union(args[:1]), [of(trial)], scope)
-            self._loops.pop()
+            self._try_out(node, keywords["func"] if "func" in keywords else union(args[:1]), [of(trial)], scope)
         elif name in ("ask", "tell", "stop"):
             self.event(f"{name}s_study", node, scope, of(study))
         if name == "tell":
             self.event("reported", node, scope)
         return of(trial) if name == "ask" else NOTHING
 
-    def _try_out(self, objective: Value, trial: list[Value], scope: Scope) -> None:
+    def _try_out(self, node: ast.Call, objective: Value, trial: list[Value], scope: Scope) -> None:
         """A function that a search calls for each trial, and what it returns."""
+        self._loops.append(Loop(node, scope.source, scope, self._calls[-1].function if self._calls else None))
         for thing in sorted(objective.things, key=stable_order):
             if isinstance(thing, Object) and thing.cls is not None and thing.cls.find("__call__"):
                 self.method(thing, "__call__", None, trial, {}, scope)
@@ -109,6 +116,7 @@ class Roles(Stores):
                     self.call_function(function, None, trial, {}, Scope(function.source, function.scope))
             for function in called:
                 self._results_of(function)
+        self._loops.pop()
 
     def _results_of(self, objective: Function) -> None:
         for result in returned(objective.node):
