@@ -82,7 +82,7 @@ def search_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fi
     Each rank would otherwise have a study of its own, which tries other hyperparameters, prunes at other times and
     writes to the same storage. Rank 0 alone makes the study and asks its sampler and its pruner; the other ranks get
     what it suggests and decides. After each trial they hold a copy of its trials, so that what reads the study finds
-    the same everywhere.
+    the same everywhere. hyperopt's `fmin` is called on rank 0 alone likewise, and what it tries is tried by all ranks.
     """
     if not script.trains or script.distributed:
         return

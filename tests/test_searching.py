@@ -167,9 +167,8 @@ SEARCHES = {
     ),
     "hyperopt's method": (
         "import hyperopt\n\n\nclass Search:\n    def try_out(self, lr):\n        return fit(lr)\n\n"
-        "    def run(self):\n        return hyperopt.fmin(self.try_out, hyperopt.hp.uniform('lr', 0, 1), max_evals=3)\n\n"
-        "\n"
-        "print(Search().run())\n",
+        "    def run(self):\n        return hyperopt.fmin(self.try_out, hyperopt.hp.uniform('lr', 0, 1), max_evals=3)\n"
+        "\n\nprint(Search().run())\n",
         [
             "return search_on_all_ranks(self.try_out, lambda objective: hyperopt.fmin(objective, ",
             "reduce_mean(fit(lr))",
