@@ -167,8 +167,8 @@ def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
     """Show one progress bar and start one tracked run.
 
     Progress bars of the other ranks are disabled, `wandb.init` runs in its disabled mode there, in which every later
-    call does nothing, and other writers exist on rank 0 alone, where all their uses are guarded. What a script reads off
-    `wandb.config` is that of rank 0 on all ranks, where a sweep may have set it.
+    call does nothing, and other writers exist on rank 0 alone, where all their uses are guarded. All ranks take the
+    `wandb.config` of rank 0, which a sweep may have set, where a script reads it.
     """
     if not script.trains:
         return
