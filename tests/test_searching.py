@@ -320,6 +320,10 @@ RUN["failed"] = RUN["caught"].replace(
     "def objective(trial):", "def objective(trial):\n    if trial.number == 1:\n        raise ValueError"
 )
 RUN["trained again"] = RUN["caught"] + "print(fit(study.best_params['lr']), len(study.trials), study.best_value)\n"
+RUN["one trial at a time"] = RUN["caught"].replace(
+    "study.optimize(objective, n_trials=3, catch=(ValueError,))",
+    "for i in range(3):\n    study.optimize(objective, n_trials=1)\n    print(i, study.best_value)",
+)
 RUN["hyperband"] = RUN["caught"].replace(MADE, "study = optuna.create_study(pruner=optuna.pruners.HyperbandPruner())\n")
 RUN["in a study of another"] = (
     "def outer(trial):\n    width = trial.suggest_int('width', 4, 8)\n    inner = optuna.create_study()\n"

@@ -225,6 +225,8 @@ def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: In
         name = _loader_name(event, loaders, run)
         kept = [loop for loop in outer if not all(loop.node in made[each] for each in loaders)]
         number, counted = _number(outer, event)
+        if counted is not None and counted not in kept and any(loop in kept for loop in outer[outer.index(counted) :]):
+            number, counted = None, None  # it numbers the loaders that are made anew, and not the passes over one
         anew = number is not None and any(loop.node in made[loader] for loader in loaders for loop in outer)
         again = restarts or number is not None and _passes_again(event, events.values(), loaders)
         goes_on = False
