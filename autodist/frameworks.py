@@ -61,6 +61,12 @@ FRAMEWORKS = (
         ("ScalingConfig", "TorchTrainer", "prepare_model"),
         "set num_workers=N in its ScalingConfig; the batch size of its loaders is per worker",
     ),
+    Framework(
+        ("skorch",),
+        ("NeuralNet", "NeuralNetClassifier", "NeuralNetBinaryClassifier", "NeuralNetRegressor"),
+        "derive a class from it and from skorch.hf.AccelerateMixin, and start it with "
+        "`accelerate launch --num_processes N {script}`; the batch size is per process",
+    ),
     Framework(("composer",), ("Trainer",), "start it with `composer -n N {script}`"),
     Framework(("mmengine",), ("Runner",), f'{TORCHRUN}, and set launcher="pytorch" in its configuration'),
     Framework(("ignite",), ("create_supervised_trainer", "Engine"), "use ignite.distributed.Parallel around its main"),

@@ -442,11 +442,17 @@ class Unseeded(Site):
 
 @dataclass(frozen=True)
 class Search:
-    """A search of hyperparameters that draws as nobody has told it to: a study, which is given a ``sampler``, or a
-    sampler, which is given a seed."""
+    """A search of hyperparameters: the calls that open storages, make studies, run them, ask them for trials, tell them
+    what came of these, and stop them."""
 
-    site: Site
-    sampler: str | None = None
+    stored: tuple[Site, ...] = ()
+    made: tuple[Site, ...] = ()
+    run: tuple[Site, ...] = ()
+    asked: tuple[Site, ...] = ()
+    told: tuple[Site, ...] = ()
+    stopped: tuple[Site, ...] = ()
+    led: tuple[Site, ...] = ()
+    """Calls of other libraries that give trials to a function."""
 
 
 @dataclass(frozen=True)
@@ -567,7 +573,7 @@ class TrainingScript:
     """What a script takes of the clock for a seed where none is given."""
     reseeded: tuple[Site, ...] = ()
     """Where a sampler takes a new seed from the system for each epoch."""
-    searches: tuple[Search, ...] = ()
+    search: Search = Search()
     diverge: tuple[Apart, ...] = ()
     noise: frozenset[str] = frozenset()
     drawn_for_all: tuple[WholeNoise, ...] = ()

@@ -1,4 +1,4 @@
-"""Searches of hyperparameters that train a model for each trial: ranks must try the same ones."""
+"""Searches of hyperparameters that train a model for each trial: all ranks run the trials that rank 0 chooses."""
 
 from __future__ import annotations
 
@@ -8,44 +8,142 @@ from collections.abc import Iterator
 from autodist.interpreter import Event, Interpreter
 from autodist.rule import Severity
 from autodist.script import Concern, Search, Site
-from autodist.source import argument
-from autodist.values import NOTHING, Object
+from autodist.source import argument, last_name
+from autodist.values import NOTHING, External, Items, Object
+
+SEARCHING = frozenset("fmin maximize minimize optimize search tune".split())
+"""What libraries call a search whose objective they are given."""
+ALONE = "each rank would search for itself, and train other models than the ranks it averages gradients with"
+AROUND = "search around the converted script instead: let each trial start it by torchrun, and read what it prints"
+REASONS = {
+    "ray": (
+        "runs its trials in processes of its own, which are no ranks of this script; "
+        "give the Tuner a ray.train.torch.TorchTrainer, which makes a process group for each trial"
+    ),
+    "wandb": (
+        "would take another run of the sweep on each rank; leave it out, and let `command` in the sweep's "
+        "configuration start the converted script by torchrun: all ranks take the settings that it gives to rank 0"
+    ),
+}
 
 
-def searches(run: Interpreter) -> Iterator[Search]:
-    """The studies and samplers of optuna that draw from a generator of their own, which nobody seeds."""
-    for made in _made(run, "study"):
-        given = made.keywords.get("sampler", NOTHING)
-        if "**" not in made.keywords and ("sampler" not in made.keywords or given.const is None):
-            several = made.keywords["directions"].const is not None if "directions" in made.keywords else False
-            yield Search(Site(made.source, made.node), "NSGAIISampler" if several else "TPESampler")
-    for made in _made(run, "study_sampler"):
-        if "**" not in made.keywords and ("seed" not in made.keywords or made.keywords["seed"].const is None):
-            yield Search(Site(made.source, made.node))
+def search(run: Interpreter) -> Search:
+    """The calls that make studies of optuna, run their trials and end them."""
+    made = _made(run, "study")
+    alone = {site.node for site in made}
+    stored = (site for site in _made(run, "study_storage") if alone.isdisjoint(site.source.ancestors(site.node)))
+    return Search(
+        tuple(stored),
+        made,
+        _sites(run, "search"),
+        _sites(run, "asks_study"),
+        _sites(run, "tells_study"),
+        _sites(run, "stops_study"),
+        _sites(run, "led_search"),
+    )
 
 
-def concerns(run: Interpreter) -> Iterator[Concern]:
-    """What ranks would do apart although they draw alike."""
+def _made(run: Interpreter, role: str) -> tuple[Site, ...]:
+    made = {each for event in run.of("make") for each in event.value.objects(role)}
+    return tuple(Site(each.source, each.node) for each in sorted(made, key=lambda each: each.node.lineno))
+
+
+def _sites(run: Interpreter, kind: str) -> tuple[Site, ...]:
+    return tuple(dict.fromkeys(Site(event.source, event.node) for event in run.of(kind) if not event.on_one_rank))
+
+
+def refusals(run: Interpreter) -> Iterator[Concern]:
+    """Searches that cannot be told to try the same models on all ranks."""
     if not run.of("backward"):
         return
-    for made in _made(run, "study"):
-        if "storage" in made.keywords and made.keywords["storage"].const is not None:
-            message = (
-                "every rank would add its trials to the storage of this study, and be told those of all: search in "
-                "memory, or by optuna_integration.TorchDistributedTrial"
-            )
-            yield Concern("AD902", made.source, made.node, message, Severity.REFUSAL)
-            return
+    for event in sorted(run.of("foreign_search"), key=lambda each: each.order):
+        yield _refused(event, run)
+    for event in run.of("calls_back"):
+        called = last_name(event.node.func) if isinstance(event.node, ast.Call) else ""
+        if called in SEARCHING and _library(event, run) != "scipy" and _trains(event, run):
+            yield _refused(event, run)
     for event in run.of("search"):
-        if isinstance(event.node, ast.Call) and argument(event.node, "timeout", 2) is not None:
-            message = (
-                "ends when the clock of each rank says so: should one begin a trial that another does not, it waits "
-                "for ever; say how many trials there are instead (n_trials)"
-            )
-            yield Concern("AD902", event.source, event.node, message, Severity.WARNING)
+        yield from _of_study(event, run)
+    for event in run.of("led_search"):
+        if (concern := _led(event, run)) is not None:
+            yield concern
 
 
-def _made(run: Interpreter, role: str) -> Iterator[Object]:
-    events: list[Event] = run.of("make")
-    found = {thing for event in events for thing in event.value.objects(role)}
-    yield from sorted(found, key=lambda each: (each.node.lineno, each.node.col_offset))
+def _led(event: Event, run: Interpreter) -> Concern | None:
+    """What keeps rank 0 from leading a search."""
+    call = event.node
+    assert isinstance(call, ast.Call)
+    trials = argument(call, "trials")
+    made = run.values.get(trials, NOTHING).things if trials is not None else frozenset()
+    if any(isinstance(each, Object) and each.name.endswith("SparkTrials") for each in made):
+        message = (
+            "runs its trials in processes of Spark, which are no ranks of this script; give it hyperopt.Trials, whose "
+            "trials all ranks run together"
+        )
+        return Concern("AD902", event.source, call, message, Severity.REFUSAL)
+    if argument(call, "fn", 0) is None:
+        message = (
+            "cannot see the function that this search calls for each trial, which all ranks must run: name it here"
+        )
+        return Concern("AD902", event.source, call, message, Severity.REFUSAL)
+    return None
+
+
+def _of_study(event: Event, run: Interpreter) -> Iterator[Concern]:
+    """What a study does that ranks cannot do together."""
+    call = event.node
+    assert isinstance(call, ast.Call)
+    jobs, callbacks = argument(call, "n_jobs", 3), argument(call, "callbacks", 5)
+    threads = run.values.get(jobs, NOTHING).const if jobs is not None else 1
+    if jobs is not None and isinstance(threads, int) and threads != 1:
+        message = (
+            "runs trials in several threads at once, whose collectives would meet those of other trials: ranks would "
+            "average what does not belong together, or wait for ever; leave n_jobs at 1"
+        )
+        yield Concern("AD902", event.source, jobs, message, Severity.REFUSAL)
+    held = run.values.get(callbacks, NOTHING).things if callbacks is not None else frozenset()
+    called = [each for thing in held if isinstance(thing, Items) for part in thing.parts for each in part.functions]
+    for function in called:
+        for node in ast.walk(function.node):
+            if isinstance(node, ast.Global | ast.Nonlocal):
+                message = (
+                    f"{', '.join(node.names)} would be set on rank 0 alone, where the study calls this: the other "
+                    "ranks would go on with the old value; keep it in the study (study.set_user_attr), which all have"
+                )
+                yield Concern("AD902", function.source, node, message, Severity.REFUSAL)
+            elif isinstance(node, ast.Call) and last_name(node.func) in _training(run):
+                message = (
+                    "trains on rank 0 alone, where the study calls this, and waits for the other ranks for ever; train "
+                    "after the search, with study.best_params"
+                )
+                yield Concern("AD902", function.source, node, message, Severity.REFUSAL)
+
+
+def _training(run: Interpreter) -> set[str]:
+    """The names of functions that train, or call one that does."""
+    calls = [call for backward in run.of("backward") for call in backward.calls]
+    return {call.function.node.name for call in calls if not isinstance(call.function.node, ast.Lambda)}
+
+
+def _trains(event: Event, run: Interpreter) -> bool:
+    """Whether a library is given a function that trains."""
+    given = {each.node for each in event.value.functions}
+    return any(call.function.node in given for backward in run.of("backward") for call in backward.calls)
+
+
+def _library(event: Event, run: Interpreter) -> str:
+    """The library that a call goes to: `hyperopt`"""
+    assert isinstance(event.node, ast.Call)
+    func = event.node.func
+    owner = run.values.get(func.value, NOTHING).things if isinstance(func, ast.Attribute) else frozenset()
+    things = (*run.values.get(func, NOTHING).things, *owner)
+    names = (each.name for each in things if isinstance(each, External | Object))
+    return next(names, "").partition(".")[0]
+
+
+def _refused(event: Event, run: Interpreter) -> Concern:
+    assert isinstance(event.node, ast.Call)
+    library, code = _library(event, run), event.source.code(event.node.func)
+    by = f"{code} of {library}" if library and not code.startswith(library) else code
+    message = f"{by} {REASONS.get(library, f'chooses hyperparameters: {ALONE}; {AROUND}')}"
+    return Concern("AD902", event.source, event.node, message, Severity.REFUSAL)

@@ -234,6 +234,134 @@ def as_on_rank_zero(value):
 
 '''
 
+SHARED_STUDY = '''\
+def shared_study(make):
+    """The study that rank 0 makes or loads; the other ranks hold a copy of it in memory."""
+    study = make() if {d}.get_rank() == 0 else None
+    made = study and (study.study_name, study.directions, study.trials, study.user_attrs)
+    name, directions, trials, attributes = as_on_rank_zero(made)
+    if study is None:
+        {optuna}.logging.set_verbosity({optuna}.logging.ERROR)  # rank 0 tells of the trials
+        study = {optuna}.create_study(study_name=name, directions=directions)
+        study.add_trials(trials)
+        for key, value in attributes.items():
+            study.set_user_attr(key, value)
+    return study
+
+
+'''
+
+SHARED_TRIAL = '''\
+class SharedTrial:
+    """A trial of rank 0 that all ranks run: rank 0 calls its methods, and all ranks get what they return."""
+
+    def __init__(self, study, trial=None):
+        self.study, self._trial = study, trial
+        self._call()
+
+    def __getattr__(self, name):
+        if not callable(getattr({optuna}.Trial, name, None)):
+            raise AttributeError(name)
+        return lambda *args, **kwargs: self._call(name, *args, **kwargs)
+
+    def _call(self, method=None, *args, **kwargs):
+        result = error = state = None
+        if {d}.get_rank() == 0:
+            try:
+                result = method and getattr(self._trial, method)(*args, **kwargs)
+            except Exception as raised:
+                error = raised
+            kept = ("number", "params", "distributions", "user_attrs", "datetime_start")
+            state = {name: getattr(self._trial, name) for name in kept}
+        result, error, state = as_on_rank_zero((result, error, state))
+        vars(self).update(state)
+        if error is not None:
+            raise error
+        return result
+
+
+'''
+
+STUDY_ON_ALL_RANKS = '''\
+class StudyOnAllRanks:
+    """A study whose trials all ranks run: rank 0 leads the search, and the others join in each trial."""
+
+    def __init__(self, study):
+        self.study = study
+
+{methods}    def update(self):
+        vars(self.study).update(vars(shared_study(lambda: self.study)))  # the trials so far
+
+
+'''
+
+RUN_STUDY = """\
+    def optimize(self, func, *args, **options):
+        def lead(trial):
+            as_on_rank_zero(True)  # another trial begins
+            return self.run(func, trial)
+
+        if {d}.get_rank() == 0:
+            self.study.optimize(lead, *args, **options)
+            as_on_rank_zero(False)
+        else:
+            while as_on_rank_zero(None):
+                try:
+                    self.run(func)
+                except {optuna}.TrialPruned:
+                    pass
+        self.update()
+
+    def run(self, func, trial=None):
+        self.update()
+        return func(SharedTrial(self.study, trial))
+
+"""
+
+RUN_STUDY_AND_CATCH = (
+    RUN_STUDY.replace("*args, **options):", "*args, catch=(), **options):")
+    .replace("*args, **options)\n", "*args, catch=catch, **options)\n")
+    .replace(
+        "except {optuna}.TrialPruned:",
+        "except ({optuna}.TrialPruned, *(catch if isinstance(catch, tuple) else [catch])):",
+    )
+)
+
+ASK_STUDY = """\
+    def ask(self, *args, **kwargs):
+        trial = self.study.ask(*args, **kwargs) if {d}.get_rank() == 0 else None
+        self.update()
+        return SharedTrial(self.study, trial)
+
+    def tell(self, trial, *args, **kwargs):
+        if {d}.get_rank() == 0:
+            self.study.tell(getattr(trial, "_trial", trial), *args, **kwargs)
+        self.update()
+        return self.study.trials[getattr(trial, "number", trial)]
+
+"""
+
+LED_SEARCH = '''\
+def search_on_all_ranks(objective, search):
+    """Let rank 0 search; the other ranks join in each trial, and get what the search has found."""
+
+    def lead(*args, **kwargs):
+        as_on_rank_zero((args, kwargs))
+        return objective(*args, **kwargs)
+
+    found = None
+    if {d}.get_rank() == 0:
+        found = search(lead)
+        as_on_rank_zero(None)  # no further trial
+    else:
+        while (trial := as_on_rank_zero(None)) is not None:
+            args, kwargs = trial
+            objective(*args, **kwargs)
+    return as_on_rank_zero(found)
+
+
+'''
+
 DRAWN_BY_RANK_ZERO = '''\
 def drawn_by_rank_zero(drawn):
     """What rank 0 has drawn, for the batch of all ranks."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist.edits import InsertBefore, RemoveStatement, ReplaceExpr, SetArgument, WrapExpr
+from autodist.edits import InsertBefore, RemoveStatement, ReplaceExpr, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript, Unseeded
 from autodist.source import Source
@@ -11,34 +11,6 @@ from autodist.values import NOTHING, External
 
 from ._collectives import AS_ON_RANK_ZERO
 from ._preamble import Planned, defined, dist, imported, planned
-
-SEARCH = """\
-import optuna
-import torch
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
-
-torch.manual_seed(0)
-train_set = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
-
-
-def objective(trial):
-    loader = DataLoader(train_set, batch_size=8)
-    model = nn.Linear(4, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=trial.suggest_float("lr", 1e-3, 1e-1))
-    for x, y in loader:
-        loss = nn.functional.mse_loss(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return model.bias.item()
-
-
-study = optuna.create_study(direction='maximize')
-study.optimize(objective, n_trials=4)
-print(study.best_params)
-"""
-SAMPLER = SEARCH.replace("direction='maximize'", "sampler=optuna.samplers.TPESampler()")
 
 EXAMPLES = [
     Example(
@@ -329,11 +301,6 @@ EXAMPLES = [
             optimizer.step()
 ''',
     ),
-    Example(
-        before=SEARCH, after=SEARCH.replace("'maximize'", "'maximize', sampler=optuna.samplers.TPESampler(seed=0)")
-    ),
-    Example(before=SAMPLER, after=SAMPLER.replace("TPESampler()", "TPESampler(seed=0)")),
-    Example(before=SAMPLER.replace("TPESampler()", "TPESampler(seed=4)"), after=None),
 ]
 
 
@@ -352,8 +319,7 @@ def seed_every_rank(script: TrainingScript, context: Context) -> Iterator[Findin
 
     Splits, samplers and generated data must be the same on every rank; each process would otherwise start from a
     seed of its own. All take the one that rank 0 starts from: each run still draws other numbers, as the script does.
-    Seeds taken from the clock or the system are those of rank 0, too, and searches of hyperparameters are given one:
-    ranks must try the same models.
+    Seeds taken from the clock or the system are those of rank 0, too.
     """
     setup = script.setup
     if setup is None or script.distributed or not script.trains:
@@ -369,15 +335,6 @@ def seed_every_rank(script: TrainingScript, context: Context) -> Iterator[Findin
     for site in script.reseeded:
         fix = Fix(planned(site.source, RemoveStatement(site.source.statement(site.node))))
         yield Finding(site.source, site.node, "each rank would draw samples from a seed of its own", fix)
-    for search in script.searches:
-        node, source = search.site.node, search.site.source
-        if search.sampler is None:
-            edits = planned(source, SetArgument(node, "seed", "0"))
-        else:
-            optuna, needed = imported(context, source, "optuna")
-            sampler = f"{optuna}.samplers.{search.sampler}(seed=0)"
-            edits = (*needed, *planned(source, SetArgument(node, "sampler", sampler)))
-        yield Finding(source, node, "each rank would try other hyperparameters", Fix(edits))
 
 
 def _starting_alike(script: TrainingScript, context: Context, source: Source) -> tuple[list[str], Planned]:

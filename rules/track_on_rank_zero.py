@@ -3,14 +3,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist.edits import SetArgument, WrapExpr
+from autodist.edits import InsertAfter, Prepend, SetArgument, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
-from autodist.script import TrainingScript
+from autodist.script import Site, TrainingScript
+from autodist.source import Source
 from autodist.spread import Spread
-from autodist.values import NOTHING, External
+from autodist.values import NOTHING, External, Object
 
 from ._collectives import AS_ON_RANK_ZERO
-from ._preamble import argument, defined, dist, imported, planned
+from ._preamble import Planned, argument, defined, dist, free_name, imported, planned
 
 EXAMPLES = [
     Example(
@@ -166,7 +167,8 @@ def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
     """Show one progress bar and start one tracked run.
 
     Progress bars of the other ranks are disabled, `wandb.init` runs in its disabled mode there, in which every later
-    call does nothing, and other writers exist on rank 0 alone, where all their uses are guarded.
+    call does nothing, and other writers exist on rank 0 alone, where all their uses are guarded. All ranks take the
+    `wandb.config` of rank 0, which a sweep may have set, where a script reads it.
     """
     if not script.trains:
         return
@@ -192,7 +194,7 @@ def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         callee = names[0] if len(names) == 1 else site.source.code(site.node.func)
         if callee.endswith("wandb.init") and argument(site.node, "mode") is None:
             edit = SetArgument(site.node, "mode", f'None if {d}.get_rank() == 0 else "disabled"')
-            fix = Fix((*imports, *planned(site.source, edit)))
+            fix = Fix((*imports, *planned(site.source, edit), *_settings_of_sweep(script, site, d)))
         elif site.node in script.lone_writers:
             other, more = "None", imports
             if isinstance(site.source.parents.get(site.node), ast.withitem):
@@ -212,3 +214,33 @@ def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         asked = WrapExpr(site.node, f"as_on_rank_zero({site.source.code(site.node.value)} and {{}})")
         fix = Fix((*imports, *helper, *planned(site.source, asked)))
         yield Finding(site.source, site.node, "the writer is there on rank 0 alone, and knows the folder", fix)
+
+
+def _settings_of_sweep(script: TrainingScript, site: Site, d: str) -> Planned:
+    """Where a script reads hyperparameters off `wandb.config`, which a sweep sets in the run of rank 0 alone."""
+    reads = [each for source in script.project.sources for each in ast.walk(source.tree) if _is_read(each, source)]
+    if not any(_is_config(each, script) for each in reads):
+        return ()
+    helper = defined(script, site.source, AS_ON_RANK_ZERO.replace("{d}", d))
+    assert isinstance(site.node, ast.Call) and isinstance(site.node.func, ast.Attribute)
+    wandb, name = site.source.code(site.node.func.value), free_name(site.source, "settings")
+    code = (
+        f"{name} = as_on_rank_zero(dict({wandb}.config))\n"
+        f"if {d}.get_rank() != 0:\n    {wandb}.config.update({name}, allow_val_change=True)  # a sweep sets rank 0's\n"
+    )
+    block = site.statement
+    return (*helper, *planned(site.source, (Prepend if isinstance(block, ast.With) else InsertAfter)(block, code)))
+
+
+def _is_read(node: ast.AST, source: Source) -> bool:
+    """Whether something's `config` is read, and not filled: `config.lr`, but no `config.update(args)`"""
+    parent = source.parents.get(node)
+    filled = isinstance(parent, ast.Attribute) and (parent.attr == "update" or isinstance(parent.ctx, ast.Store))
+    return isinstance(node, ast.Attribute) and node.attr == "config" and isinstance(node.ctx, ast.Load) and not filled
+
+
+def _is_config(node: ast.AST, script: TrainingScript) -> bool:
+    held = script.values.get(node.value, NOTHING).things if isinstance(node, ast.Attribute) else frozenset()
+    return any(
+        isinstance(each, External | Object) and each.name in ("wandb", "wandb.init", "wandb.run") for each in held
+    )

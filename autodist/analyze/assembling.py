@@ -306,7 +306,7 @@ def assembled(
         unseeded=tuple(_unseeded((site for calls, _ in apart_seeds for site in calls), run, first_there)),
         clocked=tuple(_unseeded((site for _, values in apart_seeds for site in values), run, first_there)),
         reseeded=tuple(dict.fromkeys(Site(e.source, e.node) for e in run.of("unseeded") if randomness.reseeds(e))),
-        searches=tuple(searching.searches(run)),
+        search=searching.search(run),
         diverge=apart,
         noise=varied,
         drawn_for_all=for_all,

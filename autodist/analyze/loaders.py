@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from autodist import collation, randomness, regions, resizing, searching
+from autodist import collation, randomness, regions, resizing
 from autodist.analyze.batch_sizes import training_switch
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.rule import Severity
@@ -225,6 +225,8 @@ def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: In
         name = _loader_name(event, loaders, run)
         kept = [loop for loop in outer if not all(loop.node in made[each] for each in loaders)]
         number, counted = _number(outer, event)
+        if counted is not None and counted not in kept and any(loop in kept for loop in outer[outer.index(counted) :]):
+            number, counted = None, None  # it numbers the loaders that are made anew, and not the passes over one
         anew = number is not None and any(loop.node in made[loader] for loader in loaders for loop in outer)
         again = restarts or number is not None and _passes_again(event, events.values(), loaders)
         goes_on = False
@@ -402,7 +404,6 @@ def _number(outer: list[Loop], event: Event) -> tuple[str | None, Loop | None]:
 
 def sampler_concerns(run: Interpreter) -> Iterator[Concern]:
     """Samplers of the script's own that draw from a new seed, so that ranks would not agree on the samples."""
-    yield from searching.concerns(run)
     for event in run.of("beyond"):
         code = shortened(event.source.code(event.node)) if isinstance(event.node, ast.expr) else ""
         draw = next(thing for thing in event.value.things if isinstance(thing, Draw))

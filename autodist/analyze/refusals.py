@@ -6,7 +6,7 @@ import ast
 import builtins
 from collections.abc import Iterator
 
-from autodist import averaging
+from autodist import averaging, searching
 from autodist.analyze.handmade import batch_draws, beside_loaders, filled_batch, origins_of
 from autodist.analyze.launched import is_distributed
 from autodist.analyze.picked import steps_on_parts
@@ -117,6 +117,10 @@ def refusals_of(
     framework = owned(run, strategy)
     if framework is not None:
         yield framework
+        return
+    searched = None if is_distributed(run) else next(searching.refusals(run), None)
+    if searched is not None:
+        yield searched
         return
     backwards = [event for event in run.events if event.kind == "backward"]
     steps = [event for event in run.events if event.kind == "step"]

@@ -18,6 +18,8 @@ def exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
     if event.kind in ("format", "test", "meets", "statistic", "scales_gradient", "answer"):
         assert isinstance(node, ast.expr)
         yield node
+    elif event.kind == "trial_result":
+        yield from _results(node)
     elif event.kind == "store" and isinstance(node, ast.Call):
         if _is_only_averaged(node, event, run):
             return
@@ -53,6 +55,15 @@ def exposed(event: Event, run: Interpreter) -> Iterator[ast.expr]:
             return
         yield from node.args
         yield from (keyword.value for keyword in node.keywords)
+
+
+def _results(node: ast.AST) -> Iterator[ast.expr]:
+    """Each number of what a trial returns: `return loss, accuracy`, `return {"loss": loss}`"""
+    match node:
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Dict(values=parts):
+            yield from parts
+        case ast.expr():
+            yield node
 
 
 def _is_own_number(value: Value) -> bool:

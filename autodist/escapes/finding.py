@@ -22,7 +22,7 @@ from autodist.values import NOTHING, External, Items, Object, Turn
 
 SINKS = frozenset(
     "format print log tracker schedule test save write file_method step discarded store set_item meets handed_over "
-    "statistic scales_gradient answer own_step loose_step picks_data".split()
+    "statistic scales_gradient answer own_step loose_step picks_data reported trial_result".split()
 )
 CHANGING = GROWS | frozenset("clear fill insert pop put remove reset resize reverse sort update".split())
 

@@ -94,6 +94,8 @@ SPELLING = frozenset("lower upper strip title".split())
 """Methods of a text that is known, which give another one."""
 PARTING = frozenset("split rsplit partition rpartition".split())
 """Those that give its pieces: `module, name = path.rsplit(".", 1)`."""
+LOADING = frozenset("joblib.load pickle.load dill.load cloudpickle.load torch.load".split())
+"""What loads a study of optuna that was saved as a whole."""
 
 
 class Methods(Libraries, TorchModules):
@@ -432,8 +434,12 @@ class Methods(Libraries, TorchModules):
             return of(inner)
         if name == "start" and inner.cls is not None and inner.cls.find("run") and _is_thread(inner.cls):
             self.method(inner, "run", None, [], {}, scope)
-        if "study" in inner.roles and name == "optimize":
-            self.event("search", node, scope, of(inner))
+        if "study" in inner.roles or name == "optimize" and inner.name in LOADING:
+            return self._study_method(inner, node, name, args, keywords, scope)
+        if "trial" in inner.roles:
+            if name in ("report", "set_user_attr"):
+                self.event("reported", node, scope, self._mixed(values))
+            return NOTHING
         if name in ("update", "forward") and inner.name.startswith("torchmetrics."):
             self.event("measured", node, scope, self._mixed(values), of(inner))
         if inner.cls is None:

@@ -40,8 +40,11 @@ class Roles(Stores):
     def _callbacks(self, value: Value, name: str, node: ast.Call, scope: Scope) -> None:
         """A function handed to a library is called by it some time, which may leave a default as it is or not:
         `fire.Fire(main)` gives it what the command line says."""
-        for thing in value.things:
-            if isinstance(thing, Function) and thing.node not in self._entered:
+        for thing in value.functions:
+            self.event("calls_back", node, scope, of(thing))
+            if name.startswith("scipy.optimize."):  # which all ranks call alike, if it gives all the same
+                self._results_of(thing)
+            if thing.node not in self._entered:
                 first = [Value(spread=RANK)] if self.catalog.has(name, "spawn") else []
                 told = {name: self.eval(each, thing.scope).but(firm=False) for name, each in thing.defaults.items()}
                 self.call_function(thing, None, first, told, scope)
@@ -68,6 +71,56 @@ class Roles(Stores):
         if alone:
             self._loops.pop()
         return found
+
+    def call_led_search(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        """`fmin(objective, space, algo=tpe.suggest, max_evals=20)`"""
+        self.event("led_search", node, scope)
+        self._try_out(node, keywords["fn"] if "fn" in keywords else union(args[:1]), [NOTHING], scope)
+        return NOTHING
+
+    def call_foreign_search(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> None:
+        """`gp_minimize(objective, space)`, `AxClient()`"""
+        self.event("foreign_search", node, scope)
+
+    def _study_method(
+        self, study: Object, node: ast.Call, name: str, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value:
+        """`study.optimize(objective)` gives trials to a function, and chooses the next ones by what it returns."""
+        if name in ("ask", "optimize"):
+            kinds = frozenset(["trial"])
+            trial = self._remember(node, lambda: Object("optuna.Trial", kinds, node, scope.source, self._path))
+            trial.attributes["study"] = of(study)
+        if name == "optimize":
+            self.event("search", node, scope, of(study))
+            self._try_out(node, keywords["func"] if "func" in keywords else union(args[:1]), [of(trial)], scope)
+        elif name in ("ask", "tell", "stop"):
+            self.event(f"{name}s_study", node, scope, of(study))
+        if name == "tell":
+            self.event("reported", node, scope)
+        return of(trial) if name == "ask" else NOTHING
+
+    def _try_out(self, node: ast.Call, objective: Value, trial: list[Value], scope: Scope) -> None:
+        """A function that a search calls for each trial, and what it returns."""
+        self._loops.append(Loop(node, scope.source, scope, self._calls[-1].function if self._calls else None))
+        for thing in sorted(objective.things, key=stable_order):
+            if isinstance(thing, Object) and thing.cls is not None and thing.cls.find("__call__"):
+                self.method(thing, "__call__", None, trial, {}, scope)
+                called = thing.functions("__call__")
+            else:
+                called = [thing] if isinstance(thing, Function) else []
+                for function in called:
+                    self.call_function(function, None, trial, {}, Scope(function.source, function.scope))
+            for function in called:
+                self._results_of(function)
+        self._loops.pop()
+
+    def _results_of(self, objective: Function) -> None:
+        for result in returned(objective.node):
+            self.event("trial_result", result, Scope(objective.source, objective.scope))
 
     def _start_later(self, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope) -> None:
         """`Thread(target=save, args=(state, path))` calls save(state, path) once it is started."""
