@@ -49,6 +49,9 @@ class Project:
     entry: Source
     modules: Mapping[str, Source]
     root: Path
+    """The folder that absolute imports start from: that of the entry, or above its package."""
+    module: str | None = None
+    """The name by which `python -m` starts the entry, where it is not started by its path."""
     chosen: frozenset[str] = frozenset()
     """Modules that an import by a name of which nothing is known may mean."""
     read_in_part: tuple[ReadInPart, ...] = ()
@@ -71,22 +74,30 @@ class Project:
             yield Path(os.path.abspath(source.path)).parents[levels]
 
     @classmethod
-    def load(cls, entry: Path, stdin: str | bytes | None = None, repository: Path | None = None) -> Project:
+    def load(
+        cls,
+        entry: Path,
+        stdin: str | bytes | None = None,
+        repository: Path | None = None,
+        module: str | None = None,
+    ) -> Project:
         """Read ``entry`` (or take its text from ``stdin``) and what it imports from its own folder.
 
         Packages of its ``repository`` are found too: the folder further up that looks like one, unless it is given.
+        ``module`` is the name by which it is started (`python -m`), if that is known.
 
         Raises AutodistError for a file that cannot be read or parsed, or a local module that is missing.
         """
         source = Source.read(entry) if stdin is None else Source.parse(stdin, entry)
-        root = _root(entry, source)
-        roots = [root, *added_folders(source, entry.parent)]
+        module = module or module_of(entry, source.tree)
+        root = entry.parent if module is None else _top(entry, module)
+        roots = [root, *added_folders(source, starts(entry))]
         if (entry.parent / "src").is_dir():  # what is imported from there stands on the path when it is run
             roots.append(entry.parent / "src")
         if entry.name == "__main__.py":  # `python -m package`
             roots.append(entry.parent.parent)
         repository = repository or _repository(entry)
-        return _Reading(entry, roots, repository).project(source)
+        return _Reading(entry, roots, repository).project(source, module)
 
 
 def _texts(source: Source) -> frozenset[str]:
@@ -107,7 +118,7 @@ class _Reading:
         """Imports by name that may mean too many modules."""
         self.in_part: dict[tuple[ast.Call, str], ReadInPart] = {}
 
-    def project(self, source: Source) -> Project:
+    def project(self, source: Source, module: str | None) -> Project:
         """All that is reached from the entry's text."""
         self.pending.append((source, _package(self.roots[0], self.entry)))
         while self.pending:
@@ -115,7 +126,8 @@ class _Reading:
             if not self.pending:
                 self._narrow()
         modules = dict(sorted(self.modules.items()))
-        return Project(source, modules, self.roots[0], frozenset(self.chosen), tuple(self.in_part.values()))
+        chosen, in_part = frozenset(self.chosen), tuple(self.in_part.values())
+        return Project(source, modules, self.roots[0], module, chosen, in_part)
 
     def _read(self, importer: Source, package: str) -> None:
         self.read.append((importer, package))
@@ -139,7 +151,7 @@ class _Reading:
             self.modules[name] = _module(found, name, found.stat().st_mtime_ns)
             own = name if found.name == "__init__.py" else name.rpartition(".")[0]
             self.pending.append((self.modules[name], own))
-            further = [each for each in added_folders(self.modules[name], self.entry.parent) if each not in self.roots]
+            further = [each for each in added_folders(self.modules[name], starts(self.entry)) if each not in self.roots]
             if further:  # what could not be found before may lie there
                 self.roots += further
                 self.pending += self.read
@@ -180,13 +192,44 @@ def _module(path: Path, name: str, modified: int) -> Source:
     return Source.read(path, name)
 
 
-def _root(entry: Path, source: Source) -> Path:
-    """The folder that absolute imports of local modules start from: up out of the package for `-m` scripts."""
-    folder = entry.parent
-    relative = any(isinstance(n, ast.ImportFrom) and n.level for n in ast.walk(source.tree))
+def module_of(entry: Path, tree: ast.Module) -> str | None:
+    """The name by which `python -m` starts a script that cannot be started by its path: it imports from its package."""
+    place = Path(os.path.abspath(entry))
+    folder = place.parent
+    relative = any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))
     while relative and (folder / "__init__.py").exists():
         folder = folder.parent
-    return folder
+    if folder == place.parent:
+        return None
+    parts = place.relative_to(folder).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__main__" else parts)
+
+
+def starts(entry: Path) -> list[Path]:
+    """Where a script may be started: in its own folder, or in the current one, if that is further up."""
+    current = Path.cwd() in Path(os.path.abspath(entry)).parents[1:]
+    return [entry.parent, Path()] if current else [entry.parent]
+
+
+def _top(entry: Path, module: str) -> Path:
+    """The folder below which ``entry`` lies by its name."""
+    levels = module.count(".") + (entry.stem == "__main__")
+    return entry.parents[levels] if levels < len(entry.parents) else Path(*[os.pardir] * levels)
+
+
+def located(module: str) -> Path:
+    """The file that `python -m MODULE` starts in the current folder. Raises AutodistError."""
+    wanted = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    folders = [Path(), *(Path(each) for each in wanted if each), *_package_folders(Path())]
+    found = next(filter(None, (_find(folder, module) for folder in folders)), None)
+    if found is None:
+        where = f"neither {Path(*module.split('.'))}.py nor a package of that name is in {Path.cwd()}"
+        raise AutodistError(f"no module {module}: {where}; name it as for `python -m`, in the folder where that works")
+    if found.name != "__init__.py":
+        return found
+    if not found.with_name("__main__.py").is_file():
+        raise AutodistError(f"{module} is a package without __main__.py: name the module in it that trains")
+    return found.with_name("__main__.py")
 
 
 def _repository(entry: Path) -> Path | None:
@@ -234,11 +277,13 @@ def _package_folders(repository: Path) -> tuple[Path, ...]:
 
 
 def _package(root: Path, entry: Path) -> str:
-    return ".".join(entry.parent.relative_to(root).parts)
+    return ".".join(Path(os.path.abspath(entry.parent)).relative_to(os.path.abspath(root)).parts)
 
 
 def _find(root: Path, name: str) -> Path | None:
     base = root.joinpath(*name.split("."))
+    if not base.name:  # `import_module(".net", __package__)` begins with the name of nothing
+        return None
     for candidate in (base.with_name(base.name + ".py"), base / "__init__.py"):
         if candidate.is_file():
             return candidate
