@@ -150,7 +150,7 @@ class PrecisionProbe:
 
     def _double(self, plain: Callable[..., Any], dtype: torch.dtype) -> Callable[..., Any]:
         @functools.wraps(plain)
-        def cast(this: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        def cast(this: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
             if self._exempt(dtype):
                 return plain(this, *args, **kwargs)
             self._note(dtype)
