@@ -7,7 +7,7 @@ import ast
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autodist.project import Addition, Project, absolute, additions, starts
@@ -31,9 +31,9 @@ class _Change:
 class _Text:
     """A file's text after its conversion, and where its nodes stand in it."""
 
-    def __init__(self, text: str, path: Path) -> None:
-        self.source = Source.parse(text, path)
-        self.data = self.source.text.encode()
+    def __init__(self, source: Source, text: str) -> None:
+        self.source = replace(source, text=text, tree=ast.parse(text))
+        self.data = text.encode()
         self.newline = "\r\n" if b"\r\n" in self.data else "\n"
         lines = self.data.splitlines(keepends=True)
         self._starts = [sum(map(len, lines[:number])) for number in range(len(lines) + 1)]
@@ -58,7 +58,7 @@ class _Text:
 
 def relocated(project: Project, source: Source, text: str) -> str:
     """The text of one of the project's files, for its place in another folder with the project's layout."""
-    where = _Text(text, source.path)
+    where = _Text(source, text)
     changes = (
         _in_entry(project, where) if source is project.entry else _elsewhere(project, where, where.source.tree.body)
     )
@@ -87,11 +87,11 @@ def _in_entry(project: Project, where: _Text) -> list[_Change]:
         changes += [_Change(*each) for each in _as_absolute(project, where)]
         first = _first_statement(where.source.tree)
         changes += [_removal(where, node) for node in body[first:] if _imports_only(node, ("os", "sys"))]
-        package = [f'__package__ = "{_package(project)}"'] if "__package__" in where.source.text else []
+        package = [f'__package__ = "{project.package}"'] if "__package__" in where.source.text else []
         lines = [AS_MODULE, f"sys.path[0] = {_from(own, _import_folders(project)[0])}", *package]
         return [*changes, _insertion(where, first, lines)]
-    found = [each for each in additions(where.source, starts(project.entry.path)) if not each.by_file]
-    wanted = [each for each in _import_folders(project) if each != own or found]
+    ahead = any(each.first and not each.by_file for each in additions(where.source, starts(project.entry.path)))
+    wanted = [each for each in _import_folders(project) if each != own or ahead]
     lines = []
     for folder in reversed(wanted):  # the last one to be put in front comes first
         line = f"sys.path.insert(0, {_from(own, folder)})"
@@ -163,12 +163,7 @@ def _as_absolute(project: Project, where: _Text) -> Iterator[tuple[int, int, str
             found = RELATIVE.match(where.data, begin, end)
             if found is not None:
                 spaced = "" if where.data[found.end() : found.end() + 1].isspace() else " "
-                yield begin, found.end(), f"from {absolute(node, _package(project))}{spaced}"
-
-
-def _package(project: Project) -> str:
-    place = Path(os.path.abspath(project.entry.path.parent)).relative_to(os.path.abspath(project.root))
-    return ".".join(place.parts)
+                yield begin, found.end(), f"from {absolute(node, project.package)}{spaced}"
 
 
 def _import_folders(project: Project) -> list[Path]:

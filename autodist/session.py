@@ -17,7 +17,7 @@ from autodist.config import Config, load
 from autodist.convert import convert, diagnose, unchanged
 from autodist.errors import AutodistError
 from autodist.output import Output
-from autodist.project import Project, added_folders, starts
+from autodist.project import Project, added_folders, console_script, starts
 from autodist.report import Run, counted, github, json, markdown, sarif, shown, text
 from autodist.report import diff as diffs
 from autodist.result import Result
@@ -207,7 +207,11 @@ def _check(project: Project, config: Config) -> tuple[Run | None, int]:
 def _launches(project: Project, script: Path, in_folder: bool) -> tuple[launch.Launch, ...]:
     """How to run a converted script, as the original is run; in a folder of their own the files find each other."""
     if in_folder:
-        return launch.commands(script)
+        command = console_script(project)
+        top = script.parents[len(Path(os.path.relpath(project.entry.path, project.base)).parts) - 1]
+        below = dict.fromkeys(os.path.relpath(each, project.base) for each in project.import_folders())
+        paths = [os.path.normpath(top / each) for each in below] if command is not None else []
+        return launch.commands(script, None, paths, command)
     folder = os.path.abspath(script.parent)
     moved = folder != os.path.abspath(project.entry.path.parent)
     module = None

@@ -183,6 +183,33 @@ PROJECTS: dict[str, tuple[dict[str, str], str, str]] = {
         "pkg/train.py",
         ".",
     ),
+    "-m, started by its path as well": (
+        {
+            **PACKAGE,
+            "pkg/train.py": TRAIN.format(
+                imports="if not __package__:\n    __package__ = 'pkg'\nfrom .net import make\nfrom .data import loader"
+            ),
+        },
+        "pkg/train.py",
+        ".",
+    ),
+    "one line": (
+        {**LIB, "tools/train.py": "import sys; sys.path.append('..'); " + TRAIN.format(imports=FROM_LIB)},
+        "tools/train.py",
+        "tools",
+    ),
+    "set to another folder": (
+        {
+            **LIB,
+            "tools/train.py": by_path(
+                "ROOT = Path(__file__).resolve().parents[1]\nif str(ROOT) not in sys.path:\n"
+                "    sys.path.append(str(ROOT))\nROOT = Path(os.path.relpath(ROOT, Path.cwd()))"
+            ),
+            "requirements.txt": "",
+        },
+        "tools/train.py",
+        "tools",
+    ),
     "-m of a package": (
         {**PACKAGE, "pkg/__main__.py": TRAIN.format(imports="from .net import make\nfrom .data import loader")},
         "pkg/__main__.py",
@@ -280,6 +307,36 @@ def test_one_file_is_started_as_the_original_is(autodist: Autodist, tmp_path: Pa
         assert f"torchrun --standalone --nproc-per-node 2 {command.split('python ')[1]}\n" in result.output
     result = autodist("convert", "pkg/train.py", "--output", "elsewhere.py", "--force")
     assert result.exit_code == 2 or "nothing to change" in result.output
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pyproject.toml", "[project.scripts]\nfit = 'pkg.train:main'\n"),
+        ("pyproject.toml", "[tool.poetry.scripts]\nfit = 'pkg.train:main'\n"),
+        ("setup.py", "setup(entry_points={'console_scripts': ['fit = pkg.train:main']})\n"),
+        ("setup.cfg", "[options.entry_points]\nconsole_scripts =\n    fit=pkg.train:main\n"),
+    ],
+)
+def test_what_an_installed_command_starts(autodist: Autodist, tmp_path: Path, name: str, text: str) -> None:
+    """Started by its path it would do nothing."""
+    train = TRAIN.format(imports="from .net import make\nfrom .data import loader").partition("\n\nif __name__")[0]
+    for place, content in {**PACKAGE, "pkg/train.py": train, name: text}.items():
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).write_text(content)
+    result = autodist("convert", "pkg/train.py")
+    assert "one process         PYTHONPATH=train_ddp fit\n" in result.output, result.output
+    assert "PYTHONPATH=train_ddp torchrun --no-python --standalone --nproc-per-node 2 fit\n" in result.output
+
+
+def test_in_the_folder_of_the_package(autodist: Autodist, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train = TRAIN.format(imports="from .net import make\nfrom .data import loader")
+    for place, content in {**PACKAGE, "pkg/train.py": train}.items():
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).write_text(content)
+    monkeypatch.chdir(tmp_path / "pkg")
+    result = autodist("convert", "train.py")
+    assert "one process         python ../train_ddp/pkg/train.py\n" in result.output, result.output
 
 
 def test_folders_that_the_text_does_not_tell_are_said(autodist: Autodist, tmp_path: Path) -> None:

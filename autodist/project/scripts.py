@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from autodist.errors import AutodistError
 from autodist.project.chosen import MOST, NAMING, any_named, files, patterns, put_together, spelt, with_packages
@@ -66,6 +68,11 @@ class Project:
         """The folder that holds all files: ``root``, or one further up where modules are imported from there."""
         tops = {os.path.abspath(self.root), *map(str, self.import_folders())}
         return Path(os.path.commonpath(tops)) if len(tops) > 1 else self.root
+
+    @property
+    def package(self) -> str:
+        """The package that the entry's relative imports start from."""
+        return _package(self.root, self.entry.path)
 
     def import_folders(self) -> Iterator[Path]:
         """The folders below which the modules lie by their names."""
@@ -260,13 +267,17 @@ def _find_package(repository: Path, name: str) -> Path | None:
     return _find(repository, name) if name.partition(".")[0] not in sys.stdlib_module_names else None
 
 
+def _pyproject(repository: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
 @lru_cache(maxsize=100)
 def _package_folders(repository: Path) -> tuple[Path, ...]:
     """The folders that hold the packages of a repository: those that its pyproject.toml names, too."""
-    try:
-        tables = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8")).get("tool", {})
-    except (OSError, ValueError):
-        tables = {}
+    tables = _pyproject(repository).get("tool", {})
     setuptools = tables.get("setuptools", {})
     packages = setuptools.get("packages", {})
     found = packages.get("find", {}).get("where", []) if isinstance(packages, dict) else []
@@ -274,6 +285,29 @@ def _package_folders(repository: Path) -> tuple[Path, ...]:
     named += [each.get("from") for each in tables.get("poetry", {}).get("packages", [])]
     below = (repository / each for each in named if isinstance(each, str))
     return tuple(dict.fromkeys([repository, repository / "src", *below]))
+
+
+def console_script(project: Project) -> str | None:
+    """The command by which an installed project starts the entry, where that starts nothing by itself."""
+    repository = _repository(project.entry.path)
+    if repository is None or any(
+        isinstance(node, (ast.If, ast.Expr, ast.With, ast.For)) for node in project.entry.tree.body[1:]
+    ):
+        return None
+    tables = _pyproject(repository)
+    named = {
+        **tables.get("project", {}).get("scripts", {}),
+        **tables.get("tool", {}).get("poetry", {}).get("scripts", {}),
+    }
+    for name in ("setup.cfg", "setup.py"):
+        if (repository / name).is_file():
+            text = (repository / name).read_text(encoding="utf-8", errors="replace")
+            named |= dict(re.findall(r"([\w.-]+)\s*=\s*([\w.]+:\w+)", text))
+    for command, target in named.items():
+        places = (_find(folder, str(target).partition(":")[0]) for folder in _package_folders(repository))
+        if any(place is not None and place.resolve() == project.entry.path.resolve() for place in places):
+            return str(command)
+    return None
 
 
 def _package(root: Path, entry: Path) -> str:

@@ -16,7 +16,7 @@ MODULES = {
     "relative": "from .net import make\n",
     "in full": "from pkg.net import make\n",
     "both": "from . import net\nfrom pkg.net import Net\n\nassert net.Net is Net\nmake = net.make\n",
-    "the name": "import importlib\n\nfrom .net import make\n\nprint(importlib.import_module('.net', __package__).Net)\n",
+    "the name": "from .net import make\n\nprint(__import__(__package__ + '.net').net.Net)\n",
 }
 NET = "from torch import nn\n\n\nclass Net(nn.Linear):\n    pass\n\n\ndef make():\n    return Net(4, 1)\n"
 
