@@ -14,7 +14,9 @@ import pytest
 
 from autodist.errors import AutodistError
 from autodist.verify import Outcome, verify, verify_command
+from autodist.verify.conclude import in_a_probe
 from autodist.verify.launch import Zygote
+from autodist.verify.trace import End
 from verify.conftest import ROOT, edit
 
 HEADER = "import torch\n"
@@ -419,3 +421,20 @@ def test_unseeded_noise(pair: Path, zygote: Zygote | None) -> None:
     (pair / "after.py").write_text(NOISY.format(**parallel))
     verdict = verify(pair / "before.py", pair / "after.py", [2], workdir=pair, timeout=100, zygote=zygote)
     assert verdict.equal, verdict.findings
+
+
+@pytest.mark.parametrize(
+    ("frames", "ours"),
+    [
+        ([("train.py", "main()"), ("{probes}data.py", "keys = identity(item)")], True),
+        ([("train.py", "main()"), ("{probes}precision.py", "result = plain(*args, **kwargs)")], False),
+        ([("train.py", "main()"), ("{probes}data.py", "item = plain(index)"), ("data.py", "raise KeyError")], False),
+        ([("{verify}bootstrap.py", "code = compile(text)")], False),
+        ([], False),
+    ],
+)
+def test_errors_of_our_own_are_not_the_scripts(frames: list[tuple[str, str]], ours: bool) -> None:
+    places = {"probes": "/site/autodist/verify/probes/", "verify": "/site/autodist/verify/"}
+    lines = [f'  File "{file.format(**places)}", line 3, in f\n    {line}\n' for file, line in frames]
+    text = "".join(["Traceback (most recent call last):\n", *lines, "KeyError: 1\n"])
+    assert ("a fault of verify" in in_a_probe(End(1, "KeyError", "1", "train.py:1", text))) is ours
