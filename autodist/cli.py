@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -131,7 +131,8 @@ def cli() -> None:
 
 
 @cli.command(cls=ScriptCommand)
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.option("-m", "--module", "modules", metavar="MODULE", multiple=True, help="A script by its name, as python -m.")
 @click.option("-o", "--output", metavar="PATH", help="A file; for a script with local modules, a folder.")
 @click.option("-i", "--in-place", is_flag=True, help="Rewrite the script and the local modules that must change.")
 @click.option("--diff", is_flag=True, help="Print a diff, write nothing.")
@@ -146,6 +147,7 @@ def convert(
     context: click.Context,
     /,
     files: tuple[Path, ...],
+    modules: tuple[str, ...],
     output: str | None,
     in_place: bool,
     diff: bool,
@@ -161,6 +163,10 @@ def convert(
     are for its runs.
     """
     runs = {name: options.pop(name) for name in RUN_OPTIONS}
+    named = _located(modules)
+    files = (*files, *named)
+    if not files:
+        raise click.UsageError("name a script, or a module by -m")
     if sum((output is not None, in_place, diff or check)) > 1:
         raise click.UsageError("--output, --in-place and --diff or --check exclude each other")
     if len(files) > 1 and not (in_place or diff or check):
@@ -178,7 +184,7 @@ def convert(
         return
     from autodist.session import Delivery, Session
 
-    session = Session(**_split(options))
+    session = Session(**_split(options), modules=named)
     proof = {"args": context.meta[ARGS], **runs} if verify else None
     sys.exit(session.convert(candidates, Delivery(output, in_place, diff, check, force, proof, if_training)))
 
@@ -197,23 +203,37 @@ def check(files: tuple[Path, ...], **options: Any) -> None:
 
 
 @cli.command(cls=ScriptCommand)
-@click.argument("scripts", nargs=-1, required=True, metavar="BEFORE [AFTER] [-- ARGS]", type=click.Path(path_type=Path))
+@click.argument("scripts", nargs=-1, metavar="[BEFORE] [AFTER] [-- ARGS]", type=click.Path(path_type=Path))
+@click.option(
+    "-m",
+    "--module",
+    "modules",
+    metavar="MODULE",
+    multiple=True,
+    help="BEFORE by its name, as python -m takes it; given twice, BEFORE and AFTER.",
+)
 @run_options
 @click.option("--workdir", type=click.Path(path_type=Path), help="The folder that is copied, where the scripts start.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep traces and scratch copies in this folder.")
 @click.option("--strategy", type=click.Choice([each.value for each in AVAILABLE]), help="Convert BEFORE to this first.")
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.pass_context
-def verify(context: click.Context, /, scripts: tuple[Path, ...], strategy: str | None, **options: Any) -> None:
+def verify(
+    context: click.Context, /, scripts: tuple[Path, ...], modules: tuple[str, ...], strategy: str | None, **options: Any
+) -> None:
     """Run a script and its conversion, and prove that they train the same model. Without AFTER, BEFORE is converted.
 
-    What follows -- goes to both scripts.
+    What follows -- goes to both scripts. With -m, AFTER may be the folder that `convert` wrote: the same module in it.
     """
+    named = _located(modules)
+    scripts = (*named, *(_in_folder(each, named) for each in scripts))
+    if not scripts:
+        raise click.UsageError("name the original and the conversion, or the original and --strategy")
     if len(scripts) > 2 or (len(scripts) == 2 and strategy):
         raise click.UsageError("name the original and the conversion, or the original and --strategy")
     from autodist.session import Session
 
-    session = Session(Terminal(), "text", {"strategy": strategy and Strategy(strategy)})
+    session = Session(Terminal(), "text", {"strategy": strategy and Strategy(strategy)}, named)
     sys.exit(session.verify(scripts[0], scripts[1] if len(scripts) == 2 else None, args=context.meta[ARGS], **options))
 
 
@@ -255,6 +275,28 @@ def rule(code: str | None) -> None:
     if found is None:
         raise click.UsageError(f"there is no rule {code}; `autodist rule` lists all")
     click.echo(rules.page(found, registry.examples(found.code)), nl=False)
+
+
+def _located(modules: Iterable[str]) -> dict[Path, str]:
+    """The files of modules that are named as `python -m` takes them."""
+    if not modules:
+        return {}
+    from autodist.errors import AutodistError
+    from autodist.project import located
+
+    try:
+        return {located(name): name for name in modules}
+    except AutodistError as error:
+        Terminal().error(error)
+        sys.exit(2)
+
+
+def _in_folder(path: Path, named: Mapping[Path, str]) -> Path:
+    """In a folder that `convert` wrote, the module that is named."""
+    for script, name in named.items() if path.is_dir() else ():
+        levels = name.count(".") + 1 + (script.stem == "__main__")
+        return path.joinpath(*script.parts[-levels:])
+    return path
 
 
 def _training(files: Iterable[Path]) -> tuple[Path, ...]:

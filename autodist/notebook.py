@@ -43,6 +43,13 @@ class Script:
     left_out: tuple[LeftOut, ...]
 
 
+def script_name(path: Path) -> str:
+    """How the script is called that a file holds: for `net.ipynb` `net.py`, unless a module beside it has that name."""
+    if path.suffix != SUFFIX:
+        return path.name
+    return f"{path.stem}_notebook.py" if path.with_suffix(".py").exists() else f"{path.stem}.py"
+
+
 def script(data: bytes, path: Path) -> Script:
     """The script in the bytes of a notebook. Raises AutodistError."""
     lines: list[str] = []

@@ -13,6 +13,8 @@ from pathlib import Path
 from autodist import notebook
 from autodist.config import Strategy
 from autodist.errors import AutodistError
+from autodist.project import Project
+from autodist.relocation import relocated
 from autodist.result import Converted, Result
 from autodist.source import Source
 
@@ -35,39 +37,44 @@ def in_place(result: Result) -> tuple[Output, ...]:
     return tuple(_output(file, file.source.path.resolve()) for file in result.changed)
 
 
-def beside(result: Result, base: Path, strategy: Strategy) -> tuple[Output, ...]:
-    """``train_ddp.py`` beside ``train.py``, or a folder ``train_ddp/`` where local modules change too."""
+def beside(result: Result, project: Project, strategy: Strategy) -> tuple[Output, ...]:
+    """``train_ddp.py`` beside ``train.py``, or a folder ``train_ddp/`` where local modules change too.
+
+    That of a script that `python -m` starts is beside its package: it is started in there by the same name.
+    """
     entry = result.entry.source.path
-    name = f"{entry.stem}_{strategy.value}"
-    if result.changed == (result.entry,):
+    stem = entry.stem if entry.stem != "__main__" else Path(os.path.abspath(entry)).parent.name
+    name = f"{stem}_{strategy.value}"
+    if result.changed == (result.entry,) and entry.stem != "__main__":
         return (_output(result.entry, entry.with_name(f"{name}{_suffix(result.entry.source)}")),)
-    return _folder(result, base, entry.with_name(name))
+    return _folder(result, project, entry.with_name(name) if project.module is None else project.root / name)
 
 
-def at(result: Result, base: Path, target: str) -> tuple[Output, ...]:
+def at(result: Result, project: Project, target: str) -> tuple[Output, ...]:
     """What ``--output TARGET`` writes: a file for one script, a folder for a script with local modules."""
     path = Path(target)
     is_folder = path.is_dir() or target.endswith(("/", os.sep))
     if is_folder or (path.suffix != ".py" and len(result.files) > 1):
-        return _folder(result, base, path)
+        return _folder(result, project, path)
     if others := [file.source.path.name for file in result.changed if file is not result.entry]:
         raise AutodistError(f"--output must name a folder, because {', '.join(others)} changes too", path)
+    elsewhere = os.path.abspath(path.parent) != os.path.abspath(project.entry.path.parent)
+    if elsewhere and project.module is not None and project.modules:
+        raise AutodistError("--output must name a folder, because the script imports from its package", path)
     return (_output(result.entry, path),)
 
 
-def _folder(result: Result, base: Path, folder: Path) -> tuple[Output, ...]:
-    """Every file of the project, with the layout it has below ``base``."""
-    top = os.path.abspath(base)
-    places = (os.path.relpath(os.path.abspath(file.source.path), top) for file in result.files)
-    pairs = zip(result.files, map(Path, places), strict=True)
-    return tuple(_output(file, folder / place.with_name(script_name(file.source.path))) for file, place in pairs)
-
-
-def script_name(path: Path) -> str:
-    """How the script is called that a file holds: for `net.ipynb` `net.py`, unless a module beside it has that name."""
-    if path.suffix != notebook.SUFFIX:
-        return path.name
-    return f"{path.stem}_notebook.py" if path.with_suffix(".py").exists() else f"{path.stem}.py"
+def _folder(result: Result, project: Project, folder: Path) -> tuple[Output, ...]:
+    """Every file of the project, with the layout it has in its own folder; they import each other."""
+    top = os.path.abspath(project.base)
+    outputs = []
+    for file in result.files:
+        place = Path(os.path.relpath(os.path.abspath(file.source.path), top)).with_name(
+            notebook.script_name(file.source.path)
+        )
+        text = relocated(project, file.source, file.after) if project.modules else file.after
+        outputs.append(Output(file.source, folder / place, file.source.encode(text)))
+    return tuple(outputs)
 
 
 def _suffix(source: Source) -> str:

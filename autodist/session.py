@@ -6,19 +6,19 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from autodist import launch, output, registry
+from autodist import launch, output, registry, relocation
 from autodist.choice import choose
 from autodist.config import Config, load
 from autodist.convert import convert, diagnose, unchanged
 from autodist.errors import AutodistError
 from autodist.output import Output
-from autodist.project import Project
-from autodist.report import Run, counted, github, json, markdown, sarif, text
+from autodist.project import Project, added_folders, console_script, starts
+from autodist.report import Run, counted, github, json, markdown, sarif, shown, text
 from autodist.report import diff as diffs
 from autodist.result import Result
 from autodist.terminal import Terminal
@@ -57,6 +57,8 @@ class Session:
     terminal: Terminal
     output_format: str
     options: Mapping[str, Any]
+    modules: Mapping[Path, str] = field(default_factory=dict)
+    """The names of those files that `python -m` starts by name."""
 
     def convert(self, files: Iterable[Path], delivery: Delivery) -> int:
         """Convert each file. Returns the exit code."""
@@ -80,8 +82,9 @@ class Session:
         """Run a script and its conversion, which is made here if it is not given. Returns the exit code."""
         try:
             if after is not None:
-                return _compared(before, after, **options)
-            project = Project.load(before)
+                modules = (self.modules.get(before), self.modules.get(after))
+                return _compared(before, after, modules=modules, **options)
+            project = self._read(before)
             config = self._chosen(project, load(before.parent, self.options))
             result = convert(project, config)
             self.terminal.say(text.summary(Run(config.strategy, result), quiet=False, verbose=False))
@@ -89,6 +92,11 @@ class Session:
         except Exception as error:
             self.terminal.error(error, before)
             return BAD_INPUT
+
+    def _read(self, path: Path) -> Project:
+        if path != STDIN:
+            return Project.load(path, module=self.modules.get(path))
+        return Project.load(Path("<stdin>"), sys.stdin.buffer.read())
 
     def _chosen(self, project: Project, config: Config) -> Config:
         """The options with a strategy that fits, which is said if it was not named."""
@@ -104,7 +112,7 @@ class Session:
         for path in files:
             try:
                 config = load(Path() if path == STDIN else path.parent, self.options)
-                project = _read(path)
+                project = self._read(path)
                 run, status = work(project, self._chosen(project, config))
                 runs += [run] if run else []
             except Exception as error:
@@ -125,17 +133,23 @@ class Session:
         kept = proof == DONE
         if kept:
             output.write(outputs)
+        left = [*relocation.unread(project)] if kept and len(outputs) > 1 and not delivery.in_place else []
         paths = tuple(each.path for each in outputs) if kept else ()
         script = project.entry.path if delivery.in_place else next(iter(paths), None)
-        launches = launch.commands(script, _import_path(project, script, paths)) if paths and script else ()
+        launches = _launches(project, script, len(paths) > 1 and not delivery.in_place) if paths and script else ()
         run = Run(config.strategy, result, paths, launches)
         if self.output_format == "text":
             self.terminal.show(self._content(project, result, delivery))
             self.terminal.say(text.summary(run, self.terminal.quiet, self.terminal.verbose))
+        for source, line, added in left:
+            self.terminal.say(
+                f"{shown(source.path)}:{line}: warning: {added} comes first on sys.path, and the text does not say "
+                "which folder it is: if it holds the original modules, the converted script imports those"
+            )
         if not kept:
             self.terminal.say("the conversion is not proven to do what the original does: nothing was written")
             return run, proof
-        return run, LOOK if result.needs_person or (delivery.check and result.changed) else DONE
+        return run, LOOK if result.needs_person or left or (delivery.check and result.changed) else DONE
 
     def _content(self, project: Project, result: Result, delivery: Delivery) -> str | bytes:
         """What goes to standard output: the diff, or the code that came from standard input."""
@@ -158,24 +172,17 @@ class Session:
                 self.terminal.show(markdown.render(runs))
 
 
-def _read(path: Path) -> Project:
-    if path != STDIN:
-        return Project.load(path)
-    return Project.load(Path("<stdin>"), sys.stdin.buffer.read())
-
-
 def _is_stdin(project: Project) -> bool:
     return project.entry.path == Path("<stdin>")
 
 
 def _proven(project: Project, result: Result, **options: Any) -> int:
     """Compare the project with its conversion, made in a scratch folder. Returns the exit code."""
-    if project.entry.is_notebook:
-        raise AutodistError("a notebook cannot be run here: export it as a script, and verify that", project.entry.path)
     with tempfile.TemporaryDirectory(prefix="autodist-") as folder:
-        outputs = output.at(result, project.base, f"{folder}/")
+        outputs = output.at(result, project, f"{folder}/")
         output.write(outputs)
-        return _compared(project.entry.path, outputs[0].path, base=Path(folder), **options)
+        modules = (project.module, None)
+        return _compared(project.entry.path, outputs[0].path, base=Path(folder), modules=modules, **options)
 
 
 def _compared(before: Path, after: Path, **options: Any) -> int:
@@ -197,16 +204,29 @@ def _check(project: Project, config: Config) -> tuple[Run | None, int]:
     return run, LOOK if run.findings else DONE
 
 
-def _import_path(project: Project, script: Path, paths: Sequence[Path]) -> Path | None:
-    """The folder that must come first on the import path, where modules lie beside the script's own folder."""
-    inside = os.path.relpath(os.path.abspath(project.entry.path), os.path.abspath(project.base))
-    if os.path.dirname(inside) == os.path.relpath(project.entry.path.parent, project.root).strip(".") or len(paths) < 2:
-        return None
-    top = script.parents[len(Path(inside).parts) - 1]
-    own = os.path.abspath(project.entry.path.parent)
-    folders = dict.fromkeys(os.path.abspath(each) for each in project.import_folders() if os.path.abspath(each) != own)
-    below = next((os.path.relpath(each, os.path.abspath(project.base)) for each in folders), ".")
-    return top / below
+def _launches(project: Project, script: Path, in_folder: bool) -> tuple[launch.Launch, ...]:
+    """How to run a converted script, as the original is run; in a folder of their own the files find each other."""
+    if in_folder:
+        command = console_script(project)
+        top = script.parents[len(Path(os.path.relpath(project.entry.path, project.base)).parts) - 1]
+        below = dict.fromkeys(os.path.relpath(each, project.base) for each in project.import_folders())
+        paths = [os.path.normpath(top / each) for each in below] if command is not None else []
+        return launch.commands(script, None, paths, command)
+    folder = os.path.abspath(script.parent)
+    moved = folder != os.path.abspath(project.entry.path.parent)
+    module = None
+    known = {folder}
+    if project.module is not None and not moved:
+        package, _, name = project.module.rpartition(".")
+        module = ".".join(filter(None, (package, script.stem if script != project.entry.path else name)))
+        known = {os.getcwd()}
+    elif not moved:
+        added = (each for source in project.sources for each in added_folders(source, starts(project.entry.path)))
+        known |= {os.path.abspath(each) for each in added}
+    wanted = dict.fromkeys(str(each) for each in project.import_folders())
+    if module is not None:
+        wanted = {os.path.abspath(project.root): None, **wanted}
+    return launch.commands(script, module, [os.path.relpath(each) for each in wanted if each not in known])
 
 
 def _trains_nothing(result: Result) -> bool:
@@ -220,9 +240,9 @@ def _outputs(project: Project, result: Result, config: Config, delivery: Deliver
     if delivery.in_place:
         return output.in_place(result)
     if delivery.output is not None:
-        return output.at(result, project.base, delivery.output)
+        return output.at(result, project, delivery.output)
     if not _is_stdin(project):
-        return output.beside(result, project.base, config.strategy)
+        return output.beside(result, project, config.strategy)
     if others := ", ".join(str(file.source.path) for file in result.changed if file is not result.entry):
         raise AutodistError(f"{others} must change too: name a folder with --output", project.entry.path)
     return ()

@@ -17,7 +17,7 @@ LAYERS = """
     cli
     session | evaluate
     report | output | terminal | verify
-    convert | launch | choice
+    convert | launch | choice | relocation
     registry | repeats | suppress
     analyze
     footprint | parting

@@ -340,4 +340,5 @@ def test_packages_of_the_repository_above_the_script_are_converted_with_it(
     assert result.exit_code == 0, result.output
     assert "DistributedSampler" in (tmp_path / f"out/{folder}engine/loop.py").read_text()
     assert "setup_distributed()" in (tmp_path / "out/scripts/train.py").read_text()
-    assert f"PYTHONPATH=out/{folder}".rstrip("/") + " torchrun" in result.output
+    assert " torchrun --standalone --nproc-per-node 2 out/scripts/train.py\n" in result.output
+    assert "PYTHONPATH=" not in result.output

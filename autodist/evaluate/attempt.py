@@ -20,6 +20,7 @@ from autodist.errors import AutodistError
 from autodist.evaluate.entries import Entry
 from autodist.evaluate.idioms import idioms
 from autodist.evaluate.record import Comparison, Record, Remark, Status
+from autodist.notebook import script_name
 from autodist.project import Project
 from autodist.report.diff import diff
 from autodist.result import Result
@@ -162,7 +163,7 @@ def flaw_of(project: Project, result: Result, config: Config) -> str | None:
         except SyntaxError as error:
             return f"the conversion of {file.source.path.name} does not parse: {error.msg} in line {error.lineno}"
     with tempfile.TemporaryDirectory(prefix="autodist-") as folder:
-        outputs = output.at(result, project.base, f"{folder}/")
+        outputs = output.at(result, project, f"{folder}/")
         output.write(outputs)
         packaging = project.base / "pyproject.toml"  # says where packages lie
         if packaging.is_file():
@@ -184,7 +185,7 @@ def compared(entry: Entry, setting: Setting, project: Project, result: Result) -
     """The script and its conversion run and compared."""
 
     def write(folder: Path) -> Path:
-        outputs = output.at(result, project.base, f"{folder}/")
+        outputs = output.at(result, project, f"{folder}/")
         output.write(outputs)
         return outputs[0].path
 
@@ -209,7 +210,7 @@ def run_both(entry: Entry, setting: Setting, write: Callable[[Path], Path], note
             before.unlink()
             shutil.copy(repository / entry.script, before)
         if notebook is not None:
-            before = before.with_name(output.script_name(before))
+            before = before.with_name(script_name(before))
             before.write_text(notebook, encoding="utf-8")
         after = Path(folder).resolve() / "converted"
         return verify(

@@ -42,7 +42,7 @@ class Names(Machine):
             scope.names[alias.asname or alias.name] = self._member(base, alias.name, node, scope)
 
     def _entry_package(self) -> str:
-        return ".".join(self.project.entry.path.parent.relative_to(self.project.root).parts)
+        return self.project.package
 
     def _star(self, base: str, node: ast.stmt) -> dict[str, Value]:
         module = self._module(base, node)

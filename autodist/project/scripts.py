@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from autodist.errors import AutodistError
 from autodist.project.chosen import MOST, NAMING, any_named, files, patterns, put_together, spelt, with_packages
@@ -49,6 +51,9 @@ class Project:
     entry: Source
     modules: Mapping[str, Source]
     root: Path
+    """The folder that absolute imports start from: that of the entry, or above its package."""
+    module: str | None = None
+    """The name by which `python -m` starts the entry, where it is not started by its path."""
     chosen: frozenset[str] = frozenset()
     """Modules that an import by a name of which nothing is known may mean."""
     read_in_part: tuple[ReadInPart, ...] = ()
@@ -64,6 +69,11 @@ class Project:
         tops = {os.path.abspath(self.root), *map(str, self.import_folders())}
         return Path(os.path.commonpath(tops)) if len(tops) > 1 else self.root
 
+    @property
+    def package(self) -> str:
+        """The package that the entry's relative imports start from."""
+        return _package(self.root, self.entry.path)
+
     def import_folders(self) -> Iterator[Path]:
         """The folders below which the modules lie by their names."""
         for name, source in self.modules.items():
@@ -71,22 +81,30 @@ class Project:
             yield Path(os.path.abspath(source.path)).parents[levels]
 
     @classmethod
-    def load(cls, entry: Path, stdin: str | bytes | None = None, repository: Path | None = None) -> Project:
+    def load(
+        cls,
+        entry: Path,
+        stdin: str | bytes | None = None,
+        repository: Path | None = None,
+        module: str | None = None,
+    ) -> Project:
         """Read ``entry`` (or take its text from ``stdin``) and what it imports from its own folder.
 
         Packages of its ``repository`` are found too: the folder further up that looks like one, unless it is given.
+        ``module`` is the name by which it is started (`python -m`), if that is known.
 
         Raises AutodistError for a file that cannot be read or parsed, or a local module that is missing.
         """
         source = Source.read(entry) if stdin is None else Source.parse(stdin, entry)
-        root = _root(entry, source)
-        roots = [root, *added_folders(source, entry.parent)]
+        module = module or module_of(entry, source.tree)
+        root = entry.parent if module is None else _top(entry, module)
+        roots = [root, *added_folders(source, starts(entry))]
         if (entry.parent / "src").is_dir():  # what is imported from there stands on the path when it is run
             roots.append(entry.parent / "src")
         if entry.name == "__main__.py":  # `python -m package`
             roots.append(entry.parent.parent)
         repository = repository or _repository(entry)
-        return _Reading(entry, roots, repository).project(source)
+        return _Reading(entry, roots, repository).project(source, module)
 
 
 def _texts(source: Source) -> frozenset[str]:
@@ -107,7 +125,7 @@ class _Reading:
         """Imports by name that may mean too many modules."""
         self.in_part: dict[tuple[ast.Call, str], ReadInPart] = {}
 
-    def project(self, source: Source) -> Project:
+    def project(self, source: Source, module: str | None) -> Project:
         """All that is reached from the entry's text."""
         self.pending.append((source, _package(self.roots[0], self.entry)))
         while self.pending:
@@ -115,7 +133,8 @@ class _Reading:
             if not self.pending:
                 self._narrow()
         modules = dict(sorted(self.modules.items()))
-        return Project(source, modules, self.roots[0], frozenset(self.chosen), tuple(self.in_part.values()))
+        chosen, in_part = frozenset(self.chosen), tuple(self.in_part.values())
+        return Project(source, modules, self.roots[0], module, chosen, in_part)
 
     def _read(self, importer: Source, package: str) -> None:
         self.read.append((importer, package))
@@ -139,7 +158,7 @@ class _Reading:
             self.modules[name] = _module(found, name, found.stat().st_mtime_ns)
             own = name if found.name == "__init__.py" else name.rpartition(".")[0]
             self.pending.append((self.modules[name], own))
-            further = [each for each in added_folders(self.modules[name], self.entry.parent) if each not in self.roots]
+            further = [each for each in added_folders(self.modules[name], starts(self.entry)) if each not in self.roots]
             if further:  # what could not be found before may lie there
                 self.roots += further
                 self.pending += self.read
@@ -180,13 +199,44 @@ def _module(path: Path, name: str, modified: int) -> Source:
     return Source.read(path, name)
 
 
-def _root(entry: Path, source: Source) -> Path:
-    """The folder that absolute imports of local modules start from: up out of the package for `-m` scripts."""
-    folder = entry.parent
-    relative = any(isinstance(n, ast.ImportFrom) and n.level for n in ast.walk(source.tree))
+def module_of(entry: Path, tree: ast.Module) -> str | None:
+    """The name by which `python -m` starts a script that cannot be started by its path: it imports from its package."""
+    place = Path(os.path.abspath(entry))
+    folder = place.parent
+    relative = any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))
     while relative and (folder / "__init__.py").exists():
         folder = folder.parent
-    return folder
+    if folder == place.parent:
+        return None
+    parts = place.relative_to(folder).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__main__" else parts)
+
+
+def starts(entry: Path) -> list[Path]:
+    """Where a script may be started: in its own folder, or in the current one, if that is further up."""
+    current = Path.cwd() in Path(os.path.abspath(entry)).parents[1:]
+    return [entry.parent, Path()] if current else [entry.parent]
+
+
+def _top(entry: Path, module: str) -> Path:
+    """The folder below which ``entry`` lies by its name."""
+    levels = module.count(".") + (entry.stem == "__main__")
+    return entry.parents[levels] if levels < len(entry.parents) else Path(*[os.pardir] * levels)
+
+
+def located(module: str) -> Path:
+    """The file that `python -m MODULE` starts in the current folder. Raises AutodistError."""
+    wanted = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    folders = [Path(), *(Path(each) for each in wanted if each), *_package_folders(Path())]
+    found = next(filter(None, (_find(folder, module) for folder in folders)), None)
+    if found is None:
+        where = f"neither {Path(*module.split('.'))}.py nor a package of that name is in {Path.cwd()}"
+        raise AutodistError(f"no module {module}: {where}; name it as for `python -m`, in the folder where that works")
+    if found.name != "__init__.py":
+        return found
+    if not found.with_name("__main__.py").is_file():
+        raise AutodistError(f"{module} is a package without __main__.py: name the module in it that trains")
+    return found.with_name("__main__.py")
 
 
 def _repository(entry: Path) -> Path | None:
@@ -217,13 +267,17 @@ def _find_package(repository: Path, name: str) -> Path | None:
     return _find(repository, name) if name.partition(".")[0] not in sys.stdlib_module_names else None
 
 
+def _pyproject(repository: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
 @lru_cache(maxsize=100)
 def _package_folders(repository: Path) -> tuple[Path, ...]:
     """The folders that hold the packages of a repository: those that its pyproject.toml names, too."""
-    try:
-        tables = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8")).get("tool", {})
-    except (OSError, ValueError):
-        tables = {}
+    tables = _pyproject(repository).get("tool", {})
     setuptools = tables.get("setuptools", {})
     packages = setuptools.get("packages", {})
     found = packages.get("find", {}).get("where", []) if isinstance(packages, dict) else []
@@ -233,12 +287,37 @@ def _package_folders(repository: Path) -> tuple[Path, ...]:
     return tuple(dict.fromkeys([repository, repository / "src", *below]))
 
 
+def console_script(project: Project) -> str | None:
+    """The command by which an installed project starts the entry, where that starts nothing by itself."""
+    repository = _repository(project.entry.path)
+    if repository is None or any(
+        isinstance(node, (ast.If, ast.Expr, ast.With, ast.For)) for node in project.entry.tree.body[1:]
+    ):
+        return None
+    tables = _pyproject(repository)
+    named = {
+        **tables.get("project", {}).get("scripts", {}),
+        **tables.get("tool", {}).get("poetry", {}).get("scripts", {}),
+    }
+    for name in ("setup.cfg", "setup.py"):
+        if (repository / name).is_file():
+            text = (repository / name).read_text(encoding="utf-8", errors="replace")
+            named |= dict(re.findall(r"([\w.-]+)\s*=\s*([\w.]+:\w+)", text))
+    for command, target in named.items():
+        places = (_find(folder, str(target).partition(":")[0]) for folder in _package_folders(repository))
+        if any(place is not None and place.resolve() == project.entry.path.resolve() for place in places):
+            return str(command)
+    return None
+
+
 def _package(root: Path, entry: Path) -> str:
-    return ".".join(entry.parent.relative_to(root).parts)
+    return ".".join(Path(os.path.abspath(entry.parent)).relative_to(os.path.abspath(root)).parts)
 
 
 def _find(root: Path, name: str) -> Path | None:
     base = root.joinpath(*name.split("."))
+    if not base.name:  # `import_module(".net", __package__)` begins with the name of nothing
+        return None
     for candidate in (base.with_name(base.name + ".py"), base / "__init__.py"):
         if candidate.is_file():
             return candidate

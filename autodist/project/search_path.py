@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from autodist.source import Source
@@ -14,30 +15,72 @@ SAME = frozenset(["abspath", "absolute", "expanduser", "normpath", "Path", "Pure
 NAMED = {"pardir": os.pardir, "curdir": os.curdir, "sep": "/"}
 
 
-def added_folders(source: Source, start: Path) -> Iterator[Path]:
-    """The folders that ``source`` adds to ``sys.path``, as far as they follow from its text.
+@dataclass(frozen=True)
+class Addition:
+    """An expression for a folder that a script puts on its module path."""
 
-    A relative one is looked for below ``start``, where the script is started.
-    """
+    node: ast.expr
+    folders: tuple[Path, ...]
+    """Which it may be: a relative one is looked for below each folder where the script may be started."""
+    known: bool
+    """Whether it follows from the text."""
+    by_file: bool
+    """Whether it is named from where the file lies (`__file__`)."""
+    first: bool
+    """Whether it comes before folders that are on the path already."""
+    position: int | None
+    """Where a call of `sys.path.insert` or `append` (-1) puts it."""
+
+
+def added_folders(source: Source, starts: Sequence[Path]) -> Iterator[Path]:
+    """The folders that ``source`` adds to ``sys.path``, as far as they follow from its text, if it is started there."""
+    for each in additions(source, starts):
+        yield from each.folders
+
+
+def additions(source: Source, starts: Sequence[Path]) -> Iterator[Addition]:
+    """All that ``source`` adds to ``sys.path``, started in one of these folders."""
     names = _bound_once(source.tree)
     adders = _adders(source.tree)
+    other = Path(os.sep, *["other"] * len(Path(os.path.abspath(source.path)).parts), source.path.name)
     for node in ast.walk(source.tree):
-        for folder in _added(node, adders):
-            value = _path(folder, source.path, start, names)
-            if value is not None and (start / value).is_dir():
-                yield Path(os.path.normpath(start / value))
+        for folder in _added(node, frozenset(adders)):
+            if isinstance(folder, ast.Name) and folder.id in adders.values():
+                continue  # the calls of the function say which
+            values = [(start, _path(folder, source.path, start, names)) for start in starts]
+            found = [os.path.normpath(start / value) for start, value in values if value is not None]
+            places = tuple(Path(each) for each in dict.fromkeys(found) if os.path.isdir(each))
+            by_file = values[0][1] != _path(folder, other, starts[0], names)
+            yield Addition(folder, places, bool(found), by_file, _is_first(node), _position(node))
 
 
-def _adders(tree: ast.Module) -> frozenset[str]:
-    """The functions that add their first parameter to the path."""
-    return frozenset(
-        function.name
+def _position(node: ast.AST) -> int | None:
+    """Where the call puts a folder: -1 is the end."""
+    if not isinstance(node, ast.Call) or ast.unparse(node.func) not in ("sys.path.append", "sys.path.insert"):
+        return None
+    if len(node.args) == 2 and isinstance(node.args[0], ast.Constant):
+        index = node.args[0].value
+        return index if isinstance(index, int) else None
+    return -1
+
+
+def _is_first(node: ast.AST) -> bool:
+    """Whether a statement puts folders before others; of a function of the script that is not known."""
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func) not in ("sys.path.append", "sys.path.extend", "site.addsitedir")
+    return isinstance(node, ast.Assign)
+
+
+def _adders(tree: ast.Module) -> dict[str, str]:
+    """The functions that add their first parameter to the path, with that."""
+    return {
+        function.name: function.args.args[0].arg
         for function in ast.walk(tree)
         if isinstance(function, ast.FunctionDef) and function.args.args
         for node in ast.walk(function)
         for folder in _added(node, frozenset())
         if isinstance(folder, ast.Name) and folder.id == function.args.args[0].arg
-    )
+    }
 
 
 def _added(node: ast.AST, adders: frozenset[str]) -> Iterator[ast.expr]:

@@ -10,6 +10,7 @@ import atexit
 import ctypes
 import faulthandler
 import gc
+import importlib.util
 import io
 import itertools
 import logging
@@ -121,6 +122,10 @@ class Bootstrap:
 
         plan = self._plan
         torch.set_num_threads(1)
+        if plan.bare:
+            self._trace.emit("start", role=plan.role, rank=plan.rank, world=plan.world, torch=torch.__version__)
+            self._lead_elsewhere(ProbeContext(plan, self._trace, RandomStreams(plan.seed), None))
+            return
         compile_nothing()
         export_still()
         streams = RandomStreams(plan.seed)
@@ -150,28 +155,39 @@ class Bootstrap:
         GroupProbe(context).install()
         LauncherProbe(context).install()
         self._files = FilesProbe(context, digester, self._outside)
-        if self._outside is not None:
-            tempfile.tempdir = None
-            tempfile.__dict__["_name_sequence"] = temporary_names(plan.rank)
-            os.environ["TMPDIR"] = plan.temporary
-            RedirectProbe(context, self._outside).install()
-            if plan.device == "cpu":
-                confine([*self._outside.kept, self._outside.store, "/dev", "/proc"])
+        self._lead_elsewhere(context)
         self._files.install()
         ShardedCheckpointProbe(context, self._files).install()
         ClockProbe(context).install()
         LogProbe(context).install()
 
+    def _lead_elsewhere(self, context: ProbeContext) -> None:
+        """The user's files stay as they are."""
+        plan = self._plan
+        if self._outside is None:
+            return
+        tempfile.tempdir = None
+        tempfile.__dict__["_name_sequence"] = temporary_names(plan.rank)
+        os.environ["TMPDIR"] = plan.temporary
+        RedirectProbe(context, self._outside).install()
+        if plan.device == "cpu":
+            confine([*self._outside.kept, self._outside.store, "/dev", "/proc"])
+
     def _execute(self) -> None:
-        """As ``python script.py args`` does: the script is the real ``__main__``."""
+        """As ``python script.py args`` or ``python -m`` does: the script is the real ``__main__``."""
         plan = self._plan
         sys.argv = [plan.script, *plan.args]
         forget_import_path()
         wanted = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        sys.path[0:0] = [os.path.dirname(plan.script), *(os.path.abspath(path) for path in wanted if path)]
+        script = Path(plan.script)
+        levels = plan.module.count(".") + (script.stem == "__main__") if plan.module else 0
+        sys.path[0:0] = [str(script.parents[levels]), *(os.path.abspath(path) for path in wanted if path)]
         main = types.ModuleType("__main__")
         main.__dict__.update(__file__=plan.script, __builtins__=__builtins__)
         sys.modules["__main__"] = main
+        if plan.module:
+            spec = importlib.util.find_spec(plan.module + ".__main__" * (script.stem == "__main__"))
+            main.__dict__.update(__spec__=spec, __package__=spec.parent if spec else None)
         code = compile(Path(plan.script).read_bytes(), plan.script, "exec", dont_inherit=True)
         exec(code, main.__dict__)
 
@@ -197,9 +213,8 @@ class Bootstrap:
         logging.shutdown()
         flush_open_files()
         mark_output()
-        if code == 0:
-            if self._training is not None:
-                self._training.end()
+        if code == 0 and self._training is not None:
+            self._training.end()
             self._trace.emit("exercise", unheard=unheard(self._trace, Path(self._plan.root)))
         if self._files is not None:
             self._files.stop()

@@ -40,6 +40,7 @@ def verify_command(
     output_format: str = "text",
     report: Path | None = None,
     stream: TextIO | None = None,
+    modules: Sequence[str | None] = (None, None),
 ) -> int:
     """Verify, say what came out, and return the exit code: 0 equal, 1 not, 2 bad usage."""
     stream = stream or sys.stdout
@@ -62,6 +63,7 @@ def verify_command(
             keep=keep,
             nnodes=nnodes,
             progress=progress,
+            modules=modules,
         )
     except AutodistError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,11 +15,13 @@ from autodist.verify.plan import Device
 from autodist.verify.runs import Run, Setting
 from autodist.verify.samples import compare_samples
 from autodist.verify.text import printed_lines
-from autodist.verify.trace import OWN, RunTrace, Step
+from autodist.verify.trace import OWN, End, RunTrace, Step
 from autodist.verify.verdict import Finding, Outcome, WorldVerdict
 
 OLDEST_FOR_SHARDS = (2, 9)
 MISMATCH = re.compile(r"collective mismatch|mismatch between collectives|Received data size")
+FRAME = re.compile(r'^ *File "([^"]+)", line \d+, in .*\n(?: +(.*)\n)?', re.MULTILINE)
+PROBES = os.path.join("autodist", "verify", "probes", "")
 DENIED = re.compile(r"Permission denied|Errno 13|EACCES|unable to open database file")
 ANYTHING = 1e30
 """Relative tolerance once values have diverged; NumPy takes no infinite one."""
@@ -167,8 +170,35 @@ def original_failed(base: WorldVerdict, original: Run, failures: Sequence[Findin
     if end is None:
         finding = Finding("original-crash", f"the original was killed: {last_line(original.errors[0])}")
     else:
-        finding = Finding("original-crash", f"the original fails: {end.error}: {end.message}", end.site)
-    return replace(base, reason=finding.message, findings=(finding, *with_rules(failures)))
+        finding = Finding(
+            "original-crash", f"the original fails: {end.error}: {end.message}{in_a_probe(end)}", end.site
+        )
+    same = end is not None and any(f"{end.error}: {end.message}" in each.message for each in failures)
+    reason = f"both programs fail in the same way: {end.error}: {end.message}" if end and same else finding.message
+    return replace(base, reason=reason, findings=(finding, *with_rules(failures)))
+
+
+def without_probes(verdict: WorldVerdict, bare: Run) -> WorldVerdict:
+    """What is to be said of an original that fails, once it has run without the probes."""
+    end, result = bare.traces[0].end, bare.result
+    failed = end is not None and end.code != 0 or end is None and not result.timed_out
+    if failed:
+        return verdict
+    how = "goes on" if result.timed_out else "ends well"
+    reason = (
+        f"a fault of verify, and of neither script: without its probes the original {how}. Nothing is known about the "
+        "conversion. Please report it, with the folder that --keep names; what the probes do is in docs/limits.md"
+    )
+    findings = (Finding("fault-of-verify", reason), *(replace(each, rule=None, hint=None) for each in verdict.findings))
+    return replace(verdict, reason=reason, findings=findings, cause=None)
+
+
+def in_a_probe(end: End) -> str:
+    """Says so where an error arises in our own code, and not in what it calls for the script."""
+    frames = FRAME.findall(end.traceback)
+    if not frames or PROBES not in frames[-1][0] or "plain" in frames[-1][1]:
+        return ""
+    return " (this arises in a probe of verify: most likely a fault of verify and not of the script, please report it)"
 
 
 def held_back(run: Run) -> list[Finding]:
@@ -210,7 +240,7 @@ def run_failures(conversion: Run) -> list[Finding]:
             others = [f"rank {rank} is at {end.site}" for rank, end in ends.items() if end is not None]
             return [Finding("mismatch", "; ".join([message, *others]), place.site if place else None, step)]
         return [Finding("crash", message, place.site if place else None, step)]
-    message = f"rank {first} fails: {end.error}: {end.message}"
+    message = f"rank {first} fails: {end.error}: {end.message}{in_a_probe(end)}"
     return [Finding("crash", message, end.site, step)]
 
 

@@ -74,6 +74,7 @@ def run_peers(setting: Setting, world: int, folder: Path, conversion: Run) -> Ru
                 steps=original_steps(setting, conversion),
                 replay=str(replay),
                 env=env,
+                module=setting.modules.get(setting.before),
                 **elsewhere(scratch),
             )
         )

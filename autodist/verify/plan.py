@@ -64,6 +64,10 @@ class ProcessPlan:
     temporary: str = ""
     """The folder of temporary files."""
     env: dict[str, str] = field(default_factory=dict)
+    bare: bool = False
+    """Without probes, but for those that keep the user's files as they are: does it fail by itself?"""
+    module: str | None = None
+    """The name by which `python -m` starts the script, where it is not started by its path."""
 
     @property
     def name(self) -> str:

@@ -14,9 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from autodist.errors import AutodistError
+from autodist.project import module_of
 from autodist.source import Source
 from autodist.verify.alone import drawn_in_evaluation, goes_by_time, single_draws
-from autodist.verify.conclude import conclude, conclude_alone
+from autodist.verify.conclude import conclude, conclude_alone, without_probes
 from autodist.verify.explain import CAUSES, CONSEQUENCES
 from autodist.verify.launch import Zygote
 from autodist.verify.peers import is_distributed, run_peers, together
@@ -24,7 +25,7 @@ from autodist.verify.placement import Wanted, gpu_count, placed, sharing_refusal
 from autodist.verify.plan import Dtype
 from autodist.verify.progress import NoProgress, Progress
 from autodist.verify.replay import build_replay
-from autodist.verify.runs import OTHER_HASHES, Setting, Steering, run_conversion, run_original, sources
+from autodist.verify.runs import OTHER_HASHES, Setting, Steering, run_bare, run_conversion, run_original, sources
 from autodist.verify.verdict import Cause, Finding, Outcome, Verdict, WorldVerdict
 
 FLOAT32_STEPS = 20
@@ -57,6 +58,7 @@ def verify(
     nnodes: int = 1,
     zygote: Zygote | None = None,
     progress: Progress | None = None,
+    modules: Sequence[str | None] = (None, None),
 ) -> Verdict:
     """Run ``after`` on several ranks and ``before`` on the same samples, and compare what they did.
 
@@ -66,14 +68,18 @@ def verify(
     folder of the conversion's files, by default that of ``after``. ``keep`` names a folder for traces, output and
     scratch copies, which are removed otherwise. ``nnodes`` are the nodes that the ranks take themselves to be spread
     over. ``device`` is ``auto`` for a GPU for each rank, one GPU for several where torch can do that, or else the
-    CPU. ``zygote`` is a process to fork from that several verifications share.
+    CPU. ``zygote`` is a process to fork from that several verifications share. ``modules`` are the names by which
+    `python -m` starts the scripts; one that imports from its package is started so in any case.
     """
     before, after = Path(before).resolve(), Path(after).resolve()
     check_input(before, after, nproc, timeout, workdir, keep)
     if nnodes < 1 or any(count % nnodes for count in nproc):
         raise AutodistError(f"--nnodes {nnodes}: the ranks cannot be spread evenly over so many nodes")
+    pairs = zip((before, after), modules, strict=True)
+    named = {path: name or module_of(path, Source.read(path).tree) or "" for path, name in pairs}
     if workdir is None:
-        workdir = Path.cwd() if before.is_relative_to(Path.cwd()) else before.parent
+        top = before.parents[named[before].count(".") + (before.stem == "__main__")] if named[before] else before.parent
+        workdir = Path.cwd() if before.is_relative_to(Path.cwd()) else top
     gpus = 0 if device == "cpu" else gpu_count(python)
     sharded = any("fully_shard" in text for text in sources(after, *([] if base is None else [base])))
 
@@ -99,6 +105,7 @@ def verify(
         records,
         temporary,
     )
+    setting.modules = {path: name for path, name in named.items() if name}
     setting.zygote, setting.nodes = zygote, nnodes
     # where the original is distributed, each of its ranks is compared with one that orders sets as it does
     setting.hashes_apart = not is_distributed(before) and any(map(orders_by_hash, sources(after, setting.base)))
@@ -140,8 +147,8 @@ def imported_packages(scripts: Sequence[Path]) -> list[str]:
     for script in scripts:
         for path in (script, *script.parent.glob("*.py")):
             try:
-                tree = ast.parse(path.read_bytes())
-            except (SyntaxError, ValueError):
+                tree = Source.read(path).tree
+            except AutodistError:
                 continue
             for node in ast.walk(tree):
                 if isinstance(node, ast.Import):
@@ -241,6 +248,9 @@ def compared(setting: Setting, world: int, folder: Path) -> WorldVerdict:
         verdict = conclude(setting, world, conversion, original)
         if verdict.equal or peers or last or not steering.unaligned(original.traces[0]):
             break
+    if not peers and any(finding.kind == "original-crash" for finding in verdict.findings):
+        seconds_left = min(setting.timeout, 30 + 4 * original.result.seconds)
+        verdict = without_probes(verdict, run_bare(setting, world, place, seconds_left))
     if verdict.equal and world > 1 and not peers:
         steering.alone, steering.apart = tuple(single_draws(conversion.traces)), drawn_in_evaluation(conversion.traces)
         if steering.alone or steering.apart or goes_by_time(sources(setting.after, setting.base)):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from autodist.errors import AutodistError
+from autodist.notebook import SUFFIX, script_name
+from autodist.source import Source
 from autodist.verify.launch import (
     HASH_SEED,
     Process,
@@ -59,6 +61,8 @@ class Setting:
     records: Path
     temporary: Path
     """For temporary files of all runs: its path is short, since the address of a socket may have 107 characters."""
+    modules: Mapping[Path, str] = field(default_factory=dict)
+    """The names of scripts that are started by name, as `python -m` does."""
     zygote: Zygote | None = None
     nodes: int = 1
     """Nodes that the ranks believe to run on, the same number on each."""
@@ -88,7 +92,8 @@ class Run:
 
 
 def in_workdir(setting: Setting, script: Path, root: Path) -> Path:
-    """Where ``script`` lies in a scratch copy."""
+    """Where ``script`` lies in a scratch copy, or the script that a notebook makes."""
+    script = script.with_name(script_name(script))
     if script.is_relative_to(setting.workdir):
         return root / script.relative_to(setting.workdir)
     home = setting.before.parent
@@ -117,6 +122,9 @@ def prepare(setting: Setting, script: Path, outer: Path) -> Scratch:
     scratch.surround(setting.workdir)
     if not script.is_relative_to(setting.workdir):
         scratch.overlay(setting.base, overlaid(setting, script, root), script)
+    if script.suffix == SUFFIX:
+        place = in_workdir(setting, script, root)
+        place.write_text(Source.read(script).text, encoding="utf-8")
     scratch.seal()
     temporary, store = temporary_folder(setting), outer.with_name(f"{outer.name}-outside")
     kept = str(outer), str(outer.parent / "records"), str(temporary)
@@ -244,6 +252,7 @@ def run_conversion(setting: Setting, world: int, folder: Path, steering: Steerin
             rank=rank,
             world=world,
             script=str(script),
+            module=setting.modules.get(setting.after),
             args=scratch_args(setting, root),
             root=str(root),
             outer=str(outer),
@@ -276,7 +285,8 @@ def in_folder(text: str, plan: ProcessPlan) -> str:
 def sources(script: Path, *folders: Path) -> list[str]:
     """The text of the script, of the modules beside it and of those in other folders of its project."""
     beside = [path for folder in {script.parent, *folders} for path in sorted(folder.rglob("*.py"))[:MOST_READ]]
-    return [path.read_text(encoding="utf-8", errors="replace") for path in {script, *beside} if path.is_file()]
+    texts = [path.read_text(encoding="utf-8", errors="replace") for path in {*beside} - {script} if path.is_file()]
+    return [Source.read(script).text, *texts] if script.is_file() else texts
 
 
 def run_original(setting: Setting, world: int, folder: Path, replay: Path, conversion: Run, steering: Steering) -> Run:
@@ -289,6 +299,7 @@ def run_original(setting: Setting, world: int, folder: Path, replay: Path, conve
         rank=0,
         world=world,
         script=str(in_workdir(setting, setting.before, root)),
+        module=setting.modules.get(setting.before),
         args=scratch_args(setting, root),
         root=str(root),
         outer=str(outer),
@@ -304,6 +315,31 @@ def run_original(setting: Setting, world: int, folder: Path, replay: Path, conve
     goal = max((len(rank.steps) for rank in conversion.traces), default=0) or None
     what = f"{setting.before.name} on the samples that the ranks read"
     return run_processes(setting, [plan], scratch, what, goal)
+
+
+def run_bare(setting: Setting, world: int, folder: Path, seconds: float) -> Run:
+    """The original once more, which has failed: without the probes, for so many seconds."""
+    outer = folder / "bare"
+    scratch = prepare(setting, setting.before, outer)
+    (folder / "bare-records").mkdir()
+    plan = ProcessPlan(
+        role="original",
+        rank=0,
+        world=world,
+        script=str(in_workdir(setting, setting.before, scratch.root)),
+        args=scratch_args(setting, scratch.root),
+        root=str(scratch.root),
+        outer=str(outer),
+        cwd=str(scratch.root / setting.start.relative_to(setting.workdir)),
+        records=str(folder / "bare-records"),
+        dtype=setting.dtype,
+        device=setting.placements[world].device,
+        module=setting.modules.get(setting.before),
+        bare=True,
+        **elsewhere(scratch),
+    )
+    setting = replace(setting, timeout=seconds)
+    return run_processes(setting, [plan], scratch, f"{setting.before.name} without probes", None)
 
 
 def original_steps(setting: Setting, conversion: Run) -> int | None:

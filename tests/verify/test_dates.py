@@ -2,47 +2,80 @@
 
 from __future__ import annotations
 
-import copy
-import datetime
-import pickle
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 
 from autodist.verify import verify
 from autodist.verify.launch import Zygote
-from autodist.verify.probes.clock import dated
 from verify.conftest import edit
 
-PLAIN = datetime.datetime
-STEPS = 'print("took", time.time() - start, "s")'
 
-
-def test_moments_are_what_the_clock_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = iter([1_700_000_000.25, 1_700_000_010.25, 1_700_000_010.25])
-    monkeypatch.setattr(datetime, "datetime", dated(lambda: next(told)))
-    begun = datetime.datetime.now()
-    late = datetime.datetime.now(datetime.timezone.utc)
-    assert (late - begun.astimezone(datetime.timezone.utc)).total_seconds() == 10
-    assert (
-        datetime.datetime.utcnow() == late.replace(tzinfo=None)
-        and late.isoformat() == "2023-11-14T22:13:30.250000+00:00"
+def told(code: str) -> str:
+    """What code prints, in a process of its own, whose clock stands still."""
+    begin = (
+        "import datetime, sys, time\n"
+        "from autodist.verify.probes.clock import Function, tell_by\n"
+        "tell_by(lambda: 1_700_000_000.25, lambda depth: sys._getframe(depth).f_code.co_filename == '<string>')\n"
+        "time.time = Function(time.time, lambda: 5.0)\n"
     )
-    assert datetime.datetime(2024, 2, 29) + datetime.timedelta(days=1) == PLAIN(2024, 3, 1)
-    assert datetime.datetime.strptime("2024-02-29", "%Y-%m-%d") == PLAIN(2024, 2, 29)
+    command = [sys.executable, "-c", begin + textwrap.dedent(code)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
-def test_they_are_moments_to_everyone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datetime, "datetime", dated(lambda: 1_700_000_000.0))
-    moment = datetime.datetime.now()
-    assert isinstance(moment, PLAIN) and isinstance(PLAIN(2024, 1, 1), datetime.datetime)
-    assert not isinstance(datetime.date(2024, 1, 1), datetime.datetime)
-    assert pickle.loads(pickle.dumps(moment)) == copy.deepcopy(moment) == moment
+@pytest.mark.parametrize(
+    ("code", "printed"),
+    [
+        ("print(datetime.datetime.now(datetime.timezone.utc))", "2023-11-14 22:13:20.250000+00:00"),
+        ("print(datetime.datetime.utcnow())", "2023-11-14 22:13:20.250000"),
+        ("print(datetime.datetime.now() == datetime.datetime.today(), datetime.date.today().year)", "True 2023"),
+        ("print(datetime.datetime.now().__class__ is datetime.datetime)", "True"),
+        ("print(type(datetime.datetime.now()) is type(datetime.datetime(2024, 1, 1)))", "True"),
+        ("import pickle; print(pickle.loads(pickle.dumps(datetime.datetime.now())).year)", "2023"),
+        ("class Own(datetime.datetime):\n    pass\nprint(Own.now().__class__.__name__, Own.now().year)", "Own 2023"),
+        ("print(datetime.datetime.strptime('2024-02-29', '%Y-%m-%d').day)", "29"),
+        ("exec(compile('print(datetime.datetime.now().year > 2023)', 'library', 'exec'))", "True"),
+        ("class Timer:\n    clock = time.time\nprint(Timer().clock())", "5.0"),
+        ("import pickle; print(pickle.loads(pickle.dumps(time.time)) is time.time, time.time.__name__)", "True time"),
+    ],
+)
+def test_moments_are_what_the_clock_tells_and_classes_stay_what_they_are(code: str, printed: str) -> None:
+    assert told(code).strip() == printed
 
-    class Own(datetime.datetime):
-        pass
 
-    assert isinstance(Own.now(), Own) and not isinstance(moment, Own)
+USED = {
+    "pandas": "pd = pandas\nprint(pd.DataFrame({'at': [now]})['at'].dt.floor('D')[0].year, pd.Timestamp(now).hour)",
+    "pyarrow": "print(pyarrow.array([now]).type)",
+    "pydantic": "class Entry(pydantic.BaseModel):\n    at: datetime.datetime\nprint(Entry(at=now))",
+    "sqlalchemy": "print(sqlalchemy.literal(now).type)",
+    "matplotlib.dates": "print(matplotlib.dates.date2num(now))",
+    "orjson": "print(orjson.dumps(now))",
+    "numpy": "print(numpy.datetime64(now))",
+    "sqlite3": "print(sqlite3.connect(':memory:').execute('select ?', (now,)).fetchone())",
+}
+
+
+@pytest.mark.parametrize("library", USED)
+def test_libraries_in_c_take_moments_from_a_local_package(pair: Path, zygote: Zygote | None, library: str) -> None:
+    """The module that imports the library is the user's, so that it sees the clock of the probes."""
+    pytest.importorskip(library)
+    (pair / "times.py").write_text(
+        f"import datetime\n\nimport {library}\n\nnow = datetime.datetime.now()\n{USED[library]}\n"
+    )
+    for script in ("before.py", "after.py"):
+        edit(pair / script, "import time\n", "import time\nfrom datetime import datetime\n")
+        edit(
+            pair / script,
+            "    torch.manual_seed",
+            "    if os.environ.get('RANK', '0') == '0':\n        import times\n    torch.manual_seed",
+        )
+    (world,) = verify(
+        pair / "before.py", pair / "after.py", [2], workdir=pair, timeout=100, zygote=zygote, steps=2
+    ).worlds
+    assert world.equal, (world.reason, world.findings)
 
 
 @pytest.mark.parametrize(("name", "equal"), [("{:%Y-%m-%d %H}", True), ("{:%Y-%m-%d %H:%M:%S.%f}", False)])

@@ -14,7 +14,9 @@ import pytest
 
 from autodist.errors import AutodistError
 from autodist.verify import Outcome, verify, verify_command
+from autodist.verify.conclude import in_a_probe
 from autodist.verify.launch import Zygote
+from autodist.verify.trace import End
 from verify.conftest import ROOT, edit
 
 HEADER = "import torch\n"
@@ -87,6 +89,32 @@ def test_an_original_that_fails_is_said_to_fail(pair: Path, zygote: Zygote | Non
     verdict = verify(pair / "before.py", pair / "after.py", [2], workdir=pair, timeout=100, zygote=zygote)
     assert verdict.outcome is Outcome.NOT_COMPARABLE
     assert "no data" in verdict.worlds[0].reason
+
+
+SAME = "    best, history = 0.0, []"
+
+
+def test_programs_that_fail_alike_are_said_to(pair: Path, zygote: Zygote | None) -> None:
+    for script in ("before.py", "after.py"):
+        edit(pair / script, SAME, '    raise ValueError("no such file: data.csv")')
+    verdict = verify(pair / "before.py", pair / "after.py", [2], workdir=pair, timeout=100, zygote=zygote)
+    assert verdict.outcome is Outcome.NOT_COMPARABLE
+    assert "both programs fail in the same way: ValueError: no such file" in verdict.worlds[0].reason
+    assert {finding.kind for finding in verdict.findings} == {"original-crash", "crash"}
+
+
+@pytest.mark.parametrize("scripts", [("before.py", "after.py"), ("before.py",)])
+@pytest.mark.parametrize("line", ["assert torch.ones(1).half().dtype == torch.float16", "torch.zeros_like(model).x"])
+def test_what_fails_under_the_probes_alone_is_a_fault_of_verify(
+    pair: Path, zygote: Zygote | None, scripts: tuple[str, ...], line: str
+) -> None:
+    """What fails without them as well is the script's."""
+    for script in scripts:
+        edit(pair / script, SAME, f"    {line}\n{SAME}")
+    verdict = verify(pair / "before.py", pair / "after.py", [2], workdir=pair, timeout=100, zygote=zygote)
+    assert verdict.outcome is Outcome.NOT_COMPARABLE
+    ours = "a fault of verify, and of neither script" in verdict.worlds[0].reason
+    assert ours is line.startswith("assert"), verdict.worlds[0].reason
 
 
 def test_a_crash_names_the_rank_and_the_line(pair: Path, zygote: Zygote | None) -> None:
@@ -393,3 +421,20 @@ def test_unseeded_noise(pair: Path, zygote: Zygote | None) -> None:
     (pair / "after.py").write_text(NOISY.format(**parallel))
     verdict = verify(pair / "before.py", pair / "after.py", [2], workdir=pair, timeout=100, zygote=zygote)
     assert verdict.equal, verdict.findings
+
+
+@pytest.mark.parametrize(
+    ("frames", "ours"),
+    [
+        ([("train.py", "main()"), ("{probes}data.py", "keys = identity(item)")], True),
+        ([("train.py", "main()"), ("{probes}precision.py", "result = plain(*args, **kwargs)")], False),
+        ([("train.py", "main()"), ("{probes}data.py", "item = plain(index)"), ("data.py", "raise KeyError")], False),
+        ([("{verify}bootstrap.py", "code = compile(text)")], False),
+        ([], False),
+    ],
+)
+def test_errors_of_our_own_are_not_the_scripts(frames: list[tuple[str, str]], ours: bool) -> None:
+    places = {"probes": "/site/autodist/verify/probes/", "verify": "/site/autodist/verify/"}
+    lines = [f'  File "{file.format(**places)}", line 3, in f\n    {line}\n' for file, line in frames]
+    text = "".join(["Traceback (most recent call last):\n", *lines, "KeyError: 1\n"])
+    assert ("a fault of verify" in in_a_probe(End(1, "KeyError", "1", "train.py:1", text))) is ours

@@ -1,13 +1,16 @@
 """A clock that both programs read alike, so that printed durations and time stamps do not count as differences.
 
 Only calls from the user's own code see it. It advances with optimizer steps; a script that waits in a loop for time to
-pass gets real time again after a while.
+pass gets real time again after a while. `datetime.datetime` and `date` stay the classes they are, since compiled
+libraries know them by identity: only what their `now`, `today` and `utcnow` answer to the user's code is replaced.
 """
 
 from __future__ import annotations
 
+import ctypes
 import datetime
 import functools
+import gc
 import sys
 import time
 import timeit
@@ -28,8 +31,23 @@ PATIENCE = 2_000
 """Calls without a step in between after which the clock follows real time."""
 
 
+class Function:
+    """Stands for a function that is written in C: as an attribute of a class it is not bound to an instance."""
+
+    def __init__(self, plain: Callable[..., Any], answer: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, plain)
+        self._answer = answer
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._answer(*args, **kwargs)
+
+    def __reduce__(self) -> str:
+        return str(vars(self)["__name__"])
+
+
 class ClockProbe:
-    """Patches the functions of ``time`` for callers in the scratch folder."""
+    """Patches the functions of ``time``, and what the classes of ``datetime`` say of now, for callers in the scratch
+    folder."""
 
     def __init__(self, context: ProbeContext) -> None:
         self._context = context
@@ -40,9 +58,11 @@ class ClockProbe:
 
     def install(self) -> None:
         """Replace the clocks."""
+        apart = APART_SECONDS * self._context.plan.rank
+        tell_by(self._clock(time.time, BASE["time"] + apart), self._from_script)
         for name, base in BASE.items():
             plain = getattr(time, name)
-            patched = self._clock(plain, base)
+            patched = Function(plain, self._clock(plain, base))
             setattr(time, name, patched)
             if timeit.default_timer is plain:
                 timeit.default_timer = patched
@@ -50,25 +70,21 @@ class ClockProbe:
             setattr(time, name, self._of_now(getattr(time, name)))
         plain_format = time.strftime
 
-        @functools.wraps(plain_format)
         def strftime(format: str, *moment: Any) -> str:
             if not moment and self._from_script():
                 moment = (time.gmtime(BASE["time"]),)
             return plain_format(format, *moment)
 
-        time.strftime = strftime
-        apart = APART_SECONDS * self._context.plan.rank
-        datetime.__dict__["datetime"] = dated(self._clock(lambda: time.time() + apart, BASE["time"] + apart, depth=3))
+        setattr(time, "strftime", Function(plain_format, strftime))  # noqa: B010
 
-    def _from_script(self, depth: int = 2) -> bool:
+    def _from_script(self, depth: int = 3) -> bool:
         return sys._getframe(depth).f_code.co_filename.startswith(self._context.plan.root)
 
-    def _clock(self, plain: Callable[[], float], base: float, depth: int = 2) -> Callable[[], float]:
+    def _clock(self, plain: Callable[[], float], base: float) -> Callable[[], float]:
         start = plain()
 
-        @functools.wraps(plain)
         def clock() -> float:
-            if not self._from_script(depth):
+            if not self._from_script():
                 return plain()
             steps = self._context.steps
             self._calls = self._calls + 1 if steps == self._at_step else 0
@@ -78,40 +94,38 @@ class ClockProbe:
 
         return clock
 
-    def _of_now(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(plain)
+    def _of_now(self, plain: Callable[..., Any]) -> Function:
         def moment(seconds: float | None = None) -> Any:
             if seconds is None and self._from_script():
                 seconds = BASE["time"]
             return plain(seconds)
 
-        return moment
+        return Function(plain, moment)
 
 
-class OfAnyDate(type):
-    """Takes for its instances those of the plain class, which libraries make that were imported before."""
+def tell_by(clock: Callable[[], float], asked: Callable[[int], bool]) -> None:
+    """Let `now`, `today` and `utcnow` tell what ``clock`` does, where the code that calls them is ``asked`` about."""
+    plain_now, plain_utcnow = vars(datetime.datetime)["now"], vars(datetime.datetime)["utcnow"]
+    plain_today = vars(datetime.date)["today"]
 
-    def __instancecheck__(cls, instance: object) -> bool:
-        plain = cls.__module__ == datetime.__name__ and isinstance(instance, cls.__bases__)
-        return plain or super().__instancecheck__(instance)
+    def now(cls: type[datetime.datetime], tz: datetime.tzinfo | None = None) -> Any:
+        return cls.fromtimestamp(clock(), tz) if asked(2) else plain_now.__get__(None, cls)(tz)
+
+    def utcnow(cls: type[datetime.datetime]) -> Any:
+        if not asked(2):
+            return plain_utcnow.__get__(None, cls)()
+        return cls.fromtimestamp(clock(), datetime.timezone.utc).replace(tzinfo=None)
+
+    def today(cls: type[datetime.date]) -> Any:
+        return cls.fromtimestamp(clock()) if asked(2) else plain_today.__get__(None, cls)()
+
+    put_into(datetime.datetime, now=now, utcnow=utcnow)
+    put_into(datetime.date, today=today)
 
 
-def dated(clock: Callable[[], float]) -> type[datetime.datetime]:
-    """The class of moments, whose present one is what the clock tells; it is pickled by the name that it takes."""
-
-    class Moment(datetime.datetime, metaclass=OfAnyDate):
-        @classmethod
-        def now(cls, tz: datetime.tzinfo | None = None) -> Moment:
-            return cls.fromtimestamp(clock(), tz)
-
-        @classmethod
-        def today(cls) -> Moment:
-            return cls.fromtimestamp(clock())
-
-        @classmethod
-        def utcnow(cls) -> Moment:
-            return cls.fromtimestamp(clock(), datetime.timezone.utc).replace(tzinfo=None)
-
-    Moment.__name__ = Moment.__qualname__ = "datetime"
-    Moment.__module__ = "datetime"
-    return Moment
+def put_into(cls: type, **functions: Callable[..., Any]) -> None:
+    """Give class methods to a class of C, whose attributes cannot be set: its dictionary is changed where it lies."""
+    for namespace in gc.get_referents(cls.__dict__):
+        if isinstance(namespace, dict):
+            namespace.update({name: classmethod(function) for name, function in functions.items()})
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(cls))

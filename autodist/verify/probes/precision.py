@@ -3,7 +3,8 @@ fault stands out.
 
 The default dtype does most of it. What a script pins to a smaller floating-point type (``.float()``,
 ``dtype=torch.float32``, ``torch.cfloat``, ``torch.FloatTensor``, NumPy arrays of float32) is widened here, in calls
-from anywhere but torch's own scaler and optimizers.
+from anywhere but torch's own scaler and optimizers. These keep float32 where they ask for it, and are widened where
+they go down to 16 bits, as Muon does to make a gradient orthogonal. Where 16 bits are asked for is noted.
 """
 
 from __future__ import annotations
@@ -19,10 +20,26 @@ if TYPE_CHECKING:
     from autodist.verify.probes import ProbeContext
 
 NARROW = (torch.float32, torch.float16, torch.bfloat16)
+HALF = (torch.float16, torch.bfloat16)
 WIDE = {**dict.fromkeys(NARROW, torch.float64), torch.complex64: torch.complex128, torch.complex32: torch.complex128}
-EXEMPT = ("torch.amp", "torch.cuda.amp", "torch.optim", "torch.serialization", "torch._")
-CASTS = ("float", "half", "bfloat16")
-WITH_DTYPE = ("to", "type", "new_tensor", "new_empty", "new_zeros", "new_ones", "new_full", "sum", "mean", "softmax")
+EXEMPT = ("torch.amp", "torch.cuda.amp", "torch.serialization", "torch._")
+OPTIMIZERS = "torch.optim"
+CASTS = {"float": torch.float32, "half": torch.float16, "bfloat16": torch.bfloat16}
+WITH_DTYPE = (
+    "to",
+    "type",
+    "new_tensor",
+    "new_empty",
+    "new_zeros",
+    "new_ones",
+    "new_full",
+    "sum",
+    "mean",
+    "prod",
+    "cumsum",
+    "softmax",
+    "log_softmax",
+)
 FACTORIES = (
     "tensor",
     "as_tensor",
@@ -61,6 +78,7 @@ class PrecisionProbe:
 
     def __init__(self, context: ProbeContext) -> None:
         self._context = context
+        self._noted: set[str] = set()
 
     def install(self) -> None:
         """Set the default dtype and widen the rest; mixed precision is off in any case."""
@@ -72,8 +90,9 @@ class PrecisionProbe:
         torch.set_default_dtype(torch.float64)
         torch.set_default_dtype = lambda d, /: None
         torch.set_default_tensor_type = lambda t, /: None
-        for name in CASTS:
-            setattr(torch.Tensor, name, self._double(getattr(torch.Tensor, name)))
+        torch.Tensor.view = self._bits(torch.Tensor.view, torch.Tensor.to)  # type: ignore[method-assign]
+        for name, dtype in CASTS.items():
+            setattr(torch.Tensor, name, self._double(getattr(torch.Tensor, name), dtype))
         torch.Tensor.cfloat = lambda this: this.to(torch.complex128)  # type: ignore[attr-defined]
         for name in WITH_DTYPE:
             setattr(torch.Tensor, name, self._widened(getattr(torch.Tensor, name), False))
@@ -109,15 +128,50 @@ class PrecisionProbe:
         setattr(torch, "set_float32_matmul_precision", lambda precision: None)  # noqa: B010
 
     @staticmethod
-    def _exempt() -> bool:
-        return str(sys._getframe(2).f_globals.get("__name__", "")).startswith(EXEMPT)
+    def _exempt(dtype: Any = None) -> bool:
+        """Whether the code that asks for a type gets it: the second caller from here."""
+        name = str(sys._getframe(2).f_globals.get("__name__", ""))
+        return name.startswith(EXEMPT) or (name.startswith(OPTIMIZERS) and dtype not in HALF)
 
-    def _double(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+    def _note(self, dtype: Any) -> None:
+        """Say where 16 bits are asked for."""
+        if dtype not in HALF:
+            return
+        frame = sys._getframe(2)
+        module, function = frame.f_globals.get("__name__", "?"), frame.f_code.co_name
+        where = self._context.trace.site() if function == "<module>" else f"{module}.{function}"
+        if where not in self._noted:
+            self._noted.add(where)
+            kind = str(dtype).removeprefix("torch.")
+            message = (
+                f"casts to {kind}: computed in float64 here, since 16 bits round otherwise in a batch of another size"
+            )
+            self._context.trace.emit("note", topic="half-precision", message=message, site=where)
+
+    def _double(self, plain: Callable[..., Any], dtype: torch.dtype) -> Callable[..., Any]:
         @functools.wraps(plain)
-        def cast(this: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-            return plain(this, *args, **kwargs) if self._exempt() else this.double()
+        def cast(this: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            if self._exempt(dtype):
+                return plain(this, *args, **kwargs)
+            self._note(dtype)
+            return this.double()
 
         return cast
+
+    @staticmethod
+    def _bits(plain: Callable[..., Any], narrowed: Callable[..., Any]) -> Callable[..., Any]:
+        """The bits of a number that would be float32 are 32: optimizers that round at random look at them."""
+
+        @functools.wraps(plain)
+        def view(this: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            dtype = kwargs.get("dtype", args[0] if args else None)
+            if dtype is torch.int32 and this.dtype is torch.float64:
+                return plain(narrowed(this, torch.float32), dtype)
+            if dtype is torch.float32 and this.dtype is torch.int32:
+                return plain(this, dtype).double()
+            return plain(this, *args, **kwargs)
+
+        return view
 
     def _type_as(self, plain: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(plain)
@@ -129,8 +183,10 @@ class PrecisionProbe:
     def _widened(self, plain: Callable[..., Any], from_data: bool) -> Callable[..., Any]:
         @functools.wraps(plain)
         def widened(*args: Any, **kwargs: Any) -> Any:
-            exempt = self._exempt()
+            dtype = kwargs.get("dtype", next((value for value in args if isinstance(value, torch.dtype)), None))
+            exempt = self._exempt(dtype)
             if not exempt:
+                self._note(dtype)
                 if any(value is dtype for value in args for dtype in WIDE):
                     args = tuple(WIDE.get(value, value) if isinstance(value, torch.dtype) else value for value in args)
                 if any(kwargs.get("dtype") is dtype for dtype in WIDE):

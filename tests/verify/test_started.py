@@ -1,0 +1,66 @@
+"""How verify starts what it is given: scripts, modules by name as `python -m` does, and notebooks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import SCRIPT, Autodist, converted
+
+from autodist.verify import Outcome, verify
+from autodist.verify.launch import Zygote
+
+MAGICS = "%matplotlib inline\n!echo hello\n%cd .\n"
+MODULES = {
+    "relative": "from .net import make\n",
+    "in full": "from pkg.net import make\n",
+    "both": "from . import net\nfrom pkg.net import Net\n\nassert net.Net is Net\nmake = net.make\n",
+    "the name": "from .net import make\n\nprint(__import__(__package__ + '.net').net.Net)\n",
+}
+NET = "from torch import nn\n\n\nclass Net(nn.Linear):\n    pass\n\n\ndef make():\n    return Net(4, 1)\n"
+
+
+def notebook(*cells: str) -> str:
+    """A notebook of code."""
+    return json.dumps({"cells": [{"cell_type": "code", "source": cell} for cell in cells], "metadata": {}})
+
+
+@pytest.mark.parametrize(
+    "pair", [("train.ipynb", "train_ddp.py"), ("train.ipynb", "train_ddp.ipynb"), ("train.py", "train_ddp.ipynb")]
+)
+def test_notebooks_are_read_as_notebooks(tmp_path: Path, zygote: Zygote | None, pair: tuple[str, str]) -> None:
+    after = converted(tmp_path, SCRIPT)[0]
+    (tmp_path / "train.py").unlink()
+    for name, text in zip(pair, (SCRIPT, after), strict=True):
+        (tmp_path / name).write_text(notebook(MAGICS, text) if name.endswith(".ipynb") else text)
+    verdict = verify(tmp_path / pair[0], tmp_path / pair[1], [2], device="cpu", workdir=tmp_path, zygote=zygote)
+    assert verdict.outcome is Outcome.EQUAL, verdict.worlds
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(pair)
+
+
+@pytest.mark.parametrize(("entry", "imports"), [*(("train", each) for each in MODULES), ("__main__", "relative")])
+def test_modules_by_name(
+    autodist: Autodist, tmp_path: Path, capfd: pytest.CaptureFixture[str], imports: str, entry: str
+) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").write_text("")
+    (tmp_path / "pkg" / "net.py").write_text(NET)
+    text = MODULES[imports] + SCRIPT.replace("nn.Linear(4, 1)", "make()")
+    (tmp_path / "pkg" / f"{entry}.py").write_text(text)
+    name = "pkg.train" if entry == "train" else "pkg"
+    result = autodist("convert", "-m", name, "--output", "out/")
+    assert result.exit_code == 0, result.output
+    assert autodist("verify", "-m", name, "out", "--device", "cpu").exit_code == 0, capfd.readouterr().out
+
+
+def test_both_by_name_and_converted_first(autodist: Autodist, tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").write_text("")
+    (tmp_path / "pkg" / "net.py").write_text(NET)
+    (tmp_path / "pkg" / "train.py").write_text("from .net import make\n" + SCRIPT.replace("nn.Linear(4, 1)", "make()"))
+    assert autodist("verify", "-m", "pkg.train", "--strategy", "ddp", "--device", "cpu").exit_code == 0
+    result = autodist("convert", "-m", "pkg.train")
+    assert "python -m pkg.train_ddp\n" in result.output
+    assert autodist("verify", "-m", "pkg.train", "-m", "pkg.train_ddp", "--device", "cpu").exit_code == 0
+    assert autodist("verify", "pkg/train.py", "pkg/train_ddp.py", "--device", "cpu").exit_code == 0
