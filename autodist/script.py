@@ -97,6 +97,18 @@ class Model:
 
 
 @dataclass(frozen=True)
+class WithoutGroup:
+    """What says that this is rank 0 where the process group may not exist: the script's ``own`` flag, `master_process`,
+    or else the variable RANK, if the script's launcher sets it (``told``). ``optional`` if the group exists there in
+    runs that join one at all; ``read_back`` if all ranks read, without one, what is written."""
+
+    own: str | None
+    told: bool
+    optional: bool
+    read_back: bool
+
+
+@dataclass(frozen=True)
 class Numbered:
     """A device that is named by number, and what means the rank's own; None for `.cuda(0)`, which needs no device."""
 
@@ -432,7 +444,7 @@ class TrainingScript:
     setup: Setup | None = None
     distributed: bool = False
     sometimes_joined: Site | None = None
-    """The condition under which the script itself joins a process group; it runs without one otherwise."""
+    """The statement by which the script itself may join a process group; it runs without one otherwise."""
     launcher: Launcher | None = None
     borrowed: tuple[Borrowed, ...] = ()
     borrowed_names: Mapping[Source, frozenset[str]] = field(default_factory=dict)
@@ -498,8 +510,8 @@ class TrainingScript:
     """States with the keys of `nn.DataParallel` that are loaded before the model is wrapped."""
     maybe_wrapped: frozenset[ast.AST] = frozenset()
     guards: tuple[Site, ...] = ()
-    before_group: frozenset[ast.AST] = frozenset()
-    """Of these, where a script that joins a process group itself has not done so yet."""
+    without_group: Mapping[ast.AST, WithoutGroup] = field(default_factory=dict)
+    """For a script that joins a process group itself: what only rank 0 may do while there may be none."""
     answering: tuple[Site, ...] = ()
     """Calls that write a file, and whose results all ranks go on with."""
     opens: tuple[Site, ...] = ()

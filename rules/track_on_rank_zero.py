@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 from autodist.edits import SetArgument, WrapExpr
 from autodist.rule import Context, Example, Finding, Fix, rule
-from autodist.script import TrainingScript
+from autodist.script import Site, TrainingScript
 from autodist.spread import Spread
 from autodist.values import NOTHING, External
 
 from ._collectives import AS_ON_RANK_ZERO
-from ._preamble import argument, defined, dist, imported, planned
+from ._preamble import argument, defined, dist, imported, negated, planned, rank_zero, unguarded
 
 EXAMPLES = [
     Example(
@@ -172,9 +172,12 @@ def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         return
     for site in script.progress:
         assert isinstance(site.node, ast.Call)
-        d, imports = dist(context, site.source)
+        test, imports = rank_zero(script, context, site.source, site.node)
+        if test is None:
+            yield unguarded(script, site, "every rank would draw this progress bar")
+            continue
         given = argument(site.node, "disable")
-        code = f"{d}.get_rank() != 0"
+        code = negated(test)
         if given is not None:
             already = script.values.get(given, NOTHING)
             if already.spread is Spread.RANK or already.const is True:
@@ -186,19 +189,23 @@ def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         yield Finding(site.source, site.node, "every rank would draw this progress bar", fix)
     for site in script.writers:
         assert isinstance(site.node, ast.Call)
-        d, imports = dist(context, site.source)
+        test, imports = rank_zero(script, context, site.source, site.node)
         made = script.values.get(site.node.func)
         names = [thing.name for thing in made.things if isinstance(thing, External)] if made is not None else []
         callee = names[0] if len(names) == 1 else site.source.code(site.node.func)
-        if callee.endswith("wandb.init") and argument(site.node, "mode") is None:
-            edit = SetArgument(site.node, "mode", f'None if {d}.get_rank() == 0 else "disabled"')
+        if test is None:
+            yield unguarded(script, site, "every rank would start a run of its own")
+            continue
+        if callee.endswith("wandb.init") and not _is_chosen_by_rank(argument(site.node, "mode"), script):
+            mode = _kept(argument(site.node, "mode"), site)
+            edit = SetArgument(site.node, "mode", f'{mode} if {test} else "disabled"')
             fix = Fix((*imports, *planned(site.source, edit)))
         elif site.node in script.lone_writers:
             other, more = "None", imports
             if isinstance(site.source.parents.get(site.node), ast.withitem):
                 name, needed = imported(context, site.source, "contextlib")
                 other, more = f"{name}.nullcontext()", (*imports, *needed)
-            alone = WrapExpr(site.node, f"{{}} if {d}.get_rank() == 0 else {other}")
+            alone = WrapExpr(site.node, f"{{}} if {test} else {other}")
             fix = Fix((*more, *planned(site.source, alone)))
         else:
             continue
@@ -207,8 +214,22 @@ def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         yield Finding(site.source, site.node, message, fix)
     for site in script.places_of_writers:
         assert isinstance(site.node, ast.Attribute)
+        if site.node in script.without_group:
+            yield unguarded(script, site, "asks a writer that rank 0 alone has for its folder")
+            continue
         d, imports = dist(context, site.source)
         helper = defined(script, site.source, AS_ON_RANK_ZERO.replace("{d}", d))
         asked = WrapExpr(site.node, f"as_on_rank_zero({site.source.code(site.node.value)} and {{}})")
         fix = Fix((*imports, *helper, *planned(site.source, asked)))
         yield Finding(site.source, site.node, "the writer is there on rank 0 alone, and knows the folder", fix)
+
+
+def _is_chosen_by_rank(mode: ast.expr | None, script: TrainingScript) -> bool:
+    return mode is not None and script.values.get(mode, NOTHING).spread is Spread.RANK
+
+
+def _kept(mode: ast.expr | None, site: Site) -> str:
+    """The mode that the script chooses, as a part of an expression."""
+    if mode is None:
+        return "None"
+    return f"({site.source.code(mode)})" if isinstance(mode, (ast.IfExp, ast.NamedExpr)) else site.source.code(mode)
