@@ -198,3 +198,9 @@ def test_a_file_that_all_ranks_read_back(tmp_path: Path) -> None:
 def test_a_sharded_model_needs_a_group_in_each_run(tmp_path: Path) -> None:
     after, _ = converted(tmp_path, optional(BRANCHES, SAVED), Strategy.FSDP)
     assert "if not dist.is_initialized():  # a group of one" in after
+
+
+def test_shards_cannot_be_gathered_without_a_group(tmp_path: Path) -> None:
+    wrapped = always(LEFT + SAVED).replace("net = DDP(model) if distributed else model", "net = DDP(model)")
+    assert "AD907 needs the shards of all ranks" in converted(tmp_path, wrapped, Strategy.FSDP)[1]
+    assert "AD907" not in converted(tmp_path, wrapped.replace(LEFT + SAVED, SAVED + LEFT), Strategy.FSDP)[1]

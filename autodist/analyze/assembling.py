@@ -41,7 +41,7 @@ from autodist.analyze.checkpoints import checkpoint, lost_prefixes, prefixed_key
 from autodist.analyze.device_numbers import device_numbers
 from autodist.analyze.devices import asked_devices, hidden_devices, loads_of, names_device
 from autodist.analyze.going_apart import gone_apart
-from autodist.analyze.group import sometimes_joined, without_group
+from autodist.analyze.group import gathered_without_group, sometimes_joined, without_group
 from autodist.analyze.handmade import draw_sites, drawn_alike, left_seeded, masks_alike, picked_apart
 from autodist.analyze.launched import is_distributed, never_joined
 from autodist.analyze.loaders import evaluation_loaders, evaluation_samplers, sampler_concerns, sharded_loaders
@@ -130,6 +130,7 @@ def assembled(
     concerns += import_time_concerns(early, run, models)
     concerns += _leftover_concerns(leftover, run)
     concerns += unshardable.concerns(run, models) if run.plan.bare else ()
+    concerns += gathered_without_group(run, sharded)
     concerns += sparse_over_nccl(models) if not run.plan.bare and names_device(project) else ()
     concerns += [
         Concern(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from autodist.analyze.own_rank import FUNCTIONS, ahead, exits, is_told_rank, leaves, own_nodes, own_test
 from autodist.interpreter import Event, Interpreter
 from autodist.models import is_main_guard
-from autodist.script import Site, WithoutGroup
+from autodist.rule import Severity
+from autodist.script import Concern, Shards, Site, WithoutGroup
 from autodist.source import Source
 
 Place = tuple[ast.AST, Source]
@@ -44,6 +45,18 @@ def without_group(
         told = own is None and not read and is_told_rank(run)
         found[site.node] = WithoutGroup(own, told, not early and not late, read)
     return found
+
+
+def gathered_without_group(run: Interpreter, sharded: Shards) -> Iterator[Concern]:
+    """What needs the shards of all ranks where they have no process group."""
+    sites = {site.node: site for site in (*sharded.saves, *sharded.reads)}
+    places = without_group(run, sites.values())
+    for node, site in sites.items():
+        if node in places and not places[node].optional:
+            message = (
+                "needs the shards of all ranks, which have no process group here: call destroy_process_group below"
+            )
+            yield Concern("AD907", site.source, node, message, Severity.REFUSAL)
 
 
 # where the group is joined, and left
