@@ -41,6 +41,8 @@ class Wrapping:
     """`list` or `dict`, where the target is one of such models."""
     move: str = ""
     """What brings it to its device ahead of that, `.to(device)`, where the script does so only later."""
+    optional: bool = False
+    """Whether the target may be None there."""
     early: bool = False
     """Whether the model is given further layers below, ahead of its first step."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import itertools
+import textwrap
 from collections.abc import Collection, Iterator
 
 from autodist.edits import AddImport, Edit, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.imports import below_imports
 from autodist.rule import Context, Finding, Severity
-from autodist.script import Site, TrainingScript
+from autodist.script import Site, TrainingScript, Wrapping
 from autodist.source import Source, last_name, simple
 from autodist.values import NOTHING
 
@@ -218,6 +219,11 @@ def for_each(kind: str, made: str, target: str) -> str:
     return (
         f"{{name: {made} for name, model in {target}.items()}}" if kind == "dict" else f"[{made} for model in {target}]"
     )
+
+
+def if_there(wrapping: Wrapping, target: str, code: str) -> str:
+    """Lines for a model that may be None."""
+    return f"if {target} is not None:\n{textwrap.indent(code, '    ')}" if wrapping.optional else code
 
 
 def normalised_alone(script: TrainingScript, source: Source, node: ast.stmt) -> Iterator[Finding]:

@@ -152,6 +152,8 @@ ANALYZE = """
     picked
     beginning | going_apart | handmade | loaders | losses | modules
     batch_sizes | checkpoints | device_numbers | devices | launched | reductions | sets | squeezed
+    group
+    own_rank
 """
 
 FOR_RULES = {"rule", "script", "config", "edits", "imports", "values", "spread", "source"}

@@ -70,7 +70,7 @@ def sometimes_joined(run: Interpreter) -> Site | None:
             statement = _condition(node, source, run) or (source.statement(node) if returned else None)
             if statement is not None:
                 return Site(source, statement)
-            returned = _may_have_returned(node, source)
+            returned = _may_have_returned(node, source, run)
     return None
 
 
@@ -112,11 +112,13 @@ def _joins_otherwise(condition: ast.If, source: Source, run: Interpreter) -> boo
     return any(node in joining for each in others for node in ast.walk(each))
 
 
-def _may_have_returned(node: ast.AST, source: Source) -> bool:
-    """Whether a function may have returned ahead of a call in it: `if world_size == 1: return`."""
+def _may_have_returned(node: ast.AST, source: Source, run: Interpreter) -> bool:
+    """Whether a function may have returned ahead of a call in it, without a group: `if world_size == 1: return`."""
+    joining = {event.node for event in run.of("init_process_group")}
     for statement in ahead(node, source, source.function(node)):
         if isinstance(statement, ast.If) and not _asks_for_group(statement):
-            if any(isinstance(each, ast.Return) for each in own_nodes(statement)):
+            inside = [*own_nodes(statement)]
+            if any(isinstance(each, ast.Return) for each in inside) and joining.isdisjoint(inside):
                 return True
     return False
 

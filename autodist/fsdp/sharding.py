@@ -370,7 +370,7 @@ def _place(module: Object, run: Interpreter, before: int | None = None) -> Wrapp
         if any(isinstance(n, (ast.Name, ast.Attribute)) and ast.dump(_loaded(n)) == target for n in ast.walk(later)):
             statement = later
     earlier = next((place for place, name in counted if _is_read_after(name, statement, found.source)), statement)
-    return Wrapping(found.source, earlier, found.target, None)
+    return replace(found, statement=earlier, inside=None)
 
 
 def _ahead_of_parameters(place: Wrapping, made: Event, run: Interpreter) -> Wrapping:
@@ -382,7 +382,7 @@ def _ahead_of_parameters(place: Wrapping, made: Event, run: Interpreter) -> Wrap
     while statement is not place.statement:
         block = place.source.block(statement)
         if any(_keeps_parameters(each, run) for each in block[block.index(statement) + 1 :]):
-            return Wrapping(place.source, statement, place.target, None)
+            return replace(place, statement=statement, inside=None)
         statement = next(a for a in place.source.ancestors(statement) if isinstance(a, ast.stmt))
     return place
 
