@@ -68,7 +68,8 @@ class Model:
     if it is a list of them),
     ``methods`` those that run its layers besides `forward`; ``sharded`` if the script itself does so;
     ``prefixed`` are where states are taken from a wrapper, whose keys begin with `module.`,
-    and ``misnamed`` where it is loaded, or taken on one rank, where that cannot be mended;
+    ``prefixed_loads`` states with such keys that it loads, and ``misnamed`` where it is taken on one rank, where that
+    cannot be mended;
     ``moved_later`` are calls that move it after it is wrapped, which a distributed wrapper does not survive;
     ``built`` says where it is made, if it is made on rank 0 alone, and ``since`` the event ahead of which it is
     sharded, if that is not its first use; ``copied`` are copies of it that are made later, and can be made by then;
@@ -91,6 +92,7 @@ class Model:
     sharded: bool = False
     prefixed: tuple[Site, ...] = ()
     misnamed: tuple[Site, ...] = ()
+    prefixed_loads: tuple[Site, ...] = ()
     moved_later: tuple[Site, ...] = ()
     built: Built | None = None
     since: int | None = None
