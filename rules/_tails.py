@@ -37,6 +37,8 @@ def of_tails(script: TrainingScript) -> str | None:
     draws = [draw for draw in script.draws if not draw.turn]
     if not draws or len(draws) < len(script.draws) or any(size_of(draw) is None for draw in draws):
         return None
+    if all(map(_always_divides, draws)):
+        return None
     if all(_is_left_out(draw, script) for draw in draws):
         return LEFT_OUT
     return WHOLE if _takes_means_alone(script) else None
@@ -70,6 +72,16 @@ def _step(lower: ast.expr, upper: ast.expr | None) -> ast.expr | None:
         ):
             return size if ast.dump(ast.BinOp(counter, ast.Mult(), size)) == ast.dump(lower) else None
     return None
+
+
+def _always_divides(draw: Draw) -> bool:
+    """`for i in range(0, 64, 16)`"""
+    for loop in draw.source.ancestors(draw.node):
+        match loop:
+            case ast.For(iter=ast.Call(func=ast.Name(id="range"), args=[_, ast.Constant(value=total), step])):
+                size = getattr(step, "value", None)
+                return isinstance(total, int) and isinstance(size, int) and size > 0 and total % size == 0
+    return False
 
 
 def _takes_means_alone(script: TrainingScript) -> bool:
