@@ -41,6 +41,8 @@ class Wrapping:
     """`list` or `dict`, where the target is one of such models."""
     move: str = ""
     """What brings it to its device ahead of that, `.to(device)`, where the script does so only later."""
+    optional: bool = False
+    """Whether the target may be None there."""
     early: bool = False
     """Whether the model is given further layers below, ahead of its first step."""
 
@@ -66,7 +68,8 @@ class Model:
     if it is a list of them),
     ``methods`` those that run its layers besides `forward`; ``sharded`` if the script itself does so;
     ``prefixed`` are where states are taken from a wrapper, whose keys begin with `module.`,
-    and ``misnamed`` where it is loaded, or taken on one rank, where that cannot be mended;
+    ``prefixed_loads`` states with such keys that it loads, and ``misnamed`` where it is taken on one rank, where that
+    cannot be mended;
     ``moved_later`` are calls that move it after it is wrapped, which a distributed wrapper does not survive;
     ``built`` says where it is made, if it is made on rank 0 alone, and ``since`` the event ahead of which it is
     sharded, if that is not its first use; ``copied`` are copies of it that are made later, and can be made by then;
@@ -89,11 +92,24 @@ class Model:
     sharded: bool = False
     prefixed: tuple[Site, ...] = ()
     misnamed: tuple[Site, ...] = ()
+    prefixed_loads: tuple[Site, ...] = ()
     moved_later: tuple[Site, ...] = ()
     built: Built | None = None
     since: int | None = None
     copied: tuple[Site, ...] = ()
     may_be_frozen: bool = False
+
+
+@dataclass(frozen=True)
+class WithoutGroup:
+    """What says that this is rank 0 where the process group may not exist: the script's ``own`` flag, `master_process`,
+    or else the variable RANK, if the script's launcher sets it (``told``). ``optional`` if the group exists there in
+    runs that join one at all; ``read_back`` if all ranks read, without one, what is written."""
+
+    own: str | None
+    told: bool
+    optional: bool
+    read_back: bool
 
 
 @dataclass(frozen=True)
@@ -464,7 +480,7 @@ class TrainingScript:
     setup: Setup | None = None
     distributed: bool = False
     sometimes_joined: Site | None = None
-    """The condition under which the script itself joins a process group; it runs without one otherwise."""
+    """The statement by which the script itself may join a process group; it runs without one otherwise."""
     launcher: Launcher | None = None
     borrowed: tuple[Borrowed, ...] = ()
     borrowed_names: Mapping[Source, frozenset[str]] = field(default_factory=dict)
@@ -532,8 +548,8 @@ class TrainingScript:
     """States with the keys of `nn.DataParallel` that are loaded before the model is wrapped."""
     maybe_wrapped: frozenset[ast.AST] = frozenset()
     guards: tuple[Site, ...] = ()
-    before_group: frozenset[ast.AST] = frozenset()
-    """Of these, where a script that joins a process group itself has not done so yet."""
+    without_group: Mapping[ast.AST, WithoutGroup] = field(default_factory=dict)
+    """For a script that joins a process group itself: what only rank 0 may do while there may be none."""
     answering: tuple[Site, ...] = ()
     """Calls that write a file, and whose results all ranks go on with."""
     opens: tuple[Site, ...] = ()

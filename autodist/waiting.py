@@ -17,20 +17,37 @@ READ_WITHOUT_PATH = frozenset("__getitem__ __iter__ forward".split())
 LISTING = frozenset("listdir glob iglob".split())
 DRAWN = frozenset("savefig imsave imwrite save_image".split())
 SEEN = frozenset("open imread mimread".split())
+MEETING = frozenset("barrier all_reduce all_gather all_gather_object all_gather_into_tensor".split())
+"""Collectives that no rank leaves before all have come to them."""
 ENDING = frozenset("exit quit _exit".split())
 COMMON_NAMES = frozenset("open os f json pickle np torch".split())
 COMMON_ATTRIBUTES = frozenset("path join load dump save".split())
 
 
-def for_rank_zero(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Site]:
-    """Reads of what rank 0 may just have written."""
+def read_back(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[tuple[Event, list[Event]]]:
+    """Reads of files by all ranks, each with what may have written the file before."""
     written = [
         e
         for e in run.events
         if e.kind in ("save", "write") or e.kind == "open" and regions.opens_for_writing(e.node, run)
     ]
     written = [e for e in written if not regions.within(e, prepared) and not temporary.is_private(e, run)]
+    for event in run.events:
+        if event.kind not in ("load", "read") and not (
+            event.kind == "open" and not regions.opens_for_writing(event.node, run)
+        ):
+            continue
+        if event.on_one_rank or event.function is not None and event.function.name in READ_WITHOUT_PATH:
+            continue
+        before = [w for w in written if w.order < event.order and not w.on_one_rank and _may_be_same_file(w, event)]
+        if before and not event.inside_forward:
+            yield event, before
+
+
+def for_rank_zero(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Site]:
+    """Reads of what rank 0 may just have written, where the script does not wait for it itself."""
     seen: dict[ast.AST, int] = {}
+    met = [e.order for e in run.of("collective") if isinstance(e.node, ast.Call) and last_name(e.node.func) in MEETING]
     made = [e for e in run.of("mkdir") if isinstance(e.node, ast.Call) and e.node.args and not e.on_one_rank]
     for event in run.of("exists"):
         test = event.source.statement(event.node)
@@ -41,15 +58,8 @@ def for_rank_zero(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Si
             if test not in seen and not event.on_one_rank:
                 seen[test] = event.order
                 yield Site(event.source, test)
-    for event in run.events:
-        if event.kind not in ("load", "read") and not (
-            event.kind == "open" and not regions.opens_for_writing(event.node, run)
-        ):
-            continue
-        if event.on_one_rank or event.function is not None and event.function.name in READ_WITHOUT_PATH:
-            continue
-        before = [w for w in written if w.order < event.order and not w.on_one_rank and _may_be_same_file(w, event)]
-        if not before or event.inside_forward:
+    for event, before in read_back(run, prepared):
+        if any(before[-1].order < order < event.order for order in met):
             continue
         source, statement = _place(event, before[-1], run)
         statement = _listing(source, statement, before[-1].order, event.order, run) or statement

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import itertools
+import textwrap
 from collections.abc import Collection, Iterator
 
 from autodist.edits import AddImport, Edit, InsertBefore, ReplaceExpr, WrapExpr
 from autodist.imports import below_imports
 from autodist.rule import Context, Finding, Severity
-from autodist.script import TrainingScript
+from autodist.script import Site, TrainingScript, Wrapping
 from autodist.source import Source, last_name, simple
 from autodist.values import NOTHING
 
@@ -22,6 +23,27 @@ def dist(context: Context, source: Source) -> tuple[str, Planned]:
     """The local name of `torch.distributed`, and the import it needs."""
     name, edits = context.imports(source).module("torch.distributed", "dist")
     return name, planned(source, *edits)
+
+
+def rank_zero(script: TrainingScript, context: Context, source: Source, node: ast.AST) -> tuple[str | None, Planned]:
+    """What tells rank 0 from the others at ``node``, and the import it needs; None where nothing is known to."""
+    test = script.without_group.get(node)
+    if test is None:
+        d, imports = dist(context, source)
+        return f"{d}.get_rank() == 0", imports
+    if test.own is None and test.told:
+        os, imports = imported(context, source, "os")
+        return f'{os}.environ.get("RANK", "0") == "0"', imports
+    return test.own, ()
+
+
+def unguarded(script: TrainingScript, site: Site, message: str) -> Finding:
+    """What is said where nothing tells rank 0 from the others, or they cannot wait for it."""
+    reason = "no process group exists here, and nothing else says which rank this is"
+    if script.without_group[site.node].read_back:
+        reason = "all ranks read it, and without a process group they cannot wait for rank 0"
+    message = f"{message}; {reason}: move it between init_process_group and destroy_process_group"
+    return Finding(site.source, site.node, message, severity=Severity.WARNING)
 
 
 def imported(context: Context, source: Source, module: str, alias: str | None = None) -> tuple[str, Planned]:
@@ -147,6 +169,8 @@ def divisible(size: str, d: str, unless: str | None = None) -> str:
 def negated(condition: str | None) -> str:
     """`flag == "train"` becomes `flag != "train"`, and `train` becomes `not train`."""
     condition = condition or "True"
+    if " in (" in condition:
+        return condition.replace(" in (", " not in (")
     if " == " in condition:
         return condition.replace(" == ", " != ")
     return condition.removeprefix("not ") if condition.startswith("not ") else f"not {condition}"
@@ -195,6 +219,11 @@ def for_each(kind: str, made: str, target: str) -> str:
     return (
         f"{{name: {made} for name, model in {target}.items()}}" if kind == "dict" else f"[{made} for model in {target}]"
     )
+
+
+def if_there(wrapping: Wrapping, target: str, code: str) -> str:
+    """Lines for a model that may be None."""
+    return f"if {target} is not None:\n{textwrap.indent(code, '    ')}" if wrapping.optional else code
 
 
 def normalised_alone(script: TrainingScript, source: Source, node: ast.stmt) -> Iterator[Finding]:

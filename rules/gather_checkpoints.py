@@ -84,7 +84,10 @@ def gather_checkpoints(script: TrainingScript, context: Context) -> Iterator[Fin
     """
     if not script.trains:
         return
-    for site in dict.fromkeys(site for model in script.models for site in model.prefixed):
+    prefixed = dict.fromkeys(site for model in script.models for site in model.prefixed)
+    named = {site.node for site in prefixed}
+    plain = [each for each in script.shards.model_saves if named.isdisjoint(ast.walk(each.node))]
+    for site in prefixed:
         assert isinstance(site.node, ast.Call)
         told = ", ".join((*map(ast.unparse, (*site.node.args, *site.node.keywords)), 'prefix="module."'))
         edits = planned(site.source, ReplaceExpr(site.node, f"{site.source.code(site.node.func)}({told})"))
@@ -98,7 +101,7 @@ def gather_checkpoints(script: TrainingScript, context: Context) -> Iterator[Fin
             yield Finding(site.source, site.node, message, fix)
             continue
         edits = planned(site.source, ReplaceExpr(site.node.func, "save_gathered"))
-        others = (each for each in script.shards.saves if each not in script.shards.model_saves)
+        others = (each for each in script.shards.saves if each not in plain)
         if any(each.source is site.source for each in others):
             define = saving(script, context, site.source)
         else:

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from autodist.edits import AddImport, InsertAfter, InsertBefore, ReplaceStatement
-from autodist.rule import Context, Example, Finding, Fix, rule
+from autodist.rule import Context, Example, Finding, Fix, Strategy, rule
 from autodist.script import Site, TrainingScript
 from autodist.source import Source
 
@@ -251,7 +251,7 @@ def join_process_group(script: TrainingScript, context: Context) -> Iterator[Fin
             edits = (*edits, *planned(use.source, ReplaceStatement(statement, "setup_distributed()\n")))
             edits = (*edits, *defined(script, use.source, code))
             yield Finding(use.source, use.node, "the ranks find each other with torch.distributed", Fix(edits))
-    if script.sometimes_joined is not None and (context.config.strategy.shards or _speaks(script)):
+    if script.sometimes_joined is not None and context.config.strategy is not Strategy.DDP:
         yield _always_joined(script.sometimes_joined, context)
     for concern in script.concerns:
         if concern.code == "AD101":
@@ -270,12 +270,6 @@ def join_process_group(script: TrainingScript, context: Context) -> Iterator[Fin
     yield Finding(setup.source, setup.before, "the ranks have to find each other and their devices", Fix(edits))
 
 
-def _speaks(script: TrainingScript) -> bool:
-    """Whether something that is written into the script asks for its rank."""
-    quiet = (*script.opens, *script.file_handlers, *script.log_configs, *script.writers, *script.progress)
-    return bool(script.guards or quiet or script.waits or script.downloads or script.prepared_alone)
-
-
 def _always_joined(site: Site, context: Context) -> Finding:
     """A group of one where the script would go on without a group."""
     d, imports = dist(context, site.source)
@@ -285,7 +279,7 @@ def _always_joined(site: Site, context: Context) -> Finding:
         f'    {d}.init_process_group("gloo", store={d}.HashStore(), rank=0, world_size=1)\n'
     )
     fix = Fix((*imports, *planned(site.source, InsertAfter(site.node, code))))
-    return Finding(site.source, site.node, "the script asks for its rank also where it joins no group here", fix)
+    return Finding(site.source, site.node, "the model is sharded also where the script joins no group here", fix)
 
 
 def _silence(site: Site, context: Context) -> Planned:

@@ -65,6 +65,9 @@ train_set''',
 ]
 
 
+WITHOUT_PREFIX = '{key.removeprefix("module."): value for key, value in {}.items()}'
+
+
 @rule("AD503", *SHARDED)
 def load_shards(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Cut the whole tensors of a checkpoint into shards when it is loaded.
@@ -81,12 +84,18 @@ def load_shards(script: TrainingScript, context: Context) -> Iterator[Finding]:
         return
     if context.config.sharded_checkpoints:
         yield from _from_folders(script, context)
+    prefixed = {site.node: site for model in script.models for site in model.prefixed_loads}
+    sharded = {site.node for site, _ in script.shards.model_loads}
+    for site in (each for node, each in prefixed.items() if node not in sharded):
+        wrapped = planned(site.source, WrapExpr(site.node, WITHOUT_PREFIX))
+        yield Finding(site.source, site.node, "its keys begin with `module.`, those of the model do not", Fix(wrapped))
     for loads, cut, define in (
         (script.shards.model_loads, "model_shards", cutting_model),
         (script.shards.optimizer_loads, "optimizer_shards", cutting_optimizer),
     ):
         for site, target in loads:
-            wrapped = planned(site.source, WrapExpr(site.node, f"{cut}({{}}, {target})"))
+            state = WITHOUT_PREFIX if site.node in prefixed else "{}"
+            wrapped = planned(site.source, WrapExpr(site.node, f"{cut}({state}, {target})"))
             fix = Fix((*define(script, context, site.source), *wrapped))
             yield Finding(site.source, site.node, f"{target} holds shards, the checkpoint whole tensors", fix)
     for site, cut in script.shards.mixed:

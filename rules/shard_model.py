@@ -19,6 +19,7 @@ from ._preamble import (
     argument,
     dist,
     first_free,
+    if_there,
     imported,
     is_move,
     member,
@@ -137,6 +138,7 @@ def shard_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
             code = f"{copied} = {source.code(site.node)}\n{code}"
             message = "shards cannot be copied: the copy is made before, of the same weights"
             yield Finding(source, site.node, message, Fix(planned(source, ReplaceExpr(site.node, copied))))
+        code = if_there(wrapping, target, code)
         statement = _after_downloads(script, wrapping)
         name = model.object.name.rpartition(".")[2]
         cost = (

@@ -12,6 +12,7 @@ from autodist.values import NOTHING, Draw, External
 from ._collectives import DRAWN_BY_RANK_ZERO
 from ._examples import PLAIN
 from ._preamble import Planned, defined, dist, divisible, planned, simple
+from ._tails import early_check, of_tails, size_of
 
 LOCAL_ROWS = '''\
 def local_rows(batch):
@@ -417,6 +418,7 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
         return
     helper: Planned
     message = "each rank takes its share of the batch"
+    tails = of_tails(script)
     for draw in script.draws:
         d, imports = dist(context, draw.source)
         common = any(each.node is draw.node for each in script.common_draws)
@@ -429,6 +431,19 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
             edit = WrapExpr(draw.node, f"local_samples({whole})")
             fix = Fix((*imports, *helper, *planned(draw.source, edit)))
             yield Finding(draw.source, draw.node, "each rank takes its share of the samples", fix)
+            continue
+        if tails is not None:
+            template = f"local_rows({whole}, {size_of(draw)})"
+            if draw.stream:
+                template = f"(local_rows(rows, {size_of(draw)}) for rows in {whole})"
+            code = tails
+            if draw.batch and _may_be_viewed(script):
+                code = code.replace(TAKEN, SIDE_BY_SIDE)
+            if _is_viewed_tensor(draw) or _is_laid_out_anew(draw, script):
+                template += ".contiguous()"
+            helper = defined(script, draw.source, code.replace("{d}", d))
+            fix = Fix((*imports, *helper, *planned(draw.source, WrapExpr(draw.node, template))))
+            yield Finding(draw.source, draw.node, message, fix)
             continue
         if draw.batch:
             template = f"map(local_rows, {whole})" if draw.stream else f"local_rows({whole})"
@@ -455,6 +470,8 @@ def share_hand_made_batch(script: TrainingScript, context: Context) -> Iterator[
         size = draw.source.code(known) if known is not None else None
         if size is None:
             helper = defined(script, draw.source, LOCAL_ROWS.replace("{d}", d))
+            if (ahead := early_check(draw, d)) is not None:
+                edits.append(InsertBefore(*ahead))
         else:
             edits.append(InsertBefore(draw.source.statement(draw.node), divisible(size, d), prepares=True))
         fix = Fix((*imports, *helper, *planned(draw.source, *edits)))

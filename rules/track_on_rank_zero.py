@@ -11,7 +11,7 @@ from autodist.spread import Spread
 from autodist.values import NOTHING, External, Object
 
 from ._collectives import AS_ON_RANK_ZERO
-from ._preamble import Planned, argument, defined, dist, free_name, imported, planned
+from ._preamble import Planned, argument, defined, dist, free_name, imported, negated, planned, rank_zero, unguarded
 
 EXAMPLES = [
     Example(
@@ -174,9 +174,12 @@ def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         return
     for site in script.progress:
         assert isinstance(site.node, ast.Call)
-        d, imports = dist(context, site.source)
+        test, imports = rank_zero(script, context, site.source, site.node)
+        if test is None:
+            yield unguarded(script, site, "every rank would draw this progress bar")
+            continue
         given = argument(site.node, "disable")
-        code = f"{d}.get_rank() != 0"
+        code = negated(test)
         if given is not None:
             already = script.values.get(given, NOTHING)
             if already.spread is Spread.RANK or already.const is True:
@@ -188,19 +191,23 @@ def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         yield Finding(site.source, site.node, "every rank would draw this progress bar", fix)
     for site in script.writers:
         assert isinstance(site.node, ast.Call)
-        d, imports = dist(context, site.source)
+        test, imports = rank_zero(script, context, site.source, site.node)
         made = script.values.get(site.node.func)
         names = [thing.name for thing in made.things if isinstance(thing, External)] if made is not None else []
         callee = names[0] if len(names) == 1 else site.source.code(site.node.func)
-        if callee.endswith("wandb.init") and argument(site.node, "mode") is None:
-            edit = SetArgument(site.node, "mode", f'None if {d}.get_rank() == 0 else "disabled"')
-            fix = Fix((*imports, *planned(site.source, edit), *_settings_of_sweep(script, site, d)))
+        if test is None:
+            yield unguarded(script, site, "every rank would start a run of its own")
+            continue
+        if callee.endswith("wandb.init") and not _is_chosen_by_rank(argument(site.node, "mode"), script):
+            mode = _kept(argument(site.node, "mode"), site)
+            edit = SetArgument(site.node, "mode", f'{mode} if {test} else "disabled"')
+            fix = Fix((*imports, *planned(site.source, edit), *_settings_of_sweep(script, site, context)))
         elif site.node in script.lone_writers:
             other, more = "None", imports
             if isinstance(site.source.parents.get(site.node), ast.withitem):
                 name, needed = imported(context, site.source, "contextlib")
                 other, more = f"{name}.nullcontext()", (*imports, *needed)
-            alone = WrapExpr(site.node, f"{{}} if {d}.get_rank() == 0 else {other}")
+            alone = WrapExpr(site.node, f"{{}} if {test} else {other}")
             fix = Fix((*more, *planned(site.source, alone)))
         else:
             continue
@@ -209,6 +216,9 @@ def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         yield Finding(site.source, site.node, message, fix)
     for site in script.places_of_writers:
         assert isinstance(site.node, ast.Attribute)
+        if site.node in script.without_group:
+            yield unguarded(script, site, "asks a writer that rank 0 alone has for its folder")
+            continue
         d, imports = dist(context, site.source)
         helper = defined(script, site.source, AS_ON_RANK_ZERO.replace("{d}", d))
         asked = WrapExpr(site.node, f"as_on_rank_zero({site.source.code(site.node.value)} and {{}})")
@@ -216,11 +226,12 @@ def track_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         yield Finding(site.source, site.node, "the writer is there on rank 0 alone, and knows the folder", fix)
 
 
-def _settings_of_sweep(script: TrainingScript, site: Site, d: str) -> Planned:
+def _settings_of_sweep(script: TrainingScript, site: Site, context: Context) -> Planned:
     """Where a script reads hyperparameters off `wandb.config`, which a sweep sets in the run of rank 0 alone."""
     reads = [each for source in script.project.sources for each in ast.walk(source.tree) if _is_read(each, source)]
-    if not any(_is_config(each, script) for each in reads):
+    if site.node in script.without_group or not any(_is_config(each, script) for each in reads):
         return ()
+    d, imports = dist(context, site.source)
     helper = defined(script, site.source, AS_ON_RANK_ZERO.replace("{d}", d))
     assert isinstance(site.node, ast.Call) and isinstance(site.node.func, ast.Attribute)
     wandb, name = site.source.code(site.node.func.value), free_name(site.source, "settings")
@@ -229,7 +240,11 @@ def _settings_of_sweep(script: TrainingScript, site: Site, d: str) -> Planned:
         f"if {d}.get_rank() != 0:\n    {wandb}.config.update({name}, allow_val_change=True)  # a sweep sets rank 0's\n"
     )
     block = site.statement
-    return (*helper, *planned(site.source, (Prepend if isinstance(block, ast.With) else InsertAfter)(block, code)))
+    return (
+        *imports,
+        *helper,
+        *planned(site.source, (Prepend if isinstance(block, ast.With) else InsertAfter)(block, code)),
+    )
 
 
 def _is_read(node: ast.AST, source: Source) -> bool:
@@ -244,3 +259,14 @@ def _is_config(node: ast.AST, script: TrainingScript) -> bool:
     return any(
         isinstance(each, External | Object) and each.name in ("wandb", "wandb.init", "wandb.run") for each in held
     )
+
+
+def _is_chosen_by_rank(mode: ast.expr | None, script: TrainingScript) -> bool:
+    return mode is not None and script.values.get(mode, NOTHING).spread is Spread.RANK
+
+
+def _kept(mode: ast.expr | None, site: Site) -> str:
+    """The mode that the script chooses, as a part of an expression."""
+    if mode is None:
+        return "None"
+    return f"({site.source.code(mode)})" if isinstance(mode, (ast.IfExp, ast.NamedExpr)) else site.source.code(mode)

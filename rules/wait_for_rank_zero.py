@@ -86,15 +86,18 @@ def wait_for_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
 
     Rank 0 alone writes; the other ranks may come by before it has finished. They meet at a barrier first.
     """
-    if not script.trains or script.distributed:
+    if not script.trains:
         return
     for site in script.waits:
         d, imports = dist(context, site.source)
-        fix = Fix(
-            (*imports, *planned(site.source, InsertBefore(site.node, f"{d}.barrier()  # rank 0 has written it\n")))
-        )
+        code, place = f"{d}.barrier()  # rank 0 has written it\n", script.without_group.get(site.node)
+        if place is not None and not place.optional:
+            continue  # all ranks write it there, see AD301
+        if place is not None:
+            code = f"if {d}.is_initialized():\n    {code}"
+        fix = Fix((*imports, *planned(site.source, InsertBefore(site.node, code))))
         yield Finding(site.source, site.node, "rank 0 may still be writing what is read here", fix)
-    for site in script.first_writes:
+    for site in script.first_writes if not script.distributed else ():
         d, imports = dist(context, site.source)
         insert = InsertBefore(site.node, f"{d}.barrier()  # all ranks have looked for it\n")
         fix = Fix((*imports, *planned(site.source, insert)))

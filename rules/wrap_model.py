@@ -11,7 +11,7 @@ from autodist.source import Source
 from autodist.values import NOTHING, External
 
 from ._departed import only_drops
-from ._preamble import argument, for_each, imported, is_move, member, normalised_alone, planned, synchronised
+from ._preamble import argument, for_each, if_there, imported, is_move, member, normalised_alone, planned, synchronised
 
 EXAMPLES = [
     Example(
@@ -226,7 +226,9 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
         options += ", broadcast_buffers=False" if own_statistics else ""
         target = source.code(wrapping.target)
         imports = ddp_import
-        if model.batch_norm or wrapping.inside is None or model.may_be_frozen:
+        inside = wrapping.inside
+        hidden = wrapping.optional and inside and not isinstance(source.parents.get(inside), ast.IfExp)
+        if model.batch_norm or inside is None or model.may_be_frozen or hidden:
             code = f"{target} = {ddp}({target}{wrapping.move}{options})\n"
             if model.may_be_frozen:
                 code = f"if any(p.requires_grad for p in {target}.parameters()):  # it may be frozen\n    {code}"
@@ -236,13 +238,14 @@ def wrap_model(script: TrainingScript, context: Context) -> Iterator[Finding]:
                 lines, needed = synchronised(script, context, source, target, wrapping.each, not wrapping.move)
                 imports, code = (*imports, *needed), lines + code
                 yield from normalised_alone(script, source, wrapping.statement)
+            code = if_there(wrapping, target, code)
             replaced = only_drops(model, wrapping.statement)
             edit = ReplaceStatement(wrapping.statement, code) if replaced else InsertAfter(wrapping.statement, code)
             fix = Fix((*imports, *planned(source, edit)))
         else:
-            inner = "{}" if isinstance(wrapping.inside, (ast.Call, ast.Name, ast.Attribute)) else "({})"
+            inner = "{}" if isinstance(inside, (ast.Call, ast.Name, ast.Attribute)) else "({})"
             template = f"{ddp}({inner if wrapping.move else '{}'}{wrapping.move}{options})"
-            fix = Fix((*imports, *planned(source, WrapExpr(wrapping.inside, template))))
+            fix = Fix((*imports, *planned(source, WrapExpr(inside, template))))
         yield Finding(
             source,
             wrapping.statement,

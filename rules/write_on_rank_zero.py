@@ -10,7 +10,7 @@ from autodist.script import Site, TrainingScript
 from autodist.source import last_name
 from autodist.values import NOTHING, External, Object
 
-from ._preamble import argument, by_rank_zero, dist, free_name, imported, planned
+from ._preamble import argument, by_rank_zero, free_name, imported, planned, rank_zero, unguarded
 
 ROTATED = """\
 import os
@@ -175,17 +175,16 @@ def write_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
     if not script.trains:
         return
     for site in script.guards:
-        d, imports = dist(context, site.source)
-        test = f"{d}.get_rank() == 0"
-        if site.node in script.before_group:
-            os, imports = imported(context, site.source, "os")
-            test = f'{os}.environ.get("RANK", "0") == "0"'
+        test, imports = rank_zero(script, context, site.source, site.node)
+        if test is None:
+            yield unguarded(script, site, "every rank would write this")
+            continue
         ahead = _taken_ahead(site, script)
         if ahead is None:
             message = "takes something out on rank 0 alone, which the other ranks keep: do so in a statement of its own"
             yield Finding(site.source, site.node, message, severity=Severity.WARNING)
         fix = Fix((*imports, *planned(site.source, *(ahead or ()), Guard(site.node, test))))
-        if (window := _window(site.node, script)) is not None:
+        if site.node not in script.without_group and (window := _window(site.node, script)) is not None:
             fix = Fix(by_rank_zero(script, context, site.source, window))
         yield Finding(site.source, site.node, "every rank would write this", fix)
     for site in script.answering:
@@ -204,7 +203,7 @@ def write_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
             and func.attr == "open"
             and not _is_function(script, func)
         ):
-            yield _path_method(context, site, func)
+            yield _path_method(script, context, site, func)
             continue
         path = (
             argument(site.node, "file", 0)
@@ -213,24 +212,30 @@ def write_on_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
         )
         if path is None:
             if getattr(func, "attr", "") in ("dictConfig", "fileConfig") and isinstance(site.statement, ast.Expr):
-                d, imports = dist(context, site.source)
-                fix = Fix((*imports, *planned(site.source, Guard(site.statement, f"{d}.get_rank() == 0"))))
+                test, imports = rank_zero(script, context, site.source, site.node)
+                if test is None:
+                    yield unguarded(script, site, "every rank would write these logs")
+                    continue
+                fix = Fix((*imports, *planned(site.source, Guard(site.statement, test))))
                 yield Finding(site.source, site.node, "every rank would write these logs", fix)
             continue
-        d, imports = dist(context, site.source)
+        test, imports = rank_zero(script, context, site.source, site.node)
+        if test is None:
+            yield unguarded(script, site, "every rank would write this file")
+            continue
         os, os_import = imported(context, site.source, "os")
-        template = f"{{}} if {d}.get_rank() == 0 else {os}.devnull"
+        template = f"{{}} if {test} else {os}.devnull"
         fix = Fix((*imports, *os_import, *planned(site.source, WrapExpr(path, template))))
         yield Finding(site.source, site.node, "every rank would write this file", fix)
     for site in script.folders:
         assert isinstance(site.node, ast.expr)
-        d, imports = dist(context, site.source)
-        alone = WrapExpr(site.node, f"{{}} if {d}.get_rank() == 0 else None")
+        test, imports = rank_zero(script, context, site.source, site.node)
+        alone = WrapExpr(site.node, f"{{}} if {test} else None")
         fix = Fix((*imports, *planned(site.source, alone)))
         callee = script.values.get(site.node, NOTHING).things
         handed = any(isinstance(each, External) for each in callee)  # `Thread(target=torch.save)`
         told = "every rank would write by this" if handed else "every rank would write to this folder"
-        yield Finding(site.source, site.node, told, fix)
+        yield Finding(site.source, site.node, told, fix) if test else unguarded(script, site, told)
 
 
 TAKING = frozenset("pop popleft popitem heappop next".split())
@@ -324,15 +329,17 @@ def _is_function(script: TrainingScript, func: ast.Attribute) -> bool:
     return value is not None and any(isinstance(t, External) for t in value.things)
 
 
-def _path_method(context: Context, site: Site, func: ast.Attribute) -> Finding:
+def _path_method(script: TrainingScript, context: Context, site: Site, func: ast.Attribute) -> Finding:
     """`path.open("w")` becomes `open(path if ... else os.devnull, "w")`."""
     assert isinstance(site.node, ast.Call)
-    d, imports = dist(context, site.source)
+    test, imports = rank_zero(script, context, site.source, site.node)
+    if test is None:
+        return unguarded(script, site, "every rank would write this file")
     os, os_import = imported(context, site.source, "os")
     given = [site.source.code(a) for a in site.node.args] + [
         f"{k.arg}={site.source.code(k.value)}" for k in site.node.keywords
     ]
-    path = f"{site.source.code(func.value)} if {d}.get_rank() == 0 else {os}.devnull"
+    path = f"{site.source.code(func.value)} if {test} else {os}.devnull"
     edit = ReplaceExpr(site.node, f"open({', '.join([path, *given])})")
     fix = Fix((*imports, *os_import, *planned(site.source, edit)))
     return Finding(site.source, site.node, "every rank would write this file", fix)

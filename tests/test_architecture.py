@@ -151,7 +151,9 @@ ANALYZE = """
     assembling | refusals
     picked
     beginning | going_apart | handmade | loaders | losses | modules
-    batch_sizes | checkpoints | device_numbers | devices | launched | reductions | sets | squeezed
+    batch_sizes | checkpoints | device_numbers | devices | launched | numbering | reductions | sets | squeezed
+    group
+    own_rank
 """
 
 FOR_RULES = {"rule", "script", "config", "edits", "imports", "values", "spread", "source"}

@@ -298,3 +298,82 @@ def test_two_passes_in_an_epoch(tmp_path: Path, first: str, second: str, number:
     text = text.format(first="    " * bool(first), second="    " * bool(second))
     code, _ = converted(tmp_path, text)
     assert code.count(f"loader.sampler.set_epoch({number})\n") == 2
+
+
+COUNTED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+start = 2
+
+
+def train_one_epoch(model, batches):
+    for x, y in batches:
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+
+
+class Trainer:
+    def __init__(self):
+        self.epoch, self.loader = start, loader
+
+    def train(self):
+        for x, y in self.loader:
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(x), y).backward()
+            optimizer.step()
+
+    def fit(self):
+        while self.epoch < 4:
+            self.train()
+            self.epoch += 1
+
+    def fit_to(self, end):
+        for epoch in range(start, end):
+            self.train()
+
+
+def run():
+    for epoch in range(start, 4):
+        train_one_epoch(model, loader)
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("loop", "expected"),
+    [
+        (
+            "epoch = start\nwhile epoch < 4:\n    train_one_epoch(model, loader)\n    epoch += 1\n",
+            "loader.sampler.set_epoch(epoch)",
+        ),
+        (
+            "epoch = start\nwhile True:\n    epoch = epoch + 1\n    train_one_epoch(model, loader)\n"
+            "    if epoch == 4:\n        break\n",
+            "loader.sampler.set_epoch(epoch)",
+        ),
+        ("run()\n", "loader.sampler.set_epoch(epoch)"),
+        ("Trainer().fit()\n", "self.loader.sampler.set_epoch(self.epoch)"),
+        ("Trainer().fit_to(4)\n", "self.loader.sampler.set_epoch(epoch)"),
+        (
+            "state = {'epoch': start}\nwhile state['epoch'] < 4:\n    train_one_epoch(model, loader)\n"
+            "    state['epoch'] += 1\n",
+            "loader.sampler.set_epoch(state['epoch'])",
+        ),
+        (
+            "step = 0\nwhile step < 40:\n    train_one_epoch(model, loader)\n    step += len(loader)\n",
+            "batches.sampler.set_epoch(batches.sampler.epoch + 1)",
+        ),
+        ("for fold in range(2):\n    run()\n", "batches.sampler.set_epoch(batches.sampler.epoch + 1)"),
+    ],
+)
+def test_a_resumed_run_goes_on_with_the_order_of_its_epoch(tmp_path: Path, loop: str, expected: str) -> None:
+    """Counted by the sampler, the first epochs' orders would come again."""
+    code = converted(tmp_path, COUNTED + loop)[0]
+    assert [line.strip() for line in code.splitlines() if "set_epoch(" in line] == [expected]

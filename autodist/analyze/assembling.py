@@ -27,7 +27,6 @@ from autodist import (
 )
 from autodist.analyze.batch_sizes import whole_and_shared
 from autodist.analyze.beginning import (
-    before_group,
     downloads,
     first_on_rank_zero,
     hoisted,
@@ -42,8 +41,9 @@ from autodist.analyze.checkpoints import checkpoint, lost_prefixes, prefixed_key
 from autodist.analyze.device_numbers import device_numbers
 from autodist.analyze.devices import asked_devices, hidden_devices, loads_of, names_device
 from autodist.analyze.going_apart import gone_apart
+from autodist.analyze.group import gathered_without_group, sometimes_joined, without_group
 from autodist.analyze.handmade import draw_sites, drawn_alike, left_seeded, masks_alike, picked_apart
-from autodist.analyze.launched import is_distributed, never_joined, sometimes_joined
+from autodist.analyze.launched import is_distributed, never_joined
 from autodist.analyze.loaders import evaluation_loaders, evaluation_samplers, sampler_concerns, sharded_loaders
 from autodist.analyze.losses import amplified, amplified_in_part, gradients_alone, loss_concerns, normalised_twice, sums
 from autodist.analyze.modules import (
@@ -130,6 +130,7 @@ def assembled(
     concerns += import_time_concerns(early, run, models)
     concerns += _leftover_concerns(leftover, run)
     concerns += unshardable.concerns(run, models) if run.plan.bare else ()
+    concerns += gathered_without_group(run, sharded)
     concerns += sparse_over_nccl(models) if not run.plan.bare and names_device(project) else ()
     concerns += [
         Concern(
@@ -266,7 +267,6 @@ def assembled(
         maybe_wrapped=maybe,
         guards=tuple(sorted(guards, key=lambda s: order_of(run, s))),
         answering=tuple(sorted(answering.values(), key=lambda s: order_of(run, s))),
-        before_group=frozenset(before_group(run, guards)),
         folders=tuple(dict.fromkeys(regions.folders(run))),
         opens=tuple(opens),
         writers=sites("writer"),
@@ -348,7 +348,12 @@ def assembled(
     )
     setup = setup_of(script, run, early)
     silenced = while_importing.silenced(run, setup) if models and not script.distributed else None
-    return replace(script, setup=setup, silenced=silenced)
+    alone_on_rank_zero = (
+        *(script.guards + script.opens + script.folders + script.writers + script.progress),
+        *(script.file_handlers + script.log_configs + script.places_of_writers + script.waits),
+    )
+    groupless = without_group(run, alone_on_rank_zero, [*waiting.read_back(run, outside)] if script.distributed else ())
+    return replace(script, setup=setup, silenced=silenced, without_group=groupless)
 
 
 def _unseeded(sites: Iterable[Site], run: Interpreter, waiting: frozenset[ast.AST]) -> Iterator[Unseeded]:
@@ -396,8 +401,9 @@ def _answering(
             left.append(Concern("AD301", event.source, event.node, message, Severity.WARNING))
     for site in answers.answers(run, prepared, guards, opens):
         inside = [node for node in ast.walk(site.node) if node in needed]
-        early = next(before_group(run, [site]), None) is not None
-        if early or any(node is site.node or answers.is_repeated(site.node, site.source) for node in inside):
+        if without_group(run, [site]) or any(
+            node is site.node or answers.is_repeated(site.node, site.source) for node in inside
+        ):
             message = "every rank writes this, since all go on with what it gives: write it in a statement of its own"
             left.append(Concern("AD301", site.source, site.node, message, Severity.WARNING))
         else:

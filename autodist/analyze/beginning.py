@@ -163,17 +163,6 @@ def first_on_rank_zero(prepared: list[Site], run: Interpreter) -> Iterator[ast.s
         yield from block[block.index(first.node) : block.index(last.node) + 1]
 
 
-def before_group(run: Interpreter, guarded: Iterable[Site]) -> Iterator[ast.AST]:
-    """What comes before the process group is made: no rank can be asked for."""
-    joined = next((event.order for event in run.of("init_process_group")), -1)
-    early = {event.node for event in run.events if event.order < joined}
-    late = {event.node for event in run.events if event.order > joined}
-    for site in guarded:
-        inside = set(ast.walk(site.node))
-        if not inside.isdisjoint(early) and inside.isdisjoint(late):
-            yield site.node
-
-
 def setup_of(script: TrainingScript, run: Interpreter, early: Iterable[Event]) -> Setup | None:
     """Before the first statement of the entry script that needs the process group, as late as an expert would; or of a
     module that needs it while it is imported."""

@@ -6,10 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from autodist.analyze.group import sometimes_joined
 from autodist.interpreter import Interpreter
-from autodist.models import is_main_guard
 from autodist.rule import Severity
-from autodist.script import Concern, Site
+from autodist.script import Concern
 from autodist.source import Source, shortened
 from autodist.spread import Spread
 
@@ -25,42 +25,6 @@ def seeds_by_rank(run: Interpreter) -> bool:
 def is_distributed(run: Interpreter) -> bool:
     """Whether the script joins a process group as it stands."""
     return bool(run.of("init_process_group"))
-
-
-def _conditions(run: Interpreter) -> Iterator[ast.If]:
-    """The conditions around calls that join a group."""
-    for event in run.of("init_process_group"):
-        yield from (a for a in event.source.ancestors(event.node) if isinstance(a, ast.If))
-
-
-def sometimes_joined(run: Interpreter) -> Site | None:
-    """The innermost condition under which the script joins a process group."""
-    if any("is_initialized" in ast.unparse(a.test) for a in _conditions(run)):
-        return None  # it is joined in one way or another
-    for event in run.of("init_process_group"):
-        chain = [(event.node, event.source)]
-        chain += [(call.node, call.source) for call in reversed(event.calls) if call.node is not None]
-        for node, source in chain:
-            found: ast.If | None = None
-            for ancestor in source.ancestors(node):
-                if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                    break
-                if isinstance(ancestor, ast.If) and not is_main_guard(ancestor):
-                    found = ancestor
-            if found is not None and not _joins_otherwise(found, source, run):
-                return Site(source, found)
-    return None
-
-
-def _joins_otherwise(condition: ast.If, source: Source, run: Interpreter) -> bool:
-    """Whether the script joins a group where a condition does not hold, too: in its other branch, or, where it returns,
-    after it."""
-    others = list(condition.orelse)
-    if condition.body and isinstance(condition.body[-1], ast.Return):
-        block = source.block(condition)
-        others += block[block.index(condition) + 1 :]
-    joining = {event.node for event in run.of("init_process_group")}
-    return any(node in joining for each in others for node in ast.walk(each))
 
 
 def _switches(test: ast.expr, source: Source, home: Source) -> Iterator[tuple[Source, ast.expr]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from autodist import collation, randomness, regions, resizing
 from autodist.analyze.batch_sizes import training_switch
+from autodist.analyze.numbering import numbered_around
 from autodist.interpreter import Event, Interpreter, Loop
 from autodist.rule import Severity
 from autodist.script import Concern, Epoch, Loader, Site
@@ -235,6 +236,12 @@ def _epochs(loaders: list[Object], passes: Mapping[Object, list[Event]], run: In
         elif again:
             goes_on = anew
             number = number if anew else None
+        elsewhere = [loop for loop in outer if any(loop.node in made[each] for each in loaders)]
+        if number is None and len(phases) < 2 and not again and not elsewhere:
+            told = numbered_around(event, events.values(), name)
+            if told is not None and not _beside(event, name, loaders, run):
+                yield told
+                continue
         around = outer[: outer.index(counted)] if number is not None and counted is not None else outer
         remade = [loop for loop in around if any(loop.node in made[loader] for loader in loaders)]
         begun = not all(_makes_model(loop, run) for loop in remade)

@@ -58,6 +58,7 @@ def _sharded(model: Model, run: Interpreter) -> Model:
         partial=(),
         prefixed=tuple(_prefixed(model, run, alone=False)),
         misnamed=tuple(_prefixed(model, run, alone=True)),
+        prefixed_loads=tuple(_prefixed_loads(model, run)),
         wrapping=_place(model.object, run),
         bypassed=None,
         sometimes_unused=False,
@@ -98,15 +99,31 @@ def _methods_of(model: Model, run: Interpreter) -> Iterator[str]:
 
 
 def _prefixed(model: Model, run: Interpreter, alone: bool) -> list[Site]:
-    """Where states of a model in a wrapper are taken by all ranks, or else taken ``alone`` or loaded: sharding leaves
-    no wrapper, and other keys."""
+    """Where states of a model in a wrapper are taken by all ranks, or else taken ``alone``, or loaded from what cannot
+    be seen: sharding leaves no wrapper, and other keys."""
     found: dict[ast.AST, Site] = {}
-    for event in (*run.of("model_state_dict"), *run.of("model_load_state_dict")) if not model.dropped else ():
-        wrapped = (isinstance(t, Wrapped) and t.kind in ("ddp", "data_parallel") for t in event.value.things)
+    read = {site.statement for site in _prefixed_loads(model, run)}
+    states = run.of("model_state_dict")
+    bare = {e.node for e in states if _holds(e.value, model.object) and not _is_in_wrapper(e, model)}
+    for event in (*states, *run.of("model_load_state_dict")):
+        if event.node in bare:
+            continue  # `raw = model.module if isinstance(model, nn.DataParallel) else model`
         by_all = event.kind == "model_state_dict" and not event.on_one_rank and rank_check(event, run) is None
-        if _holds(event.value, model.object) and all(wrapped) and by_all is not alone:
+        if _is_in_wrapper(event, model) and by_all is not alone and event.source.statement(event.node) not in read:
             found[event.node] = Site(event.source, event.node)
     return list(found.values())
+
+
+def _prefixed_loads(model: Model, run: Interpreter) -> Iterator[Site]:
+    """The states that are loaded into a model in a wrapper, from whose keys the prefix can be taken."""
+    for event in run.of("model_load_state_dict"):
+        if _is_in_wrapper(event, model) and isinstance(event.node, ast.Call) and event.node.args:
+            yield Site(event.source, event.node.args[0])
+
+
+def _is_in_wrapper(event: Event, model: Model) -> bool:
+    wrapped = (isinstance(t, Wrapped) and t.kind in ("ddp", "data_parallel") for t in event.value.things)
+    return not model.dropped and _holds(event.value, model.object) and all(wrapped)
 
 
 def _holds(value: Value, module: Object) -> bool:
@@ -381,7 +398,7 @@ def _place(module: Object, run: Interpreter, before: int | None = None) -> Wrapp
         if any(isinstance(n, (ast.Name, ast.Attribute)) and ast.dump(_loaded(n)) == target for n in ast.walk(later)):
             statement = later
     earlier = next((place for place, name in counted if _is_read_after(name, statement, found.source)), statement)
-    return Wrapping(found.source, earlier, found.target, None, each=found.each or held_by(module))
+    return replace(found, statement=earlier, inside=None, each=found.each or held_by(module))
 
 
 def held_by(module: Object) -> str:
@@ -433,7 +450,7 @@ def _ahead_of_parameters(place: Wrapping, made: Event, run: Interpreter) -> Wrap
     while statement is not place.statement:
         block = place.source.block(statement)
         if any(_keeps_parameters(each, run) for each in block[block.index(statement) + 1 :]):
-            return Wrapping(place.source, statement, place.target, None)
+            return replace(place, statement=statement, inside=None)
         statement = next(a for a in place.source.ancestors(statement) if isinstance(a, ast.stmt))
     return place
 

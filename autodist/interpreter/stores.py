@@ -40,6 +40,12 @@ from autodist.values import (
 ADDING = (ast.Add, ast.Sub)
 
 
+def _left_beside(old: Value, value: Value) -> Value:
+    """What is there still where a condition may not hold: but not a model that is made there and wrapped there."""
+    planned = frozenset(t.module for t in value.things if isinstance(t, Wrapped) and t.kind == "planned")
+    return old.but(things=old.things - planned) if planned & old.things else old
+
+
 class Stores(Shared):
     """Assignments to targets, of whatever kind."""
 
@@ -184,7 +190,7 @@ class Stores(Shared):
                 self._flag(thing, name, value)
                 keep = keep or (thing, name) in self._flags
                 old = thing.attributes.get(name, NOTHING) if keep else NOTHING
-                thing.attributes[name] = self._flagged(thing, name, old | value)
+                thing.attributes[name] = self._flagged(thing, name, _left_beside(old, value) | value)
                 if keep and len(base.things) == 1 and name != KEPT and self._calls:
                     self._stored[thing, name] = Stored(self._calls[-1], self._branches, value)
             elif isinstance(thing, (LocalModule, Class)):
@@ -297,7 +303,8 @@ class Stores(Shared):
                 if key.const is not UNKNOWN and is_hashable(key.const):
                     self._flag(thing, key.const, value)
                     keep = self._branches or (thing, key.const) in self._flags
-                    held = thing.entries.get(key.const, NOTHING) | value if keep else value
+                    held = thing.entries.get(key.const, NOTHING) if keep else NOTHING
+                    held = _left_beside(held, value) | value
                     held = thing.entries[key.const] = self._flagged(thing, key.const, held)
                     if self._branches and len(base.things) == 1:
                         call = self._calls[-1] if self._calls else None

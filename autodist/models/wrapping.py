@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from autodist.interpreter import Event, Interpreter
@@ -19,6 +19,8 @@ from autodist.values import (
     Table,
     Value,
 )
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def settled_at(module: Object, run: Interpreter) -> Wrapping | None:
@@ -92,7 +94,7 @@ def _settled(found: Wrapping, settling: Iterable[Event], use: Event | None) -> W
     statement = after_conditions(source, loops[-1] if loops else statement, use, found.target)
     if use is not None and within(use, frozenset([statement])):
         return found
-    return Wrapping(source, statement, found.target, None)
+    return replace(found, statement=statement, inside=None)
 
 
 def _is_by_then(event: Event, found: Wrapping) -> bool:
@@ -217,7 +219,7 @@ def _after_initialisation(found: Wrapping, use: Event | None, run: Interpreter) 
             break
         if isinstance(call, ast.Call) and any(ast.unparse(each) == target for each in call.args):
             if any(isinstance(t, Function) and _initialises(t) for t in run.values.get(call.func, Value()).things):
-                return Wrapping(found.source, statement, found.target, None)
+                return replace(found, statement=statement, inside=None)
         elif any(isinstance(n, (ast.Name, ast.Attribute)) and ast.unparse(n) == target for n in ast.walk(statement)):
             break
     return found
@@ -501,9 +503,19 @@ def at(event: Event, use: Event | None) -> Wrapping:
     assert isinstance(event.node, (ast.Assign, ast.AnnAssign))
     target = event.node.targets[-1] if isinstance(event.node, ast.Assign) else event.node.target
     statement = after_conditions(source, event.node, use, target)
-    if statement is not event.node or isinstance(event.node.value, ast.IfExp):
+    if statement is not event.node:
         return Wrapping(source, statement, target, None)
-    return Wrapping(source, event.node, target, event.node.value)
+    optional = event.value.optional or _binds_none(event.node, ast.unparse(target))
+    value = _only_model(event.node.value)
+    return Wrapping(source, event.node, target, value, optional=optional)
+
+
+def _only_model(value: ast.expr | None) -> ast.expr | None:
+    """What makes the model: `Net()`, also in `Net() if fine else None`, but not in `A() if a else B()`."""
+    if not isinstance(value, ast.IfExp):
+        return value
+    made = [each for each in (value.body, value.orelse) if not isinstance(each, ast.Constant)]
+    return made[0] if len(made) == 1 and not isinstance(made[0], ast.IfExp) else None
 
 
 def after_conditions(
@@ -518,6 +530,8 @@ def after_conditions(
             name = ast.unparse(target)
             if _is_none_in(parent, name) or _is_made_beside(source, parent, name):
                 break
+            if _may_stay_none(source, parent, statement, name):
+                break
         if use is not None and within(use, frozenset([parent])):
             break
         if isinstance(parent, ast.stmt):
@@ -531,6 +545,74 @@ def _is_none_in(branch: ast.If, name: str) -> bool:
     bound = (each for each in (*branch.body, *branch.orelse) if isinstance(each, ast.Assign))
     nothing = (each for each in bound if isinstance(each.value, ast.Constant) and each.value.value is None)
     return any(ast.unparse(target) == name for each in nothing for target in each.targets)
+
+
+def _may_stay_none(source: Source, branch: ast.If, inside: ast.stmt, name: str) -> bool:
+    """Whether there may be no model of a name where a condition does not hold: `net = None`, then `if fine: net =
+    Net()`, or where its test asks for that, `if net is not None: net.to(device)`."""
+    if _asks_for_none(branch.test, name):
+        return True
+    other = branch.orelse if stands_in(source, inside, frozenset(branch.body)) else branch.body
+    if _binds(other, name):
+        return False
+    alone = not branch.orelse and any(_makes_anew(each, name) for each in _in_branches(branch))
+    around: ast.AST = branch
+    while isinstance(around, ast.stmt) and not isinstance(around, FUNCTIONS):
+        parent = source.parents[around]
+        chained = isinstance(parent, ast.If) and parent.orelse == [around]
+        block = source.block(around)
+        for earlier in reversed(block[: block.index(around)]):
+            if isinstance(earlier, (*FUNCTIONS, ast.ClassDef)):
+                continue
+            if any(_binds_none(each, name) for each in ast.walk(earlier)):
+                return True
+            if _binds([earlier], name):
+                return False
+        around = parent
+        if chained and isinstance(parent, ast.If) and _makes_in(parent.body, name):
+            alone = False  # one of several kinds, of which the script has one in any case
+        while not isinstance(around, (ast.stmt, ast.Module)):
+            around = source.parents[around]
+    return alone and not _is_given(around, name)
+
+
+def _is_given(function: ast.AST, name: str) -> bool:
+    """Whether a function has a parameter of a name."""
+    spec = function.args if isinstance(function, FUNCTIONS) else None
+    return spec is not None and name in [each.arg for each in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)]
+
+
+def _asks_for_none(test: ast.expr, name: str) -> bool:
+    """`net is not None`, `net`, `net is not None and cuda`"""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return any(_asks_for_none(each, name) for each in test.values)
+    return ast.unparse(test) in (name, f"{name} is not None")
+
+
+def _binds_none(node: ast.AST, name: str) -> bool:
+    """`net = None`, `net = net.cuda() if net else None`"""
+    if not isinstance(node, ast.Assign) or name not in map(ast.unparse, node.targets):
+        return False
+    values = [node.value.body, node.value.orelse] if isinstance(node.value, ast.IfExp) else [node.value]
+    return any(isinstance(each, ast.Constant) and each.value is None for each in values)
+
+
+def _binds(block: Sequence[ast.stmt], name: str) -> bool:
+    """Whether a name is surely bound behind a block, to something else than None, or nothing goes on there."""
+    for each in reversed(block):
+        if isinstance(each, (ast.Return, ast.Raise, ast.Continue, ast.Break)):
+            return True
+        if isinstance(each, ast.If) and _binds(each.body, name) and _binds(each.orelse, name):
+            return True
+        if isinstance(each, (ast.With, ast.Try)) and _binds(each.body, name):
+            return True
+        if isinstance(each, ast.Assign) and name in map(ast.unparse, each.targets) and not _binds_none(each, name):
+            return True
+    return False
+
+
+def _makes_in(block: Sequence[ast.stmt], name: str) -> bool:
+    return any(_makes_anew(each, name) for each in block)
 
 
 def _is_made_beside(source: Source, branch: ast.If, name: str) -> bool:

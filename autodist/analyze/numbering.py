@@ -1,0 +1,88 @@
+"""The number of an epoch, where the statement that starts a pass over a loader does not know it by itself."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from autodist.interpreter import Event, Loop
+from autodist.script import Epoch
+from autodist.source import Source
+from autodist.values import Function
+
+
+def numbered_around(event: Event, events: Iterable[Event], name: str | None) -> Epoch | None:
+    """The pass as the one loop around it numbers it: by a `while` loop's own count of rounds, `epoch += 1`, or ahead of
+    the call that leads there, `train_one_epoch()` in `for epoch in range(start, epochs):`."""
+    loops = [loop for loop in event.loops if isinstance(loop.node, (ast.For, ast.While, ast.Call))]
+    if len(loops) != 1 or name is None:
+        return None
+    number, source = _count(loops[0]), event.source
+    if number is None:
+        return None
+    start = event.node if isinstance(event.node, ast.stmt) else source.statement(event.node)
+    if loops[0].function is event.function and loops[0].source is source:
+        return Epoch(source, start, name, number)
+    if _is_of_same_object(number, loops[0].function, event.function):
+        return Epoch(source, start, name, number)
+    entered = [call for call in event.calls if call.node is not None and _stands_in(call.node, loops[0])]
+    if len(entered) != 1 or event.calls[-1] is not entered[0]:
+        return None
+    call = entered[0]
+    given = call.given().get(name)
+    if isinstance(given, (ast.Name, ast.Attribute)):
+        name = ast.unparse(given)  # a parameter of what is called
+    elif not _means_the_same(name, event, loops[0]):
+        return None
+    if any(each.node is event.node and each.calls[-1:] != event.calls[-1:] for each in events):
+        return None  # called from several places
+    assert call.node is not None
+    return Epoch(call.source, call.source.statement(call.node), name, number)
+
+
+def _count(loop: Loop) -> str | None:
+    """What counts the rounds of a loop: the variable of a `for` over a range, or what a `while` adds one to in each."""
+    if isinstance(loop.node, ast.For):
+        ranged = isinstance(loop.node.iter, ast.Call) and ast.unparse(loop.node.iter.func).endswith("range")
+        return ast.unparse(loop.node.target) if ranged else None
+    if not isinstance(loop.node, ast.While):
+        return None
+    counted = [ast.unparse(target) for each in loop.node.body if (target := _counted_up(each)) is not None]
+    asked = [each for each in counted if each in map(ast.unparse, ast.walk(loop.node.test))]
+    found = asked or [each for each in counted if "epoch" in each.lower()]
+    return found[0] if len(found) == 1 else None
+
+
+def _counted_up(statement: ast.stmt) -> ast.expr | None:
+    """`epoch`, of `epoch += 1` and `epoch = epoch + 1`"""
+    match statement:
+        case ast.AugAssign(target=target, op=ast.Add(), value=ast.Constant(value=1)):
+            return target
+        case ast.Assign(targets=[target], value=ast.BinOp(left=left, op=ast.Add(), right=ast.Constant(value=1))):
+            return target if ast.unparse(left) == ast.unparse(target) else None
+    return None
+
+
+def _is_of_same_object(number: str, *functions: Function | None) -> bool:
+    """Whether two methods of an object call an attribute by the same name, `self.epoch`."""
+    owners = [function.owner if function is not None else None for function in functions]
+    return number.startswith("self.") and owners[0] is not None and owners[0] is owners[1]
+
+
+def _stands_in(node: ast.AST, loop: Loop) -> bool:
+    return any(node is each for statement in getattr(loop.node, "body", ()) for each in ast.walk(statement))
+
+
+def _means_the_same(name: str, event: Event, loop: Loop) -> bool:
+    """Whether a loader has the same name where a loop calls what passes over it: that of a module, or of an object."""
+    if _is_of_same_object(name, loop.function, event.function):
+        return True
+    root = name.partition(".")[0].partition("[")[0]
+    return loop.source is event.source and not any(
+        _binds(function, root, event.source) for function in (loop.function, event.function) if function is not None
+    )
+
+
+def _binds(function: Function, name: str, source: Source) -> bool:
+    given = {each.arg for each in ast.walk(function.node.args) if isinstance(each, ast.arg)}
+    return name in given or bool(source.stores_within(function.node, name))
