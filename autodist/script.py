@@ -512,10 +512,14 @@ class TrainingScript:
     """What all ranks ask of writers that rank 0 alone has."""
     downloads: tuple[tuple[Site, Site], ...] = ()
     prepared_alone: tuple[Site, ...] = ()
+    fetched_anew: tuple[Site, ...] = ()
+    """What puts files on disk, whether they are there or not, that all ranks read later."""
     waits: tuple[Site, ...] = ()
     """Where files are read that rank 0 has written before."""
     first_writes: tuple[Site, ...] = ()
     """Where rank 0 writes a file that all ranks have looked for and not found."""
+    rewrites: tuple[Site, ...] = ()
+    """Where rank 0 writes a file anew that all ranks have read."""
     turned_buffers: tuple[Site, ...] = ()
     data_parallel_calls: tuple[Site, ...] = ()
     loads: tuple[tuple[Site, str], ...] = ()

@@ -108,6 +108,7 @@ def assembled(
     guards = [site for site in guards if not only_saves(site, sharded)]
     guards = lifting.lifted(guards, run, needed, waits)
     alone = lifting.lifted(alone, run, needed, waits)
+    anew = [site for site in alone if waiting.is_read_on_each_node(site, run)]
     alone_there = [*guards, *regions.where_a_writer_is(guards, run)]
     if not is_distributed(run) or run.plan.bare:
         hoists, stuck = shards.hoists(run, models, sharded, alone_there)
@@ -273,9 +274,11 @@ def assembled(
                 )
             )
         ),
+        rewrites=tuple(dict.fromkeys(waiting.rewrites(run, [*guards, *opens], outside))),
         turned_buffers=tuple(turned_buffers(run)),
         data_parallel_calls=sites("data_parallel_call"),
-        prepared_alone=tuple(alone),
+        prepared_alone=tuple(site for site in alone if site not in anew),
+        fetched_anew=tuple(anew),
         loads=tuple(loads_of(run)),
         progress=tuple(s for s in sites("progress") if _accepts_disable(s, run)),
         file_handlers=tuple(s for s in sites("file_handler") if not regions.is_chosen_by_rank(s.node, run)),
