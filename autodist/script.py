@@ -70,7 +70,8 @@ class Model:
     ``moved_later`` are calls that move it after it is wrapped, which a distributed wrapper does not survive;
     ``built`` says where it is made, if it is made on rank 0 alone, and ``since`` the event ahead of which it is
     sharded, if that is not its first use; ``copied`` are copies of it that are made later, and can be made by then;
-    ``may_be_frozen`` if a setting may leave nothing in it to train."""
+    ``may_be_frozen`` if a setting may leave nothing in it to train, and ``takes_gpu`` if it surely goes to a GPU where
+    there is one."""
 
     object: Object
     wrapping: Wrapping | None
@@ -94,6 +95,11 @@ class Model:
     since: int | None = None
     copied: tuple[Site, ...] = ()
     may_be_frozen: bool = False
+    takes_gpu: bool = False
+
+
+STAY = "-1"
+"""What `torch.cuda.device` takes to change nothing, also where there is no GPU."""
 
 
 @dataclass(frozen=True)

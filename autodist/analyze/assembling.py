@@ -40,7 +40,7 @@ from autodist.analyze.beginning import (
 )
 from autodist.analyze.checkpoints import checkpoint, lost_prefixes, prefixed_keys
 from autodist.analyze.device_numbers import device_numbers
-from autodist.analyze.devices import asked_devices, hidden_devices, loads_of, names_device
+from autodist.analyze.devices import asked_devices, hidden_devices, loads_of, names_device, takes_gpu
 from autodist.analyze.going_apart import gone_apart
 from autodist.analyze.handmade import draw_sites, drawn_alike, left_seeded, masks_alike, picked_apart
 from autodist.analyze.launched import is_distributed, never_joined, sometimes_joined
@@ -222,7 +222,7 @@ def assembled(
         sometimes_joined=sometimes_joined(run),
         launcher=without(launcher(run), run.plan.dropped),
         prints=any(not event.on_one_rank for kind in ("print", "log", "progress") for event in kinds.get(kind, [])),
-        models=tuple(models),
+        models=tuple(replace(model, takes_gpu=takes_gpu(model.object, run)) for model in models),
         loaders=tuple(loaders),
         evaluation_loaders=tuple(evaluation_loaders(run, loaders)),
         evaluation_samplers=tuple(evaluation_samplers(run, loaders)),
