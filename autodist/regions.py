@@ -222,9 +222,9 @@ def _preparations(run: Interpreter, wide: frozenset[ast.AST]) -> tuple[list[Site
             inside = happening[depth, node]
             if inside & TRAINING:
                 continue
-            spared = "removal" not in inside and _is_spared(event, depth)
-            statement = source.statement(node)
             fetched = event.kind == "download"
+            spared = (fetched or "removal" not in inside) and _is_spared(event, depth)
+            statement = source.statement(node)
             anew = not fetched or _is_fetched_whatever_is_there(event, run)
             outer = _file_test(source, statement, met)
             if statement in wide or outer in wide:

@@ -33,6 +33,7 @@ def device_numbers(run: Interpreter) -> Iterator[Numbered]:
         for node in ast.walk(source.tree):
             plain = isinstance(node, ast.Constant) and _is_numbered(node.value) and not _is_key(node, source)
             above = source.parents.get(node)
+            above = source.parents.get(above) if isinstance(above, ast.keyword) else above
             if isinstance(above, ast.Call) and _made(above, run) & {"torch.cuda.device", *OF_CURRENT}:
                 continue
             if isinstance(node, ast.expr) and (plain or spells_device(node)):
