@@ -76,6 +76,17 @@ def test_what_is_left_alone_where_it_is_in_place(tmp_path: Path, code: str) -> N
     assert after.count(FIRST) == 1 and ONCE not in after
 
 
+TIDIED = """\
+def fetch(path):
+    if os.path.exists(path):
+        return
+    urllib.request.urlretrieve(SITE + "/x.zip", "x.zip")
+    zipfile.ZipFile("x.zip").extractall()
+    os.remove("x.zip")
+
+
+fetch("x.npy")
+"""
 READY = """\
 def ready(root):
     return os.path.exists(os.path.join(root, "x.npy"))
@@ -114,12 +125,19 @@ tokens = texts.map(lambda row: {"n": len(row["text"])})
 @pytest.mark.parametrize(
     ("code", "first"),
     [
+        (TIDIED, 'fetch("x.npy")\n'),
         (READY, 'if not ready("."):\n    build("x.npy")\n'),
         (LOADED, 'x = load("x.npy")\n'),
         (MAPPED, MAPPED[: MAPPED.index("x = ")]),
         (TOKENS, TOKENS[TOKENS.index("texts") :]),
     ],
-    ids=["a function looks for it", "a function finds nothing", "np.memmap", "a data set of Hugging Face"],
+    ids=[
+        "a function returns",
+        "a function looks for it",
+        "a function finds nothing",
+        "np.memmap",
+        "a data set of Hugging Face",
+    ],
 )
 def test_what_functions_and_libraries_keep_on_disk(tmp_path: Path, code: str, first: str) -> None:
     after, _ = converted(tmp_path, HEAD + MAKE + code + ("" if "x = " in code else READS) + BODY)
