@@ -457,7 +457,7 @@ def _names_address(node: ast.expr | None) -> bool:
 
 OWN_FORMATS = frozenset("csv json text parquet arrow pandas imagefolder audiofolder videofolder webdataset xml".split())
 """What `datasets.load_dataset` reads from files that are there."""
-MISSING = frozenset("FileNotFoundError OSError IOError EnvironmentError".split())
+READING = ("load", "open", "read", "File", "stat")
 MOST_BETWEEN = 4
 COMMANDS = ("os.system", "subprocess.run", "subprocess.call", "subprocess.check_call")
 FETCHING = frozenset(
@@ -580,13 +580,12 @@ def _goes_by_files(node: ast.AST, inner: ast.AST, source: Source, met: Met) -> b
 
 
 def _misses_file(handler: ast.ExceptHandler, attempt: ast.Try) -> bool:
-    """`except FileNotFoundError:`, or whatever else says that a file could not be read"""
-    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    if any(each is not None and last_name(each) in MISSING for each in kinds):
-        return True
+    """Whether a file is missing that was to be read: `except FileNotFoundError:`, whatever is caught where one is."""
     calls = (n for each in attempt.body for n in ast.walk(each) if isinstance(n, ast.Call))
     names = [last_name(call.func) or "" for call in calls]
-    return any(name.startswith(("load", "open", "read")) or name == "File" for name in names)
+    reads = any(name.startswith(READING) for name in names)
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return reads or any(each is not None and last_name(each) == "FileNotFoundError" for each in kinds)
 
 
 def _answer(source: Source, test: ast.If, met: Met) -> ast.stmt | None:

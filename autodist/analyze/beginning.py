@@ -184,7 +184,8 @@ def setup_of(script: TrainingScript, run: Interpreter, early: Iterable[Event]) -
     guard = next((s for s in body if isinstance(s, ast.If) and _is_main_guard(s.test)), None)
     start = next((s for s in body if not is_preface(s)), body[-1])
     named = {node for site in script.named_apart for node in ast.walk(site.node)}
-    waited = frozenset(site.node for pair in script.downloads for site in pair)
+    apart = (*script.downloads, script.guards, script.prepared_alone, script.fetched_anew)
+    waited = frozenset(site.node for sites in apart for site in sites)
     needed = [
         e
         for e in run.events
@@ -192,7 +193,7 @@ def setup_of(script: TrainingScript, run: Interpreter, early: Iterable[Event]) -
         or _needs_group(e)
         or e.kind == "clock"
         and e.node in named
-        or e.kind in ("exists", "load", "read")
+        or e.kind in ("exists", "load", "read", "write")
         and regions.within(e, waited)
     ]
     tops = [(event, top) for event in needed if (top := _top_statement(event, entry)) is not None]
