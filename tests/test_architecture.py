@@ -151,7 +151,8 @@ ANALYZE = """
     assembling | refusals
     picked
     beginning | going_apart | handmade | loaders | losses | modules
-    batch_sizes | checkpoints | device_numbers | devices | launched | reductions | sets | squeezed
+    batch_sizes | checkpoints | devices | launched | reductions | sets | squeezed
+    device_numbers
 """
 
 FOR_RULES = {"rule", "script", "config", "edits", "imports", "values", "spread", "source"}
