@@ -60,6 +60,14 @@ class Guard(Edit):
 
 
 @dataclass(frozen=True)
+class Enclose(Edit):
+    """Put the anchor statement where ``template``, one compound statement, has ``...``. Neighbours with the same
+    template share one."""
+
+    template: str
+
+
+@dataclass(frozen=True)
 class ReplaceExpr(Edit):
     """Write ``code`` instead of the anchor expression."""
 

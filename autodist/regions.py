@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from autodist import temporary
 from autodist.interpreter import TESTING_FILES, Event, Interpreter
@@ -160,20 +161,43 @@ def stands_in(source: Source, node: ast.AST, statements: frozenset[ast.AST]) -> 
 
 PREPARING = frozenset("download open write save".split())
 TRAINING = frozenset("backward loader optimizer forward step wrap wrapped pass".split())
+TOGETHER = frozenset("backward step wrap wrapped collective".split())
+"""What all ranks come to at once."""
 REMOVING = frozenset("rmtree remove unlink rmdir removedirs".split())
 
 
 def preparations(run: Interpreter) -> tuple[list[Site], list[Site]]:
     """Statements that put data on disk before training, the outermost ones that do nothing of the training: those
     that rank 0 runs first, since they do nothing when the files are there, and those that rank 0 runs alone."""
+    wide = frozenset[ast.AST]()
+    while True:
+        prepared, alone = _preparations(run, wide)
+        wider = frozenset(_around_others([*prepared, *alone], run)) - wide
+        if not wider:
+            return prepared, alone
+        wide |= wider
+
+
+def _around_others(sites: list[Site], run: Interpreter) -> Iterator[ast.AST]:
+    """The statements in which ranks come to another one, by a call: they cannot wait for each other in there."""
+    nodes = frozenset(site.node for site in sites)
+    for event in run.events if len(nodes) > 1 else ():
+        if event.kind in PREPARING:
+            around = (next((n for n in (node, *s.ancestors(node)) if n in nodes), None) for node, s in _places(event))
+            yield from [*dict.fromkeys(node for node in around if node is not None)][:-1]
+
+
+def _preparations(run: Interpreter, wide: frozenset[ast.AST]) -> tuple[list[Site], list[Site]]:
+    """The same, without statements that are too ``wide``: what is called in them is looked at in their place."""
     start = next((e.order for e in run.events if e.kind in ("backward", "optimizer")), len(run.events))
     steps = next((e.order for e in run.events if e.kind == "backward"), len(run.events))
     found: dict[ast.stmt, Site] = {}
     alone: dict[ast.stmt, Site] = {}
+    met = Met.of(run)
     happening: dict[tuple[int, ast.AST | None], set[str]] = {}
     for event in run.events:
         for depth, call in enumerate(event.calls):
-            kind = "removal" if event.kind == "write" and _removes(event.node) else event.kind
+            kind = "removal" if event.kind == "write" and removes(event.node) else event.kind
             if kind in ("iter", "iterate") and any(True for _ in drawn_from(event.value)):
                 kind = "pass"  # which draws, on rank 0 alone, what all draw from
             happening.setdefault((depth, call.node), set()).add(kind)
@@ -189,7 +213,7 @@ def preparations(run: Interpreter) -> tuple[list[Site], list[Site]]:
             continue
         if event.kind == "download" and not downloads(event.node, run):
             continue
-        if _takes_free_name(event):
+        if _takes_free_name(event, met):
             continue
         chain = [(depth, each.node, each.source) for depth, each in enumerate(event.calls)]
         for depth, node, source in chain:
@@ -198,31 +222,43 @@ def preparations(run: Interpreter) -> tuple[list[Site], list[Site]]:
             inside = happening[depth, node]
             if inside & TRAINING:
                 continue
-            spared = "exists" in inside and "removal" not in inside and _is_spared(event, depth)
-            statement = source.statement(node)
             fetched = event.kind == "download"
-            anew = not fetched or _extracts(event.node) and "exists" not in inside
-            if anew and not spared and _runs_alone(statement, node, event.calls[depth].function, inside):
-                alone.setdefault(statement, Site(source, statement))
-            elif fetched or spared:
-                statement = _attempt(source, _file_test(source, statement), run) if fetched else statement
-                found.setdefault(statement, Site(source, statement))
+            spared = (fetched or "removal" not in inside) and _is_spared(event, depth)
+            statement = source.statement(node)
+            anew = not fetched or _is_fetched_whatever_is_there(event, run)
+            outer = _file_test(source, statement, met)
+            if statement in wide or outer in wide:
+                continue
+            if outer is statement and anew and not spared:
+                if _runs_alone(statement, node, event.calls[depth].function, inside):
+                    alone.setdefault(statement, Site(source, statement))
+                    break
+                if fetched:
+                    continue  # others may do the rest of it at the same time
+            if fetched or spared or outer is not statement:
+                outer = _attempt(source, outer, run) if fetched else outer
+                found |= {each: Site(source, each) for each in _with_answer(source, outer, met)}
             break
         else:
             statement = event.source.statement(event.node)
-            outer = _file_test(event.source, statement)
+            outer = _file_test(event.source, statement, met)
             if event.kind == "download":
+                anew = outer is statement
                 outer = _attempt(event.source, outer, run)
-                if _fetches_anew(event, outer, run):
+                if anew and _fetches_anew(event, outer, run):
+                    outer = _with_archive(event.source, outer)
                     alone.setdefault(outer, Site(event.source, outer))
                     continue
-            if event.kind == "write" and _removes(event.node):
+            if event.kind == "write" and removes(event.node):
                 continue  # who comes second finds something else there
             if event.kind == "open" and _is_kept_open(event, outer):
                 continue  # who comes second goes on writing there
             if event.kind == "download" or outer is not statement:
-                found.setdefault(outer, Site(event.source, outer))
-    return _as_one(list(found.values()), run), [site for node, site in alone.items() if node not in found]
+                found |= {each: Site(event.source, each) for each in _with_answer(event.source, outer, met)}
+    prepared = _as_one(list(found.values()), run)
+    first = frozenset(site.node for site in prepared)
+    prepared = [each for each in prepared if first.isdisjoint(each.source.ancestors(each.node))]
+    return prepared, [site for site in alone.values() if not stands_in(site.source, site.node, first)]
 
 
 def not_guarded_within(alone: list[Site], prepared: list[Site], run: Interpreter) -> list[Site]:
@@ -304,12 +340,12 @@ def _is_spared(event: Event, depth: int) -> bool:
     return False
 
 
-def _takes_free_name(event: Event) -> bool:
+def _takes_free_name(event: Event, met: Met) -> bool:
     """Whether a loop tries one name after the other until there is no such file: ranks that come later would not leave
     what is there alone, and take the next one."""
     places = [(call.node, call.source) for call in event.calls] + [(event.node, event.source)]
     for node, source in places:
-        test = _file_test(source, source.statement(node)) if node is not None else None
+        test = _file_test(source, source.statement(node), met) if node is not None else None
         if not isinstance(test, ast.If):
             continue
         loops = (each for each in source.ancestors(test) if isinstance(each, (ast.While, ast.For)))
@@ -334,6 +370,8 @@ def stands_where_missing(source: Source, statement: ast.stmt) -> bool:
         if isinstance(ancestor, ast.If) and tests_files(ancestor.test):
             if finds(ancestor.test) != (inner in ancestor.body):
                 return True
+        if isinstance(ancestor, ast.Try) and isinstance(inner, ast.ExceptHandler) and _misses_file(inner, ancestor):
+            return True
         inner = ancestor
     return False
 
@@ -376,7 +414,7 @@ def _is_left_out(source: Source, statement: ast.stmt) -> bool:
     )
 
 
-def _removes(node: ast.AST) -> bool:
+def removes(node: ast.AST) -> bool:
     """`shutil.rmtree(folder)`"""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in REMOVING
 
@@ -397,13 +435,42 @@ def downloads(node: ast.AST, run: Interpreter) -> bool:
     """Whether a call of the catalogue's downloading functions and classes is told to download."""
     assert isinstance(node, ast.Call)
     names = {t.name for t in run.values.get(node.func, NOTHING).things if isinstance(t, External)}
-    if any(name.startswith(("torchvision.datasets.", "torchaudio.datasets.")) for name in names):
-        wanted = next((k.value for k in node.keywords if k.arg == "download"), None)
-        return wanted is not None and run.values.get(wanted, NOTHING).const not in (False, None)
+    told = {k.arg: run.values.get(k.value, NOTHING) for k in node.keywords if k.arg is not None}
+    if any(
+        name.startswith(("torchvision.datasets.", "torchaudio.datasets.")) and ".utils." not in name for name in names
+    ):
+        return "download" in told and told["download"].const not in (False, None)
+    if "torch.hub.load" in names:
+        return "source" not in told or told["source"].const != "local"
+    if "datasets.load_dataset" in names:
+        files = next((k.value for k in node.keywords if k.arg == "data_files"), None)
+        known = told.get("path") or run.values.get(node.args[0], NOTHING) if node.args else told.get("path", NOTHING)
+        return not (known.const in OWN_FORMATS and not _names_address(files))
     return True
 
 
-FETCHING = frozenset(["urllib.request.urlretrieve", "wget.download", "shutil.unpack_archive"])
+def _names_address(node: ast.expr | None) -> bool:
+    """`"https://example.org/train.csv"`"""
+    texts = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant)] if node is not None else []
+    return any(isinstance(text, str) and "://" in text for text in texts)
+
+
+OWN_FORMATS = frozenset("csv json text parquet arrow pandas imagefolder audiofolder videofolder webdataset xml".split())
+"""What `datasets.load_dataset` reads from files that are there."""
+READING = ("load", "open", "read", "File", "stat")
+MOST_BETWEEN = 4
+COMMANDS = ("os.system", "subprocess.run", "subprocess.call", "subprocess.check_call")
+FETCHING = frozenset(
+    [
+        "urllib.request.urlretrieve",
+        "wget.download",
+        "gdown.download",
+        "torch.hub.download_url_to_file",
+        "torchvision.datasets.utils.download_and_extract_archive",
+        "shutil.unpack_archive",
+        *COMMANDS,
+    ]
+)
 """What downloads, or unpacks, whether the file is there or not."""
 
 
@@ -412,14 +479,20 @@ def _extracts(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and last_name(node.func) == "extractall"
 
 
+def _is_fetched_whatever_is_there(event: Event, run: Interpreter) -> bool:
+    """Whether files are fetched, or taken out of an archive, even if they are in place."""
+    function = event.node.func if isinstance(event.node, ast.Call) else None
+    names = {t.name for t in run.values.get(function, NOTHING).things if isinstance(t, External)} if function else set()
+    return bool(names) and names <= FETCHING or any(event.detail.objects("file")) or _extracts(event.node)
+
+
 def _fetches_anew(event: Event, statement: ast.stmt, run: Interpreter) -> bool:
     """Whether a statement downloads, or takes out of an archive, files that another rank has put in place already, and
     leaves nothing else behind."""
-    function = event.node.func if isinstance(event.node, ast.Call) else None
-    names = {t.name for t in run.values.get(function, NOTHING).things if isinstance(t, External)} if function else set()
     inside = set(ast.walk(statement))
-    fetches = bool(names) and names <= FETCHING or any(event.detail.objects("file")) or _extracts(event.node)
-    if not fetches or any(isinstance(n, ast.If) and tests_files(n.test) for n in inside):
+    if not _is_fetched_whatever_is_there(event, run) or any(
+        isinstance(n, ast.If) and tests_files(n.test) for n in inside
+    ):
         return False
     bound = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     home = event.source.home(statement)
@@ -447,20 +520,95 @@ def _attempt(source: Source, statement: ast.stmt, run: Interpreter) -> ast.stmt:
     return found
 
 
-def _file_test(source: Source, statement: ast.stmt) -> ast.stmt:
-    """The `if not os.path.exists(...)` around a statement, or itself."""
+def _with_archive(source: Source, statement: ast.stmt) -> ast.stmt:
+    """The `with zipfile.ZipFile(path) as archive:`, or the loop over names, of which a statement is all there is, or
+    itself."""
+    above = source.parents[statement]
+    if not isinstance(above, (ast.With, ast.For)) or above.body != [statement] or getattr(above, "orelse", []):
+        return statement
+    return _with_archive(source, above)
+
+
+class Met(NamedTuple):
+    """Where a run comes by."""
+
+    looks: frozenset[ast.AST]
+    """The calls in which files are looked for."""
+    trains: frozenset[ast.AST]
+    """What trains, or has something in it that does."""
+
+    @classmethod
+    def of(cls, run: Interpreter) -> Met:
+        """The places of a run."""
+        looks = (place for event in run.of("exists") for place in _places(event))
+        training = (place for event in run.events if event.kind in TOGETHER for place in _places(event))
+        trains = {each for node, source in training for each in (node, *source.ancestors(node))}
+        return cls(frozenset(node for node, _ in looks), frozenset(trains))
+
+
+def _places(event: Event) -> list[tuple[ast.AST, Source]]:
+    """Where an event happens, and the calls that lead there."""
+    calls = [(call.node, call.source) for call in event.calls if call.node is not None]
+    return [*calls, (event.node, event.source)]
+
+
+def _asks(test: ast.expr, met: Met) -> bool:
+    """Whether a condition goes by the files that are there: `if not is_complete(root):` as well."""
+    return tests_files(test) or not met.looks.isdisjoint(ast.walk(test))
+
+
+def _file_test(source: Source, statement: ast.stmt, met: Met) -> ast.stmt:
+    """The `if not os.path.exists(...)` around a statement, the `try` that has found no file, or itself."""
     found = statement
+    inner: ast.AST = statement
     for ancestor in source.ancestors(statement):
         if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             break
-        if isinstance(ancestor, ast.If) and tests_files(ancestor.test):
+        if ancestor in met.trains:
+            break  # all ranks have to come there at once
+        if _goes_by_files(ancestor, inner, source, met):
+            assert isinstance(ancestor, ast.stmt)
             found = ancestor
+        inner = ancestor
     return found
+
+
+def _goes_by_files(node: ast.AST, inner: ast.AST, source: Source, met: Met) -> bool:
+    if isinstance(node, ast.If):
+        return _asks(node.test, met) or _answer(source, node, met) is not None
+    return isinstance(node, ast.Try) and isinstance(inner, ast.ExceptHandler) and _misses_file(inner, node)
+
+
+def _misses_file(handler: ast.ExceptHandler, attempt: ast.Try) -> bool:
+    """Whether a file is missing that was to be read: `except FileNotFoundError:`, whatever is caught where one is."""
+    calls = (n for each in attempt.body for n in ast.walk(each) if isinstance(n, ast.Call))
+    names = [last_name(call.func) or "" for call in calls]
+    reads = any(name.startswith(READING) for name in names)
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return reads or any(each is not None and last_name(each) == "FileNotFoundError" for each in kinds)
+
+
+def _answer(source: Source, test: ast.If, met: Met) -> ast.stmt | None:
+    """Where a file was looked for, right above a condition that goes by what was found: `cached = path.exists()`"""
+    asked = {n.id for n in ast.walk(test.test) if isinstance(n, ast.Name)}
+    block = source.block(test)
+    for each in block[max(0, block.index(test) - MOST_BETWEEN) : block.index(test)]:
+        if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name) and each.targets[0].id in asked:
+            if _asks(each.value, met):
+                return each
+    return None
+
+
+def _with_answer(source: Source, statement: ast.stmt, met: Met) -> list[ast.stmt]:
+    """A statement, from where the file was looked for by which it goes."""
+    first = _answer(source, statement, met) if isinstance(statement, ast.If) else None
+    block = source.block(statement)
+    return block[block.index(first or statement) : block.index(statement) + 1]
 
 
 def tests_files(test: ast.expr) -> bool:
     """Whether a condition asks for files."""
-    return any(isinstance(n, ast.Attribute) and n.attr in TESTING_FILES for n in ast.walk(test))
+    return any(isinstance(n, ast.Call) and last_name(n.func) in TESTING_FILES for n in ast.walk(test))
 
 
 def _outermost(sites: Iterable[Site], opens: Mapping[ast.AST, Site]) -> list[Site]:

@@ -73,7 +73,8 @@ class Model:
     ``moved_later`` are calls that move it after it is wrapped, which a distributed wrapper does not survive;
     ``built`` says where it is made, if it is made on rank 0 alone, and ``since`` the event ahead of which it is
     sharded, if that is not its first use; ``copied`` are copies of it that are made later, and can be made by then;
-    ``may_be_frozen`` if a setting may leave nothing in it to train."""
+    ``may_be_frozen`` if a setting may leave nothing in it to train, and ``takes_gpu`` if it surely goes to a GPU where
+    there is one."""
 
     object: Object
     wrapping: Wrapping | None
@@ -98,6 +99,11 @@ class Model:
     since: int | None = None
     copied: tuple[Site, ...] = ()
     may_be_frozen: bool = False
+    takes_gpu: bool = False
+
+
+STAY = "-1"
+"""What `torch.cuda.device` takes to change nothing, also where there is no GPU."""
 
 
 @dataclass(frozen=True)
@@ -562,10 +568,14 @@ class TrainingScript:
     """What all ranks ask of writers that rank 0 alone has."""
     downloads: tuple[tuple[Site, Site], ...] = ()
     prepared_alone: tuple[Site, ...] = ()
+    fetched_anew: tuple[Site, ...] = ()
+    """What puts files on disk, whether they are there or not, that all ranks read later."""
     waits: tuple[Site, ...] = ()
     """Where files are read that rank 0 has written before."""
     first_writes: tuple[Site, ...] = ()
     """Where rank 0 writes a file that all ranks have looked for and not found."""
+    rewrites: tuple[Site, ...] = ()
+    """Where rank 0 writes a file anew that all ranks have read."""
     turned_buffers: tuple[Site, ...] = ()
     data_parallel_calls: tuple[Site, ...] = ()
     loads: tuple[tuple[Site, str], ...] = ()

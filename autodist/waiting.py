@@ -26,16 +26,10 @@ COMMON_ATTRIBUTES = frozenset("path join load dump save".split())
 
 def read_back(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[tuple[Event, list[Event]]]:
     """Reads of files by all ranks, each with what may have written the file before."""
-    written = [
-        e
-        for e in run.events
-        if e.kind in ("save", "write") or e.kind == "open" and regions.opens_for_writing(e.node, run)
-    ]
+    written = [e for e in run.events if _writes_file(e, run)]
     written = [e for e in written if not regions.within(e, prepared) and not temporary.is_private(e, run)]
     for event in run.events:
-        if event.kind not in ("load", "read") and not (
-            event.kind == "open" and not regions.opens_for_writing(event.node, run)
-        ):
+        if not _reads_file(event, run):
             continue
         if event.on_one_rank or event.function is not None and event.function.name in READ_WITHOUT_PATH:
             continue
@@ -68,6 +62,28 @@ def for_rank_zero(run: Interpreter, prepared: frozenset[ast.AST]) -> Iterator[Si
         elif not any(_comes_by(source, each, statement) and order > before[-1].order for each, order in seen.items()):
             seen[statement] = event.order
             yield Site(source, statement)
+
+
+def is_read_on_each_node(site: Site, run: Interpreter) -> bool:
+    """Whether a statement fetches files, or makes those that all ranks read later, and can do so again: each node may
+    have a disk of its own."""
+    around = frozenset([site.node])
+    inside = [event for event in run.events if regions.within(event, around)]
+    if any(event.kind == "write" and regions.removes(event.node) for event in inside):
+        return False
+    if any(event.kind == "download" for event in inside):
+        return True
+    written = [event for event in inside if _writes_file(event, run)]
+    later = [e for e in run.events if _reads_file(e, run) and not e.on_one_rank and not regions.within(e, around)]
+    return any(w.order < e.order and _may_be_same_file(w, e) for w in written for e in later)
+
+
+def _writes_file(event: Event, run: Interpreter) -> bool:
+    return event.kind in ("save", "write") or event.kind == "open" and regions.opens_for_writing(event.node, run)
+
+
+def _reads_file(event: Event, run: Interpreter) -> bool:
+    return event.kind in ("load", "read") or event.kind == "open" and not regions.opens_for_writing(event.node, run)
 
 
 def _listing(source: Source, statement: ast.stmt, written: int, read: int, run: Interpreter) -> ast.stmt | None:
@@ -111,6 +127,33 @@ def _is_entered_where_missing(home: ast.AST, tests: set[ast.AST], run: Interpret
         if caller is not None and _is_entered_where_missing(caller, tests, run, depth - 1):
             return True
     return False
+
+
+def rewrites(run: Interpreter, guarded: Iterable[Site], prepared: frozenset[ast.AST]) -> Iterator[Site]:
+    """Where rank 0 writes a file anew that ranks have read since they last took a step together: a slower one would
+    read what is half written."""
+    statements: dict[ast.AST, Source] = {site.source.statement(site.node): site.source for site in guarded}
+    read: list[Event] = []
+    for event in run.events:
+        if event.kind in regions.TOGETHER:
+            read = []
+        elif event.on_one_rank or regions.within(event, prepared):
+            continue
+        elif _reads_file(event, run):
+            read.append(event)
+        elif _writes_file(event, run) and any(_is_same_file(event, each) for each in read):
+            around = (event.source.statement(event.node), *event.source.ancestors(event.node))
+            found = next((each for each in around if each in statements), None)
+            if found is not None and not regions.stands_where_missing(event.source, event.source.statement(event.node)):
+                yield Site(event.source, found)
+
+
+def _is_same_file(written: Event, read: Event) -> bool:
+    """Whether a file is surely written that was read: of checkpoints, one whose path is spelled alike."""
+    if read.kind == "load":
+        paths = {_path(written), _path(read)}
+        return len(paths) == 1 and None not in paths or _spelled(written, read)
+    return _may_be_same_file(written, read)
 
 
 def looked(run: Interpreter, guarded: Iterable[Site], prepared: frozenset[ast.AST]) -> Iterator[Site]:

@@ -9,11 +9,10 @@ from autodist.source import Source
 from ._preamble import Planned, defined, dist, imported, member
 
 MESH = '''\
-def nodes_and_ranks():
+def nodes_and_ranks(kind):
     """The ranks by node: parameters are sharded within a node, and replicated between nodes."""
     local = int({os}.environ.get("LOCAL_WORLD_SIZE", 1))
     shape = ({d}.get_world_size() // local, local)
-    kind = "cuda" if {torch}.cuda.is_available() else "cpu"
     return {init}(kind, shape, mesh_dim_names=("replicate", "shard"))
 
 
@@ -24,9 +23,8 @@ def nodes_and_ranks(script: TrainingScript, context: Context, source: Source) ->
     """`nodes_and_ranks`."""
     d, edits = dist(context, source)
     os, os_import = imported(context, source, "os")
-    torch, torch_import = imported(context, source, "torch")
     init, init_import = member(context, source, "torch.distributed.device_mesh", "init_device_mesh")
     code = MESH
-    for placeholder, name in (("d", d), ("os", os), ("torch", torch), ("init", init)):
+    for placeholder, name in (("d", d), ("os", os), ("init", init)):
         code = code.replace(f"{{{placeholder}}}", name)
-    return (*edits, *os_import, *torch_import, *init_import, *defined(script, source, code))
+    return (*edits, *os_import, *init_import, *defined(script, source, code))

@@ -66,7 +66,8 @@ def _define(script: TrainingScript, context: Context, source: Source, *codes: st
 
 def filling(script: TrainingScript, context: Context, source: Source) -> Planned:
     """`fill_from_rank_zero`."""
-    return _define(script, context, source, FILL)
+    code = FILL if script.names_device else FILL.replace('"cuda" if {torch}.cuda.is_available() else "cpu"', '"cpu"')
+    return _define(script, context, source, code)
 
 
 def making(built: Built, wrapping: Wrapping, script: TrainingScript, context: Context) -> Planned:

@@ -221,6 +221,8 @@ def _filled(code: str, context: Context, source: Source) -> tuple[str, Planned]:
 def _define(script: TrainingScript, context: Context, source: Source, *codes: str) -> Planned:
     found: Planned = ()
     for code in codes:
+        if not script.names_device:
+            code = code.replace('"cuda" if {torch}.cuda.is_available() else "cpu"', '"cpu"')
         filled, imports = _filled(code, context, source)
         found = (*found, *imports, *defined(script, source, filled))
     return found

@@ -3,9 +3,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist.edits import RemoveStatement, ReplaceExpr
+from autodist.edits import RemoveStatement, ReplaceExpr, Unwrap
 from autodist.rule import Context, Example, Finding, Fix, rule
-from autodist.script import TrainingScript
+from autodist.script import STAY, Numbered, TrainingScript
 from autodist.source import Source
 
 from ._departed import with_condition
@@ -171,6 +171,8 @@ def choose_device_by_local_rank(script: TrainingScript, context: Context) -> Ite
     if script.distributed or not script.trains:
         return
     dropped = {site.statement for site in script.set_devices}
+    ahead = (script.guards, script.prepared_alone, script.fetched_anew, *script.downloads)
+    enclosed = {site.node for sites in ahead for site in sites}
     for named in script.devices:
         if named.statement in dropped:
             continue
@@ -179,7 +181,9 @@ def choose_device_by_local_rank(script: TrainingScript, context: Context) -> Ite
             assert isinstance(named.node, ast.Call)
             others = ", ".join(_besides_device(named.source, named.node))
             code = f"{named.source.code(named.node.func)}({others})"
-        fix = planned(named.source, ReplaceExpr(named.node, code))
+        around = _context(named) if code == STAY else None
+        edit = ReplaceExpr(named.node, code) if around is None or around in enclosed else Unwrap(around)
+        fix = planned(named.source, edit)
         yield Finding(named.source, named.node, "every rank would use this one device", Fix(fix))
     for site in script.hidden_devices:
         assert isinstance(site.node, ast.stmt)
@@ -192,6 +196,16 @@ def choose_device_by_local_rank(script: TrainingScript, context: Context) -> Ite
     for site in script.set_devices:
         fix = planned(site.source, RemoveStatement(with_condition(site.source, site.statement)))
         yield Finding(site.source, site.node, "every rank would use this one device", Fix(fix))
+
+
+def _context(named: Numbered) -> ast.With | None:
+    """`with torch.cuda.device(0):`, which the rank's own device needs no more."""
+    above: ast.AST | None = named.node
+    while isinstance(above, (ast.expr, ast.keyword)):
+        above = named.source.parents.get(above)
+    around = named.source.parents.get(above) if isinstance(above, ast.withitem) else None
+    alone = isinstance(around, ast.With) and len(around.items) == 1 and around.items[0].optional_vars is None
+    return around if alone and isinstance(around, ast.With) else None
 
 
 def _besides_device(source: Source, call: ast.Call) -> Iterator[str]:

@@ -3,11 +3,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from autodist.edits import Guard, InsertAfter, InsertBefore
+from autodist.edits import Enclose, Guard, InsertAfter
 from autodist.rule import Context, Example, Finding, Fix, rule
 from autodist.script import TrainingScript
+from autodist.source import Source
 
-from ._preamble import dist, planned
+from ._preamble import Planned, defined, dist, free_name, imported, planned
 
 EXAMPLES = [
     Example(
@@ -29,18 +30,30 @@ EXAMPLES = [
                 loss.backward()
                 optimizer.step()
         """,
-        after="""\
+        after='''\
+        import contextlib
+        import os
+
         import torch
         import torch.distributed as dist
         from torch import nn
         from torch.utils.data import DataLoader
         from torchvision import datasets, transforms
 
-        if dist.get_rank() != 0:
-            dist.barrier()  # rank 0 downloads first
-        train_set = datasets.MNIST("data", train=True, download=True, transform=transforms.ToTensor())
-        if dist.get_rank() == 0:
-            dist.barrier()
+
+        @contextlib.contextmanager
+        def rank_zero_first():
+            """Rank 0 first, then local rank 0 of each other node, then the rest, who find the files in place."""
+            turn = 0 if dist.get_rank() == 0 else 1 if os.environ["LOCAL_RANK"] == "0" else 2
+            for _ in range(turn):
+                dist.barrier()
+            yield
+            for _ in range(turn, 2):
+                dist.barrier()
+
+
+        with rank_zero_first():
+            train_set = datasets.MNIST("data", train=True, download=True, transform=transforms.ToTensor())
         loader = DataLoader(train_set, batch_size=8, shuffle=True)
         model = nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -51,7 +64,7 @@ EXAMPLES = [
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-        """,
+        ''',
     ),
     Example(
         before="""\
@@ -77,7 +90,8 @@ EXAMPLES = [
                 loss.backward()
                 optimizer.step()
         """,
-        after="""\
+        after='''\
+        import contextlib
         import os
         import urllib.request
 
@@ -86,12 +100,21 @@ EXAMPLES = [
         from torch import nn
         from torch.utils.data import DataLoader, TensorDataset
 
-        if dist.get_rank() != 0:
-            dist.barrier()  # rank 0 downloads first
-        if not os.path.exists("train.pt"):
-            urllib.request.urlretrieve("https://example.org/train.pt", "train.pt")
-        if dist.get_rank() == 0:
-            dist.barrier()
+
+        @contextlib.contextmanager
+        def rank_zero_first():
+            """Rank 0 first, then local rank 0 of each other node, then the rest, who find the files in place."""
+            turn = 0 if dist.get_rank() == 0 else 1 if os.environ["LOCAL_RANK"] == "0" else 2
+            for _ in range(turn):
+                dist.barrier()
+            yield
+            for _ in range(turn, 2):
+                dist.barrier()
+
+
+        with rank_zero_first():
+            if not os.path.exists("train.pt"):
+                urllib.request.urlretrieve("https://example.org/train.pt", "train.pt")
         inputs, targets = torch.load("train.pt", map_location="cpu")
         train_set = TensorDataset(inputs, targets)
         loader = DataLoader(train_set, batch_size=8, shuffle=True)
@@ -104,7 +127,7 @@ EXAMPLES = [
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-        """,
+        ''',
     ),
     Example(
         before="""\
@@ -132,32 +155,57 @@ EXAMPLES = [
 
 @rule("AD303")
 def download_on_rank_zero_first(script: TrainingScript, context: Context) -> Iterator[Finding]:
-    """Let rank 0 download, then the others read.
+    """Let rank 0 download, then one rank of each other node, then the others read.
 
-    All ranks would otherwise write the same files at the same time. The others wait at a barrier until rank 0 has
-    them, and then find them in place.
+    All ranks would otherwise write the same files at the same time. The others wait at barriers until the files are
+    there: on the disk of their own node, or on one that all nodes share. What is fetched whether it is there or not is
+    fetched by one rank of each node, one node after the other.
     """
     if not script.trains or script.distributed:
         return
     for first, last in script.downloads:
-        d, imports = dist(context, first.source)
+        helper = _rank_zero_first(script, context, first.source)
         assert isinstance(first.node, ast.stmt) and isinstance(last.node, ast.stmt)
-        fix = Fix(
-            (
-                *imports,
-                *planned(
-                    first.source,
-                    InsertBefore(
-                        first.node, f"if {d}.get_rank() != 0:\n    {d}.barrier()  # rank 0 downloads first\n", order=-1
-                    ),
-                    InsertAfter(last.node, f"if {d}.get_rank() == 0:\n    {d}.barrier()\n"),
-                ),
-            )
-        )
-        yield Finding(first.source, first.node, "every rank would download this", fix)
+        block = first.source.block(first.node)
+        stretch = block[block.index(first.node) : block.index(last.node) + 1]
+        edits = planned(first.source, *(Enclose(each, "with rank_zero_first():\n    ...\n") for each in stretch))
+        yield Finding(first.source, first.node, "every rank would download this", Fix((*helper, *edits)))
     for site in script.prepared_alone:
         d, imports = dist(context, site.source)
-        edits = (Guard(site.node, f"{d}.get_rank() == 0"), InsertAfter(site.node, f"{d}.barrier()\n"))
-        yield Finding(
-            site.source, site.node, "every rank would write these files", Fix((*imports, *planned(site.source, *edits)))
+        edits = planned(
+            site.source, Guard(site.node, f"{d}.get_rank() == 0"), InsertAfter(site.node, f"{d}.barrier()\n")
         )
+        yield Finding(site.source, site.node, "every rank would write these files", Fix((*imports, *edits)))
+    for site in script.fetched_anew:
+        d, imports = dist(context, site.source)
+        os, os_import = imported(context, site.source, "os")
+        turn = free_name(site.source, "rank", "turn")
+        template = (
+            f"for {turn} in range({d}.get_world_size()):  # one rank of each node, which may have a disk of its own\n"
+            f'    if {turn} == {d}.get_rank() and {os}.environ["LOCAL_RANK"] == "0":\n'
+            f"        ...\n"
+            f"    {d}.barrier()\n"
+        )
+        fix = Fix((*imports, *os_import, *planned(site.source, Enclose(site.node, template))))
+        yield Finding(site.source, site.node, "every rank would write these files", fix)
+
+
+def _rank_zero_first(script: TrainingScript, context: Context, source: Source) -> Planned:
+    """`rank_zero_first`, and the imports it needs."""
+    d, edits = dist(context, source)
+    os, os_import = imported(context, source, "os")
+    contextlib, contextlib_import = imported(context, source, "contextlib")
+    code = f'''\
+@{contextlib}.contextmanager
+def rank_zero_first():
+    """Rank 0 first, then local rank 0 of each other node, then the rest, who find the files in place."""
+    turn = 0 if {d}.get_rank() == 0 else 1 if {os}.environ["LOCAL_RANK"] == "0" else 2
+    for _ in range(turn):
+        {d}.barrier()
+    yield
+    for _ in range(turn, 2):
+        {d}.barrier()
+
+
+'''
+    return (*edits, *os_import, *contextlib_import, *defined(script, source, code))

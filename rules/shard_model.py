@@ -71,7 +71,13 @@ for epoch in range(2):
         optimizer.step()
 """
 
-IMPORTS = "import torch.distributed as dist\nfrom torch import nn\nfrom torch.distributed.fsdp import fully_shard\n"
+IMPORTS = (
+    "import torch.distributed as dist\n"
+    "from torch import nn\n"
+    "from torch.distributed.device_mesh import init_device_mesh\n"
+    "from torch.distributed.fsdp import fully_shard\n"
+)
+MESH = 'mesh = init_device_mesh("cpu", (dist.get_world_size(),))  # the script trains on the CPU\n'
 ALIKE = "for tensor in model.state_dict().values():  # all ranks start alike\n    dist.broadcast(tensor, 0)\n"
 
 EXAMPLES = [
@@ -79,15 +85,15 @@ EXAMPLES = [
         before=BLOCKS,
         after=BLOCKS.replace("from torch import nn\n", IMPORTS, 1).replace(
             "model = Net()\n",
-            f"model = Net()\n{ALIKE}for block in model.blocks:\n    fully_shard(block)\n"
-            "fully_shard(model, reshard_after_forward=True)\n",
+            f"model = Net()\n{ALIKE}{MESH}for block in model.blocks:\n    fully_shard(block, mesh=mesh)\n"
+            "fully_shard(model, reshard_after_forward=True, mesh=mesh)\n",
         ),
     ),
     Example(
         before=PLAIN,
         after=PLAIN.replace("from torch import nn\n", IMPORTS, 1).replace(
             "model = nn.Linear(4, 1)\n",
-            f"model = nn.Linear(4, 1)\n{ALIKE}fully_shard(model, reshard_after_forward=True)\n",
+            f"model = nn.Linear(4, 1)\n{ALIKE}{MESH}fully_shard(model, reshard_after_forward=True, mesh=mesh)\n",
         ),
     ),
     Example(before="import torch\n\nprint(torch.ones(2))\n", after=None),
@@ -215,12 +221,13 @@ def _sharded(
     if model.batch_norm:
         lines, needed = synchronised(script, context, source, target)
         code, edits = lines + code, (*edits, *needed)
-    options, lines, needed = _options(context, source, first_free(names, "options", "sharding"))
+    kind = _device_kind(script, model, context, target)
+    options, lines, needed = _options(context, source, first_free(names, "options", "sharding"), kind)
     code, edits, mesh = code + lines, (*edits, *needed), ""
-    if config.strategy is Strategy.HSDP:
+    if config.strategy is Strategy.HSDP or kind is not None:
         name = first_free(names, "mesh", "device_mesh")
-        mesh, code = f", mesh={name}", f"{code}{name} = nodes_and_ranks()\n"
-        edits = (*edits, *nodes_and_ranks(script, context, source))
+        lines, needed = _mesh(script, context, source, kind)
+        mesh, code, edits = f", mesh={name}", f"{code}{name} = {lines}", (*edits, *needed)
     if model.batch_norm and config.mixed_precision is not None:
         line, needed = _in_full_precision(context, source, target, first_free(names, "norm", "layer"), mesh, options)
         code, edits = f"{code}{line}", (*edits, *needed)
@@ -242,6 +249,30 @@ def _sharded(
         register, needed = member(context, source, "torch.distributed.fsdp", "register_fsdp_forward_method")
         code, edits = code + f'{register}({target}, "{method}")\n', (*edits, *needed)
     return code, edits
+
+
+def _device_kind(script: TrainingScript, model: Model, context: Context, target: str) -> str | None:
+    """An expression for the kind of device that a model is on, which `fully_shard` would take for a GPU wherever there
+    is one; none where it surely takes that itself."""
+    if not script.names_device:
+        return '"cpu"'
+    if model.takes_gpu or context.config.meta_device:
+        return None
+    return f"next({target}.parameters()).device.type"
+
+
+def _mesh(script: TrainingScript, context: Context, source: Source, kind: str | None) -> tuple[str, Planned]:
+    """The ranks that share a model, as devices of a ``kind``."""
+    torch, torch_import = imported(context, source, "torch")
+    if context.config.strategy is Strategy.HSDP:
+        edits = nodes_and_ranks(script, context, source)
+        if kind is None:
+            kind, edits = f'"cuda" if {torch}.cuda.is_available() else "cpu"', (*edits, *torch_import)
+        return f"nodes_and_ranks({kind})\n", edits
+    d, dist_import = dist(context, source)
+    init, needed = member(context, source, "torch.distributed.device_mesh", "init_device_mesh")
+    why = "the script trains on the CPU" if kind == '"cpu"' else "where the model is"
+    return f"{init}({kind}, ({d}.get_world_size(),))  # {why}\n", (*dist_import, *needed)
 
 
 def _in_full_precision(
@@ -279,7 +310,7 @@ def _blocks(model: Model, context: Context, source: Source, target: str) -> tupl
     return f"({', '.join(named)})" if named else "", edits
 
 
-def _options(context: Context, source: Source, name: str) -> tuple[str, str, Planned]:
+def _options(context: Context, source: Source, name: str, kind: str | None) -> tuple[str, str, Planned]:
     """The name of a dictionary of arguments for `fully_shard`, if it needs more, its lines, and what they import."""
     config = context.config
     entries: list[str] = []
@@ -293,10 +324,11 @@ def _options(context: Context, source: Source, name: str) -> tuple[str, str, Pla
         given = ", ".join(f"{kind}_dtype={torch}.{name}" for kind, name in kinds)
         entries.append(f'"mp_policy": {policy}({given})')
         edits = (*edits, *needed, *torch_import)
-    if config.cpu_offload:
+    if config.cpu_offload and kind != '"cpu"':
         policy, needed = member(context, source, "torch.distributed.fsdp", "CPUOffloadPolicy")
         torch, torch_import = imported(context, source, "torch")
-        offload = f"if {torch}.cuda.is_available():  # on CPUs there is nothing to offload\n"
+        there = f"{torch}.cuda.is_available()" if kind is None else f'{kind} == "cuda"'
+        offload = f"if {there}:  # on CPUs there is nothing to offload\n"
         offload += f'    {name}["offload_policy"] = {policy}()\n'
         edits = (*edits, *needed, *torch_import)
     if not entries and not offload:

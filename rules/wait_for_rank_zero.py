@@ -84,7 +84,8 @@ EXAMPLES = [
 def wait_for_rank_zero(script: TrainingScript, context: Context) -> Iterator[Finding]:
     """Read a file only once rank 0 has written it.
 
-    Rank 0 alone writes; the other ranks may come by before it has finished. They meet at a barrier first.
+    Rank 0 alone writes; the other ranks may come by before it has finished, and be slower in reading it than rank 0 in
+    writing it again. They meet at a barrier first.
     """
     if not script.trains:
         return
@@ -97,6 +98,12 @@ def wait_for_rank_zero(script: TrainingScript, context: Context) -> Iterator[Fin
             code = f"if {d}.is_initialized():\n    {code}"
         fix = Fix((*imports, *planned(site.source, InsertBefore(site.node, code))))
         yield Finding(site.source, site.node, "rank 0 may still be writing what is read here", fix)
+    for site in script.rewrites if not script.distributed else ():
+        if site not in script.first_writes:
+            d, imports = dist(context, site.source)
+            insert = InsertBefore(site.source.statement(site.node), f"{d}.barrier()  # all ranks have read it\n")
+            fix = Fix((*imports, *planned(site.source, insert)))
+            yield Finding(site.source, site.node, "a slower rank may still be reading what rank 0 writes here", fix)
     for site in script.first_writes if not script.distributed else ():
         d, imports = dist(context, site.source)
         insert = InsertBefore(site.node, f"{d}.barrier()  # all ranks have looked for it\n")

@@ -151,8 +151,8 @@ ANALYZE = """
     assembling | refusals
     picked
     beginning | going_apart | handmade | loaders | losses | modules
-    batch_sizes | checkpoints | device_numbers | devices | launched | numbering | reductions | sets | squeezed
-    group
+    batch_sizes | checkpoints | devices | launched | numbering | reductions | sets | squeezed
+    device_numbers | group
     own_rank
 """
 

@@ -360,7 +360,9 @@ def test_numbers_for_the_rows_of_a_hand_made_batch(tmp_path: Path) -> None:
 def test_downloads_that_may_fail(tmp_path: Path, fetch: str) -> None:
     """Whoever waits for rank 0 is woken whether its first attempt fails or not."""
     code, _ = converted(tmp_path, HEAD + fetch + FOLDS)
-    assert f"if dist.get_rank() == 0:\n{indent(fetch, '    ')}dist.barrier()\n" in code
+    once = 'if rank == dist.get_rank() and os.environ["LOCAL_RANK"] == "0":'
+    assert f"    {once}\n{indent(fetch, '        ')}    dist.barrier()\n" in code
+    assert code.index("\nsetup_distributed()\n") < code.index(once)
 
 
 @pytest.mark.parametrize(

@@ -83,20 +83,18 @@ def test_wrappers_go_from_each_function_that_has_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("unpacked", "alone"),
     [
-        ("archive = zipfile.ZipFile('a.zip')\narchive.extractall('a')\narchive.close()", "    archive.extractall('a')"),
-        ("with zipfile.ZipFile('a.zip') as f:\n    f.extractall('a')", "        f.extractall('a')"),
-        (
-            "with tarfile.open('a.tar') as f:\n    for name in f:\n        f.extract(name)",
-            "            f.extract(name)",
-        ),
-        ("shutil.unpack_archive('a.zip', 'a')", "    shutil.unpack_archive('a.zip', 'a')"),
+        ("archive = zipfile.ZipFile('a.zip')\narchive.extractall('a')\narchive.close()", "archive.extractall('a')"),
+        ("with zipfile.ZipFile('a.zip') as f:\n    f.extractall('a')", ""),
+        ("with tarfile.open('a.tar') as f:\n    for name in f:\n        f.extract(name)", ""),
+        ("shutil.unpack_archive('a.zip', 'a')", ""),
     ],
 )
 def test_archives_are_unpacked_once(tmp_path: Path, unpacked: str, alone: str) -> None:
     """Ranks would read what another one is just writing anew."""
     after, _ = converted(tmp_path, SCRIPT.format(before=unpacked, start="main()"))
-    indent = alone[: len(alone) - len(alone.lstrip()) - 4]
-    assert f"{indent}if dist.get_rank() == 0:\n{alone}\n{indent}dist.barrier()\n" in after
+    once = 'if rank == dist.get_rank() and os.environ["LOCAL_RANK"] == "0":'
+    inside = "".join(f"        {line}\n" for line in (alone or unpacked).splitlines())
+    assert f"    {once}\n{inside}    dist.barrier()\n" in after
 
 
 def test_what_is_unpacked_if_it_is_missing(tmp_path: Path) -> None:
@@ -105,7 +103,5 @@ def test_what_is_unpacked_if_it_is_missing(tmp_path: Path) -> None:
         "import os\nif not os.path.exists('a'):\n    with zipfile.ZipFile('a.zip') as f:\n        f.extractall('a')"
     )
     after, _ = converted(tmp_path, SCRIPT.format(before=unpacked, start="main()"))
-    assert (
-        f"rank 0 downloads first\n{unpacked.partition(chr(10))[2]}\nif dist.get_rank() == 0:\n    dist.barrier()"
-        in after
-    )
+    inside = "".join(f"\n    {line}" for line in unpacked.partition("\n")[2].splitlines())
+    assert f"with rank_zero_first():{inside}\n" in after

@@ -3,10 +3,13 @@ chosen it lies on GPU 0, with which the rank's own tensors do not go together.""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from conftest import converted
+from conftest import converted, launched
+
+from autodist.config import Strategy
 
 HEAD = """\
 import torch
@@ -100,6 +103,21 @@ STAYS = 'map_location={"cuda:0": "cuda"}'
         ('old = torch.load("c.pt")\nold.eval().to("cuda")', f'torch.load("c.pt", {STAYS})'),
         ('old = torch.load("c.pt")\nold.eval()\nold.cuda()', 'torch.load("c.pt", map_location="cpu")'),
         ('ck = torch.load("c.pt")\nold = ck["net"]\nold.eval()', f'torch.load("c.pt", {STAYS})'),
+        ('old = torch.load("c.pt")["net"].eval()', f'torch.load("c.pt", {STAYS})'),
+        ('ck = torch.load("c.pt")\nold = ck["net"]\nprint(sum(map(old, data)))', f'torch.load("c.pt", {STAYS})'),
+        ('class Kept:\n    pass\n\n\nck = torch.load("c.pt")\nKept.net = ck["net"]', f'torch.load("c.pt", {STAYS})'),
+        ('ck = torch.load("c.pt")\nold, start = ck["net"], ck["epoch"]', f'torch.load("c.pt", {STAYS})'),
+        ('old = torch.load("c.pt")["optimizer"]\nold.step()', f'torch.load("c.pt", {STAYS})'),
+        ('old = torch.load("c.pt")\nold.to(torch.float16)\nold.eval()', f'torch.load("c.pt", {STAYS})'),
+        ('old = nn.DataParallel(torch.load("c.pt"))', f'torch.load("c.pt", {STAYS})'),
+        (
+            'ck = torch.load("c.pt")\nstart = ck["epoch"]\nbest = ck.get("best")',
+            'torch.load("c.pt", map_location="cpu")',
+        ),
+        (
+            'state = torch.load("c.pt")["net"]\nnn.Linear(4, 3).load_state_dict(state)',
+            'torch.load("c.pt", map_location="cpu")',
+        ),
         ('ck = torch.load("c.pt")\nold = ck["net"]\nold.cuda()\nold.eval()', 'torch.load("c.pt", map_location="cpu")'),
         (
             'old = torch.load("c.pt", map_location={"cuda:1": "cuda:0"})',
@@ -185,9 +203,20 @@ def test_a_batch_size_that_is_computed_where_it_is_told(tmp_path: Path, size: st
         ("mean = torch.ones(2).cuda(int(args.name))", "mean = torch.ones(2).cuda()"),
         ("number = 0\nmean = torch.ones(2).cuda(device=number)", "mean = torch.ones(2).cuda()"),
         ("mean = torch.ones(2, device=0)", 'mean = torch.ones(2, device="cuda")'),
+        ("with torch.cuda.device(args.gpu):\n    mean = torch.ones(2)", "\nmean = torch.ones(2)\n"),
+        ('with torch.cuda.device("cuda:1"):\n    mean = torch.ones(2)', "\nmean = torch.ones(2)\n"),
         (
-            "with torch.cuda.device(args.gpu):\n    mean = torch.ones(2).cuda()",
-            "with torch.cuda.device(torch.cuda.current_device()):",
+            "with torch.cuda.device(0), torch.no_grad():\n    pass",
+            "with torch.cuda.device(-1), torch.no_grad():\n    pass",
+        ),
+        ("context = torch.cuda.device(args.gpu)", "context = torch.cuda.device(-1)"),
+        ("print(torch.cuda.memory_allocated(0))", "print(torch.cuda.memory_allocated())"),
+        ('print(torch.cuda.max_memory_allocated(device="cuda:0"))', "print(torch.cuda.max_memory_allocated())"),
+        ("if args.name:\n    torch.cuda.synchronize(args.gpu)", "    torch.cuda.synchronize()"),
+        ("if args.name:\n    print(torch.cuda.get_device_name(0))", "    print(torch.cuda.get_device_name())"),
+        (
+            'place = torch.device(f"cuda:{args.gpu}" if args.name else "cpu")',
+            'torch.device("cuda" if args.name else "cpu")',
         ),
         ("mean = torch.ones(2).to(device, torch.float64)", "mean = torch.ones(2).to(device, torch.float64)"),
         ("mean = torch.ones(2).cuda(torch.device(device))", "mean = torch.ones(2).cuda(torch.device(device))"),
@@ -219,3 +248,101 @@ def test_a_device_that_is_named_by_number(tmp_path: Path, named: str, own: str) 
 def test_devices_that_are_hidden_from_other_ranks(tmp_path: Path, hides: str, stays: bool) -> None:
     after, _ = converted(tmp_path, "import os\n\n" + HEAD + hides + "\n" + BODY)
     assert (hides in after) == stays
+
+
+SHARDED = """\
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+{named}
+torch.manual_seed(0)
+loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8, shuffle=True)
+model = nn.Linear(4, 1){move}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for (x,) in loader:
+    optimizer.zero_grad()
+    (model(x{move}) ** 2).mean().backward()
+    optimizer.step()
+"""
+OPTIONS = """\
+parser = argparse.ArgumentParser()
+parser.add_argument("--device", default="cpu")
+parser.add_argument("--no-cuda", action="store_true")
+args = parser.parse_args()
+"""
+ON_CPU = 'mesh = init_device_mesh("cpu", (dist.get_world_size(),))'
+WHERE = "mesh = init_device_mesh(next(model.parameters()).device.type, (dist.get_world_size(),))"
+THERE = "torch.cuda.is_available()"
+
+
+def sharded(named: str, move: str) -> str:
+    """A script that names its device like that, or does not."""
+    return SHARDED.format(named=OPTIONS + named if "args." in named + move else named, move=move)
+
+
+@pytest.mark.parametrize(
+    ("named", "move", "mesh"),
+    [
+        ("", "", ON_CPU),
+        ("", '.to("cpu")', ON_CPU),
+        ("device = torch.device(args.device)", ".to(device)", WHERE),
+        ("", ".to(args.device)", WHERE),
+        ('device = torch.device("cpu")', ".to(device)", WHERE),
+        (f"print({THERE})  # no GPU is needed", "", WHERE),
+        (f'device = "cuda" if {THERE} and not args.no_cuda else "cpu"', ".to(device)", WHERE),
+        (f'cuda = {THERE} and not args.no_cuda\ndevice = "cuda" if cuda else "cpu"', ".to(device)", WHERE),
+        (f'torch.set_default_device("cuda" if {THERE} else "cpu")', "", WHERE),
+        (f'device = torch.device("cuda" if {THERE} else "cpu")', ".to(device)", ""),
+        (f'device = "cuda:0" if {THERE} else "cpu"', ".to(device)", ""),
+        (f'cuda = {THERE}\ndevice = torch.device("cuda" if cuda else "cpu")', ".to(device)", ""),
+        (f'device = 0 if {THERE} else "cpu"', ".to(device)", ""),
+        (f'device = "cpu" if not {THERE} else "cuda"', ".to(device)", ""),
+        ("", ".cuda()", ""),
+    ],
+)
+def test_shards_are_where_the_script_trains(tmp_path: Path, named: str, move: str, mesh: str) -> None:
+    """`fully_shard` takes a GPU wherever there is one, while the data stay where the script has them."""
+    after, _ = converted(tmp_path, sharded(named, move), Strategy.FSDP)
+    found = next((line for line in after.splitlines() if line.startswith("mesh = ")), "")
+    assert found.partition("  #")[0] == mesh
+    assert ("fully_shard(model, reshard_after_forward=True, mesh=mesh)" in after) == bool(mesh)
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="no torch")
+@pytest.mark.parametrize(
+    ("named", "move"), [("", ""), ("device = torch.device(args.device)", ".to(device)"), ("# cuda", "")]
+)
+def test_a_script_on_the_cpu_is_sharded_there_on_a_machine_with_a_gpu(tmp_path: Path, named: str, move: str) -> None:
+    """What `fully_shard` asks of torch says that there is one; nothing else is made up."""
+    after, _ = converted(tmp_path, sharded(named, move), Strategy.FSDP)
+    gpu = 'import torch\n\ntorch._C._get_accelerator = lambda *_: torch.device("cuda")\n'
+    (tmp_path / "train_fsdp.py").write_text(f"{gpu}{after}print(model.weight.device.type)\n")
+    assert launched(tmp_path, "train_fsdp.py", 2) == "cpu\n"
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        "with torch.cuda.device(args.gpu):\n    {step}",
+        "with torch.cuda.device(args.gpu), torch.enable_grad():\n    {step}",
+        "within = torch.cuda.device(args.gpu)\nwith within:\n    {step}",
+        "print(torch.cuda.memory_allocated(0))\n{step}",
+        "if torch.cuda.is_available():\n    torch.cuda.set_device(args.gpu)\n{step}",
+        'place = torch.device(f"cuda:{{args.gpu}}" if torch.cuda.is_available() else "cpu")\n{step}',
+        'os.environ["CUDA_VISIBLE_DEVICES"] = "0"\n{step}',
+    ],
+)
+def test_what_runs_without_a_gpu_still_does(tmp_path: Path, context: str) -> None:
+    """The original and its conversion, for real."""
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    head = "import argparse\nimport os\nparser = argparse.ArgumentParser()\n"
+    head += 'parser.add_argument("--gpu", type=int, default=-1)\n'
+    start = "def main():\n" + "".join(f"    {line}\n" for line in BODY.splitlines()) + '    print("done")\n\n\n'
+    text = head + "args = parser.parse_args()\n" + HEAD + start + context.format(step="main()") + "\n"
+    after, _ = converted(tmp_path, text)
+    (tmp_path / "train_ddp.py").write_text(after)
+    assert launched(tmp_path, "train_ddp.py") == launched(tmp_path, "train.py")

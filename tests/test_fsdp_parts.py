@@ -57,8 +57,11 @@ def sharded(folder: Path, text: str) -> tuple[str, str]:
 def test_a_part_that_is_called_on_its_own_is_a_unit(tmp_path: Path) -> None:
     """It gathers its parameters itself: calling it was refused."""
     text, said = sharded(tmp_path, SCRIPT + CODES)
-    assert "for block in (model.encoder,):\n    fully_shard(block)\nfully_shard(model" in text and "AD907" not in said
-    assert "fully_shard(block)" not in sharded(tmp_path, SCRIPT)[0]
+    assert (
+        "for block in (model.encoder,):\n    fully_shard(block, mesh=mesh)\nfully_shard(model" in text
+        and "AD907" not in said
+    )
+    assert "fully_shard(block" not in sharded(tmp_path, SCRIPT)[0]
 
 
 def test_parts_come_after_the_blocks_in_them(tmp_path: Path) -> None:
@@ -96,7 +99,7 @@ def test_blocks_whose_layers_another_module_calls(tmp_path: Path) -> None:
     script = SCRIPT.replace("self.decoder = nn.Linear(2, 4)", "self.decoder = Coder(2, 4)")
     assert "for block in (model.encoder, model.decoder):" in sharded(tmp_path, script)[0]
     past = script.replace("self.decoder(self.encoder(x))", "self.decoder.net(self.encoder(x))")
-    assert "fully_shard(block)" not in sharded(tmp_path, past)[0]
+    assert "fully_shard(block" not in sharded(tmp_path, past)[0]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +166,7 @@ def test_copies_below_the_optimizer(tmp_path: Path) -> None:
     """Shards cannot be copied: the copy is made ahead of them, and sharded where it was made. It was refused."""
     text, said = sharded(tmp_path, LATE)
     assert "model = Net()\nunsharded = copy.deepcopy(model)\n" in text and "AD907" not in said
-    assert "ema = unsharded.eval()\n" in text and "fully_shard(ema, reshard_after_forward=True)" in text
+    assert "ema = unsharded.eval()\n" in text and "fully_shard(ema, reshard_after_forward=True, mesh=mesh)" in text
     assert text.count("copy.deepcopy") == 1
 
 
@@ -198,7 +201,7 @@ def test_copies_that_an_object_makes_below_the_optimizer(tmp_path: Path) -> None
     """The object is made ahead of sharding, and shards its copy itself. It was refused."""
     text, said = sharded(tmp_path, INSIDE + "ema.load_state_dict(torch.load('ema.pt', 'cpu'))\n")
     assert "model = Net()\nunsharded = Averaged(model)\n" in text and "\nema = unsharded\n" in text
-    assert "fully_shard(self.module, reshard_after_forward=True)" in text and "AD907" not in said
+    assert "fully_shard(self.module, reshard_after_forward=True, mesh=mesh)" in text and "AD907" not in said
     assert "ema.load_state_dict(model_shards(torch.load('ema.pt', 'cpu'), ema))" in text
 
 

@@ -93,5 +93,7 @@ for name in ("a", "b"):
 """
     head, tail = SCRIPT.split("loader =")
     after, _ = conftest.converted(tmp_path, f"{head}{made}a = np.load('a.npy')\nloader ={tail}")
-    wanted = 'if dist.get_rank() == 0:\n    for name in ("a", "b"):\n        prepare(name + ".npy")\ndist.barrier()\n'
-    assert wanted in after, after
+    once = 'if rank == dist.get_rank() and os.environ["LOCAL_RANK"] == "0":'
+    loop = '        for name in ("a", "b"):\n            prepare(name + ".npy")\n'
+    assert f"    {once}\n{loop}    dist.barrier()\n" in after and after.count("dist.barrier()") == 1
+    assert after.index("\nsetup_distributed()\n") < after.index(once)

@@ -33,7 +33,12 @@ for x, y in loader:
     optimizer.step()
 """
 ALONE = "if dist.get_rank() == 0:\n    prepare('data')\ndist.barrier()\n"
-FIRST = "if dist.get_rank() != 0:\n    dist.barrier()  # rank 0 downloads first\nprepare('data')\n"
+FIRST = "with rank_zero_first():\n    prepare('data')\n"
+AGAIN = (
+    '    if rank == dist.get_rank() and os.environ["LOCAL_RANK"] == "0":\n'
+    "        prepare('data')\n"
+    "    dist.barrier()\n"
+)
 ANEW = """\
     if os.path.exists(path):
         message = "archived"
@@ -94,7 +99,7 @@ HALTED = """\
 def test_what_a_rank_that_comes_second_would_remove(tmp_path: Path) -> None:
     """It finds what rank 0 has just made, which it must not take for what was there before."""
     after, _ = converted(tmp_path, SCRIPT.format(prepare=HALTED, call="overwrite = prepare('data')"))
-    assert "rank 0 downloads first" not in after
+    assert "rank_zero_first" not in after
     assert after.count("dist.barrier()  # all ranks have looked for it\n") == 2
     assert "            if dist.get_rank() == 0:\n                shutil.rmtree(path)\n" in after
 
@@ -119,12 +124,12 @@ def test_a_script_that_ends_where_it_finds_something(tmp_path: Path, prepare: st
     [
         (
             "    with zipfile.ZipFile(path) as archive:\n        archive.extractall()",
-            ALONE,
+            AGAIN,
         ),
         (
             "    if not os.path.exists('data'):\n        with zipfile.ZipFile(path) as archive:\n"
             "            archive.extractall('data')",
-            "if dist.get_rank() != 0:\n    dist.barrier()  # rank 0 downloads first\nprepare('data')\n",
+            FIRST,
         ),
         ("    found = names.str.extractall(path)\n    print(found)", None),
     ],

@@ -91,8 +91,7 @@ loader = DataLoader(data, batch_size=8, shuffle=True)
 model = nn.Linear(784, 10)
 """
     after, _ = conftest.converted(tmp_path, HEAD + made + TAIL)
-    waits = "if dist.get_rank() != 0:\n    dist.barrier()  # rank 0 downloads first\nif sys.argv[1]"
-    assert waits in after and after.count("dist.barrier()") == 2
+    assert "with rank_zero_first():\n    if sys.argv[1]" in after and after.count("with ") == 1
 
 
 PARTS = """

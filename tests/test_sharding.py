@@ -60,7 +60,7 @@ def sharded(folder: Path, text: str) -> tuple[str, str]:
 
 
 def test_like_blocks_are_units(tmp_path: Path) -> None:
-    assert "for block in model.blocks:\n    fully_shard(block)\n" in sharded(tmp_path, SCRIPT)[0]
+    assert "for block in model.blocks:\n    fully_shard(block, mesh=mesh)\n" in sharded(tmp_path, SCRIPT)[0]
 
 
 BACKBONES = """
@@ -558,4 +558,7 @@ def test_blocks_in_a_dict_of_modules(tmp_path: Path, called: str) -> None:
         f"for block in {called}:\n            x = block(x)\n        return self.head(x) + self.foot(x).mean()",
     )
     text, said = sharded(tmp_path, net)
-    assert "for block in model.transformer.h:\n    fully_shard(block)\n" in text and "no repeated blocks" not in said
+    assert (
+        "for block in model.transformer.h:\n    fully_shard(block, mesh=mesh)\n" in text
+        and "no repeated blocks" not in said
+    )

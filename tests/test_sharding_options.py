@@ -15,6 +15,9 @@ from autodist.project import Project
 from autodist.result import Result
 
 BLOCKS = registry.examples("AD501")[0].before
+ON_GPUS = BLOCKS.replace("model = Net()", "model = Net().cuda()").replace(
+    "(model(x), y)", "(model(x.cuda()), y.cuda())"
+)
 
 
 def converted(folder: Path, text: str = BLOCKS, strategy: Strategy = Strategy.FSDP, **options: Any) -> Result:
@@ -26,8 +29,8 @@ def converted(folder: Path, text: str = BLOCKS, strategy: Strategy = Strategy.FS
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ({}, "    fully_shard(block)\n"),
-        ({"reshard_after_forward": False}, "    fully_shard(block, reshard_after_forward=False)\n"),
+        ({}, "    fully_shard(block, mesh=mesh)\n"),
+        ({"reshard_after_forward": False}, "    fully_shard(block, reshard_after_forward=False, mesh=mesh)\n"),
         ({"cpu_offload": True}, '    options["offload_policy"] = CPUOffloadPolicy()\n'),
         ({"cpu_offload": True}, "fully_shard(model, reshard_after_forward=True, **options)\n"),
         ({"mixed_precision": MixedPrecision.BF16}, "MixedPrecisionPolicy(param_dtype=torch.bfloat16"),
@@ -38,7 +41,12 @@ def converted(folder: Path, text: str = BLOCKS, strategy: Strategy = Strategy.FS
     ],
 )
 def test_options_change_how_the_model_is_sharded(options: dict[str, Any], line: str, tmp_path: Path) -> None:
-    assert line in converted(tmp_path, **options).entry.after
+    text = ON_GPUS if options.get("cpu_offload") else BLOCKS
+    assert line in converted(tmp_path, text, **options).entry.after
+
+
+def test_on_a_cpu_there_is_nothing_to_offload(tmp_path: Path) -> None:
+    assert "offload" not in converted(tmp_path, cpu_offload=True).entry.after
 
 
 @pytest.mark.parametrize(
@@ -62,7 +70,7 @@ def test_hsdp_shards_within_a_node(tmp_path: Path) -> None:
 
 
 def test_names_of_the_script_are_left_alone(tmp_path: Path) -> None:
-    text = BLOCKS.replace("model = Net()\n", "mesh = options = 1\nmodel = Net()\n") + "print(mesh, options)\n"
+    text = ON_GPUS.replace("model = Net()", "mesh = options = 1\nmodel = Net()") + "print(mesh, options)\n"
     after = converted(tmp_path, text, Strategy.HSDP, cpu_offload=True).entry.after
     assert "mesh=device_mesh, **sharding)\n" in after
 

@@ -157,7 +157,7 @@ print(to_np(model(tensor([[1.0, 2.0, 3.0, 4.0]]))))
 def test_blocks_in_lists_of_lists(tmp_path: Path) -> None:
     """A ModuleList has no forward that would gather its parameters."""
     text = "".join(converted(tmp_path, NESTED, Strategy.FSDP))
-    assert "for block in chain(*model.layers):\n    fully_shard(block)\n" in text
+    assert "for block in chain(*model.layers):\n    fully_shard(block, mesh=mesh)\n" in text
     assert "from itertools import chain\n" in text
 
 

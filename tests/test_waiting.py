@@ -201,13 +201,12 @@ if not os.path.isfile(PATH):
 else:
     found = pickle.load(open(PATH, "rb"))\
 """
-LOOKED = "    dist.barrier()  # all ranks have looked for it\n    if dist.get_rank() == 0:\n        pickle.dump("
 
 
 def test_a_cache_that_a_function_writes_where_it_is_missing(tmp_path: Path) -> None:
     """A rank that looks later would find what rank 0 is writing."""
     after, _ = conftest.converted(tmp_path, CACHED.replace("READ", CHOSEN))
-    assert LOOKED in after
+    assert "with rank_zero_first():\n    if not os.path.isfile(PATH):\n" in after
 
 
 def test_a_function_that_writes_whatever_is_there(tmp_path: Path) -> None:
@@ -268,7 +267,7 @@ main()
 def test_new_folders_are_made_by_rank_0_alone(tmp_path: Path, place: str) -> None:
     """Who comes later does not find the first one's folder and leave it alone, but makes another."""
     text, _ = conftest.converted(tmp_path, RUNS.replace("{place}", place))
-    assert "rank 0 downloads first" not in text
+    assert "rank_zero_first" not in text
     name = "numbered" if "numbered" in place else "stamped"
     made = text[text.index(f"def {name}") :].partition("return path")[0]
     assert "if dist.get_rank() == 0:\n" in made.partition("os.makedirs(path)")[0]
@@ -344,3 +343,61 @@ def test_what_rank_0_has_written_is_there_before_it_is_listed(tmp_path: Path) ->
         text, _ = conftest.converted(tmp_path, script.replace("{after}", each))
         assert "dist.barrier()  # rank 0 has written it" in text.partition(listed)[0].splitlines()[-2:][0]
         assert text.count("rank 0 has written it") == 1
+
+
+READ_BACK = """\
+import json
+import os
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8, shuffle=True)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def train():
+    for (x,) in loader:
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+
+
+train()
+"""
+GROWN = """\
+for k in range(3):
+    {first}rows = pd.DataFrame({"k": [k]})
+    if os.path.exists("sums.csv"):
+        rows = pd.concat([pd.read_csv("sums.csv"), rows])
+    rows.to_csv("sums.csv")
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "again"),
+    [
+        (GROWN.replace("{first}", ""), True),
+        (GROWN.replace("{first}", "train()\n    "), True),
+        ('for k in range(3):\n    np.save("k.npy", np.ones(k))\n    print(np.load("k.npy").sum())\n', True),
+        ('for k in range(3):\n    train()\n    np.save("k.npy", np.ones(k))\n    print(np.load("k.npy"))\n', False),
+        ('np.save("k.npy", np.ones(1))\na = np.load("k.npy")\nnp.save("k.npy", np.ones(2))\nprint(a)\n', True),
+        (
+            'with open("k.json") as f:\n    k = json.load(f)\nwith open("k.json", "w") as f:\n    json.dump(k, f)\n',
+            True,
+        ),
+        ('for k in range(3):\n    torch.save(k, "k.pt")\n    print(torch.load("k.pt"))\n', True),
+        ('print(torch.load("a.pt"))\ntorch.save(1, "b.pt")\n', False),
+        ('print(np.load("a.npy"))\nnp.savez("b.npz", a=1)\n', False),
+    ],
+)
+def test_a_file_is_written_again_when_all_have_read_it(tmp_path: Path, code: str, again: bool) -> None:
+    """A slower rank would read what is half written."""
+    after, _ = conftest.converted(tmp_path, READ_BACK + code)
+    read = after.find("dist.barrier()  # all ranks have read it\n")
+    assert (read > 0) == again
+    written = after[read:].partition("\n")[2].strip()
+    assert not again or written.startswith("if dist.get_rank() == 0:")

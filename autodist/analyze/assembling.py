@@ -39,7 +39,7 @@ from autodist.analyze.beginning import (
 )
 from autodist.analyze.checkpoints import checkpoint, lost_prefixes, prefixed_keys
 from autodist.analyze.device_numbers import device_numbers
-from autodist.analyze.devices import asked_devices, hidden_devices, loads_of, names_device
+from autodist.analyze.devices import asked_devices, hidden_devices, loads_of, names_device, takes_gpu
 from autodist.analyze.going_apart import gone_apart
 from autodist.analyze.group import gathered_without_group, sometimes_joined, without_group
 from autodist.analyze.handmade import draw_sites, drawn_alike, left_seeded, masks_alike, picked_apart
@@ -108,6 +108,7 @@ def assembled(
     guards = [site for site in guards if not only_saves(site, sharded)]
     guards = lifting.lifted(guards, run, needed, waits)
     alone = lifting.lifted(alone, run, needed, waits)
+    anew = [site for site in alone if waiting.is_read_on_each_node(site, run)]
     alone_there = [*guards, *regions.where_a_writer_is(guards, run)]
     if not is_distributed(run) or run.plan.bare:
         hoists, stuck = shards.hoists(run, models, sharded, alone_there)
@@ -235,7 +236,7 @@ def assembled(
         sometimes_joined=sometimes_joined(run),
         launcher=without(launcher(run), run.plan.dropped),
         prints=any(not event.on_one_rank for kind in ("print", "log", "progress") for event in kinds.get(kind, [])),
-        models=tuple(models),
+        models=tuple(replace(model, takes_gpu=takes_gpu(model.object, run)) for model in models),
         loaders=tuple(loaders),
         evaluation_loaders=tuple(evaluating[0]),
         evaluation_samplers=tuple(evaluating[1]),
@@ -287,9 +288,11 @@ def assembled(
                 )
             )
         ),
+        rewrites=tuple(dict.fromkeys(waiting.rewrites(run, [*guards, *opens], outside))),
         turned_buffers=tuple(turned_buffers(run)),
         data_parallel_calls=sites("data_parallel_call"),
-        prepared_alone=tuple(alone),
+        prepared_alone=tuple(site for site in alone if site not in anew),
+        fetched_anew=tuple(anew),
         loads=tuple(loads_of(run)),
         progress=tuple(s for s in sites("progress") if _accepts_disable(s, run)),
         file_handlers=tuple(s for s in sites("file_handler") if not regions.is_chosen_by_rank(s.node, run)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from autodist import escapes, while_importing
+from autodist import escapes, regions, while_importing
 from autodist.analyze.launched import is_distributed
 from autodist.fsdp import shards
 from autodist.imports import below_imports, is_preface
@@ -146,11 +146,8 @@ def downloads(prepared: list[Site], run: Interpreter) -> Iterator[tuple[Site, Si
         assert isinstance(site.node, ast.stmt)
         block = site.source.block(site.node)
         last = index = block.index(site.node)
-        for later in range(index + 1, len(block)):
-            if block[later] in statements:
-                last = later
-            elif not isinstance(block[later], (ast.Assign, ast.AnnAssign)) or later - last > 4:
-                break
+        while last + 1 < len(block) and block[last + 1] in statements:
+            last += 1
         taken.update(block[index : last + 1])
         yield site, Site(site.source, block[last])
 
@@ -176,9 +173,19 @@ def setup_of(script: TrainingScript, run: Interpreter, early: Iterable[Event]) -
     guard = next((s for s in body if isinstance(s, ast.If) and _is_main_guard(s.test)), None)
     start = next((s for s in body if not is_preface(s)), body[-1])
     agreed = (*script.named_apart, *script.unseeded, *script.clocked)
-    apart = {node for site in agreed for node in ast.walk(site.node)}
-    taken = [e for kind in ("clock", "unseeded") for e in run.of(kind) if e.node in apart]
-    needed = [e for e in run.events if e.kind == "print" or _needs_group(e) or e in taken]
+    alike = {node for site in agreed for node in ast.walk(site.node)}
+    taken = [e for kind in ("clock", "unseeded") for e in run.of(kind) if e.node in alike]
+    apart = (*script.downloads, script.guards, script.prepared_alone, script.fetched_anew)
+    waited = frozenset(site.node for sites in apart for site in sites)
+    needed = [
+        e
+        for e in run.events
+        if e.kind == "print"
+        or _needs_group(e)
+        or e in taken
+        or e.kind in ("exists", "load", "read", "write")
+        and regions.within(e, waited)
+    ]
     tops = [(event, top) for event in needed if (top := _top_statement(event, entry)) is not None]
     found = [top for _, top in tops if not is_preface(top)]
     defined = (ast.FunctionDef, ast.ClassDef)

@@ -7,11 +7,20 @@ import re
 from collections.abc import Iterator
 
 from autodist.interpreter import Interpreter
-from autodist.script import Numbered
+from autodist.script import STAY, Numbered
 from autodist.source import Source, argument, last_name
 from autodist.values import NOTHING, External
 
 CURRENT = '"cuda"'
+OF_CURRENT = frozenset(
+    f"torch.cuda.{name}"
+    for name in (
+        "synchronize get_device_name get_device_capability memory_allocated max_memory_allocated memory_reserved "
+        "max_memory_reserved memory_cached max_memory_cached memory_summary memory_stats mem_get_info utilization "
+        "reset_peak_memory_stats reset_max_memory_allocated current_stream default_stream"
+    ).split()
+)
+"""What speaks of the current device where it is told of none."""
 SPELLED = re.compile(r"cuda:(\{[^}]*\}|%d|%s|%i)?")
 """What stands before a number that is put into a text, or around it."""
 
@@ -23,7 +32,11 @@ def device_numbers(run: Interpreter) -> Iterator[Numbered]:
             continue
         for node in ast.walk(source.tree):
             plain = isinstance(node, ast.Constant) and _is_numbered(node.value) and not _is_key(node, source)
-            if isinstance(node, ast.expr) and (plain or _spells_device(node)):
+            above = source.parents.get(node)
+            above = source.parents.get(above) if isinstance(above, ast.keyword) else above
+            if isinstance(above, ast.Call) and _made(above, run) & {"torch.cuda.device", *OF_CURRENT}:
+                continue
+            if isinstance(node, ast.expr) and (plain or spells_device(node)):
                 yield Numbered(source, node, CURRENT)
             elif isinstance(node, ast.IfExp):
                 yield from (Numbered(source, each, CURRENT) for each in _beside_cpu(node, run))
@@ -34,7 +47,7 @@ def device_numbers(run: Interpreter) -> Iterator[Numbered]:
 def _in_call(call: ast.Call, source: Source, run: Interpreter) -> Iterator[Numbered]:
     name = last_name(call.func)
     method = isinstance(call.func, ast.Attribute)
-    made = {each.name for each in run.values.get(call.func, NOTHING).things if isinstance(each, External)}
+    made = _made(call, run)
     if "torch.device" in made:
         kind, number = argument(call, "type", 0), argument(call, "index", 1)
         if number is not None and isinstance(kind, ast.Constant) and kind.value == "cuda":
@@ -43,9 +56,12 @@ def _in_call(call: ast.Call, source: Source, run: Interpreter) -> Iterator[Numbe
             yield Numbered(source, kind, CURRENT)
     elif "torch.cuda.device" in made:
         asked = argument(call, "device", 0)
-        if asked is not None and _is_number(asked, run):
-            assert isinstance(call.func, ast.Attribute)
-            yield Numbered(source, asked, f"{source.code(call.func.value)}.current_device()")
+        if asked is not None and _is_numbered_or_number(asked, run):
+            yield Numbered(source, asked, STAY)
+    elif made & OF_CURRENT:
+        asked = argument(call, "device", 0)
+        if asked is not None and len(call.args) + len(call.keywords) == 1 and _is_numbered_or_number(asked, run):
+            yield Numbered(source, call, f"{source.code(call.func)}()")
     elif method and not made and name == "cuda":
         asked = argument(call, "device", 0)
         if asked is not None and _is_number(asked, run):
@@ -55,6 +71,16 @@ def _in_call(call: ast.Call, source: Source, run: Interpreter) -> Iterator[Numbe
         makes = name is not None and name.startswith("new_") or any(each.startswith("torch.") for each in made)
         if (makes or name == "to") and asked is not None and _is_number(asked, run):
             yield Numbered(source, asked, CURRENT)
+
+
+def _made(call: ast.Call, run: Interpreter) -> set[str]:
+    """The names, in their libraries, of what is called."""
+    return {each.name for each in run.values.get(call.func, NOTHING).things if isinstance(each, External)}
+
+
+def _is_numbered_or_number(node: ast.expr, run: Interpreter) -> bool:
+    spelled = isinstance(node, ast.Constant) and _is_numbered(node.value) or spells_device(node)
+    return spelled or _is_number(node, run)
 
 
 def _is_numbered(text: object) -> bool:
@@ -91,7 +117,7 @@ def _is_key(node: ast.expr, source: Source) -> bool:
     return isinstance(above, ast.Dict) and node in above.keys
 
 
-def _spells_device(node: ast.expr) -> bool:
+def spells_device(node: ast.expr) -> bool:
     """`f"cuda:{gpu}"`, `"cuda:{}".format(gpu)`, `"cuda:%d" % gpu`, `"cuda:" + gpu`"""
     text: ast.expr | None = None
     if isinstance(node, ast.JoinedStr) and len(node.values) == 2:

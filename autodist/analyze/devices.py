@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
+from autodist.analyze.device_numbers import spells_device
 from autodist.interpreter import Event, Interpreter
+from autodist.models.moves import held_by, is_to_device
 from autodist.project import Project
 from autodist.script import Site
 from autodist.source import Source, argument, last_name
@@ -34,20 +36,34 @@ def loads_of(run: Interpreter) -> Iterator[tuple[Site, str]]:
 
 WHERE_IT_WAS = '{"cuda:0": "cuda"}'
 """What was saved on the CPU stays there (data, the state of a generator), and the rest comes to the rank's own GPU."""
-OF_MODULES = frozenset("eval train parameters named_parameters state_dict modules children zero_grad".split())
-QUESTIONS = frozenset("print len int float bool isinstance hasattr sorted list max min str".split())
+QUESTIONS = frozenset("print len int float bool isinstance hasattr sorted list max min str range".split())
+TYPES = ("torch.float", "torch.half", "torch.double", "torch.bfloat", "dtype")
+PLAIN = (
+    "epoch step iter best loss acc score metric arg config cfg hparam setting history seed name arch version".split()
+)
+"""What numbers and settings of a checkpoint are called."""
 
 
 def _place(event: Event, devices: set[Object], named: bool) -> str:
     """Where to put what a call of `torch.load` loads."""
-    device = _device_name(event, devices)
-    uses = _uses(event)
-    if named and not _is_of_states(uses, event.source):
+    uses, source = _uses(event), event.source
+    states = bool(uses) and all(_is_state(each, source) for each in uses)
+    if named and not states and not any(_is_moved(each, source) for each in uses):
         return WHERE_IT_WAS
-    held = list(_entries(uses, event.source)) if named else []
-    whole = any(_is_of_module(each, event.source) for each in held)
-    moved = any(getattr(event.source.parents.get(each), "attr", None) in ("to", "cuda") for each in held)
-    return device or (WHERE_IT_WAS if whole and not moved else '"cpu"')  # a model is used where it is
+    return _device_name(event, devices) or '"cpu"'
+
+
+def _is_moved(name: ast.expr, source: Source) -> bool:
+    """`model.to(device)`: a model that is brought to its device may come from anywhere."""
+    above = source.parents.get(name)
+    call = source.parents.get(above) if isinstance(above, ast.Attribute) and above.attr in ("to", "cuda") else None
+    asked = argument(call, "device", 0) if isinstance(call, ast.Call) and call.func is above else None
+    return isinstance(above, ast.Attribute) and (above.attr == "cuda" or asked is not None and not _is_type(asked))
+
+
+def _is_type(node: ast.expr) -> bool:
+    """`torch.float16`, as which a model stays where it is"""
+    return ast.unparse(node).startswith(TYPES)
 
 
 def _uses(event: Event) -> list[ast.expr]:
@@ -68,34 +84,10 @@ def _reads(name: str, statement: ast.AST, source: Source) -> list[ast.expr]:
     return [each for each in names if isinstance(each.ctx, ast.Load)]
 
 
-def _entries(uses: list[ast.expr], source: Source) -> Iterator[ast.expr]:
-    """What stands for what is loaded, or for an entry of it: `net` after `net = checkpoint["net"]`."""
-    yield from uses
-    for each in uses:
-        above = source.parents.get(each)
-        bound = source.parents.get(above) if isinstance(above, ast.Subscript) and above.value is each else None
-        if isinstance(bound, ast.Assign) and bound.value is above and isinstance(bound.targets[0], ast.Name):
-            yield from _reads(bound.targets[0].id, bound, source)
-
-
-def _is_of_states(uses: list[ast.expr], source: Source) -> bool:
-    """Whether what is loaded are states of modules and optimizers, which go to the device of these, and numbers."""
-    modules = any(isinstance(each, ast.Name) and _is_of_module(each, source) for each in uses)
-    return bool(uses) and (modules or all(_is_state(each, source) for each in uses))
-
-
-def _is_of_module(name: ast.expr, source: Source) -> bool:
-    """`model.eval()`, `model(x)`"""
-    above = source.parents.get(name)
-    if isinstance(above, ast.Call):
-        return above.func is name
-    return isinstance(above, ast.Attribute) and above.attr in OF_MODULES
-
-
 def _is_state(node: ast.AST, source: Source) -> bool:
-    """Whether a checkpoint, or an entry of it, is given to `load_state_dict`, or an entry is kept or asked for that is
-    no state of a generator, which is on the CPU wherever a model is."""
-    inside = False
+    """Whether a checkpoint, or an entry of it, is given to `load_state_dict`, or an entry is a number or a setting: no
+    module, which is used where it is, and no state of a generator, which is on the CPU wherever a model is."""
+    keys: list[str] = []
     while True:
         above = source.parents.get(node)
         if isinstance(above, ast.Subscript) and above.value is node:
@@ -109,11 +101,21 @@ def _is_state(node: ast.AST, source: Source) -> bool:
             break
         if not isinstance(key, ast.Constant) or not isinstance(key.value, str) or _names_generator(key.value):
             return False
-        inside = True
+        keys.append(key.value)
     if isinstance(above, ast.Call) and node is not above.func:
         name = last_name(above.func) or ""
         return name == "load_state_dict" or name in QUESTIONS
-    return inside or isinstance(above, (ast.Compare, ast.Delete))
+    if not keys or isinstance(above, (ast.Compare, ast.Delete, ast.BinOp)):
+        return isinstance(above, (ast.Compare, ast.Delete, ast.BinOp))
+    if isinstance(above, ast.Assign) and isinstance(above.targets[0], ast.Name) and not _is_plain(keys[-1]):
+        reads = _reads(above.targets[0].id, above, source)
+        return any(_is_moved(each, source) for each in reads) or all(_is_state(each, source) for each in reads)
+    return _is_plain(keys[-1]) or isinstance(above, (ast.For, ast.comprehension))
+
+
+def _is_plain(key: str) -> bool:
+    """Whether an entry is a number or a setting by its name."""
+    return any(word in key.lower() for word in PLAIN)
 
 
 def _names_generator(key: str) -> bool:
@@ -133,7 +135,80 @@ def _device_name(event: Event, made: set[Object]) -> str | None:
 
 def names_device(project: Project) -> bool:
     """Whether any file speaks of a device."""
-    return any(word in source.text for source in project.sources for word in ("cuda", "device", "gpu", "accelerator"))
+    return any(
+        word in source.text for source in project.sources for word in ("cuda", "device", "gpu", "accelerator", "xpu")
+    )
+
+
+def takes_gpu(module: Object, run: Interpreter) -> bool:
+    """Whether a model surely goes to a GPU where there is one, whatever the options: it is moved there, and to nothing
+    that a setting chooses."""
+    moves = [event for event in run.of("move") if module.key in held_by(event) and is_to_device(event, run)]
+    return bool(moves) and all(_goes_to_gpu(event, run) for event in moves)
+
+
+def _goes_to_gpu(event: Event, run: Interpreter) -> bool:
+    call = event.node
+    assert isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+    places = [(each.node, each.source) for each in event.calls if each.node is not None] + [(call, event.source)]
+    tests = [a.test for node, source in places for a in source.ancestors(node) if isinstance(a, ast.If)]
+    chosen = [test for test in tests if any(word in ast.unparse(test).lower() for word in ("cuda", "gpu", "device"))]
+    if not all(_is_answer(test, _has_gpu, run) for test in chosen):
+        return False
+    asked = argument(call, "device", 0)
+    return call.func.attr == "cuda" or asked is not None and _is_answer(asked, _is_gpu, run)
+
+
+Answers = Callable[[ast.expr, Interpreter, frozenset[str]], bool]
+
+
+def _is_answer(node: ast.expr, answers: Answers, run: Interpreter, seen: frozenset[str] = frozenset()) -> bool:
+    """Whether an expression, or whatever the project binds the name to that it is, is of a kind."""
+    name = last_name(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+    if name is None or answers(node, run, seen):
+        return answers(node, run, seen)
+    trees = (source.tree for source in run.project.sources if name in source.text)
+    bound = [
+        each
+        for tree in trees
+        for each in ast.walk(tree)
+        if isinstance(each, (ast.Assign, ast.AnnAssign)) and name in map(last_name, _targets(each))
+    ]
+    values = [each.value for each in bound if isinstance(each, ast.Assign)]
+    others = [v for v in values if not (isinstance(v, (ast.Name, ast.Attribute)) and last_name(v) == name)]
+    if name in seen or not others or any(isinstance(each, ast.AnnAssign) for each in bound):
+        return False  # it may be an option
+    return all(_is_answer(value, answers, run, seen | {name}) for value in others)
+
+
+def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
+    return node.targets if isinstance(node, ast.Assign) else [node.target]
+
+
+def _has_gpu(node: ast.expr, run: Interpreter, seen: frozenset[str]) -> bool:
+    """`torch.cuda.is_available()`"""
+    asks = ("cuda.is_available()", "accelerator.is_available()", "cuda.device_count() > 0")
+    return ast.unparse(node).endswith(asks) and not isinstance(node, (ast.BoolOp, ast.UnaryOp))
+
+
+def _is_gpu(node: ast.expr, run: Interpreter, seen: frozenset[str]) -> bool:
+    """`"cuda"`, `torch.device("cuda" if torch.cuda.is_available() else "cpu")`, `local_rank`"""
+    if isinstance(node, ast.IfExp):
+        missing = isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not)
+        test = node.test.operand if isinstance(node.test, ast.UnaryOp) else node.test
+        there, other = (node.orelse, node.body) if missing else (node.body, node.orelse)
+        return (
+            "cpu" in ast.unparse(other)
+            and _is_answer(test, _has_gpu, run, seen)
+            and _is_answer(there, _is_gpu, run, seen)
+        )
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str) and node.value.startswith("cuda") or type(node.value) is int
+    if isinstance(node, ast.Call) and last_name(node.func) == "device" and node.args:
+        return _is_answer(node.args[0], _is_gpu, run, seen)
+    if "current_accelerator()" in ast.unparse(node) or spells_device(node):
+        return True
+    return isinstance(node, (ast.Name, ast.Attribute)) and (last_name(node) or "").endswith("rank")
 
 
 def hidden_devices(project: Project) -> Iterator[Site]:

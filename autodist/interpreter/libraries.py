@@ -27,6 +27,8 @@ MEANS_OF_SAMPLES = frozenset("accuracy_score mean_squared_error mean_absolute_er
 GIVEN_SAMPLES = frozenset("y_true y_pred".split())
 """Their options may weigh samples, sum them up or take the root of the mean."""
 
+FETCHING = frozenset("wget curl gdown kaggle gsutil aws git unzip tar 7z gunzip hf huggingface-cli".split())
+"""Commands that fetch or unpack files."""
 LIKE = frozenset("zeros_like ones_like full_like empty_like rand_like randn_like".split())
 """What makes a tensor of its own that is sharded as another one is."""
 OF_ONE_VALUE = frozenset("zeros_like ones_like full_like".split())
@@ -96,7 +98,8 @@ class Libraries(BuiltinCalls):
             for value in values if roles & {"print", "log"} else ():
                 self._shown(value, node, scope)
             for role in sorted(roles):
-                self.event(role, node, scope, self._mixed(values), first_text(values) if role == "write" else NOTHING)
+                kind = "download" if role == "write" and _fetches_by_command(node) else role
+                self.event(kind, node, scope, self._mixed(values), first_text(values) if kind == "write" else NOTHING)
         builtin = self._builtin(name, node, args, keywords, scope)
         if builtin is not None:
             return builtin
@@ -117,7 +120,7 @@ class Libraries(BuiltinCalls):
             roles |= {"reader"} if args and any(args[0].objects("loader")) else set()
         if _is_known_distribution(name, values):
             roles = frozenset(["distribution"])
-        made = bool(roles - {"random_draw", "plain_torch", "exists", "load", "read"}) or roots not in (
+        made = bool(roles - {"random_draw", "plain_torch", "exists", "load", "read", "mapped_file"}) or roots not in (
             "torch",
             "numpy",
             "math",
@@ -207,6 +210,13 @@ class Libraries(BuiltinCalls):
             return False
         taken, index = self._lately(node.value), self._lately(node.slice)
         return type(index.const) is int and taken.spread is ROWS and not taken.things
+
+
+def _fetches_by_command(call: ast.Call) -> bool:
+    """`os.system("wget " + url)`, `subprocess.run(["unzip", "-q", path])`"""
+    told = (n.value for each in call.args[:1] for n in ast.walk(each) if isinstance(n, ast.Constant))
+    first = next((text for text in told if isinstance(text, str)), "")
+    return first.partition(" ")[0] in FETCHING
 
 
 def _is_known_distribution(name: str, values: list[Value]) -> bool:

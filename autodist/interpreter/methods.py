@@ -60,6 +60,8 @@ WRITING = frozenset(
 )
 UNPACKING = frozenset("extract extractall".split())
 """What puts files in place that an archive holds, as a download does."""
+CACHED = frozenset("map filter".split())
+"""What goes over all of a data set of Hugging Face once, and keeps the result on disk."""
 PICTURES = (
     "PIL.",
     "matplotlib.animation.",
@@ -409,6 +411,9 @@ class Methods(Libraries, TorchModules):
         if "logger" in inner.roles:
             self.event("log", node, scope, self._mixed(values))
             return NOTHING
+        if name in CACHED and inner.name in ("datasets.load_dataset", "datasets.load_from_disk"):
+            self.event("download", node, scope)
+            return of(inner)
         if "file" in inner.roles:
             unpacks = name in UNPACKING
             self.event("download" if unpacks else "file_method", node, scope, self._mixed(values), of(inner))

@@ -457,6 +457,16 @@ class Roles(Stores):
         self.event("read", node, scope, first_text([*args[:1], *keywords.values()]))
         return None
 
+    def call_mapped_file(
+        self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
+    ) -> Value | None:
+        """`np.memmap(path, dtype, mode="w+")` makes a file, and reads one otherwise."""
+        mode = keywords.get("mode", args[2] if len(args) > 2 else NOTHING).const
+        writes = isinstance(mode, str) and mode.startswith(("w", "write"))
+        path = first_text(args[:1])
+        self.event("write" if writes else "read", node, scope, path, path)
+        return None
+
     def call_progress(
         self, name: str, node: ast.Call, args: list[Value], keywords: dict[str, Value], scope: Scope
     ) -> Value:

@@ -30,6 +30,8 @@ class StatementEdits:
     """Code that opens the block which starts with this statement, a docstring or the like."""
     after: list[str] = field(default_factory=list)
     guard: str | None = None
+    around: str | None = None
+    """The compound statement to put it in, where ``...`` is."""
     forgets: bool = False
     """Whether the comment above a removed statement goes with it."""
     unwrap: bool = False
@@ -73,6 +75,7 @@ class _Piece:
     """What the statements need, below the comments; not parsed yet."""
     after: list[cst.BaseStatement] = field(default_factory=list)
     guard: str | None = None
+    around: str | None = None
     apart: bool = False
     """Whether a blank line follows."""
     forgets: bool = False
@@ -143,9 +146,12 @@ class Layout:
             suite = changed(body, body=_lead(guard.leading_lines, suite.body))
         return changed(_with_test(updated, both(updated.test, guard.test)), body=suite)
 
+    def _default(self, indent: str | None) -> str:
+        return self._indent if indent is None else indent
+
     def _nested(self, body: Sequence[cst.BaseStatement], indent: str | None) -> cst.IndentedBlock:
         """``body`` one level deeper, with the lines that a backslash continues."""
-        shifting = _Shifting(self._indent if indent is None else indent)
+        shifting = _Shifting(self._default(indent))
         return cst.IndentedBlock([shifting.rebuild(statement) for statement in body], indent=indent)
 
     def _is_edited(self, statement: cst.CSTNode) -> bool:
@@ -199,7 +205,8 @@ class Layout:
             body = self._parse([edits.replacement])
         if edits.unwrap:
             body = _unwrapped(updated)
-        return _Piece(body, lead, self._parse(edits.before), edits.prepared, self._parse(edits.below), edits.guard)
+        before, after = self._parse(edits.before), self._parse(edits.below)
+        return _Piece(body, lead, before, edits.prepared, after, edits.guard, edits.around)
 
     def _line_pieces(
         self,
@@ -212,11 +219,12 @@ class Layout:
         for original, statement in zip(originals, updated, strict=True):
             edits = self.statements.get(original, StatementEdits())
             inline = self._inline(statement, edits)
-            alone = edits.guard is not None or inline is None
+            wrapped = edits.guard or edits.around
+            alone = wrapped or inline is None
             apart = alone or edits.before or edits.prepared
-            if apart or pieces[-1].guard is not None or pieces[-1].after:
+            if apart or pieces[-1].guard or pieces[-1].around or pieces[-1].after:
                 before = self._parse(edits.before)
-                pieces.append(_Piece([], before=before, prepared=edits.prepared, guard=edits.guard))
+                pieces.append(_Piece([], (), before, edits.prepared, guard=edits.guard, around=edits.around))
             piece = pieces[-1]
             if inline is None:
                 piece.statements = self._parse([edits.replacement or ""])
@@ -240,7 +248,7 @@ class Layout:
         small = [statement for inline in inlines for statement in inline or ()] or [cst.Pass()]
         suite = changed(updated, body=_ended(small, updated.body[-1]))
         plain = original not in self.blocks and not any(edit.before or edit.prepared or edit.below for edit in edits)
-        plain = plain and None not in inlines
+        plain = plain and None not in inlines and not any(edit.around for edit in edits)
         guards = {edit.guard for edit in edits}
         if plain and guards == {None}:
             return suite
@@ -277,7 +285,7 @@ class Layout:
                 body += _lead(above, inserted)
                 if isinstance(inserted[-1], _DEFINITIONS):
                     lead = _two_blank(lead)
-            prepared = self._parse(dict.fromkeys(code for piece in run for code in piece.prepared))
+            prepared = self._prepared(run) if run[0].around is None else []
             if prepared:
                 body += _lead(lead, prepared)
                 lead = ()
@@ -289,9 +297,21 @@ class Layout:
                 pending = _APART
         return body, () if pending is _APART else pending
 
+    def _prepared(self, run: Sequence[_Piece]) -> list[cst.BaseStatement]:
+        return self._parse(dict.fromkeys(code for piece in run for code in piece.prepared))
+
+    def _enclosed(self, run: Sequence[_Piece], template: str, indent: str | None) -> list[cst.BaseStatement]:
+        """The statements of pieces, with what they need, where a compound statement has ``...``."""
+        lead, run[0].lead = run[0].lead, ()
+        body = [each for piece in run for each in (*self._prepared([piece]), *_lead(piece.lead, piece.statements))]
+        filling = _Filling(body, indent, self._default(indent))
+        return _lead(lead, [filling.rebuild(each) for each in self._parse([template])]) if body else []
+
     def _run(self, run: Sequence[_Piece], indent: str | None) -> list[cst.BaseStatement]:
         """The statements of pieces that share one guard, or of one piece without a guard."""
         first = run[0]
+        if first.around is not None:
+            return self._enclosed(run, first.around, indent)
         if first.guard is None:
             return _lead(first.lead, first.statements) if first.statements else []
         test = self.expression(first.guard)
@@ -338,11 +358,33 @@ class _Shifting(Rebuilder):
         return changed(old, value=_CONTINUED.sub(rf"\g<0>{self._unit}", old.value))
 
 
+class _Filling(Rebuilder):
+    """Puts statements where a compound statement has ``...``, moved to the depth that they have there."""
+
+    def __init__(self, body: Sequence[cst.BaseStatement], indent: str | None, unit: str) -> None:
+        super().__init__()
+        self._body, self._indent, self._unit = body, indent, unit
+
+    def enters(self, node: cst.CSTNode) -> bool:
+        """Look at statements alone."""
+        return isinstance(node, cst.BaseStatement | cst.BaseSuite)
+
+    def leave(self, old: cst.CSTNode, new: cst.CSTNode) -> cst.CSTNode | Sequence[cst.CSTNode] | None:
+        """The statements for ``...``, and the file's own indentation around them."""
+        match old:
+            case cst.SimpleStatementLine(body=[cst.Expr(value=cst.Ellipsis())]):
+                depth = sum(isinstance(each, cst.IndentedBlock) for each in self.parents)
+                shifting = _Shifting(self._unit * depth)
+                return [shifting.rebuild(each) for each in self._body]
+        return changed(new, indent=self._indent) if isinstance(new, cst.IndentedBlock) else new
+
+
 def _runs(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
     """Neighbours with the same guard, together, unless something is inserted between them."""
     run: list[_Piece] = []
     for piece in pieces:
-        if run and (piece.guard is None or piece.guard != run[0].guard or piece.before or run[-1].after):
+        alike = run and (piece.guard or piece.around) and (piece.guard, piece.around) == (run[0].guard, run[0].around)
+        if run and (not alike or piece.before or run[-1].after):
             yield run
             run = []
         run.append(piece)

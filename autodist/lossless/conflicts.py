@@ -10,6 +10,7 @@ from autodist.edits import (
     AddImport,
     Edit,
     EditConflict,
+    Enclose,
     Guard,
     InsertAfter,
     InsertBefore,
@@ -25,13 +26,14 @@ from autodist.edits import (
 from autodist.source import Source
 
 _SWALLOWS = (ReplaceExpr, Recompose, ReplaceStatement, RemoveStatement)
-_OUTSIDE = (InsertBefore, InsertAfter, Guard, WrapExpr)
+_OUTSIDE = (InsertBefore, InsertAfter, Guard, Enclose, WrapExpr)
 """Edits that stand around a node that another edit replaces."""
 
 _ANCHORS: dict[type[Edit], type[ast.AST] | tuple[type[ast.AST], ...]] = {
     InsertBefore: ast.stmt,
     InsertAfter: ast.stmt,
     Guard: ast.stmt,
+    Enclose: ast.stmt,
     ReplaceStatement: ast.stmt,
     RemoveStatement: ast.stmt,
     ReplaceExpr: ast.expr,
@@ -69,7 +71,7 @@ def _check_anchor(source: Source, edit: Edit) -> None:
 
 def _check_group(group: Sequence[Edit]) -> None:
     """Raise if two edits of one node exclude each other."""
-    for kinds in ((Guard, RemoveStatement, Unwrap), (WrapExpr,), (*_SWALLOWS, Unwrap)):
+    for kinds in ((Guard, Enclose, RemoveStatement, Unwrap), (WrapExpr,), (*_SWALLOWS, Unwrap)):
         same = [edit for edit in group if isinstance(edit, kinds)]
         if len({isinstance(edit, WrapExpr) and edit.outer for edit in same}) == len(same):
             continue

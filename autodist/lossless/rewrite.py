@@ -15,6 +15,7 @@ from autodist.edits import (
     BrokenResult,
     Edit,
     EditConflict,
+    Enclose,
     Guard,
     InsertAfter,
     InsertBefore,
@@ -139,6 +140,8 @@ class _Rewriter(Rebuilder):
                 edits.after.append(code)
             case Guard(test=test):
                 edits.guard = test
+            case Enclose(template=template):
+                edits.around = template
             case ReplaceStatement(code=code):
                 edits.replacement = code
             case RemoveStatement(with_comment=with_comment):

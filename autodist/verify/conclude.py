@@ -34,6 +34,8 @@ IN_THE_WAKE = frozenset(
 """Findings that follow when a run does not come to its end."""
 FOR_EXPLANATIONS = frozenset({"destroyed", "batchnorm-per-rank", "shared-draw", "unaligned", "wrapped-load"})
 """Notes of the probes that are no news to a reader."""
+REPLACED = "replaced"
+"""The topic of what the probes stood in for: each fails without a GPU."""
 FAULTS = frozenset({"moved-after-wrapping", "gpu-of-others"})
 """Notes of the probes on what a run on the CPU does not show, and which is wrong all the same."""
 ALONE = "once each rank goes by its own clock and its own draws, as it does without the probes"
@@ -76,7 +78,7 @@ def conclude(setting: Setting, world: int, conversion: Run, original: Run) -> Wo
     else:
         seen, output_notes = output_findings(setting, conversion, original, steps)
         findings = [*sample_findings, *steps.findings, *seen, *left_processes(conversion, original)]
-        findings += unseen_faults(ranks)
+        findings += unseen_faults(ranks) + gpu_needed(source, ranks)
         findings += [] if source.started.get("role") == "peer" else alike_noise(ranks)
         notes += output_notes
     notes += apart_notes(ranks) + probe_notes(source, ranks) + extent_notes(source, steps)
@@ -343,9 +345,25 @@ def probe_notes(source: RunTrace, ranks: Sequence[RunTrace]) -> list[Finding]:
     seen: dict[tuple[str, str], Finding] = {}
     for run in (source, *ranks):
         for note in run.notes:
-            if note["topic"] not in FOR_EXPLANATIONS | FAULTS:
-                seen.setdefault((note["topic"], note["site"]), Finding(note["topic"], note["message"], note["site"]))
+            if note["topic"] not in FOR_EXPLANATIONS | FAULTS | {REPLACED}:
+                message = note["message"] + (_replaced((source, *ranks)) if note["topic"] == "on-cpu" else "")
+                seen.setdefault((note["topic"], note["site"]), Finding(note["topic"], message, note["site"]))
     return list(seen.values())
+
+
+def _replaced(runs: Sequence[RunTrace]) -> str:
+    """What the probes stood in for, and what that hides."""
+    names = dict.fromkeys(note["message"] for run in runs for note in run.notes if note["topic"] == REPLACED)
+    return f", with {', '.join(names)} replaced: whether tensors meet on one device is not tested" if names else ""
+
+
+def gpu_needed(source: RunTrace, ranks: Sequence[RunTrace]) -> list[Finding]:
+    """What fails without a GPU in the conversion of an original that runs there."""
+    if any(note["topic"] in ("on-cpu", REPLACED) for note in source.notes):
+        return []
+    found = {note["message"]: note for run in ranks for note in run.notes if note["topic"] == REPLACED}
+    message = "fails on a machine without a GPU, where the original runs"
+    return [Finding("gpu-needed", f"{name} {message}", note["site"]) for name, note in found.items()]
 
 
 def unseen_faults(ranks: Sequence[RunTrace]) -> list[Finding]:

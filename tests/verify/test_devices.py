@@ -73,7 +73,17 @@ def test_what_is_sent_to_a_gpu_or_made_there_is_on_the_cpu(tmp_path: Path, zygot
     verdict = verify(tmp_path / "train.py", after, [2], workdir=tmp_path, timeout=100, dtype=dtype, zygote=zygote)  # type: ignore[arg-type]
     assert verdict.equal, verdict.findings
     assert verdict.worlds[0].steps == 4
-    assert [note.kind for note in verdict.notes].count("on-cpu") == 1
+    notes = [note.message for note in verdict.notes if note.kind == "on-cpu"]
+    assert len(notes) == 1 and "whether tensors meet on one device is not tested" in notes[0]
+    for name in (
+        ".cuda()",
+        "torch.cuda.get_device_name",
+        "torch.cuda.synchronize",
+        "load(map_location='cuda')",
+        ".to(0)",
+    ):
+        assert name in notes[0]
+    assert "memory_allocated" not in notes[0] and "empty_cache" not in notes[0]
 
 
 IN_CONTEXT = """\
@@ -146,3 +156,56 @@ for x, y in loader:
     verdict = verify(before, after, [2], workdir=tmp_path, timeout=100, zygote=zygote)
     assert verdict.equal == right, verdict.findings
     assert right or [finding.kind for finding in verdict.findings] == ["gpu-of-others"]
+
+
+ON_CPU = """\
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+{setup}
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(32, 4), torch.randn(32, 1))
+{loader}
+model = nn.Linear(4, 1)
+{wrapped}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{context}
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+torch.cuda.empty_cache()
+"""
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize(
+    ("before", "after", "needed"),
+    [
+        ("with torch.cuda.device(-1):", "with torch.cuda.device(torch.cuda.current_device()):", "current_device"),
+        ("with torch.cuda.device(-1):", "with torch.cuda.device(-1):", None),
+        ("if True:", "if torch.cuda.memory_allocated() == 0:", None),
+        ("if True:", "if torch.cuda.get_device_name():", "get_device_name"),
+        ("if True:", "torch.cuda.synchronize()\nif True:", "synchronize"),
+        ("if True:", "if torch.ones(1).cuda().sum():", ".cuda()"),
+        ("if torch.cuda.current_device() == 0:", "if torch.cuda.current_device() == 0:", None),
+    ],
+)
+def test_a_conversion_that_needs_a_gpu_where_the_original_does_not(
+    tmp_path: Path, zygote: Zygote | None, before: str, after: str, needed: str | None
+) -> None:
+    """By itself it would fail here."""
+    plain = "loader = DataLoader(data, batch_size=8, shuffle=True)"
+    loader = "loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))"
+    wrapped = "model = nn.parallel.DistributedDataParallel(model)"
+    scripts = tmp_path / "train.py", tmp_path / "train_ddp.py"
+    scripts[0].write_text(ON_CPU.format(setup="", loader=plain, wrapped="", context=before))
+    setup = "dist.init_process_group('gloo')"
+    scripts[1].write_text(ON_CPU.format(setup=setup, loader=loader, wrapped=wrapped, context=after))
+    verdict = verify(*scripts, [2], workdir=tmp_path, timeout=100, zygote=zygote)
+    found = [finding for finding in verdict.findings if finding.kind == "gpu-needed"]
+    assert verdict.equal == (needed is None) == (not found), verdict.findings
+    assert needed is None or needed in found[0].message

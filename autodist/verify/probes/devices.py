@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,8 +30,11 @@ NOTHING_TO_DO = (
     "synchronize set_device empty_cache init ipc_collect reset_peak_memory_stats reset_max_memory_allocated "
     "set_per_process_memory_fraction"
 ).split()
+FAILING = frozenset(NOTHING_TO_DO) - {"empty_cache", "set_device"}
+"""Those of them that fail where there is no GPU."""
 KEYWORDS = ("device", "map_location")
 MOST_SOURCES = 200
+PROBES = os.path.dirname(__file__)
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 """A script that sets it counts its GPUs anew."""
 
@@ -46,6 +51,8 @@ class DeviceProbe:
     def __init__(self, context: ProbeContext) -> None:
         self._context = context
         self._told = False
+        self._replaced: set[str] = set()
+        """What the user's own code has called that fails without a GPU."""
         self._current: int | None = 0
         """The GPU that `cuda` stands for; None where that is not known any more."""
         self._visible = os.environ.get(VISIBLE)
@@ -55,12 +62,12 @@ class DeviceProbe:
         """Nothing is found, and what is sent to a GPU or made there is on the CPU."""
         torch.cuda.is_available = lambda: False
         torch.cuda.device_count = lambda: 0
-        torch.cuda.current_device = lambda: self._current or 0
-        torch.cuda.get_device_name = lambda *args, **kwargs: "CPU"
+        torch.cuda.current_device = self._stand_in("torch.cuda.current_device", lambda: self._current or 0)
+        torch.cuda.get_device_name = self._stand_in("torch.cuda.get_device_name", lambda *args, **kwargs: "CPU")
         if hasattr(torch, "accelerator"):
             torch.accelerator.is_available = lambda *args, **kwargs: False
         for name in NOTHING_TO_DO:
-            setattr(torch.cuda, name, _idle())
+            setattr(torch.cuda, name, self._stand_in(f"torch.cuda.{name}", _idle()) if name in FAILING else _idle())
         torch.cuda.set_device = self._set_device
         for owner in (torch.Tensor, torch.nn.Module):
             owner.cuda = self._staying(owner.cuda)  # type: ignore[method-assign]
@@ -70,7 +77,7 @@ class DeviceProbe:
             setattr(torch.Tensor, name, self._redirected(getattr(torch.Tensor, name)))
         for name in FACTORIES:
             setattr(torch, name, self._redirected(getattr(torch, name)))
-        DeviceContext.__init__ = self._redirected(DeviceContext.__init__)  # type: ignore[method-assign]
+        DeviceContext.__init__ = self._redirected(DeviceContext.__init__, "torch.device")  # type: ignore[method-assign]
         torch.Tensor.pin_memory = self._staying(torch.Tensor.pin_memory)  # type: ignore[method-assign]
         torch.Tensor.record_stream = _idle()  # type: ignore[method-assign]
         torch.Generator = self._on_cpu(torch.Generator)  # type: ignore[misc]
@@ -86,34 +93,47 @@ class DeviceProbe:
         for owner, name in ((torch.Tensor, "type"), (torch, "set_default_tensor_type")):
             setattr(owner, name, self._renamed(getattr(owner, name)))
 
-    @staticmethod
-    def _install_streams() -> None:
+    def _install_streams(self) -> None:
         """There is one order in which things happen, and it can be timed."""
         for name in ("current_stream", "default_stream"):
-            setattr(torch.cuda, name, lambda *args, **kwargs: _Stream())
+            setattr(torch.cuda, name, self._stand_in(f"torch.cuda.{name}", lambda *args, **kwargs: _Stream()))
         setattr(torch.cuda, "Stream", _Stream)  # noqa: B010
         setattr(torch.cuda, "stream", lambda *args, **kwargs: contextlib.nullcontext())  # noqa: B010
         setattr(torch.cuda, "Event", _Event)  # noqa: B010
 
+    def _stand_in(self, name: str, instead: Callable[..., Any]) -> Callable[..., Any]:
+        """What does something ``instead`` of failing for want of a GPU."""
+
+        @functools.wraps(instead)
+        def standing_in(*args: Any, **kwargs: Any) -> Any:
+            self._tell(name)
+            return instead(*args, **kwargs)
+
+        return standing_in
+
     def _staying(self, move: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(move)
         def stay(value: Any, *args: Any, **kwargs: Any) -> Any:
-            self._tell()
+            self._tell(f".{move.__name__}()")
             self._place((*args, kwargs.get("device"), None)[0])
             return value
 
         return stay
 
-    def _redirected(self, make: Callable[..., Any]) -> Callable[..., Any]:
+    def _redirected(self, make: Callable[..., Any], called: str = "") -> Callable[..., Any]:
+        called = called or make.__name__
+
         @functools.wraps(make)
         def redirect(*args: Any, **kwargs: Any) -> Any:
             if any(map(self._is_gpu, args)):
+                self._tell(f"{called}('cuda')")
                 for each in filter(self._is_gpu, args):
                     self._place(each)
                 args = tuple("cpu" if self._is_gpu(each) else each for each in args)
             for name in KEYWORDS:
                 device = kwargs.get(name)
                 if self._is_gpu(device) or type(device) is int:
+                    self._tell(f"{called}({name}='cuda')")
                     kwargs[name] = "cpu"
                     if name == "device":  # what is loaded there is often brought elsewhere
                         self._place(device)
@@ -127,7 +147,7 @@ class DeviceProbe:
         @functools.wraps(move)
         def to(value: Any, *args: Any, **kwargs: Any) -> Any:
             if args and type(args[0]) is int:
-                self._tell()
+                self._tell(f".to({args[0]})")
                 self._place(args[0])
                 args = ("cpu", *args[1:])
             return move(value, *args, **kwargs)
@@ -179,10 +199,15 @@ class DeviceProbe:
         return found
 
     def _set_device(self, device: Any = None) -> None:
+        if not isinstance(device, int) or device >= 0:
+            self._tell("torch.cuda.set_device")
         self._current = index_of(device)
 
     def _within(self, device: Any = None) -> Any:
-        """`with torch.cuda.device(1):`, whose end is not followed."""
+        """`with torch.cuda.device(1):`, whose end is not followed; a number below 0 changes nothing anyway."""
+        if isinstance(device, int) and device < 0:
+            return contextlib.nullcontext()
+        self._tell("torch.cuda.device")
         self._current = None
         return contextlib.nullcontext()
 
@@ -207,12 +232,23 @@ class DeviceProbe:
         text = "".join(path.read_text(encoding="utf-8", errors="replace") for path in sources if path.is_file())
         return VISIBLE in text or (current and ("set_device(" in text or "cuda.device(" in text))
 
-    def _tell(self) -> None:
-        """Once: the run says nothing about devices."""
+    def _tell(self, name: str | None = None) -> None:
+        """Once: the run says nothing about devices. And once for each ``name`` that the user's own code calls, which
+        would fail here without this probe."""
         if not self._told:
             self._told = True
             message = "the script asks for a GPU, and was run on the CPU"
             self._context.trace.emit("note", topic="on-cpu", message=message, site="?")
+        if name is not None and name not in self._replaced and self._is_called_by_user():
+            self._replaced.add(name)
+            self._context.trace.emit("note", topic="replaced", message=name, site=self._context.trace.site())
+
+    def _is_called_by_user(self) -> bool:
+        """Whether the user's own code calls what probes have put in place, and no library."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename.startswith(PROBES):
+            frame = frame.f_back
+        return frame is not None and frame.f_code.co_filename.startswith(self._context.plan.root)
 
 
 def index_of(device: Any) -> int | None:
